@@ -1,0 +1,60 @@
+# The two commands of the README are `make run` and `make test`. Both create .venv, install what the
+# lock files name, and are quick the second time.
+
+PYTHON ?= python3
+PORT ?= 8080
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: run test check lock schema clean
+
+run: $(VENV)/.run
+	@$(BIN)/everturn local pull && export EVERTURN_PROVIDER=local EVERTURN_MODEL=smollm2-135m \
+	  || echo "No local model here: the built-in responder answers instead. It is not a language model."; \
+	exec $(BIN)/everturn serve --host 127.0.0.1 --port $(PORT)
+
+test: check
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.test
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+	$(BIN)/basedpyright
+
+lock: $(VENV)/.test
+	UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile pyproject.toml \
+	  --universal --generate-hashes --no-emit-index-url --quiet --output-file requirements.lock
+	UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile pyproject.toml --group dev \
+	  --universal --generate-hashes --no-emit-index-url --quiet \
+	  --constraint requirements.lock --output-file requirements-dev.lock
+	UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile pyproject.toml --extra local \
+	  --universal --generate-hashes --no-emit-index-url --quiet --constraint requirements.lock \
+	  --only-binary xllamacpp --output-file requirements-local.lock
+
+clean:
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Everturn needs Python 3.11 or later; this is $$($(PYTHON) --version). Try: make PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: requirements.lock pyproject.toml | $(VENV)/bin/python
+	@echo "Installing Everturn into $(VENV) ..."
+	$(PIP) install --require-hashes -r requirements.lock
+	$(PIP) install --no-deps --editable .
+	@touch $@
+
+# The engine of the local model has no wheel for some machines: then `make run` goes on without it.
+$(VENV)/.run: requirements-local.lock $(VENV)/.installed
+	@$(PIP) install --require-hashes --only-binary xllamacpp -r requirements-local.lock \
+	  || echo "The engine of the local model cannot be installed on this machine."
+	@touch $@
+
+$(VENV)/.test: requirements-dev.lock $(VENV)/.installed
+	@echo "Installing what the tests need ..."
+	$(PIP) install --require-hashes -r requirements-dev.lock
+	@touch $@
