@@ -1,0 +1,185 @@
+"""Errors of the core. Each says who has to act: the caller, the operator, or the model.
+
+The first line of a class docstring is the text a person reads when no better message is given.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class CoreError(Exception):
+    """Something went wrong inside Everturn."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message or (self.__doc__ or "").split("\n", 1)[0])
+
+
+# --- the caller acts ---
+
+
+class InvalidInputError(CoreError):
+    """The message cannot be accepted as it is."""
+
+
+class UnknownAgentError(CoreError):
+    """There is no such agent.
+
+    Attributes:
+        name: The name that was asked for.
+    """
+
+    def __init__(self, name: str, known: tuple[str, ...] = (), *, why: str = "") -> None:
+        self.name = name
+        hint = f"; there are: {', '.join(known)}" if known else "; no agent is loaded"
+        super().__init__(f"there is no agent {name!r}{hint}{f'; {why}' if why else ''}")
+
+
+class UnknownSessionError(CoreError):
+    """There is no such session.
+
+    Attributes:
+        session_id: The id that was asked for.
+    """
+
+    def __init__(self, session_id: str) -> None:
+        self.session_id = session_id
+        super().__init__(f"there is no session {session_id!r}")
+
+
+class SessionEndedError(CoreError):
+    """The session has ended; a new one has to be started.
+
+    Attributes:
+        session_id: The session.
+        reason: Why it ended: reset, expired or deleted.
+    """
+
+    def __init__(self, session_id: str, reason: str) -> None:
+        self.session_id, self.reason = session_id, reason
+        super().__init__(f"session {session_id!r} has ended ({reason}); start a new one")
+
+
+class MailboxFullError(CoreError):
+    """The conversation has too many messages waiting; try again when some are answered."""
+
+
+class ActorStoppedError(CoreError):
+    """The gateway is stopping; what was not accepted can be sent again."""
+
+
+class ActorFailedError(CoreError):
+    """The session failed and was closed; it starts afresh from its journal on the next message.
+
+    Attributes:
+        session_id: The session.
+        cause: The first failure.
+    """
+
+    def __init__(self, session_id: str, cause: BaseException) -> None:
+        self.session_id, self.cause = session_id, cause
+        super().__init__(f"session {session_id!r} failed: {cause}")
+
+
+# --- the operator acts ---
+
+
+class JournalError(CoreError):
+    """The journal of a session cannot be used.
+
+    Attributes:
+        path: The file, where there is one.
+    """
+
+    def __init__(self, message: str, *, path: Path | None = None) -> None:
+        self.path = path
+        super().__init__(f"{path}: {message}" if path else message)
+
+
+class CorruptJournalError(JournalError):
+    """The journal has a hole, a damaged line before good ones, or is another session's."""
+
+
+class UnknownFormatError(JournalError):
+    """A file was written by another version of Everturn, in a format unknown to this one."""
+
+
+class JournalWriteError(JournalError):
+    """An event could not be written; it was not accepted, and nothing of it was kept."""
+
+
+class FencedError(JournalError):
+    """Another writer appended to this session; this one has to drop its state and load again."""
+
+
+class WorkspaceLockedError(CoreError):
+    """Another process uses this workspace.
+
+    Attributes:
+        path: The lock file.
+        pid: The process that holds it, 0 where that cannot be read.
+    """
+
+    def __init__(self, path: Path, pid: int) -> None:
+        self.path, self.pid = path, pid
+        super().__init__(
+            f"{path.parent} is in use by process {pid or '(unknown)'}; "
+            "stop it or choose another --workspace"
+        )
+
+
+# --- about the model ---
+
+
+class ModelError(CoreError):
+    """The model gave no reply.
+
+    Attributes:
+        retry_after_s: How long the provider asked to wait, in seconds; None where it did not say.
+    """
+
+    retryable = False
+    "Whether the same call may succeed when it is made again."
+
+    def __init__(self, message: str = "", *, retry_after_s: float | None = None) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(message)
+
+
+class ModelAuthError(ModelError):
+    """The provider refused the key; the operator has to set a valid one."""
+
+
+class ModelRefusedError(ModelError):
+    """The provider refused the request."""
+
+
+class ContextOverflowError(ModelRefusedError):
+    """The request is larger than the model's context window."""
+
+
+class RateLimitedError(ModelError):
+    """The provider asks to slow down."""
+
+    retryable = True
+
+
+class ModelTransientError(ModelError):
+    """The provider cannot be reached or is overloaded."""
+
+    retryable = True
+
+
+class TruncatedStreamError(ModelTransientError):
+    """The model's reply broke off before its end."""
+
+
+class ContextDoesNotFitError(ModelRefusedError):
+    """What cannot be left out of a request is larger than the model's context window."""
+
+
+# --- the model acts ---
+
+
+class ToolFailedError(CoreError):
+    """The tool could not do what was asked; the model reads why and goes on."""

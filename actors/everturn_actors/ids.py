@@ -1,0 +1,39 @@
+"""Session ids: sortable by time, safe as a file name. Pure.
+
+An id looks like `20261121T224956123-3f9a2c1b`: the UTC instant to the millisecond, then eight
+random hex digits.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+RANDOM_HEX_DIGITS = 8
+_SESSION_ID = re.compile(r"[0-9]{8}T[0-9]{9}-[0-9a-f]{8}")
+
+
+def is_session_id(text: str) -> bool:
+    """Return whether `text` has the form of a session id; only such text may be part of a path."""
+    return _SESSION_ID.fullmatch(text) is not None
+
+
+def new_session_id(now: datetime, random_hex: str) -> str:
+    """Return the id of a session that begins `now`.
+
+    Args:
+        now: Aware.
+        random_hex: Eight lower-case hex digits; they keep two sessions of one millisecond apart.
+
+    Raises:
+        ValueError: `random_hex` is something else, or `now` is not aware.
+    """
+    if now.tzinfo is None:
+        msg = f"a session id needs an aware instant, not {now!r}"
+        raise ValueError(msg)
+    instant = now.astimezone(UTC)
+    session_id = f"{instant:%Y%m%dT%H%M%S}{instant.microsecond // 1000:03d}-{random_hex}"
+    if not is_session_id(session_id):
+        msg = f"a session id needs {RANDOM_HEX_DIGITS} lower-case hex digits, not {random_hex!r}"
+        raise ValueError(msg)
+    return session_id

@@ -1,0 +1,257 @@
+"""The values a conversation is made of. Pure: no IO, no clock.
+
+A `Turn` is one or more user messages and the steps that answer them; a `Step` is one model reply
+with a result for every call it makes. A step is one value: half of one cannot be stored, trimmed
+or rendered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, TypeAlias, TypeVar, cast
+
+Outcome: TypeAlias = Literal["answered", "failed", "cancelled", "interrupted"]
+SessionStatus: TypeAlias = Literal["active", "paused", "ended"]
+EndReason: TypeAlias = Literal["reset", "expired", "deleted"]
+Compaction: TypeAlias = Literal["archive", "discard", "disabled"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationKey:
+    """Names one conversation: who talks where, with which agent."""
+
+    channel: str
+    chat: str
+    agent: str
+    topic: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens as the provider reported them; zero where it did not."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    "The part of `input_tokens` that the provider read from its cache."
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """One call that a model asks for."""
+
+    call_id: str
+    name: str
+    arguments: str = "{}"
+    "JSON text of an object, as the model wrote it."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remembering:
+    """A value that carries what was once derived from it."""
+
+    memo: dict[str, Any] = field(
+        default_factory=dict[str, Any], init=False, compare=False, repr=False
+    )
+    "Forms derived from this value alone (a token count, wire bytes), kept by `remember`."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message(Remembering):
+    """What all messages share."""
+
+    seq: int = 0
+    "The event this message came from; 0 for one that stands in no log."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserMessage(Message):
+    """Text from a person or a program."""
+
+    text: str
+    sender: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply(Message):
+    """One complete model reply."""
+
+    text: str = ""
+    reasoning: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    usage: Usage = Usage()
+    stop_reason: str = "stop"
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResult(Message):
+    """What one call gave."""
+
+    call_id: str
+    name: str
+    text: str
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice(Message):
+    """A line of the gateway to the model, for example how much of the conversation is left out."""
+
+    text: str
+
+
+AnyMessage: TypeAlias = UserMessage | Reply | ToolResult | Notice
+
+
+def remember(value: Remembering, form: str, derive: Callable[[], T]) -> T:
+    """Return `derive()`, computed once for this value and `form`.
+
+    The caller promises that the result follows from the value and `form` alone.
+    """
+    found = value.memo.get(form)
+    if found is None:
+        found = value.memo[form] = derive()
+    return cast("T", found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One model reply and a result for each of its calls, in the order of the calls."""
+
+    reply: Reply
+    results: tuple[ToolResult, ...] = ()
+
+    def __post_init__(self) -> None:
+        called, answered = [c.call_id for c in self.reply.calls], [r.call_id for r in self.results]
+        if called != answered:
+            msg = f"a step needs one result a call, in order: calls {called}, results {answered}"
+            raise ValueError(msg)
+
+    @property
+    def messages(self) -> tuple[Reply | ToolResult, ...]:
+        """The reply, then its results."""
+        return (self.reply, *self.results)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn(Remembering):
+    """User messages and the steps that answered them, finished."""
+
+    number: int
+    "Counts the turns of a session from 1."
+    users: tuple[UserMessage, ...]
+    steps: tuple[Step, ...] = ()
+    outcome: Outcome = "answered"
+    error: str = ""
+    "Why it was not answered; empty otherwise."
+
+    @property
+    def messages(self) -> tuple[AnyMessage, ...]:
+        """All messages of the turn, oldest first."""
+        return (*self.users, *(m for step in self.steps for m in step.messages))
+
+    @property
+    def size_messages(self) -> int:
+        """How many messages the turn holds."""
+        return len(self.users) + sum(1 + len(step.results) for step in self.steps)
+
+    @property
+    def text(self) -> str:
+        """The reply a person sees: the text of the last step."""
+        return self.steps[-1].reply.text if self.steps else ""
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of all its model calls."""
+        return sum((step.reply.usage for step in self.steps), Usage())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenStep:
+    """The step a running turn is in: a reply is awaited, or some of its calls are."""
+
+    reply: Reply | None = None
+    started: tuple[str, ...] = ()
+    "Ids of the calls that may have begun to run."
+    results: Mapping[str, ToolResult] = field(default_factory=dict[str, ToolResult])
+    "Results so far, by call id."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTurn:
+    """A turn that is not finished yet."""
+
+    number: int
+    users: tuple[UserMessage, ...]
+    started_at: datetime
+    "UTC, aware. What the prompt calls the present time, so that a restart renders the same bytes."
+    steps: tuple[Step, ...] = ()
+    step: OpenStep | None = None
+
+    def finished(self, outcome: Outcome, error: str) -> Turn:
+        """Return this turn as a finished one; a step without its reply is left out."""
+        return Turn(
+            number=self.number, users=self.users, steps=self.steps, outcome=outcome, error=error
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation:
+    """What `context` renders: finished turns, the running one, and what is no longer held."""
+
+    turns: tuple[Turn, ...] = ()
+    "Oldest first."
+    current: OpenTurn | None = None
+    left_messages: int = 0
+    "Messages of this session that the message-count window let go."
+    instructions: str = ""
+    "Instructions the caller gave for this session alone."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inbound:
+    """A message on its way into a conversation."""
+
+    text: str
+    key: ConversationKey | None = None
+    "The conversation, which goes on in its current session or starts one."
+    session_id: str = ""
+    "Or exactly this session."
+    sender: str = ""
+    idempotency_key: str = ""
+    "The same key in one session is the same message, also after a restart; empty = a new one."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolDefinition:
+    """A tool as the model sees it."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    "JSON Schema of the arguments object."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRequest:
+    """One request to a model, without any provider's wire format."""
+
+    model: str
+    system: str
+    "Empty where the agent has no prompt."
+    messages: tuple[AnyMessage, ...]
+    tools: tuple[ToolDefinition, ...] = ()
+    max_output_tokens: int | None = None
+    temperature: float | None = None

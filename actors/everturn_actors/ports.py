@@ -1,0 +1,207 @@
+"""What the core needs from outside, as Protocols; the composition root chooses them.
+
+The docstrings of `SessionStore` are the durability contract: every implementation passes the same
+contract suite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from everturn_actors.events import Event
+from everturn_actors.model import (
+    Compaction,
+    ConversationKey,
+    ModelRequest,
+    Reply,
+    SessionStatus,
+    ToolCall,
+    ToolDefinition,
+)
+from everturn_actors.spec import AgentSpec
+from everturn_actors.state import SessionState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """What a store holds of one session."""
+
+    snapshot: SessionState | None
+    "State at its last checkpoint; None where none was saved."
+    events: tuple[Event, ...]
+    "Events after the snapshot (all, where there is none), oldest first, without holes."
+    repairs: tuple[str, ...] = ()
+    "What was set right while loading, in words for the operator: a torn last line that was cut."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSummary:
+    """One row of the list of sessions."""
+
+    session_id: str
+    key: ConversationKey
+    status: SessionStatus
+    created_at: datetime
+    updated_at: datetime
+    "UTC. When something was last written for the session."
+
+
+class SessionStore(Protocol):
+    """Keeps journals, snapshots, and the two small indexes that can be rebuilt from them.
+
+    Every method may raise `JournalError`. Methods of different sessions may run at the same time;
+    for one session, the one actor that owns it calls `append` and `save_snapshot` in order.
+    """
+
+    async def load(self, session_id: str) -> Loaded | None:
+        """Return what is stored, or None where there is no such session.
+
+        A torn last line of the log (a write that a crash cut short, so nobody was told that it was
+        accepted) is cut off, kept beside the log, and named in `Loaded.repairs`.
+
+        Raises:
+            CorruptJournalError: A hole in the numbers, a bad line with good ones after it, or a
+                log or snapshot of another session. The files are left as they are.
+            UnknownFormatError: Written by another version.
+        """
+        ...
+
+    async def append(self, session_id: str, events: Sequence[Event], *, expected_seq: int) -> None:
+        """Append all `events` or none; return only when they survive a crash of the machine.
+
+        `expected_seq` is the last seq the caller knows (0 = the session is new): compare, then
+        append. The first append of a session creates it.
+
+        Raises:
+            FencedError: The stored log does not end at `expected_seq`. Nothing was written.
+            JournalWriteError: Not written (disk full, read-only, failing). What was begun is
+                undone, so that the log still ends at `expected_seq`; where even that fails, the
+                next `load` finds a torn line and cuts it.
+        """
+        ...
+
+    async def save_snapshot(self, state: SessionState, *, compaction: Compaction) -> None:
+        """Replace the snapshot atomically; then let go of the log up to `state.last_seq`.
+
+        archive: those lines move to the archive, archive first, then the log is rewritten.
+        discard: they are dropped. disabled: the log keeps them. A crash at any point leaves a
+        session that loads to the same state.
+
+        Raises:
+            JournalWriteError: The old snapshot and log still stand.
+        """
+        ...
+
+    async def read(self, session_id: str, *, after: int, limit: int) -> tuple[Event, ...]:
+        """Return up to `limit` events with a seq above `after`, oldest first, archive included.
+
+        Events that were discarded are missing: the first one returned may then be later than
+        `after + 1`. Unknown session: empty.
+        """
+        ...
+
+    async def sessions(self, *, after: str, limit: int) -> tuple[SessionSummary, ...]:
+        """Return up to `limit` sessions with an id below `after`, newest first.
+
+        `after` "" begins with the newest.
+        A session that cannot be read is left out here; `doctor` reports it.
+        """
+        ...
+
+    async def delete(self, session_id: str) -> None:
+        """Remove a session and all that belongs to it; return when that is durable."""
+        ...
+
+    async def bind(self, key: ConversationKey, session_id: str) -> None:
+        """Make `session_id` the current session of `key`, durably. It need not exist yet."""
+        ...
+
+    async def bound(self, key: ConversationKey) -> str:
+        """Return the current session of `key`, "" where there is none. A hint, not the truth."""
+        ...
+
+    async def mark_awake(self, session_id: str) -> None:
+        """Remember durably that this session may have an open turn."""
+        ...
+
+    async def mark_resting(self, session_id: str) -> None:
+        """Take the mark back: the session has no open turn. Need not be durable."""
+        ...
+
+    async def awake(self) -> tuple[str, ...]:
+        """Return every session that may have an open turn, without reading any session."""
+        ...
+
+
+class ModelProvider(Protocol):
+    """Talks to one model API."""
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+        """Return the complete reply; call `on_text` with each piece of its text as it arrives.
+
+        One try: who retries, and for how long, is decided by the turn. Cancellation closes the
+        request. Reply.seq is 0.
+
+        Raises:
+            ModelError: One of its kinds, for every failure of the API, with a text that a person
+                may read and that holds no secret.
+        """
+        ...
+
+
+class Tool(Protocol):
+    """Something an agent can do."""
+
+    @property
+    def definition(self) -> ToolDefinition:
+        """How the model sees it."""
+        ...
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether running it twice does no harm; such a call is run again after a crash."""
+        ...
+
+    async def run(self, call: ToolCall) -> str:
+        """Run one call and return the text of its result.
+
+        Raises:
+            ToolFailedError: With the text that the model should read.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """One agent, ready to work: its values and the live things behind them."""
+
+    spec: AgentSpec
+    provider: ModelProvider
+    tools: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
+
+
+class Agents(Protocol):
+    """Finds agents. A turn keeps the version it began with."""
+
+    def get(self, name: str) -> Agent:
+        """Return the current version of an agent.
+
+        Raises:
+            UnknownAgentError: There is none of this name.
+        """
+        ...
+
+
+class Clock(Protocol):
+    """The time, so that tests can own it."""
+
+    def now(self) -> datetime:
+        """Return the present instant, UTC, aware."""
+        ...
+
+    async def sleep(self, delay_s: float) -> None:
+        """Wait."""
+        ...

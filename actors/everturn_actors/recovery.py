@@ -1,0 +1,70 @@
+"""Bringing a session back: replay, and the events that close what a crash cut short. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from everturn_actors.events import Body, CallFinished, Event, TurnFinished
+from everturn_actors.model import OpenTurn, Outcome, ToolCall
+from everturn_actors.state import SessionState, apply
+
+INTERRUPTED = "interrupted by a restart, outcome unknown"
+CANCELLED = "cancelled before it finished"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovered:
+    """A session as it was before the process ended."""
+
+    state: SessionState
+    checkpoint: SessionState | None
+    "The state at its last checkpoint: what a snapshot holds. None before the first."
+
+
+def recover(snapshot: SessionState | None, events: Iterable[Event]) -> Recovered | None:
+    """Replay `events`, oldest first, on top of `snapshot`.
+
+    Events that the snapshot already holds are passed over. None where there is nothing at all.
+
+    Raises:
+        CorruptJournalError: The events do not follow each other or the snapshot.
+    """
+    state, checkpoint = snapshot, snapshot
+    for event in events:
+        if state is not None and event.seq <= state.last_seq:
+            continue
+        state = apply(state, event)
+        if state.checkpoint_seq == state.last_seq:
+            checkpoint = state
+    return None if state is None else Recovered(state=state, checkpoint=checkpoint)
+
+
+def close_interrupted(turn: OpenTurn, is_repeatable: Callable[[ToolCall], bool]) -> list[Body]:
+    """Return the results that a restart owes: for calls that had begun, and whose outcome is lost.
+
+    A repeatable call gets none: it is run again.
+    """
+    step = turn.step
+    if step is None or step.reply is None:
+        return []
+    return [
+        CallFinished(call_id=call.call_id, text=INTERRUPTED, is_error=True)
+        for call in step.reply.calls
+        if call.call_id in step.started
+        and call.call_id not in step.results
+        and not is_repeatable(call)
+    ]
+
+
+def close_turn(turn: OpenTurn, outcome: Outcome, error: str) -> list[Body]:
+    """Return the events that end `turn` here: first a result for every call without one."""
+    bodies: list[Body] = []
+    step = turn.step
+    if step is not None and step.reply is not None:
+        bodies += [
+            CallFinished(call_id=call.call_id, text=CANCELLED, is_error=True)
+            for call in step.reply.calls
+            if call.call_id not in step.results
+        ]
+    return [*bodies, TurnFinished(turn=turn.number, outcome=outcome, error=error)]

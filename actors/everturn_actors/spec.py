@@ -1,0 +1,76 @@
+"""What an agent is, as far as the core needs to know.
+
+Pure values; the gateway reads them from files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from everturn_actors.model import Compaction
+
+OnDisconnect: TypeAlias = Literal["pause", "continue"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSpec:
+    """Which model answers, and its limits."""
+
+    provider: str
+    name: str
+    base_url: str = ""
+    temperature: float | None = 0.7
+    context_window: int | None = None
+    "The model's window in tokens; None = by its name."
+    max_input_tokens: int | None = None
+    "Caps `context_window`; where that is None, it is the window itself. None = neither."
+    max_output_tokens: int | None = None
+    "Reserved for the reply; None = 4096 where the budget needs a number, and none is sent."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptSpec:
+    """The agent's own texts, read from their files, `{{date}}` and `{{time}}` still in them."""
+
+    soul: str = ""
+    system_prompt: str = ""
+    instructions: str = ""
+    directives: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextSpec:
+    """Numbers of the context policy."""
+
+    policy: str = "everturn"
+    max_history_tokens: int = 20_000
+    "0 = no cap but the window."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSpec:
+    """How the agent's sessions behave."""
+
+    on_disconnect: OnDisconnect = "pause"
+    max_tool_iterations: int = 25
+    call_timeout_s: float = 300
+    "Deadline of one model call."
+    turn_timeout_s: float = 1800
+    "Deadline of a whole turn."
+    ttl_hours: float = 168
+    "An idle session is ended after this; 0 = never."
+    compaction: Compaction = "archive"
+    context: ContextSpec = field(default_factory=ContextSpec)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSpec:
+    """One version of one agent."""
+
+    name: str
+    model: ModelSpec
+    description: str = ""
+    version: str = ""
+    prompt: PromptSpec = field(default_factory=PromptSpec)
+    session: SessionSpec = field(default_factory=SessionSpec)

@@ -1,0 +1,330 @@
+"""What a session is at one moment, and the one function that takes it to the next. Pure.
+
+The live path and the replay after a crash both call `apply`, so what is recovered is what was
+running.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import assert_never
+
+from everturn_actors.context.window import DEFAULT_WINDOW_MESSAGES, let_go
+from everturn_actors.errors import CorruptJournalError
+from everturn_actors.events import (
+    CallFinished,
+    CallStarted,
+    Event,
+    ModelReplied,
+    Received,
+    SessionEnded,
+    SessionStarted,
+    StatusChanged,
+    StepStarted,
+    TurnFinished,
+    TurnStarted,
+)
+from everturn_actors.model import (
+    Conversation,
+    ConversationKey,
+    OpenStep,
+    OpenTurn,
+    Reply,
+    SessionStatus,
+    Step,
+    ToolCall,
+    ToolResult,
+    Turn,
+    Usage,
+    UserMessage,
+)
+
+ROLL_MESSAGES = 50  # pending messages that become checkpointed at once
+ROLL_EVENTS = 50  # or so many events, so that no snapshot leaves more to replay than about that
+SEEN_KEYS = (
+    1000  # idempotency keys a session remembers; a client repeats its latest, not its oldest
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionState:
+    """Everything a session knows. Two equal states render the same bytes."""
+
+    session_id: str
+    key: ConversationKey
+    created_at: datetime
+    updated_at: datetime
+    last_seq: int
+    instructions: str = ""
+    status: SessionStatus = "active"
+    ended_reason: str = ""
+    window_messages: int = DEFAULT_WINDOW_MESSAGES
+    checkpoint_seq: int = 0
+    "The event at which pending last became checkpointed."
+    checkpointed: tuple[Turn, ...] = ()
+    "Finished turns that stand in the snapshot, oldest first."
+    checkpointed_messages: int = 0
+    pending: tuple[Turn, ...] = ()
+    "Finished turns since the checkpoint, oldest first. Never cut."
+    pending_messages: int = 0
+    open_turn: OpenTurn | None = None
+    waiting: tuple[UserMessage, ...] = ()
+    "Received, not yet in a turn, oldest first."
+    seen: Mapping[str, int] = field(default_factory=dict[str, int])
+    "Idempotency key -> seq of its `Received`, oldest first."
+    turns: int = 0
+    "Turns started since the session began."
+    logged_messages: int = 0
+    "Messages of all turns since the session began, held or not."
+    usage: Usage = Usage()
+    "Tokens of all model calls of the session."
+
+    @property
+    def has_work(self) -> bool:
+        """Whether something that was accepted is not answered yet."""
+        return self.status != "ended" and (self.open_turn is not None or bool(self.waiting))
+
+    @property
+    def held_turns(self) -> tuple[Turn, ...]:
+        """Finished turns in memory, oldest first."""
+        return self.checkpointed + self.pending
+
+    @property
+    def conversation(self) -> Conversation:
+        """What the model may be shown."""
+        held = self.checkpointed_messages + self.pending_messages
+        if self.open_turn is not None:
+            held += _size_messages(self.open_turn)
+        return Conversation(
+            turns=self.held_turns,
+            current=self.open_turn,
+            left_messages=self.logged_messages - held,
+            instructions=self.instructions,
+        )
+
+
+def apply(state: SessionState | None, event: Event) -> SessionState:
+    """Return the state after `event`.
+
+    Raises:
+        CorruptJournalError: The event cannot follow this state: a hole in the numbers, or a log
+            that no version of Everturn could have written.
+    """
+    body = event.body
+    if state is None:
+        if not isinstance(body, SessionStarted) or event.seq != 1:
+            raise _impossible(event, "a log begins with session_started, number 1")
+        return SessionState(
+            session_id=body.session_id,
+            key=body.key,
+            instructions=body.instructions,
+            created_at=event.at,
+            updated_at=event.at,
+            last_seq=1,
+        )
+    if event.seq != state.last_seq + 1:
+        raise _impossible(event, f"event {state.last_seq + 1} is missing")
+    if state.status == "ended":
+        raise _impossible(event, "the session has ended")
+    match body:
+        case SessionStarted():
+            raise _impossible(event, "the session has begun already")
+        case Received():
+            return _received(state, event, body)
+        case TurnStarted():
+            return _turn_started(state, event, body)
+        case StepStarted():
+            return _step_started(state, event, body)
+        case ModelReplied():
+            return _model_replied(state, event, body)
+        case CallStarted():
+            return _call_started(state, event, body)
+        case CallFinished():
+            return _call_finished(state, event, body)
+        case TurnFinished():
+            return _turn_finished(state, event, body)
+        case StatusChanged():
+            if body.status == "ended":
+                raise _impossible(event, "a session ends with session_ended")
+            return _checkpoint(_advance(state, event, status=body.status))
+        case SessionEnded():
+            if state.open_turn is not None:
+                raise _impossible(event, "a turn is open")
+            return _checkpoint(
+                _advance(state, event, status="ended", ended_reason=body.reason, waiting=())
+            )
+        case _:
+            assert_never(body)
+
+
+def _impossible(event: Event, why: str) -> CorruptJournalError:
+    kind = type(event.body).__name__
+    return CorruptJournalError(f"event {event.seq} ({kind}) cannot stand here: {why}")
+
+
+def _advance(state: SessionState, event: Event, **changes: object) -> SessionState:
+    return replace(state, last_seq=event.seq, updated_at=event.at, **changes)  # type: ignore[arg-type]
+
+
+def _received(state: SessionState, event: Event, body: Received) -> SessionState:
+    message = UserMessage(seq=event.seq, text=body.text, sender=body.sender)
+    seen = state.seen
+    if body.idempotency_key:
+        seen = {**seen, body.idempotency_key: event.seq}
+        if len(seen) > SEEN_KEYS:
+            del seen[next(iter(seen))]
+    return _advance(state, event, waiting=(*state.waiting, message), seen=seen)
+
+
+def _turn_started(state: SessionState, event: Event, body: TurnStarted) -> SessionState:
+    if state.open_turn is not None:
+        raise _impossible(event, f"turn {state.open_turn.number} is open")
+    users = tuple(m for m in state.waiting if m.seq in body.received)
+    if len(users) != len(body.received) or not users or body.turn != state.turns + 1:
+        raise _impossible(event, "it names messages that do not wait, or a wrong number")
+    return _window(
+        _advance(
+            state,
+            event,
+            open_turn=OpenTurn(number=body.turn, users=users, started_at=event.at),
+            waiting=tuple(m for m in state.waiting if m.seq not in body.received),
+            turns=body.turn,
+            window_messages=body.window_messages,
+            logged_messages=state.logged_messages + len(users),
+        )
+    )
+
+
+def _open_turn(state: SessionState, event: Event) -> OpenTurn:
+    if state.open_turn is None:
+        raise _impossible(event, "no turn is open")
+    return state.open_turn
+
+
+def _open_calls(
+    state: SessionState, event: Event, call_id: str
+) -> tuple[OpenTurn, OpenStep, Reply]:
+    """Return the running step, which must still wait for the result of `call_id`."""
+    turn = _open_turn(state, event)
+    step = turn.step
+    if step is None or step.reply is None or call_id in step.results:
+        raise _impossible(event, f"call {call_id!r} does not wait for a result")
+    if all(call.call_id != call_id for call in step.reply.calls):
+        raise _impossible(event, f"the reply makes no call {call_id!r}")
+    return turn, step, step.reply
+
+
+def _step_started(state: SessionState, event: Event, body: StepStarted) -> SessionState:
+    turn = _open_turn(state, event)
+    if turn.step is not None or body.turn != turn.number or body.step != len(turn.steps) + 1:
+        raise _impossible(event, "another step is open, or the number is wrong")
+    return _advance(state, event, open_turn=replace(turn, step=OpenStep()))
+
+
+def _model_replied(state: SessionState, event: Event, body: ModelReplied) -> SessionState:
+    turn = _open_turn(state, event)
+    if turn.step is None or turn.step.reply is not None:
+        raise _impossible(event, "no step waits for a reply")
+    if len({call.call_id for call in body.calls}) < len(body.calls):
+        raise _impossible(event, "two of its calls have the same id")
+    reply = Reply(
+        seq=event.seq,
+        text=body.text,
+        reasoning=body.reasoning,
+        calls=body.calls,
+        usage=body.usage,
+        stop_reason=body.stop_reason,
+        model=body.model,
+    )
+    if body.calls:
+        turn = replace(turn, step=OpenStep(reply=reply))
+    else:
+        turn = replace(turn, step=None, steps=(*turn.steps, Step(reply=reply)))
+    return _window(
+        _advance(
+            state,
+            event,
+            open_turn=turn,
+            logged_messages=state.logged_messages + 1,
+            usage=state.usage + body.usage,
+        )
+    )
+
+
+def _call_started(state: SessionState, event: Event, body: CallStarted) -> SessionState:
+    turn, step, _ = _open_calls(state, event, body.call_id)
+    step = replace(step, started=(*step.started, body.call_id))
+    return _advance(state, event, open_turn=replace(turn, step=step))
+
+
+def _call_finished(state: SessionState, event: Event, body: CallFinished) -> SessionState:
+    turn, step, reply = _open_calls(state, event, body.call_id)
+    call: ToolCall = next(c for c in reply.calls if c.call_id == body.call_id)
+    result = ToolResult(
+        seq=event.seq, call_id=call.call_id, name=call.name, text=body.text, is_error=body.is_error
+    )
+    results = {**step.results, body.call_id: result}
+    if len(results) == len(reply.calls):
+        done = Step(reply=reply, results=tuple(results[c.call_id] for c in reply.calls))
+        turn = replace(turn, step=None, steps=(*turn.steps, done))
+    else:
+        turn = replace(turn, step=replace(step, results=results))
+    return _advance(state, event, open_turn=turn, logged_messages=state.logged_messages + 1)
+
+
+def _turn_finished(state: SessionState, event: Event, body: TurnFinished) -> SessionState:
+    turn = _open_turn(state, event)
+    if body.turn != turn.number or (turn.step is not None and turn.step.reply is not None):
+        raise _impossible(event, "a call has no result, or the number is wrong")
+    done = turn.finished(body.outcome, body.error)
+    state = _advance(
+        state,
+        event,
+        open_turn=None,
+        pending=(*state.pending, done),
+        pending_messages=state.pending_messages + done.size_messages,
+    )
+    since_events = state.last_seq - state.checkpoint_seq
+    if state.pending_messages >= ROLL_MESSAGES or since_events >= ROLL_EVENTS:
+        return _checkpoint(state)
+    return state
+
+
+def _size_messages(turn: OpenTurn) -> int:
+    held = len(turn.users) + sum(1 + len(step.results) for step in turn.steps)
+    if turn.step is not None and turn.step.reply is not None:
+        held += 1 + len(turn.step.results)
+    return held
+
+
+def _checkpoint(state: SessionState) -> SessionState:
+    """Make all pending turns checkpointed."""
+    return _window(
+        replace(
+            state,
+            checkpoint_seq=state.last_seq,
+            checkpointed=state.checkpointed + state.pending,
+            checkpointed_messages=state.checkpointed_messages + state.pending_messages,
+            pending=(),
+            pending_messages=0,
+        )
+    )
+
+
+def _window(state: SessionState) -> SessionState:
+    """Let whole turns leave the old end until the messages fit the window."""
+    held = state.checkpointed_messages + state.pending_messages
+    if state.open_turn is not None:
+        held += _size_messages(state.open_turn)
+    if held <= state.window_messages or not state.checkpointed:
+        return state
+    turns, messages = let_go(
+        state.checkpointed, held_messages=held, limit_messages=state.window_messages
+    )
+    return replace(
+        state,
+        checkpointed=state.checkpointed[turns:],
+        checkpointed_messages=state.checkpointed_messages - messages,
+    )
