@@ -1,0 +1,348 @@
+"""For `everturn doctor`: looks at every line of a session, and rebuilds one that is damaged.
+
+A repair never deletes: each file it replaces is kept beside the new one as `*.damaged-<time>`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from anyio import to_thread
+
+from everturn_actors.errors import CorruptJournalError, JournalError, UnknownFormatError
+from everturn_actors.events import Event
+from everturn_actors.journal import index
+from everturn_actors.journal.codec import BadLineError, decode, seed
+from everturn_actors.journal.disk import aside, replace_file, sync_directory, write_error
+from everturn_actors.journal.files import FileStore
+from everturn_actors.journal.layout import Layout, SessionFiles
+from everturn_actors.journal.loading import decode_snapshot, load_session, read_optional
+from everturn_actors.journal.logs import REPAIR_HINT
+from everturn_actors.journal.snapshot_reader import BadSnapshotError
+from everturn_actors.model import ConversationKey
+from everturn_actors.recovery import recover
+from everturn_actors.state import SessionState, apply
+
+_FINDINGS_MAX = 20  # for each file; the first ones tell what happened
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that is wrong with a session."""
+
+    session_id: str
+    path: Path
+    line: int
+    "From 1; 0 = the whole file."
+    text: str
+    "What is wrong, in words."
+    blocks: bool
+    "Whether the session cannot be loaded until it is repaired."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexReport:
+    """What `rebuild_index` found."""
+
+    sessions: int
+    awake: int
+    "Sessions with something that was accepted, is not answered, and does not wait for its person."
+    conversations: int
+    "Conversations with a current session."
+    unreadable: tuple[str, ...]
+    "Sessions that could not be loaded; their marks were left as they are."
+
+
+async def session_ids(workspace: Path) -> tuple[str, ...]:
+    """Return the ids of all sessions of a workspace, newest first."""
+    return tuple(await to_thread.run_sync(index.session_ids, Layout(workspace=workspace)))
+
+
+async def check(workspace: Path, session_id: str) -> tuple[Finding, ...]:
+    """Look at every line and the snapshot of a session. Changes nothing, needs no lock.
+
+    Raises:
+        UnknownSessionError: `session_id` is no session id.
+    """
+    files = Layout(workspace=workspace).session(session_id)
+    return await to_thread.run_sync(_check, files)
+
+
+async def repair(store: FileStore, session_id: str) -> tuple[str, ...]:
+    """Rebuild a damaged session from what is good in its files; the damaged ones are kept.
+
+    Returns:
+        What was done and what was left out, in words; empty where nothing was wrong.
+
+    Raises:
+        CorruptJournalError: Nothing good reaches back to the beginning; no file was changed.
+        UnknownFormatError: A file of another version; no file was changed.
+        UnknownSessionError: `session_id` is no session id.
+        JournalWriteError: The disk refused.
+    """
+    files = store.layout.session(session_id)
+    return await store.alone(session_id, lambda: _repair(files))
+
+
+async def rebuild_index(store: FileStore) -> IndexReport:
+    """Recompute who is awake and which session each conversation has, by reading every session."""
+    layout = store.layout
+    ids = await session_ids(layout.workspace)
+    current: dict[ConversationKey, str] = {}
+    awake, unreadable = 0, list[str]()
+    for session_id in ids:  # newest first: the first one of a conversation is its latest
+        state = await _state_of(store, session_id)
+        if state is None:
+            unreadable.append(session_id)
+            continue
+        if state.has_work and state.status != "paused":
+            awake += 1
+            await store.mark_awake(session_id)
+        else:
+            await store.mark_resting(session_id)
+        current.setdefault(state.key, "" if state.status == "ended" else session_id)
+    known = frozenset(ids)
+    for session_id in await store.awake():
+        if session_id not in known:
+            await store.mark_resting(session_id)
+    await to_thread.run_sync(index.remove_stray_pointers, layout, known)
+    for key, session_id in current.items():
+        if session_id:
+            await store.bind(key, session_id)
+    return IndexReport(
+        sessions=len(ids),
+        awake=awake,
+        conversations=sum(1 for session_id in current.values() if session_id),
+        unreadable=tuple(unreadable),
+    )
+
+
+async def _state_of(store: FileStore, session_id: str) -> SessionState | None:
+    try:
+        loaded = await store.load(session_id)
+        found = recover(loaded.snapshot, loaded.events) if loaded else None
+    except JournalError:
+        return None
+    return found.state if found else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Line:
+    """One line of a log or archive."""
+
+    number: int
+    raw: bytes
+    event: Event | None
+    "None = it is bad."
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Session:
+    """All that the files of a session hold, good and bad."""
+
+    log: tuple[_Line, ...]
+    archive: tuple[_Line, ...]
+    snapshot: SessionState | None
+    snapshot_fault: str
+
+
+def _read(files: SessionFiles) -> _Session:
+    snapshot, fault = None, ""
+    saved = read_optional(files.state)
+    if saved is not None:
+        try:
+            snapshot = decode_snapshot(files, saved)
+        except (BadSnapshotError, CorruptJournalError) as error:
+            fault = str(error)
+    return _Session(
+        log=_read_lines(files, files.log),
+        archive=_read_lines(files, files.archive),
+        snapshot=snapshot,
+        snapshot_fault=fault,
+    )
+
+
+def _read_lines(files: SessionFiles, path: Path) -> tuple[_Line, ...]:
+    data = read_optional(path)
+    if not data:
+        return ()
+    start = seed(files.session_id)
+    lines: list[_Line] = []
+    for number, raw in enumerate(data.removesuffix(b"\n").split(b"\n"), 1):
+        try:
+            lines.append(_Line(number=number, raw=raw, event=decode(raw, start)))
+        except BadLineError as error:
+            lines.append(_Line(number=number, raw=raw, event=None, why=str(error)))
+        except UnknownFormatError as error:
+            message = f"line {number}: {error}"
+            raise UnknownFormatError(message, path=path) from error
+    return tuple(lines)
+
+
+def _check(files: SessionFiles) -> tuple[Finding, ...]:
+    try:
+        session = _read(files)
+    except UnknownFormatError as error:
+        return (_finding(files, error.path or files.folder, 0, str(error)),)
+    findings = [
+        *_check_lines(files, files.log, session.log, is_log=True),
+        *_check_lines(files, files.archive, session.archive, is_log=False),
+    ]
+    if session.snapshot_fault:
+        findings.append(_finding(files, files.state, 0, session.snapshot_fault))
+    if not any(finding.blocks for finding in findings):
+        findings += _check_whole(files, session)
+    return tuple(findings)
+
+
+def _check_lines(
+    files: SessionFiles, path: Path, lines: tuple[_Line, ...], *, is_log: bool
+) -> list[Finding]:
+    findings: list[Finding] = []
+    previous = 0
+    for line in lines:
+        if len(findings) == _FINDINGS_MAX:
+            findings.append(_finding(files, path, line.number, "and so on"))
+            break
+        if line.event is None:
+            is_torn = is_log and line is lines[-1]
+            why = f"{line.why}; as the last line it is cut off by itself" if is_torn else line.why
+            blocks = is_log and not is_torn
+            findings.append(_finding(files, path, line.number, why, blocks=blocks))
+            continue
+        seq = line.event.seq
+        if previous and seq != previous + 1:
+            why = f"event {seq} follows event {previous}"
+            findings.append(_finding(files, path, line.number, why, blocks=is_log))
+        previous = seq
+    return findings
+
+
+def _check_whole(files: SessionFiles, session: _Session) -> list[Finding]:
+    """Check that the files, each good by itself, fit together."""
+    run, why = _usable(session)
+    after = session.snapshot.last_seq if session.snapshot else 0
+    last = max((line.event.seq for line in session.log if line.event), default=0)
+    if last and last < after:
+        text = f"it ends at event {last}, but state.yaml holds event {after} already"
+        return [_finding(files, files.log, 0, text)]
+    if not files.log.exists() and (session.snapshot is not None or session.archive):
+        return [_finding(files, files.log, 0, "the log is missing")]
+    if last > after + len(run):
+        return [_finding(files, files.log, 0, why)]
+    return []
+
+
+def _finding(
+    files: SessionFiles, path: Path, line: int, text: str, *, blocks: bool = True
+) -> Finding:
+    return Finding(session_id=files.session_id, path=path, line=line, text=text, blocks=blocks)
+
+
+def _good(lines: tuple[_Line, ...]) -> dict[int, _Line]:
+    """Return the good lines by number; the first one of each number counts."""
+    good: dict[int, _Line] = {}
+    for line in lines:
+        if line.event is not None:
+            good.setdefault(line.event.seq, line)
+    return good
+
+
+def _usable(session: _Session) -> tuple[list[Event], str]:
+    """Return the longest run of events that can follow the snapshot, and why it ends there."""
+    good = {**_good(session.log), **_good(session.archive)}
+    state = session.snapshot
+    run: list[Event] = []
+    while True:
+        number = (state.last_seq if state else 0) + 1
+        line = good.get(number)
+        if line is None or line.event is None:
+            return run, f"event {number} is missing or damaged"
+        try:
+            state = apply(state, line.event)
+        except CorruptJournalError as error:
+            return run, str(error)
+        run.append(line.event)
+
+
+def _repair(files: SessionFiles) -> tuple[str, ...]:
+    session = _read(files)
+    if not _check(files):
+        return ()
+    run, why = _usable(session)
+    base = session.snapshot.last_seq if session.snapshot else 0
+    if session.snapshot is None and not run:
+        message = (
+            "nothing that is good reaches back to the session's beginning, so that it cannot be "
+            f"rebuilt; `everturn sessions delete {files.session_id}` removes it"
+        )
+        raise CorruptJournalError(message, path=files.folder)
+    end = base + len(run)
+    good = {**_good(session.log), **_good(session.archive)}
+    in_archive = {
+        seq for seq in good if seq <= base or (seq <= end and seq in _good(session.archive))
+    }
+    archive = _join(good, in_archive)
+    log = _join(good, {seq for seq in good if seq <= end} - in_archive)
+    done: list[str] = []
+    try:
+        done += _replace(files.archive, archive)
+        done += _replace(files.log, log)
+        if session.snapshot_fault:
+            kept = aside(files.state, "damaged")
+            files.state.rename(kept)
+            sync_directory(files.folder)
+            done.append(f"state.yaml ({session.snapshot_fault}) is kept as {kept.name}")
+    except OSError as error:
+        raise write_error(error, files.folder) from error
+    done += _left_out(session, good, end, why)
+    _prove(files)
+    return tuple(done)
+
+
+def _join(good: Mapping[int, _Line], numbers: set[int]) -> bytes:
+    return b"".join(good[number].raw + b"\n" for number in sorted(numbers))
+
+
+def _replace(path: Path, data: bytes) -> list[str]:
+    old = read_optional(path)
+    if old == data or (old is None and not data and path.name != "events.jsonl"):
+        return []
+    done: list[str] = []
+    if old is not None:
+        kept = aside(path, "damaged")
+        replace_file(kept, old)
+        done.append(f"{path.name} was rebuilt; the damaged one is kept as {kept.name}")
+    else:
+        done.append(f"{path.name} was missing and was rebuilt")
+    replace_file(path, data)
+    return done
+
+
+def _left_out(session: _Session, good: Mapping[int, _Line], end: int, why: str) -> list[str]:
+    text: list[str] = []
+    bad = sum(1 for line in (*session.log, *session.archive) if line.event is None)
+    if bad:
+        text.append(f"{bad} damaged line(s) were left out")
+    lost = sorted(seq for seq in good if seq > end)
+    if lost:
+        text.append(
+            f"{len(lost)} good event(s), {lost[0]} to {lost[-1]}, were left out: {why}, and they "
+            "cannot stand without it"
+        )
+    return text
+
+
+def _prove(files: SessionFiles) -> None:
+    """Load what was rebuilt, as the gateway will.
+
+    Raises:
+        JournalError: It still cannot be loaded.
+    """
+    found = load_session(files)
+    if found is None or recover(found[0].snapshot, found[0].events) is None:
+        message = f"it could not be rebuilt; `{REPAIR_HINT}` did not help"
+        raise CorruptJournalError(message, path=files.folder)

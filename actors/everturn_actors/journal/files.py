@@ -1,0 +1,285 @@
+"""The file store: plain files in a workspace, one folder for each session.
+
+`open_file_store` is the only way to get one. It holds the workspace's lock, owns the writer task,
+and lets go of both at its end.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+from anyio import to_thread
+
+from everturn_actors.errors import FencedError, JournalError, UnknownSessionError
+from everturn_actors.events import Event
+from everturn_actors.ids import is_session_id
+from everturn_actors.journal import index
+from everturn_actors.journal.codec import HEAD_BYTES, BadLineError, check_numbers, encode, seq_of
+from everturn_actors.journal.commit import Append, Mark
+from everturn_actors.journal.compaction import save_snapshot
+from everturn_actors.journal.desks import Desk, Desks
+from everturn_actors.journal.disk import make_directory, remove, sync_directory, write_error
+from everturn_actors.journal.layout import Layout, SessionFiles
+from everturn_actors.journal.loading import find_tail, load_session
+from everturn_actors.journal.lock import release_lock, take_lock
+from everturn_actors.journal.logs import Tail, read_events
+from everturn_actors.journal.snapshot_reader import BadSnapshotError
+from everturn_actors.journal.writer import Writer
+from everturn_actors.model import Compaction, ConversationKey
+from everturn_actors.ports import Loaded, SessionSummary
+from everturn_actors.state import SessionState
+
+T = TypeVar("T")
+
+READERS_MAX = 8  # worker threads that load, list and save at the same time; disks gain no more
+
+
+@asynccontextmanager
+async def open_file_store(workspace: Path) -> AsyncGenerator[FileStore]:
+    """Open the workspace, creating it where it is missing, and keep others out until the end.
+
+    At the end everything that was queued is written; after that every append is refused.
+
+    Raises:
+        WorkspaceLockedError: Another process, or another store of this one, has it open.
+        JournalWriteError: The workspace cannot be written.
+    """
+    layout = Layout(workspace=workspace)
+    lock = await to_thread.run_sync(_enter, layout)
+    try:
+        writer = Writer()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(writer.run, name="journal writer")
+            try:
+                yield FileStore(layout, writer)
+            finally:
+                writer.close()
+    finally:
+        release_lock(lock)
+
+
+class FileStore:
+    """`SessionStore` on plain files; see there for what each method promises.
+
+    What the contract leaves open:
+
+    * An append that was queued is written, also where its caller is cancelled meanwhile.
+    * A crash in the middle of an append may leave its first events in the log: they were never
+      acknowledged, and each prefix of a log is a log.
+    * Where a log ends is kept in memory until `mark_resting`, and read from the file again then.
+    """
+
+    def __init__(self, layout: Layout, writer: Writer) -> None:
+        self._layout = layout
+        self._writer = writer
+        self._desks = Desks()
+        self._awake = set[str]()
+        "Sessions whose marker is known to be durable."
+        self._threads = anyio.CapacityLimiter(READERS_MAX)
+
+    @property
+    def layout(self) -> Layout:
+        """Where the files are."""
+        return self._layout
+
+    async def load(self, session_id: str) -> Loaded | None:
+        """See `SessionStore.load`."""
+        if not is_session_id(session_id):
+            return None
+        files = self._layout.session(session_id)
+        async with self._desks.at(session_id) as desk:
+            desk.tail = None
+            found = await self._in_thread(partial(load_session, files), files.folder)
+            if found is None:
+                return None
+            loaded, desk.tail = found
+            return loaded
+
+    async def append(self, session_id: str, events: Sequence[Event], *, expected_seq: int) -> None:
+        """See `SessionStore.append`."""
+        files = self._layout.session(session_id)
+        check_numbers(events, expected_seq)
+        if not events:
+            return
+        data = encode(session_id, events)
+        desk = await self._desks.take(session_id)
+        job = Append(
+            files=files,
+            data=data,
+            expected_seq=expected_seq,
+            last_seq=events[-1].seq,
+            tail=desk.tail,
+        )
+        await self._writer.write(job, partial(self._appended, desk, job))
+        if job.error is not None:
+            raise job.error
+
+    def _appended(self, desk: Desk, job: Append) -> None:
+        desk.tail = job.written  # after a failure nothing is known: the next one looks
+        self._desks.give_back(desk)
+
+    async def save_snapshot(self, state: SessionState, *, compaction: Compaction) -> None:
+        """See `SessionStore.save_snapshot`."""
+        files = self._layout.session(state.session_id)
+        async with self._desks.at(state.session_id) as desk:
+            known, desk.tail = desk.tail, None
+            work = partial(_save, files, state, compaction, known)
+            desk.tail = await self._in_thread(work, files.state)
+
+    async def read(self, session_id: str, *, after: int, limit: int) -> tuple[Event, ...]:
+        """See `SessionStore.read`."""
+        if not is_session_id(session_id):
+            return ()
+        files = self._layout.session(session_id)
+        # What is being appended is not shown before it is durable.
+        tail = self._desks.tail(session_id)
+        end = tail.size_bytes if tail else None
+        return await self._in_thread(partial(_read, files, after, limit, end), files.log)
+
+    async def sessions(self, *, after: str, limit: int) -> tuple[SessionSummary, ...]:
+        """See `SessionStore.sessions`."""
+        work = partial(index.list_sessions, self._layout, after=after, limit=limit)
+        return await self._in_thread(work, self._layout.sessions)
+
+    async def delete(self, session_id: str) -> None:
+        """See `SessionStore.delete`."""
+        if not is_session_id(session_id):
+            return
+        async with self._desks.at(session_id) as desk:
+            desk.tail = None
+            self._awake.discard(session_id)
+            work = partial(_delete, self._layout, session_id)
+            await self._in_thread(work, self._layout.session(session_id).folder)
+
+    async def bind(self, key: ConversationKey, session_id: str) -> None:
+        """See `SessionStore.bind`."""
+        if not is_session_id(session_id):
+            raise UnknownSessionError(session_id)
+        work = partial(index.bind, self._layout, key, session_id)
+        await self._in_thread(work, self._layout.pointer(key))
+
+    async def bound(self, key: ConversationKey) -> str:
+        """See `SessionStore.bound`."""
+        work = partial(index.bound, self._layout, key)
+        return await self._in_thread(work, self._layout.pointer(key))
+
+    async def mark_awake(self, session_id: str) -> None:
+        """See `SessionStore.mark_awake`. Markers share their syncs with each other."""
+        path = self._layout.marker(session_id)
+        if session_id in self._awake:
+            return
+        job = Mark(path=path)
+        await self._writer.write(job, lambda: None)
+        if job.error is not None:
+            raise job.error
+        self._awake.add(session_id)
+
+    async def mark_resting(self, session_id: str) -> None:
+        """See `SessionStore.mark_resting`. From here on nothing of the session is in memory."""
+        if not is_session_id(session_id):
+            return
+        self._desks.forget(session_id)
+        self._awake.discard(session_id)
+        work = partial(index.mark_resting, self._layout, session_id)
+        await self._in_thread(work, self._layout.marker(session_id))
+
+    async def awake(self) -> tuple[str, ...]:
+        """See `SessionStore.awake`."""
+        return await self._in_thread(partial(index.awake_ids, self._layout), self._layout.awake)
+
+    async def alone(self, session_id: str, work: Callable[[], T]) -> T:
+        """Do blocking work on the files of a session while nobody else touches them."""
+        files = self._layout.session(session_id)
+        async with self._desks.at(session_id) as desk:
+            desk.tail = None
+            return await self._in_thread(work, files.folder)
+
+    async def _in_thread(self, work: Callable[[], T], path: Path) -> T:
+        """Do blocking work on `path` in a worker thread."""
+        try:
+            return await to_thread.run_sync(work, limiter=self._threads)
+        except OSError as error:
+            message = f"cannot be used: {error.strerror or error}"
+            raise JournalError(message, path=Path(error.filename or path)) from error
+
+
+def _enter(layout: Layout) -> int:
+    """Make the workspace what it has to be, and lock it."""
+    try:
+        for folder in layout.folders:
+            make_directory(folder)
+    except OSError as error:
+        raise write_error(error, layout.workspace) from error
+    lock = take_lock(layout.lock)
+    try:
+        for folder in layout.deleted.iterdir():  # what a crash left of deleted sessions
+            shutil.rmtree(folder)
+    except OSError as error:
+        release_lock(lock)
+        raise write_error(error, layout.deleted) from error
+    return lock
+
+
+def _save(
+    files: SessionFiles, state: SessionState, compaction: Compaction, known: Tail | None
+) -> Tail:
+    if not files.log.exists():
+        raise UnknownSessionError(files.session_id)
+    try:
+        tail = known or find_tail(files)
+    except (BadLineError, BadSnapshotError) as error:
+        message = f"{error}; load the session again"
+        raise FencedError(message, path=files.log) from error
+    return save_snapshot(files, state, compaction=compaction, tail=tail)
+
+
+def _read(files: SessionFiles, after: int, limit: int, end_bytes: int | None) -> tuple[Event, ...]:
+    events: tuple[Event, ...] = ()
+    try:
+        # Opened before the archive is read: what moves there meanwhile is still in this file.
+        with files.log.open("rb") as log:
+            first_seq = seq_of(log.read(HEAD_BYTES))
+            if (first_seq is None or first_seq > after + 1) and files.archive.exists():
+                with files.archive.open("rb") as archive:
+                    events = read_events(
+                        archive, session_id=files.session_id, after=after, limit=limit
+                    )
+            rest = limit - len(events)
+            return events + read_events(
+                log,
+                session_id=files.session_id,
+                after=events[-1].seq if events else after,
+                limit=rest,
+                end_bytes=end_bytes,
+            )
+    except FileNotFoundError:
+        return events
+
+
+def _delete(layout: Layout, session_id: str) -> None:
+    files = layout.session(session_id)
+    try:
+        summary = index.summarise(files)
+    except (BadLineError, BadSnapshotError, JournalError, OSError):
+        summary = None  # its conversation may keep its pointer: to a session that is not there
+    try:
+        if summary is not None:
+            index.unbind(layout, summary.key, session_id)
+        marker = layout.marker(session_id)
+        if marker.exists():
+            remove(marker)
+            sync_directory(layout.awake)
+        if files.folder.exists():
+            gone = layout.deleted / session_id
+            # One rename, so that a crash leaves the whole session or none of it.
+            files.folder.rename(gone)
+            sync_directory(layout.sessions)
+            shutil.rmtree(gone)
+    except OSError as error:
+        raise write_error(error, files.folder) from error

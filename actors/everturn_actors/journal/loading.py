@@ -1,0 +1,238 @@
+"""Loading one session: snapshot, log, archive, and what is set right on the way. Blocking.
+
+All files are read and checked before anything is changed: a session that cannot be loaded is left
+as it is.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+from everturn_actors.errors import CorruptJournalError, UnknownFormatError
+from everturn_actors.events import Event
+from everturn_actors.journal.disk import (
+    aside,
+    cut,
+    open_for_writing,
+    replace_file,
+    sync_directory,
+    write_all,
+    write_error,
+)
+from everturn_actors.journal.layout import SessionFiles
+from everturn_actors.journal.logs import (
+    REPAIR_HINT,
+    Log,
+    Tail,
+    parse_log,
+    read_events,
+    read_tail,
+)
+from everturn_actors.journal.snapshot_reader import (
+    BadSnapshotError,
+    Header,
+    decode_header,
+    decode_state,
+)
+from everturn_actors.ports import Loaded
+from everturn_actors.state import SessionState
+
+logger = logging.getLogger(__name__)
+
+ALL = 1 << 62  # more events than any log holds
+_HEADER_BYTES = 16 * 1024  # longer only where a session has long instructions of its own
+
+
+def load_session(files: SessionFiles) -> tuple[Loaded, Tail] | None:
+    """Return what is stored of a session and where its log ends; None where there is no session.
+
+    Raises:
+        CorruptJournalError: The files do not fit together, or are damaged.
+        UnknownFormatError: A file of another version.
+        JournalWriteError: A torn line could not be cut off.
+    """
+    data = read_optional(files.log)
+    saved = read_optional(files.state)
+    if data is None:
+        if saved is None and not files.archive.exists():
+            return None
+        message = f"the log is missing; `{REPAIR_HINT}` goes on from the snapshot"
+        raise CorruptJournalError(message, path=files.log)
+    snapshot, fault = _read_snapshot(files, saved)
+    after = snapshot.last_seq if snapshot else 0
+    log = parse_log(data, session_id=files.session_id, after=after, path=files.log)
+    events = _archived(files, after=after, log=log, has_snapshot=snapshot is not None) + log.events
+    _check_reach(files, events, log=log, after=after, fault=fault)
+    repairs = _repair_log(files, log)
+    if fault:
+        repairs += (_set_snapshot_aside(files, fault),)
+    elif saved is None and events and log.first_seq != 1:
+        repairs += ("state.yaml is missing; the session was rebuilt from the archive",)
+    if snapshot is None and not events:
+        # The very first write of the session was cut short: nobody was told that there is one.
+        logger.warning(
+            "a session that never began was passed over",
+            extra={"session_id": files.session_id, "repairs": repairs},
+        )
+        return None
+    last_seq = events[-1].seq if events else after
+    size = log.size_bytes + log.unterminated
+    return (
+        Loaded(snapshot=snapshot, events=events, repairs=repairs),
+        Tail(last_seq=last_seq, size_bytes=size),
+    )
+
+
+def find_tail(files: SessionFiles) -> Tail:
+    """Return where the log of a session ends, from its last line, or the snapshot's header.
+
+    Raises:
+        BadLineError: The log ends in a line that is not whole.
+        BadSnapshotError: The log is empty and the snapshot cannot be read.
+        UnknownFormatError: A file of another version.
+    """
+    tail = read_tail(files.log, files.session_id)
+    if tail is not None:
+        return tail
+    header = read_header(files)
+    return Tail(last_seq=header.last_seq if header else 0, size_bytes=0)
+
+
+def read_header(files: SessionFiles) -> Header | None:
+    """Return the header of a session's snapshot, or None where it has none.
+
+    Raises:
+        BadSnapshotError: It is damaged.
+        UnknownFormatError: It is of another version.
+    """
+    try:
+        with files.state.open("rb") as file:
+            data = file.read(_HEADER_BYTES)
+            try:
+                return decode_header(data)
+            except BadSnapshotError:
+                rest = file.read()
+                if not rest:
+                    raise
+                return decode_header(data + rest)
+    except FileNotFoundError:
+        return None
+
+
+def read_optional(path: Path) -> bytes | None:
+    """Return the bytes of a file, or None where it is not there."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def decode_snapshot(files: SessionFiles, data: bytes) -> SessionState:
+    """Return the state that `data` holds, if it is this session's.
+
+    Raises:
+        BadSnapshotError: It is damaged.
+        CorruptJournalError: It is another session's.
+        UnknownFormatError: It is of another version.
+    """
+    try:
+        state = decode_state(data)
+    except UnknownFormatError as error:
+        raise UnknownFormatError(str(error), path=files.state) from error
+    if state.session_id != files.session_id:
+        message = (
+            f"the field 'session' names {state.session_id!r}: this is the snapshot of another "
+            f"session; put the right file here, or let `{REPAIR_HINT}` set it aside"
+        )
+        raise CorruptJournalError(message, path=files.state)
+    return state
+
+
+def _read_snapshot(files: SessionFiles, data: bytes | None) -> tuple[SessionState | None, str]:
+    """Return the snapshot, if there is one, and what is wrong with it."""
+    if data is None:
+        return None, ""
+    try:
+        return decode_snapshot(files, data), ""
+    except BadSnapshotError as error:
+        return None, str(error)
+
+
+def _archived(
+    files: SessionFiles, *, after: int, log: Log, has_snapshot: bool
+) -> tuple[Event, ...]:
+    """Return the events between the snapshot and the log, where the log begins too late."""
+    if log.first_seq == after + 1 or (has_snapshot and log.first_seq <= after):
+        return ()
+    try:
+        with files.archive.open("rb") as archive:
+            events = read_events(archive, session_id=files.session_id, after=after, limit=ALL)
+    except FileNotFoundError:
+        return ()
+    before = log.first_seq or ALL
+    return tuple(event for event in events if event.seq < before)
+
+
+def _check_reach(
+    files: SessionFiles, events: tuple[Event, ...], *, log: Log, after: int, fault: str
+) -> None:
+    """Check that the events follow the snapshot (or the beginning) and each other."""
+    if log.last_seq and log.last_seq < after:
+        why = f"the log ends at event {log.last_seq}, but state.yaml holds event {after} already"
+        raise _corrupt(files.log, why)
+    if fault and not events:
+        raise _corrupt(files.state, fault)
+    expected = after
+    for event in events:
+        expected += 1
+        if event.seq == expected:
+            continue
+        if fault:
+            raise _corrupt(files.state, f"{fault}; and the log does not reach back to event 1")
+        raise _corrupt(files.log, f"event {expected} is missing; the next one is {event.seq}")
+
+
+def _corrupt(path: Path, why: str) -> CorruptJournalError:
+    message = f"{why}. Nothing was changed; `{REPAIR_HINT}` rebuilds what can be rebuilt"
+    return CorruptJournalError(message, path=path)
+
+
+def _repair_log(files: SessionFiles, log: Log) -> tuple[str, ...]:
+    path = files.log
+    try:
+        if log.torn:
+            kept = aside(path, "torn")
+            replace_file(kept, log.torn)
+            cut(path, log.size_bytes)
+            text = (
+                f"{path.name}: the last line was not whole (a write that a crash cut short); its "
+                f"{len(log.torn)} bytes were cut off and are kept as {kept.name}"
+            )
+            return (text,)
+        if log.unterminated:
+            _terminate(path, log.size_bytes)
+            return (f"{path.name}: the last line is whole and got the newline that it lacked",)
+    except OSError as error:
+        raise write_error(error, path) from error
+    return ()
+
+
+def _terminate(path: Path, size_bytes: int) -> None:
+    fd = open_for_writing(path, create=False)
+    try:
+        write_all(fd, b"\n", size_bytes)
+        os.fdatasync(fd)
+    finally:
+        os.close(fd)
+
+
+def _set_snapshot_aside(files: SessionFiles, fault: str) -> str:
+    try:
+        kept = aside(files.state, "bad")
+        files.state.rename(kept)
+        sync_directory(files.folder)
+    except OSError as error:
+        raise write_error(error, files.state) from error
+    return f"state.yaml: {fault}; it is kept as {kept.name}, the session was rebuilt from its log"

@@ -1,0 +1,268 @@
+"""The memory store: the same contract without files.
+
+In production it keeps the turns that leave nothing behind. In tests its `MemoryDisk` is the disk:
+it outlives the store, takes writes or refuses them as it is told, and can lose its power.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
+
+from anyio.lowlevel import checkpoint
+
+from everturn_actors.errors import (
+    FencedError,
+    JournalError,
+    UnknownSessionError,
+    WorkspaceLockedError,
+)
+from everturn_actors.events import Event, SessionStarted
+from everturn_actors.ids import is_session_id
+from everturn_actors.journal.codec import check_numbers
+from everturn_actors.journal.disk import write_error
+from everturn_actors.model import Compaction, ConversationKey
+from everturn_actors.ports import Loaded, SessionSummary
+from everturn_actors.state import SessionState
+
+_NOWHERE = Path("memory/workspace.lock")
+
+
+class PowerLostError(JournalError):
+    """The store is closed, or its disk lost its power; open a new one on the same disk."""
+
+    def __init__(self) -> None:
+        super().__init__("")
+
+
+@dataclass(slots=True)
+class Stored:
+    """What a disk holds of one session."""
+
+    log: list[Event] = field(default_factory=list[Event])
+    archive: list[Event] = field(default_factory=list[Event])
+    snapshot: SessionState | None = None
+    is_torn: bool = False
+    "The log ends in half a line."
+    first: Event | None = None
+    "The event that started the session, also where it was discarded."
+    last: Event | None = None
+
+    @property
+    def last_seq(self) -> int:
+        """Where the log ends."""
+        return self.last.seq if self.last else 0
+
+    def write(self, events: Sequence[Event]) -> None:
+        """Put events at the end of the log."""
+        for event in events:
+            self.first = self.first or event
+            self.last = event
+            self.log.append(event)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """What is to happen at one append to come."""
+
+    error: int = 0
+    "The errno to fail with; 0 = the power goes."
+    kept_events: int = 0
+    "Events of that append which still reach the disk."
+    tear: bool = False
+    "Whether half of the next line does as well."
+
+
+class MemoryDisk:
+    """Everything here is durable. At most one store uses it at a time."""
+
+    def __init__(self) -> None:
+        self.sessions: dict[str, Stored] = {}
+        self.awake: dict[str, None] = {}
+        "Ids in the order in which they were marked."
+        self.pointers: dict[ConversationKey, str] = {}
+        self.appends = 0
+        "Appends tried so far, those that failed included."
+        self.failures: dict[int, Failure] = {}
+        "By the number of the append."
+        self.user: MemoryStore | None = None
+        "The store that uses it."
+
+    def fail_append(self, error: int, *, nth: int = 1) -> None:
+        """Let the n-th append from now fail with an errno; nothing of it is kept."""
+        self.failures[self.appends + nth] = Failure(error=error)
+
+    def lose_power_at_append(
+        self, *, nth: int = 1, kept_events: int = 0, tear: bool = False
+    ) -> None:
+        """Let the power go during the n-th append from now.
+
+        Args:
+            nth: Which append; 1 = the next one.
+            kept_events: How many of its events reach the disk before.
+            tear: Whether half of the line after those does.
+        """
+        self.failures[self.appends + nth] = Failure(kept_events=kept_events, tear=tear)
+
+    def lose_power(self) -> None:
+        """End the store that uses this disk, now: what it had written stays, and it fails."""
+        self.user = None
+
+    def tear(self, session_id: str) -> None:
+        """Leave half a line at the end of a session's log, as a crash during an append does."""
+        self.sessions[session_id].is_torn = True
+
+
+@asynccontextmanager
+async def open_memory_store(disk: MemoryDisk | None = None) -> AsyncGenerator[MemoryStore]:
+    """Open a store on `disk`, or on one of its own that is gone at the end.
+
+    Raises:
+        WorkspaceLockedError: Another store uses this disk.
+    """
+    disk = disk or MemoryDisk()
+    if disk.user is not None:
+        raise WorkspaceLockedError(_NOWHERE, os.getpid())
+    store = disk.user = MemoryStore(disk)
+    try:
+        yield store
+    finally:
+        if disk.user is store:
+            disk.user = None
+
+
+class MemoryStore:
+    """`SessionStore` in memory; see there for what each method promises."""
+
+    def __init__(self, disk: MemoryDisk) -> None:
+        self._disk = disk
+
+    async def load(self, session_id: str) -> Loaded | None:
+        """See `SessionStore.load`."""
+        stored = (await self._powered()).sessions.get(session_id)
+        if stored is None:
+            return None
+        repairs: tuple[str, ...] = ()
+        if stored.is_torn:
+            stored.is_torn = False
+            repairs = ("the last line was not whole; it was cut off",)
+        after = stored.snapshot.last_seq if stored.snapshot else 0
+        events = tuple(event for event in stored.log if event.seq > after)
+        if stored.snapshot is None and not events:
+            return None
+        return Loaded(snapshot=stored.snapshot, events=events, repairs=repairs)
+
+    async def append(self, session_id: str, events: Sequence[Event], *, expected_seq: int) -> None:
+        """See `SessionStore.append`."""
+        _check(session_id)
+        check_numbers(events, expected_seq)
+        disk = await self._powered()
+        if not events:
+            return
+        disk.appends += 1
+        failure = disk.failures.pop(disk.appends, None)
+        if failure is not None and failure.error:
+            error = OSError(failure.error, os.strerror(failure.error))
+            raise write_error(error, Path("memory", session_id))
+        stored = disk.sessions.get(session_id) or Stored()
+        if stored.is_torn or stored.last_seq != expected_seq:
+            message = f"the log ends at event {stored.last_seq}, not at {expected_seq}"
+            raise FencedError(message)
+        disk.sessions[session_id] = stored
+        if failure is not None:
+            stored.write(events[: failure.kept_events])
+            stored.is_torn = failure.tear
+            disk.lose_power()
+            raise PowerLostError
+        stored.write(events)
+
+    async def save_snapshot(self, state: SessionState, *, compaction: Compaction) -> None:
+        """See `SessionStore.save_snapshot`."""
+        stored = (await self._powered()).sessions.get(_check(state.session_id))
+        if stored is None:
+            raise UnknownSessionError(state.session_id)
+        if stored.is_torn or state.last_seq > stored.last_seq:
+            message = f"the log ends at event {stored.last_seq}, the snapshot at {state.last_seq}"
+            raise FencedError(message)
+        stored.snapshot = state
+        if compaction == "disabled":
+            return
+        behind = [event for event in stored.log if event.seq <= state.last_seq]
+        if compaction == "archive":
+            stored.archive += behind
+        del stored.log[: len(behind)]
+
+    async def read(self, session_id: str, *, after: int, limit: int) -> tuple[Event, ...]:
+        """See `SessionStore.read`."""
+        stored = (await self._powered()).sessions.get(session_id)
+        if stored is None:
+            return ()
+        events = (event for event in chain(stored.archive, stored.log) if event.seq > after)
+        return tuple(islice(events, max(limit, 0)))
+
+    async def sessions(self, *, after: str, limit: int) -> tuple[SessionSummary, ...]:
+        """See `SessionStore.sessions`."""
+        stored = (await self._powered()).sessions
+        ids = sorted((i for i in stored if not after or i < after), reverse=True)
+        summaries = (_summary(session_id, stored[session_id]) for session_id in ids)
+        return tuple(islice((s for s in summaries if s is not None), max(limit, 0)))
+
+    async def delete(self, session_id: str) -> None:
+        """See `SessionStore.delete`."""
+        disk = await self._powered()
+        disk.awake.pop(session_id, None)
+        stored = disk.sessions.pop(session_id, None)
+        if stored is not None and stored.first is not None:
+            body = stored.first.body
+            if isinstance(body, SessionStarted) and disk.pointers.get(body.key) == session_id:
+                del disk.pointers[body.key]
+
+    async def bind(self, key: ConversationKey, session_id: str) -> None:
+        """See `SessionStore.bind`."""
+        (await self._powered()).pointers[key] = _check(session_id)
+
+    async def bound(self, key: ConversationKey) -> str:
+        """See `SessionStore.bound`."""
+        return (await self._powered()).pointers.get(key, "")
+
+    async def mark_awake(self, session_id: str) -> None:
+        """See `SessionStore.mark_awake`."""
+        (await self._powered()).awake[_check(session_id)] = None
+
+    async def mark_resting(self, session_id: str) -> None:
+        """See `SessionStore.mark_resting`."""
+        (await self._powered()).awake.pop(session_id, None)
+
+    async def awake(self) -> tuple[str, ...]:
+        """See `SessionStore.awake`."""
+        return tuple(sorted((await self._powered()).awake))
+
+    async def _powered(self) -> MemoryDisk:
+        """Return the disk, after the pause that a real one would cause too."""
+        await checkpoint()
+        if self._disk.user is not self:
+            raise PowerLostError
+        return self._disk
+
+
+def _check(session_id: str) -> str:
+    if not is_session_id(session_id):
+        raise UnknownSessionError(session_id)
+    return session_id
+
+
+def _summary(session_id: str, stored: Stored) -> SessionSummary | None:
+    first, last = stored.first, stored.last
+    if first is None or last is None or not isinstance(first.body, SessionStarted):
+        return None
+    return SessionSummary(
+        session_id=session_id,
+        key=first.body.key,
+        status=stored.snapshot.status if stored.snapshot else "active",
+        created_at=first.at,
+        updated_at=last.at,
+    )

@@ -1,0 +1,177 @@
+"""`state.yaml`, written: a header in block style, then one line of JSON for each message. Pure.
+
+JSON is a part of YAML's flow style except for a few characters that YAML 1.1 cannot hold raw or
+reads as line breaks; those are escaped, so that every YAML parser reads the file as it was written,
+while the lines are written at the speed of JSON.
+Source: YAML 1.1, sections 5.1 (character set) and 5.4 (line breaks), https://yaml.org/spec/1.1/,
+read 2026-11-21; checked against PyYAML 6.0.3, which refuses U+FEFF inside a document as well.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, assert_never
+
+import orjson
+
+from everturn_actors.model import (
+    OpenTurn,
+    Reply,
+    Step,
+    ToolCall,
+    ToolResult,
+    Turn,
+    Usage,
+    UserMessage,
+)
+from everturn_actors.records import utc_text
+from everturn_actors.state import SessionState
+
+FORMAT = "everturn/state-v1"
+SECTIONS = ("seen", "waiting", "open_turn", "checkpointed", "pending")
+"What follows the header, in this order: lists of one line each."
+
+_COMMENT = """\
+# What this session knew at event `last_seq`. The log, events.jsonl, is the truth; with this file
+# only what was logged later has to be replayed. Each line of the lists below is one message and
+# names the turn that it belongs to. While Everturn is stopped, the file may be edited by hand: any
+# valid YAML of the same fields will do.
+"""
+_HOSTILE_BYTES = re.compile(
+    rb"\x7f|\xc2[\x80-\x9f]|\xe2\x80[\xa8\xa9]|\xef(?:\xbb\xbf|\xbf[\xbe\xbf])"
+)
+_HOSTILE_TEXT = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
+
+
+def encode_state(state: SessionState) -> bytes:
+    """Return the bytes of `state.yaml`."""
+    sections: tuple[Iterable[dict[str, Any]], ...] = (
+        ({"key": key, "seq": seq} for key, seq in state.seen.items()),
+        (_message(message, {}) for message in state.waiting),
+        _open_turn_lines(state.open_turn),
+        (line for turn in state.checkpointed for line in _turn_lines(turn)),
+        (line for turn in state.pending for line in _turn_lines(turn)),
+    )
+    parts = [_COMMENT.encode(), _header(state)]
+    for name, lines in zip(SECTIONS, sections, strict=True):
+        body = b"".join(b"- %b\n" % _json(line) for line in lines)
+        parts.append(b"%b:\n%b" % (name.encode(), body) if body else b"%b: []\n" % name.encode())
+    return b"".join(parts)
+
+
+def _header(state: SessionState) -> bytes:
+    key, usage = state.key, state.usage
+    fields: tuple[tuple[str, object], ...] = (
+        ("session", state.session_id),
+        (
+            "conversation",
+            {"channel": key.channel, "chat": key.chat, "topic": key.topic, "agent": key.agent},
+        ),
+        ("status", state.status),
+        ("ended_reason", state.ended_reason),
+        ("created", utc_text(state.created_at)),
+        ("updated", utc_text(state.updated_at)),
+        ("last_seq", state.last_seq),
+        ("checkpoint_seq", state.checkpoint_seq),
+        ("window_messages", state.window_messages),
+        ("turns", state.turns),
+        ("logged_messages", state.logged_messages),
+        ("usage", _usage(usage)),
+        ("instructions", state.instructions),
+    )
+    lines = b"".join(b"%b: %b\n" % (name.encode(), _json(value)) for name, value in fields)
+    return b"format: %b\n%b" % (FORMAT.encode(), lines)
+
+
+def _turn_lines(turn: Turn) -> Iterator[dict[str, Any]]:
+    head = {"turn": turn.number}
+    for message in (*turn.users, *_messages(turn.steps)):
+        yield _message(message, head)
+    if turn.outcome != "answered" or turn.error:
+        yield {**head, "role": "outcome", "outcome": turn.outcome, "error": turn.error}
+
+
+def _open_turn_lines(turn: OpenTurn | None) -> Iterator[dict[str, Any]]:
+    if turn is None:
+        return
+    head = {"turn": turn.number}
+    yield {**head, "role": "opened", "at": utc_text(turn.started_at)}
+    for message in (*turn.users, *_messages(turn.steps)):
+        yield _message(message, head)
+    step = turn.step
+    if step is None:
+        return
+    yield {**head, "role": "step", "started": list(step.started)}
+    if step.reply is not None:
+        yield _message(step.reply, head)
+    for result in step.results.values():
+        yield _message(result, head)
+
+
+def _messages(steps: Iterable[Step]) -> Iterator[Reply | ToolResult]:
+    for step in steps:
+        yield from step.messages
+
+
+def _message(message: UserMessage | Reply | ToolResult, head: dict[str, Any]) -> dict[str, Any]:
+    """Return a message as the mapping of its line; fields that hold their default are left out."""
+    match message:
+        case UserMessage():
+            line = {**head, "role": "user", "seq": message.seq, "text": message.text}
+            if message.sender:
+                line["sender"] = message.sender
+        case Reply():
+            line = {**head, "role": "assistant", "seq": message.seq, "text": message.text}
+            if message.reasoning:
+                line["reasoning"] = message.reasoning
+            if message.calls:
+                line["calls"] = [_call(call) for call in message.calls]
+            if message.usage != _NO_USAGE:
+                line["usage"] = _usage(message.usage)
+            if message.stop_reason != "stop":
+                line["stop_reason"] = message.stop_reason
+            if message.model:
+                line["model"] = message.model
+        case ToolResult():
+            line = {
+                **head,
+                "role": "tool",
+                "seq": message.seq,
+                "call_id": message.call_id,
+                "name": message.name,
+                "text": message.text,
+            }
+            if message.is_error:
+                line["is_error"] = True
+        case _:
+            assert_never(message)
+    return line
+
+
+_NO_USAGE = Usage()
+
+
+def _call(call: ToolCall) -> dict[str, str]:
+    return {"call_id": call.call_id, "name": call.name, "arguments": call.arguments}
+
+
+def _usage(usage: Usage) -> dict[str, int]:
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cached_tokens": usage.cached_tokens,
+    }
+
+
+def _json(value: object) -> bytes:
+    """Return `value` as JSON that is YAML too."""
+    try:
+        data = orjson.dumps(value)
+    except TypeError:  # lone surrogates, which UTF-8 cannot hold
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return _HOSTILE_TEXT.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()
+    if data.isascii() and b"\x7f" not in data:
+        return data
+    return _HOSTILE_BYTES.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), data)

@@ -1,0 +1,355 @@
+"""`state.yaml`, read. Pure.
+
+A file that looks as `snapshot` writes it is read line by line as JSON, and only its small header as
+YAML. Anything else - edited by hand, indented in another way, with comments - goes through the YAML
+parser as a whole and means the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar, cast, get_args
+
+import yaml
+
+from everturn_actors.errors import UnknownFormatError
+from everturn_actors.journal.codec import load_json
+from everturn_actors.journal.snapshot import FORMAT, SECTIONS
+from everturn_actors.journal.snapshot_turns import (
+    EntryError,
+    build,
+    explain,
+    open_turn_of,
+    read_message,
+    turns_of,
+)
+from everturn_actors.model import ConversationKey, SessionStatus, Turn, Usage, UserMessage
+from everturn_actors.state import SessionState
+
+T = TypeVar("T")
+
+_FIRST_SECTION = f"\n{SECTIONS[0]}:".encode()
+
+
+class BadSnapshotError(Exception):
+    """A `state.yaml` that cannot be read; the text names the line. Never leaves `journal`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """What the list of sessions shows."""
+
+    session_id: str
+    key: ConversationKey
+    status: SessionStatus
+    created_at: datetime
+    last_seq: int
+
+
+def decode_state(data: bytes) -> SessionState:
+    """Return the state that a `state.yaml` holds.
+
+    Raises:
+        BadSnapshotError: It is damaged, or was edited into something else.
+        UnknownFormatError: It is of another version.
+    """
+    document = read_fast(data)
+    if document is None:
+        document = read_yaml(data)
+    header = _Fields(document, data)
+    _check_format(document)
+    for name in document:
+        if name not in _KNOWN:
+            raise header.fault(name, f"there is no field {name!r}")
+    seen = header.section("seen", _seen)
+    checkpointed = header.section("checkpointed", turns_of)
+    pending = header.section("pending", turns_of)
+    return SessionState(
+        session_id=header.text("session"),
+        key=header.key(),
+        status=header.status(),
+        ended_reason=header.text("ended_reason", ""),
+        created_at=header.instant("created"),
+        updated_at=header.instant("updated"),
+        last_seq=header.number("last_seq"),
+        checkpoint_seq=header.number("checkpoint_seq"),
+        window_messages=header.number("window_messages"),
+        turns=header.number("turns"),
+        logged_messages=header.number("logged_messages"),
+        usage=header.usage(),
+        instructions=header.text("instructions", ""),
+        seen=seen,
+        waiting=header.section("waiting", _waiting),
+        open_turn=header.section("open_turn", lambda lines: open_turn_of(lines, _instant)),
+        checkpointed=checkpointed,
+        checkpointed_messages=_size_messages(checkpointed),
+        pending=pending,
+        pending_messages=_size_messages(pending),
+    )
+
+
+def decode_header(data: bytes) -> Header:
+    """Return the header of a `state.yaml`, of which the beginning is enough where it is as written.
+
+    Raises:
+        BadSnapshotError: It is damaged, was edited into something else, or is not all there.
+        UnknownFormatError: It is of another version.
+    """
+    end = data.find(_FIRST_SECTION)
+    if end >= 0:
+        try:
+            return _header_of(_parse_yaml(data[: end + 1]), data)
+        except BadSnapshotError:
+            pass  # fields may stand in another order: then all of it is read
+    return _header_of(_parse_yaml(data), data)
+
+
+def _header_of(document: Mapping[str, Any], data: bytes) -> Header:
+    _check_format(document)
+    header = _Fields(document, data)
+    return Header(
+        session_id=header.text("session"),
+        key=header.key(),
+        status=header.status(),
+        created_at=header.instant("created"),
+        last_seq=header.number("last_seq"),
+    )
+
+
+def read_fast(data: bytes) -> dict[str, Any] | None:
+    """Return the fields of a file that looks as it is written, or None where it does not."""
+    end = data.find(_FIRST_SECTION)
+    if end < 0 or not data.endswith(b"\n"):
+        return None
+    lines = data[end + 1 : -1].split(b"\n")
+    sections: dict[str, list[Any]] = {name: [] for name in SECTIONS}
+    expected, entries = iter(SECTIONS), list[Any]()
+    try:
+        for line in lines:
+            if line.startswith(b"- {") and line.endswith(b"}"):
+                entries.append(load_json(line[2:]))
+                continue
+            name = next(expected)
+            if line not in (f"{name}:".encode(), f"{name}: []".encode()):
+                return None
+            entries = sections[name]
+        if next(expected, None) is not None:
+            return None
+        return {**_parse_yaml(data[: end + 1]), **sections}
+    except (ValueError, StopIteration, BadSnapshotError):
+        return None
+
+
+def read_yaml(data: bytes) -> dict[str, Any]:
+    """Return the fields of a file through the YAML parser.
+
+    Raises:
+        BadSnapshotError: It is no YAML, or no mapping.
+    """
+    document = _parse_yaml(data)
+    for name in SECTIONS:
+        if document.get(name) is None:
+            document[name] = []
+    return document
+
+
+def _parse_yaml(data: bytes) -> dict[str, Any]:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        msg = f"line {line}: this is not UTF-8"
+        raise BadSnapshotError(msg) from error
+    try:
+        document = yaml.load(text, yaml.CSafeLoader)
+    except yaml.YAMLError:
+        document = _parse_slowly(text)
+    if not isinstance(document, dict):
+        msg = "line 1: it holds no mapping of fields"
+        raise BadSnapshotError(msg)
+    return {str(name): value for name, value in cast("dict[object, Any]", document).items()}
+
+
+def _parse_slowly(text: str) -> object:
+    """Parse in Python: unlike libyaml it takes escaped surrogates, and words its errors better."""
+    try:
+        return yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 1
+        msg = f"line {line}: this is not YAML: {error.problem or error.context or 'unreadable'}"
+        raise BadSnapshotError(msg) from error
+    except yaml.YAMLError as error:
+        position = getattr(error, "position", 0)
+        line = text.count("\n", 0, position) + 1
+        msg = f"line {line}: this is not YAML: {str(error).splitlines()[0]}"
+        raise BadSnapshotError(msg) from error
+
+
+def _check_format(document: Mapping[str, Any]) -> None:
+    found = document.get("format")
+    if found is None:
+        msg = f"line 1: the field 'format' is missing; this version of Everturn writes {FORMAT}"
+        raise BadSnapshotError(msg)
+    if found != FORMAT:
+        msg = (
+            f"it has the format {found!r}, which this version of Everturn does not know (it knows "
+            f"{FORMAT}); use the version that wrote it, or a later one"
+        )
+        raise UnknownFormatError(msg)
+
+
+_KNOWN = frozenset(
+    (
+        "format",
+        "session",
+        "conversation",
+        "status",
+        "ended_reason",
+        "created",
+        "updated",
+        "last_seq",
+        "checkpoint_seq",
+        "window_messages",
+        "turns",
+        "logged_messages",
+        "usage",
+        "instructions",
+        *SECTIONS,
+    )
+)
+
+
+class _Fields:
+    """The fields of a document, each read as what it has to be."""
+
+    def __init__(self, document: Mapping[str, Any], data: bytes) -> None:
+        self._document = document
+        self._data = data
+
+    def fault(self, name: str, why: str, index: int | None = None) -> BadSnapshotError:
+        """Return the error of a field, or of one entry of a section."""
+        return BadSnapshotError(f"line {_line_of(self._data, name, index)}: {why}")
+
+    def text(self, name: str, default: str | None = None) -> str:
+        return self._value(name, str, default)
+
+    def number(self, name: str) -> int:
+        return self._value(name, int)
+
+    def instant(self, name: str) -> datetime:
+        return self._read(name, _instant)
+
+    def key(self) -> ConversationKey:
+        return self._read("conversation", _key)
+
+    def status(self) -> SessionStatus:
+        return self._read("status", _status)
+
+    def usage(self) -> Usage:
+        return self._read("usage", lambda value: build(Usage, value))
+
+    def section(self, name: str, read: Callable[[list[Mapping[str, Any]]], T]) -> T:
+        lines = self._document[name]
+        if not isinstance(lines, list):
+            raise self.fault(name, f"{name} must be a list")
+        for index, line in enumerate(cast("list[object]", lines)):
+            if not isinstance(line, dict):
+                raise self.fault(name, f"an entry of {name} must be a mapping", index)
+        try:
+            return read(cast("list[Mapping[str, Any]]", lines))
+        except EntryError as error:
+            raise self.fault(name, str(error), error.index) from error
+
+    def _value(self, name: str, kind: type[T], default: T | None = None) -> T:
+        value = self._document.get(name, default)
+        if value is None:
+            raise self.fault(name, f"the field {name!r} is missing")
+        if type(value) is not kind:
+            why = f"{name} must be {kind.__name__}, not {type(value).__name__}"
+            raise self.fault(name, why)
+        return value
+
+    def _read(self, name: str, read: Callable[[Any], T]) -> T:
+        if name not in self._document:
+            raise self.fault(name, f"the field {name!r} is missing")
+        try:
+            return read(self._document[name])
+        except (KeyError, TypeError, ValueError) as error:
+            raise self.fault(name, f"{name}: {explain(error)}") from error
+
+
+def _instant(value: object) -> datetime:
+    """Read a time: text as it is written, or what YAML makes of it where the quotes are gone."""
+    instant = value if isinstance(value, datetime) else datetime.fromisoformat(_text(value))
+    if instant.tzinfo is None:
+        msg = f"{value!s} names no time zone"
+        raise ValueError(msg)
+    return instant
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        msg = f"{value!r} is no text"
+        raise TypeError(msg)
+    return value
+
+
+def _key(value: object) -> ConversationKey:
+    if not isinstance(value, dict):
+        msg = "it must be a mapping"
+        raise TypeError(msg)
+    parts = cast("dict[str, object]", value)
+    return ConversationKey(**{name: _text(part) for name, part in parts.items()})
+
+
+def _status(value: object) -> SessionStatus:
+    if value not in get_args(SessionStatus):
+        msg = f"{value!r} is none of {', '.join(get_args(SessionStatus))}"
+        raise ValueError(msg)
+    return cast("SessionStatus", value)
+
+
+def _seen(lines: list[Mapping[str, Any]]) -> dict[str, int]:
+    seen: dict[str, int] = {}
+    for index, line in enumerate(lines):
+        key, seq = line.get("key"), line.get("seq")
+        if not isinstance(key, str) or not isinstance(seq, int):
+            raise EntryError(index, "an entry of seen has a key (text) and a seq (number)")
+        seen[key] = seq
+    return seen
+
+
+def _waiting(lines: list[Mapping[str, Any]]) -> tuple[UserMessage, ...]:
+    messages: list[UserMessage] = []
+    for index, line in enumerate(lines):
+        try:
+            message = read_message(line)
+        except (KeyError, TypeError, ValueError) as error:
+            raise EntryError(index, explain(error)) from error
+        if not isinstance(message, UserMessage):
+            raise EntryError(index, "only messages of the user wait")
+        messages.append(message)
+    return tuple(messages)
+
+
+def _size_messages(turns: tuple[Turn, ...]) -> int:
+    return sum(turn.size_messages for turn in turns)
+
+
+def _line_of(data: bytes, name: str, index: int | None) -> int:
+    """Return the line of a field, or of an entry of a section; 1 where it cannot be found."""
+    try:
+        root = yaml.compose(data.decode(), yaml.SafeLoader)
+    except (yaml.YAMLError, UnicodeDecodeError):
+        return 1
+    if isinstance(root, yaml.MappingNode):
+        for key, value in cast("list[tuple[yaml.Node, yaml.Node]]", root.value):
+            if key.value == name:
+                if index is not None and isinstance(value, yaml.SequenceNode):
+                    entries = cast("list[yaml.Node]", value.value)
+                    return entries[index].start_mark.line + 1
+                return key.start_mark.line + 1
+    return 1

@@ -1,0 +1,445 @@
+"""The durability contract of `SessionStore`: every store keeps it, and no caller can tell which."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import get_args
+
+import anyio
+import pytest
+from support.histories import (
+    KEY,
+    OTHER_ID,
+    SESSION_ID,
+    instant,
+    replay,
+    simple_log,
+    started,
+)
+from support.stores import FileWorld, MemoryWorld, World
+
+from everturn_actors.errors import (
+    CoreError,
+    FencedError,
+    UnknownSessionError,
+    WorkspaceLockedError,
+)
+from everturn_actors.events import Event, Received, SessionEnded, SessionStarted
+from everturn_actors.model import Compaction, ConversationKey
+from everturn_actors.ports import SessionStore
+from everturn_actors.recovery import recover
+from everturn_actors.state import SessionState, apply
+
+LOG = simple_log(3)  # 16 events
+COMPACTIONS: tuple[Compaction, ...] = get_args(Compaction)
+NO_IDS = ["", "nope", "../../etc/passwd", f"{SESSION_ID}/x", f"{SESSION_ID}\n", "x" * 5000]
+
+
+@pytest.fixture(params=["file", "memory"])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
+    """Return a disk of each kind."""
+    return FileWorld(tmp_path / "workspace") if request.param == "file" else MemoryWorld()
+
+
+async def state_in(store: SessionStore, session_id: str = SESSION_ID) -> SessionState:
+    """Return what a restart would bring back."""
+    loaded = await store.load(session_id)
+    assert loaded is not None
+    recovered = recover(loaded.snapshot, loaded.events)
+    assert recovered is not None
+    return recovered.state
+
+
+async def test_what_was_appended_is_there_after_a_restart(world: World) -> None:
+    """Accepted means durable: this is the promise that everything else stands on."""
+    async with world.open() as store:
+        await store.append(SESSION_ID, LOG[:1], expected_seq=0)
+        await store.append(SESSION_ID, LOG[1:10], expected_seq=1)
+        await store.append(SESSION_ID, LOG[10:], expected_seq=10)
+    async with world.open() as store:
+        loaded = await store.load(SESSION_ID)
+
+    assert loaded is not None
+    assert (loaded.snapshot, loaded.events, loaded.repairs) == (None, LOG, ())
+
+
+async def test_appending_nothing_does_nothing(world: World) -> None:
+    """A caller with an empty batch must not create a session by it."""
+    async with world.open() as store:
+        await store.append(SESSION_ID, (), expected_seq=0)
+
+        assert await store.load(SESSION_ID) is None
+
+
+async def test_text_that_is_no_utf8_survives(world: World) -> None:
+    """Models and tools send lone surrogates; one of them must not stop a conversation."""
+    event = Event(seq=2, at=instant(1), body=Received(text="a\ud800b \x00\u2028"))
+    async with world.open() as store:
+        await store.append(SESSION_ID, (LOG[0], event), expected_seq=0)
+    async with world.open() as store:
+        loaded = await store.load(SESSION_ID)
+
+    assert loaded is not None
+    assert loaded.events == (LOG[0], event)
+
+
+async def test_a_session_that_is_not_there_is_none(world: World) -> None:
+    """Callers tell an unknown session from a broken one by it."""
+    async with world.open() as store:
+        await store.append(OTHER_ID, simple_log(1, session_id=OTHER_ID), expected_seq=0)
+
+        assert await store.load(SESSION_ID) is None
+        assert await store.read(SESSION_ID, after=0, limit=10) == ()
+
+
+@pytest.mark.parametrize(
+    "text", NO_IDS, ids=["empty", "word", "path", "deeper path", "newline", "long"]
+)
+async def test_text_that_is_no_id_finds_and_changes_nothing(world: World, text: str) -> None:
+    """Ids come from URLs: one that is a path must not leave the sessions folder."""
+    async with world.open() as store:
+        await store.append(SESSION_ID, LOG, expected_seq=0)
+        with pytest.raises(UnknownSessionError):
+            await store.append(text, (started(text),), expected_seq=0)
+        with pytest.raises(UnknownSessionError):
+            await store.save_snapshot(replay((started(text),)), compaction="archive")
+        with pytest.raises(UnknownSessionError):
+            await store.bind(KEY, text)
+        with pytest.raises(UnknownSessionError):
+            await store.mark_awake(text)
+        await store.mark_resting(text)
+        await store.delete(text)
+
+        assert await store.load(text) is None
+        assert await store.read(text, after=0, limit=10) == ()
+        assert await store.awake() == ()
+        assert (await state_in(store)).last_seq == 16
+
+
+@pytest.mark.parametrize("expected_seq", [0, 5, 15, 17])
+@pytest.mark.parametrize("is_known", [True, False], ids=["in use", "at rest"])
+async def test_an_append_that_does_not_know_the_end_is_fenced(
+    world: World, expected_seq: int, *, is_known: bool
+) -> None:
+    """Two writers must not both believe that they own a conversation."""
+    late = Event(seq=expected_seq + 1, at=instant(99), body=Received(text="late"))
+    async with world.open() as store:
+        await store.append(SESSION_ID, LOG, expected_seq=0)
+        if not is_known:
+            await store.mark_resting(SESSION_ID)
+        with pytest.raises(FencedError):
+            await store.append(SESSION_ID, (late,), expected_seq=expected_seq)
+
+        assert (await state_in(store)).last_seq == 16
+        await store.append(SESSION_ID, (_next(16),), expected_seq=16)
+
+
+async def test_a_session_that_is_not_there_cannot_be_continued(world: World) -> None:
+    """An actor whose session was deleted must find out, not found it anew in the middle."""
+    async with world.open() as store:
+        with pytest.raises(FencedError):
+            await store.append(SESSION_ID, LOG[1:], expected_seq=1)
+
+        assert await store.load(SESSION_ID) is None
+
+
+async def test_events_that_leave_a_hole_are_refused(world: World) -> None:
+    """Such a log could never be loaded again."""
+    async with world.open() as store:
+        with pytest.raises(ValueError, match="event 3 cannot follow event 1"):
+            await store.append(SESSION_ID, (LOG[0], LOG[2]), expected_seq=0)
+
+        assert await store.load(SESSION_ID) is None
+
+
+@pytest.mark.parametrize("compaction", COMPACTIONS)
+@pytest.mark.parametrize("at", [6, 16], ids=["before the end", "at the end"])
+async def test_a_snapshot_takes_the_place_of_the_events_before_it(
+    world: World, compaction: Compaction, at: int
+) -> None:
+    """IN-07: replay from the snapshot gives the state that replay from the beginning gives."""
+    async with world.open() as store:
+        await store.append(SESSION_ID, LOG, expected_seq=0)
+        await store.save_snapshot(replay(LOG[:at]), compaction=compaction)
+    async with world.open() as store:
+        loaded = await store.load(SESSION_ID)
+
+        assert loaded is not None
+        assert (loaded.snapshot, loaded.events) == (replay(LOG[:at]), LOG[at:])
+        assert await state_in(store) == replay(LOG)
+
+
+@pytest.mark.parametrize("compaction", COMPACTIONS)
+@pytest.mark.parametrize("is_known", [True, False], ids=["in use", "at rest"])
+async def test_a_session_goes_on_after_its_snapshot(
+    world: World, compaction: Compaction, *, is_known: bool
+) -> None:
+    """The log may be empty then; where it ends is known from the snapshot."""
+    more = _next(16)
+    async with world.open() as store:
+        await store.append(SESSION_ID, LOG, expected_seq=0)
+        await store.save_snapshot(replay(LOG), compaction=compaction)
+        if not is_known:
+            await store.mark_resting(SESSION_ID)
+        with pytest.raises(FencedError):
+            await store.append(SESSION_ID, (started(),), expected_seq=0)
+        await store.append(SESSION_ID, (more,), expected_seq=16)
+    async with world.open() as store:
+        assert await state_in(store) == apply(replay(LOG), more)
+
+
+async def test_snapshots_follow_each_other(world: World) -> None:
+    """A long conversation is compacted again and again, and its history stays one."""
+    async with world.open() as store:
+        await store.append(SESSION_ID, LOG[:6], expected_seq=0)
+        await store.save_snapshot(replay(LOG[:6]), compaction="archive")
+        await store.append(SESSION_ID, LOG[6:], expected_seq=6)
+        await store.save_snapshot(replay(LOG[:6]), compaction="archive")
+        await store.save_snapshot(replay(LOG[:11]), compaction="archive")
+
+        assert await state_in(store) == replay(LOG)
+        assert await store.read(SESSION_ID, after=0, limit=100) == LOG
+
+
+async def test_a_snapshot_ahead_of_its_log_is_refused(world: World) -> None:
+    """It would hold events that nobody wrote down."""
+    async with world.open() as store:
+        await store.append(SESSION_ID, LOG[:6], expected_seq=0)
+        with pytest.raises(FencedError):
+            await store.save_snapshot(replay(LOG), compaction="archive")
+
+        assert await state_in(store) == replay(LOG[:6])
+
+
+async def test_a_snapshot_of_no_session_is_refused(world: World) -> None:
+    """A snapshot that arrives after the session was deleted must not bring it back."""
+    async with world.open() as store:
+        with pytest.raises(UnknownSessionError):
+            await store.save_snapshot(replay(LOG), compaction="disabled")
+
+        assert await store.load(SESSION_ID) is None
+
+
+@pytest.mark.parametrize("compaction", ["archive", "disabled"])
+@pytest.mark.parametrize("after", [0, 1, 5, 6, 10, 15, 16, 99])
+@pytest.mark.parametrize("limit", [0, 1, 4, 100])
+async def test_history_is_read_across_the_archive(
+    world: World, compaction: Compaction, after: int, limit: int
+) -> None:
+    """Clients page through a history without seeing that part of it was moved."""
+    async with world.open() as store:
+        await store.append(SESSION_ID, LOG, expected_seq=0)
+        await store.save_snapshot(replay(LOG[:6]), compaction=compaction)
+
+        assert await store.read(SESSION_ID, after=after, limit=limit) == LOG[after:][:limit]
+
+
+async def test_history_that_was_discarded_is_missing(world: World) -> None:
+    """The caller sees by the first number that something is gone."""
+    async with world.open() as store:
+        await store.append(SESSION_ID, LOG, expected_seq=0)
+        await store.save_snapshot(replay(LOG[:6]), compaction="discard")
+
+        assert await store.read(SESSION_ID, after=2, limit=3) == LOG[6:9]
+
+
+async def test_a_torn_line_is_cut_off_and_reported(world: World) -> None:
+    """Nobody was told that it was accepted; what was accepted is all there, and goes on."""
+    async with world.open() as store:
+        await store.append(SESSION_ID, LOG, expected_seq=0)
+    world.tear(SESSION_ID)
+    async with world.open() as store:
+        first, second = await store.load(SESSION_ID), await store.load(SESSION_ID)
+
+        assert first is not None
+        assert second is not None
+        assert (first.events, second.events) == (LOG, LOG)
+        assert len(first.repairs) == 1
+        assert second.repairs == ()
+        await store.append(SESSION_ID, (_next(16),), expected_seq=16)
+
+
+async def test_a_torn_line_is_not_appended_to(world: World) -> None:
+    """Appended to, a torn line would swallow the event that was promised to be kept."""
+    async with world.open() as store:
+        await store.append(SESSION_ID, LOG, expected_seq=0)
+        await store.mark_resting(SESSION_ID)
+        world.tear(SESSION_ID)
+        with pytest.raises(FencedError):
+            await store.append(SESSION_ID, (_next(16),), expected_seq=16)
+        with pytest.raises(FencedError):
+            await store.save_snapshot(replay(LOG), compaction="archive")
+
+        assert (await state_in(store)).last_seq == 16
+
+
+async def test_a_second_store_is_refused_while_the_first_is_open(world: World) -> None:
+    """Two processes on one workspace would write over each other."""
+    async with world.open() as store:
+        with pytest.raises(WorkspaceLockedError, match=str(os.getpid())) as caught:
+            async with world.open():
+                raise AssertionError
+        await store.append(SESSION_ID, LOG, expected_seq=0)
+
+    assert caught.value.pid == os.getpid()
+    async with world.open() as store:
+        assert (await state_in(store)).last_seq == 16
+
+
+async def test_a_closed_store_refuses_instead_of_hanging(world: World) -> None:
+    """An actor that is late at shutdown gets an error that it can report."""
+    async with world.open() as store:
+        pass
+    with anyio.fail_after(5):
+        with pytest.raises(CoreError):
+            await store.append(SESSION_ID, LOG, expected_seq=0)
+
+
+async def test_sessions_do_not_disturb_each_other(world: World) -> None:
+    """Appends of many conversations share batches, and each still gets its own."""
+    ids = [f"20261121T2249561{number:02d}-3f9a2c1b" for number in range(32)]
+
+    async def talk(store: SessionStore, session_id: str) -> None:
+        log = simple_log(3, session_id=session_id)
+        for event in log:
+            await store.append(session_id, (event,), expected_seq=event.seq - 1)
+            if event.seq == 8:
+                await store.save_snapshot(replay(log[:6]), compaction="archive")
+
+    async with world.open() as store, anyio.create_task_group() as tasks:
+        for session_id in ids:
+            tasks.start_soon(talk, store, session_id)
+    async with world.open() as store:
+        for session_id in ids:
+            log = simple_log(3, session_id=session_id)
+
+            assert await state_in(store, session_id) == replay(log)
+            assert await store.read(session_id, after=0, limit=99) == log
+
+
+async def test_a_conversation_points_to_its_latest_session(world: World) -> None:
+    """After /reset the next message must not land in the old session."""
+    async with world.open() as store:
+        assert await store.bound(KEY) == ""
+        await store.bind(KEY, SESSION_ID)
+        await store.bind(KEY, OTHER_ID)
+    async with world.open() as store:
+        assert await store.bound(KEY) == OTHER_ID
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ConversationKey(channel="http", chat="c1", agent="assistant", topic="t"),
+        ConversationKey(channel="http", chat="c2", agent="assistant"),
+        ConversationKey(channel="http", chat="c1", agent="digest"),
+        ConversationKey(channel="httpc", chat="1", agent="assistant"),
+        ConversationKey(channel="\ud800/../\x00", chat="ü" * 500, agent="assistant"),
+    ],
+    ids=["topic", "chat", "agent", "shifted", "hostile"],
+)
+async def test_each_conversation_has_its_own_pointer(world: World, other: ConversationKey) -> None:
+    """Two chats that share a session would read each other's messages."""
+    async with world.open() as store:
+        await store.bind(KEY, SESSION_ID)
+
+        assert await store.bound(other) == ""
+        await store.bind(other, OTHER_ID)
+        assert (await store.bound(KEY), await store.bound(other)) == (SESSION_ID, OTHER_ID)
+
+
+async def test_who_is_awake_is_known_without_reading_sessions(world: World) -> None:
+    """Open turns are resumed at start-up by themselves, however many sessions there are."""
+    async with world.open() as store:
+        await store.mark_awake(OTHER_ID)
+        await store.mark_awake(SESSION_ID)
+        await store.mark_awake(SESSION_ID)
+    async with world.open() as store:
+        assert await store.awake() == (SESSION_ID, OTHER_ID)
+        await store.mark_resting(SESSION_ID)
+        await store.mark_resting(SESSION_ID)
+        assert await store.awake() == (OTHER_ID,)
+        await store.mark_awake(SESSION_ID)
+        assert await store.awake() == (SESSION_ID, OTHER_ID)
+
+
+async def test_a_deleted_session_leaves_nothing(world: World) -> None:
+    """A person who deletes a conversation must not meet it again anywhere."""
+    async with world.open() as store:
+        for session_id in (SESSION_ID, OTHER_ID):
+            await store.append(session_id, simple_log(1, session_id=session_id), expected_seq=0)
+            await store.mark_awake(session_id)
+        await store.bind(KEY, SESSION_ID)
+        await store.save_snapshot(replay(LOG[:6]), compaction="archive")
+        await store.delete(SESSION_ID)
+        await store.delete(SESSION_ID)
+    async with world.open() as store:
+        listed = await store.sessions(after="", limit=10)
+
+        assert await store.load(SESSION_ID) is None
+        assert await store.read(SESSION_ID, after=0, limit=9) == ()
+        assert [row.session_id for row in listed] == [OTHER_ID]
+        assert await store.awake() == (OTHER_ID,)
+        assert await store.bound(KEY) == ""
+        assert (await state_in(store, OTHER_ID)).last_seq == 6
+
+
+async def test_deleting_an_old_session_keeps_the_pointer_to_the_new_one(world: World) -> None:
+    """Clearing out yesterday's session must not cut today's conversation off."""
+    async with world.open() as store:
+        await store.append(SESSION_ID, LOG, expected_seq=0)
+        await store.bind(KEY, OTHER_ID)
+        await store.delete(SESSION_ID)
+
+        assert await store.bound(KEY) == OTHER_ID
+
+
+async def test_a_deleted_session_can_be_written_anew(world: World) -> None:
+    """What the store remembered of the old one must not stand in the way."""
+    async with world.open() as store:
+        await store.append(SESSION_ID, LOG, expected_seq=0)
+        await store.delete(SESSION_ID)
+        await store.append(SESSION_ID, LOG[:6], expected_seq=0)
+
+        assert (await state_in(store)).last_seq == 6
+
+
+async def test_sessions_are_listed_newest_first_page_by_page(world: World) -> None:
+    """A list of thousands is read in pages, and the newest are wanted first."""
+    ids = [f"2026112{day}T224956123-3f9a2c1b" for day in (3, 1, 5, 2, 4)]
+    async with world.open() as store:
+        for session_id in ids:
+            await store.append(session_id, (started(session_id),), expected_seq=0)
+        pages: list[list[str]] = []
+        after = ""
+        while page := await store.sessions(after=after, limit=2):
+            pages.append([row.session_id for row in page])
+            after = pages[-1][-1]
+
+    newest = sorted(ids, reverse=True)
+    assert pages == [newest[:2], newest[2:4], newest[4:]]
+
+
+async def test_a_row_of_the_list_says_whose_session_it_is(world: World) -> None:
+    """`sessions list` shows the conversation, its status and when it began."""
+    ended = Event(seq=17, at=instant(99), body=SessionEnded(reason="reset"))
+    key = ConversationKey(channel="cli", chat="x: #y", agent="digest", topic="t")
+    begun = Event(
+        seq=1, at=instant(5), body=SessionStarted(session_id=OTHER_ID, key=key, instructions="i")
+    )
+    async with world.open() as store:
+        await store.append(SESSION_ID, (*LOG, ended), expected_seq=0)
+        await store.save_snapshot(replay((*LOG, ended)), compaction="discard")
+        await store.append(OTHER_ID, (begun,), expected_seq=0)
+        rows = await store.sessions(after="", limit=10)
+
+    assert [(row.session_id, row.key, row.status, row.created_at) for row in rows] == [
+        (OTHER_ID, key, "active", instant(5)),
+        (SESSION_ID, KEY, "ended", LOG[0].at),
+    ]
+    assert all(row.updated_at.tzinfo is not None for row in rows)
+
+
+def _next(last_seq: int) -> Event:
+    return Event(seq=last_seq + 1, at=instant(10**9), body=Received(text="and more"))

@@ -1,0 +1,590 @@
+"""The file store on a real disk: layout, permissions, the lock, shared flushes, failing writes."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import anyio
+import pytest
+from support.histories import KEY, OTHER_ID, SESSION_ID, replay, simple_log
+
+from everturn_actors.errors import (
+    FencedError,
+    JournalError,
+    JournalWriteError,
+    WorkspaceLockedError,
+)
+from everturn_actors.journal.codec import encode
+from everturn_actors.journal.files import FileStore, open_file_store
+from everturn_actors.journal.layout import SessionFiles
+from everturn_actors.ports import Loaded
+
+LOG = simple_log(3)
+
+HOLD = """
+import sys, anyio
+from pathlib import Path
+from everturn_actors.journal.files import open_file_store
+
+async def main():
+    async with open_file_store(Path(sys.argv[1])):
+        print("open", flush=True)
+        await anyio.to_thread.run_sync(sys.stdin.read)
+
+anyio.run(main)
+"""
+
+WRITE = """
+import sys, anyio
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from support.histories import SESSION_ID, simple_log
+from everturn_actors.journal.files import open_file_store
+
+async def main():
+    async with open_file_store(Path(sys.argv[1])) as store:
+        for event in simple_log(2000):
+            await store.append(SESSION_ID, (event,), expected_seq=event.seq - 1)
+            print(event.seq, flush=True)
+
+anyio.run(main)
+"""
+
+FULL = """
+import resource, sys, anyio
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from support.histories import SESSION_ID, simple_log
+from everturn_actors.errors import JournalWriteError
+from everturn_actors.journal.files import open_file_store
+
+async def main():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1500, 1500))
+    async with open_file_store(Path(sys.argv[1])) as store:
+        for event in simple_log(20):
+            try:
+                await store.append(SESSION_ID, (event,), expected_seq=event.seq - 1)
+            except JournalWriteError as error:
+                print(event.seq, error)
+                return
+
+anyio.run(main)
+"""
+
+
+def files_of(store: FileStore, session_id: str = SESSION_ID) -> SessionFiles:
+    """Return where a session is."""
+    return store.layout.session(session_id)
+
+
+@contextmanager
+def python(script: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
+    """Run a script in a process of its own; it is killed at the end."""
+    process = subprocess.Popen(  # noqa: S603 - our own script, in our own interpreter
+        [sys.executable, "-c", script, *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+TESTS = Path(__file__).parents[1]
+
+
+async def test_a_workspace_is_private_to_its_user(tmp_path: Path) -> None:
+    """Conversations are nobody else's business, whatever the umask says."""
+    before = os.umask(0)
+    try:
+        async with open_file_store(tmp_path / "deep" / "workspace") as store:
+            await store.append(SESSION_ID, LOG, expected_seq=0)
+            await store.save_snapshot(replay(LOG[:6]), compaction="archive")
+            await store.bind(KEY, SESSION_ID)
+            await store.mark_awake(SESSION_ID)
+    finally:
+        os.umask(before)
+    modes = {
+        path.relative_to(tmp_path / "deep").as_posix(): stat.S_IMODE(path.stat().st_mode)
+        for path in (tmp_path / "deep").rglob("*")
+    }
+
+    assert {mode for path, mode in modes.items() if (tmp_path / "deep" / path).is_dir()} == {0o700}
+    assert {mode for path, mode in modes.items() if (tmp_path / "deep" / path).is_file()} == {0o600}
+    assert {path.partition("/")[2] for path in modes if "conversations/" not in path} == {
+        "",
+        "workspace.lock",
+        "sessions",
+        f"sessions/{SESSION_ID}",
+        f"sessions/{SESSION_ID}/events.jsonl",
+        f"sessions/{SESSION_ID}/events.archive.jsonl",
+        f"sessions/{SESSION_ID}/state.yaml",
+        "awake",
+        f"awake/{SESSION_ID}",
+        "conversations",
+        "deleted",
+    }
+
+
+async def test_a_second_process_is_refused_and_told_who_is_there(tmp_path: Path) -> None:
+    """Two gateways on one workspace would answer everything twice."""
+    with python(HOLD, tmp_path) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "open\n"
+        with pytest.raises(WorkspaceLockedError, match=f"process {first.pid}") as caught:
+            async with open_file_store(tmp_path):
+                raise AssertionError
+
+    assert caught.value.pid == first.pid
+    async with open_file_store(tmp_path) as store:  # the kernel let go of the dead one's lock
+        assert await store.awake() == ()
+
+
+@pytest.mark.parametrize("acknowledged", [1, 7, 60])
+async def test_nothing_acknowledged_is_lost_when_the_process_is_killed(
+    tmp_path: Path, acknowledged: int
+) -> None:
+    """The first promise, with the real signal."""
+    with python(WRITE, tmp_path, TESTS) as writer:
+        assert writer.stdout is not None
+        for _ in range(acknowledged):
+            writer.stdout.readline()
+        writer.send_signal(signal.SIGKILL)
+        writer.wait()
+        printed = acknowledged + len(writer.stdout.readlines())
+    async with open_file_store(tmp_path) as store:
+        loaded = await store.load(SESSION_ID)
+
+    assert loaded is not None
+    assert loaded.events == simple_log(2000)[: len(loaded.events)]
+    assert printed <= len(loaded.events) <= printed + 1
+
+
+def path_of(fd: int) -> Path:
+    """Return what a descriptor is open on."""
+    return Path(f"/proc/self/fd/{fd}").readlink()
+
+
+@contextmanager
+def edge(monkeypatch: pytest.MonkeyPatch, name: str, double: object) -> Iterator[None]:
+    """Stand in for a system call for the length of a block."""
+    with monkeypatch.context() as patch:
+        patch.setattr(os, name, double)
+        yield
+
+
+async def test_appends_of_many_sessions_share_their_flushes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thirty-two people at once must not wait for thirty-two disks' worth of time."""
+    ids = [f"20261121T2249561{number:02d}-3f9a2c1b" for number in range(32)]
+    calls: list[str] = []
+    pwrite, fdatasync = os.pwrite, os.fdatasync
+
+    def recorded_pwrite(fd: int, data: bytes, offset: int) -> int:
+        calls.append("w")
+        return pwrite(fd, data, offset)
+
+    def recorded_fdatasync(fd: int) -> None:
+        calls.append("s")
+        fdatasync(fd)
+
+    async with open_file_store(tmp_path) as store:
+        for session_id in ids:
+            await store.append(session_id, simple_log(0, session_id=session_id), expected_seq=0)
+        with (
+            edge(monkeypatch, "pwrite", recorded_pwrite),
+            edge(monkeypatch, "fdatasync", recorded_fdatasync),
+        ):
+            async with anyio.create_task_group() as tasks:
+                for session_id in ids:
+                    event = simple_log(1, session_id=session_id)[1]
+                    tasks.start_soon(_append_one, store, session_id, event.seq)
+
+    assert calls.count("w") == calls.count("s") == 32
+    assert "".join(calls).count("ws") <= 4  # batches: all is written before anything is synced
+
+
+async def _append_one(store: FileStore, session_id: str, seq: int) -> None:
+    event = simple_log(1, session_id=session_id)[seq - 1]
+    await store.append(session_id, (event,), expected_seq=seq - 1)
+
+
+async def test_a_new_session_is_durable_with_its_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file whose name is lost in a power cut is lost too; later appends need no more syncs."""
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def recorded(fd: int) -> None:
+        synced.append(path_of(fd).relative_to(tmp_path).as_posix())
+        fsync(fd)
+
+    async with open_file_store(tmp_path) as store:
+        with edge(monkeypatch, "fsync", recorded):
+            await store.append(SESSION_ID, LOG[:1], expected_seq=0)
+            first = list(synced)
+            await store.append(SESSION_ID, LOG[1:], expected_seq=1)
+            later = synced[len(first) :]
+            await store.mark_awake(SESSION_ID)
+            await store.mark_awake(SESSION_ID)
+
+    assert first == ["sessions", f"sessions/{SESSION_ID}"]
+    assert later == []
+    assert synced[2:] == ["awake"]
+
+
+def failing(
+    error: int, *, suffix: str, taken_bytes: int = 0
+) -> Callable[[int, bytes | memoryview, int], int]:
+    """Return a `pwrite` that takes some bytes of a file and then fails."""
+    pwrite = os.pwrite
+    left = [taken_bytes]
+
+    def double(fd: int, data: bytes | memoryview, offset: int) -> int:
+        if not str(path_of(fd)).endswith(suffix):
+            return pwrite(fd, data, offset)
+        if left[0]:
+            taken, left[0] = left[0], 0
+            return pwrite(fd, data[:taken], offset)
+        raise OSError(error, os.strerror(error))
+
+    return double
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (errno.ENOSPC, "the disk is full (ENOSPC)"),
+        (errno.EDQUOT, "the disk is full (EDQUOT)"),
+        (errno.EROFS, "the disk is read-only (EROFS)"),
+        (errno.EIO, "(EIO)"),
+    ],
+    ids=["full", "quota", "read-only", "broken"],
+)
+@pytest.mark.parametrize("taken_bytes", [0, 40], ids=["at once", "in the middle"])
+async def test_a_failing_disk_refuses_one_session_and_keeps_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int, said: str, taken_bytes: int
+) -> None:
+    """The caller learns what to do, nothing half-written stays, and the next try works."""
+    async with open_file_store(tmp_path) as store:
+        await store.append(SESSION_ID, LOG[:6], expected_seq=0)
+        log = files_of(store).log
+        before = log.read_bytes()
+        double = failing(error, suffix=f"{SESSION_ID}/events.jsonl", taken_bytes=taken_bytes)
+        failures: list[JournalWriteError] = []
+
+        async def fail() -> None:
+            with pytest.raises(JournalWriteError) as caught:
+                await store.append(SESSION_ID, LOG[6:], expected_seq=6)
+            failures.append(caught.value)
+
+        with edge(monkeypatch, "pwrite", double):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(fail)
+                tasks.start_soon(_append_one, store, OTHER_ID, 1)
+
+        assert said in str(failures[0])
+        assert failures[0].path == log
+        assert log.read_bytes() == before
+        assert await store.load(OTHER_ID) is not None
+        await store.append(SESSION_ID, LOG[6:], expected_seq=6)
+        loaded = await store.load(SESSION_ID)
+        assert loaded is not None
+        assert loaded.events == LOG
+
+
+@pytest.mark.parametrize("call", ["fdatasync", "fsync"])
+async def test_a_first_append_that_fails_leaves_no_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """A session that was never accepted must not stand in the list."""
+    times: list[int] = []
+    real: Callable[[int], None] = getattr(os, call)
+
+    def double(fd: int) -> None:
+        times.append(fd)
+        if len(times) == 1:
+            raise OSError(errno.EIO, "broken")
+        real(fd)
+
+    async with open_file_store(tmp_path) as store:
+        with (
+            edge(monkeypatch, call, double),
+            pytest.raises(JournalWriteError, match="EIO"),
+        ):
+            await store.append(SESSION_ID, LOG, expected_seq=0)
+
+        assert list((tmp_path / "sessions").iterdir()) == []
+        assert await store.load(SESSION_ID) is None
+        await store.append(SESSION_ID, LOG, expected_seq=0)
+
+
+async def test_a_write_that_cannot_be_taken_back_is_cut_by_the_next_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that dies in the middle leaves half a line; the session survives it."""
+
+    def stuck(fd: int, size: int) -> None:
+        raise OSError(errno.EIO, f"{fd} {size}")
+
+    async with open_file_store(tmp_path) as store:
+        await store.append(SESSION_ID, LOG[:6], expected_seq=0)
+        double = failing(errno.EIO, suffix="/events.jsonl", taken_bytes=40)
+        with (
+            edge(monkeypatch, "pwrite", double),
+            edge(monkeypatch, "ftruncate", stuck),
+            pytest.raises(JournalWriteError),
+        ):
+            await store.append(SESSION_ID, LOG[6:], expected_seq=6)
+        with pytest.raises(JournalError):
+            await store.append(SESSION_ID, LOG[6:], expected_seq=6)
+        loaded = await store.load(SESSION_ID)
+
+        assert loaded is not None
+        assert loaded.events == LOG[:6]
+        assert "40 bytes" in loaded.repairs[0]
+        await store.append(SESSION_ID, LOG[6:], expected_seq=6)
+
+
+async def test_a_full_file_system_of_the_real_kind(tmp_path: Path) -> None:
+    """The kernel takes half of the line and refuses the rest: nothing of it may stay."""
+    with python(FULL, tmp_path, TESTS) as process:
+        assert process.stdout is not None
+        seq, _, said = process.stdout.read().partition(" ")
+    async with open_file_store(tmp_path) as store:
+        loaded = await store.load(SESSION_ID)
+
+    assert "events.jsonl: " in said
+    assert "EFBIG" in said
+    assert loaded is not None
+    assert loaded.repairs == ()
+    assert loaded.events == simple_log(20)[: int(seq) - 1]
+
+
+@pytest.mark.parametrize("suffix", ["state.yaml.tmp", "archive.jsonl", "events.jsonl.tmp"])
+async def test_a_snapshot_that_cannot_be_written_costs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    """A full disk must not take the state that stood there before with it."""
+    async with open_file_store(tmp_path) as store:
+        await store.append(SESSION_ID, LOG[:11], expected_seq=0)
+        await store.save_snapshot(replay(LOG[:6]), compaction="archive")
+        double = failing(errno.ENOSPC, suffix=suffix, taken_bytes=10)
+        with (
+            edge(monkeypatch, "pwrite", double),
+            pytest.raises(JournalWriteError, match="the disk is full"),
+        ):
+            await store.save_snapshot(replay(LOG[:9]), compaction="archive")
+        await store.append(SESSION_ID, LOG[11:], expected_seq=11)
+        loaded = await store.load(SESSION_ID)
+
+        assert loaded is not None
+        assert loaded.snapshot in (replay(LOG[:6]), replay(LOG[:9]))
+        assert loaded.events[-1] == LOG[-1]
+        assert await store.read(SESSION_ID, after=0, limit=99) == LOG
+        assert not list(files_of(store).folder.glob("*.tmp"))
+
+
+async def test_a_crash_between_archive_and_rewrite_archives_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The archive is the history: an event in it twice happened twice."""
+    replace = os.replace
+
+    def crash(source: Path, target: Path) -> None:
+        if Path(target).name == "events.jsonl":
+            raise OSError(errno.EIO, "the machine goes down here")
+        replace(source, target)
+
+    async with open_file_store(tmp_path) as store:
+        await store.append(SESSION_ID, LOG, expected_seq=0)
+        with edge(monkeypatch, "replace", crash), pytest.raises(JournalWriteError):
+            await store.save_snapshot(replay(LOG[:6]), compaction="archive")
+        archive = files_of(store).archive
+        assert len(archive.read_bytes().splitlines()) == 6
+    archive.write_bytes(archive.read_bytes() + b'{"v":1,"seq":7,"at"')  # as a crash leaves it
+    async with open_file_store(tmp_path) as store:
+        loaded = await store.load(SESSION_ID)
+        assert loaded is not None
+        assert (loaded.snapshot, loaded.events) == (replay(LOG[:6]), LOG[6:])
+        await store.save_snapshot(replay(LOG[:11]), compaction="archive")
+
+        assert await store.read(SESSION_ID, after=0, limit=99) == LOG
+        seqs = [json.loads(line)["seq"] for line in archive.read_bytes().splitlines()]
+        assert seqs == list(range(1, 12))
+
+
+@dataclass(slots=True)
+class SlowDisk:
+    """An `fdatasync` that takes until it is told to end."""
+
+    syncing: anyio.Event = field(default_factory=anyio.Event)
+    release: threading.Event = field(default_factory=threading.Event)
+    fdatasync: Callable[[int], None] = os.fdatasync
+
+    def __call__(self, fd: int) -> None:
+        anyio.from_thread.run_sync(self.syncing.set)
+        assert self.release.wait(5)
+        self.fdatasync(fd)
+
+
+async def test_a_cancelled_caller_does_not_take_back_what_was_queued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever comes next has to find a whole log, not a race with a write nobody waits for."""
+    disk = SlowDisk()
+    async with open_file_store(tmp_path) as store:
+        await store.append(SESSION_ID, LOG[:1], expected_seq=0)
+        loads: list[Loaded | None] = []
+
+        async def load() -> None:
+            loads.append(await store.load(SESSION_ID))
+
+        with edge(monkeypatch, "fdatasync", disk):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_append_one, store, SESSION_ID, 2)
+                await disk.syncing.wait()
+                tasks.cancel_scope.cancel()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(load)
+                await anyio.wait_all_tasks_blocked()
+                early = len(loads)
+                disk.release.set()
+
+    assert early == 0
+    assert loads[0] is not None
+    assert loads[0].events == LOG[:2]
+
+
+async def test_history_shows_nothing_before_it_is_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A follower must not be told what a failing disk is about to take back."""
+    disk = SlowDisk()
+    async with open_file_store(tmp_path) as store:
+        await store.append(SESSION_ID, LOG[:1], expected_seq=0)
+        with edge(monkeypatch, "fdatasync", disk):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_append_one, store, SESSION_ID, 2)
+                await disk.syncing.wait()
+                during = await store.read(SESSION_ID, after=0, limit=9)
+                disk.release.set()
+        after = await store.read(SESSION_ID, after=0, limit=9)
+
+    assert (during, after) == (LOG[:1], LOG[:2])
+
+
+@pytest.mark.parametrize("change", ["longer", "shorter", "gone"])
+async def test_a_log_that_somebody_else_changed_is_not_appended_to(
+    tmp_path: Path, change: str
+) -> None:
+    """The lock is only advisory: a stranger's write must be noticed before it is written over."""
+    async with open_file_store(tmp_path) as store:
+        await store.append(SESSION_ID, LOG[:6], expected_seq=0)
+        log = files_of(store).log
+        data = log.read_bytes()
+        if change == "gone":
+            log.unlink()
+        else:
+            more = encode(SESSION_ID, LOG[6:7])
+            log.write_bytes(data + more if change == "longer" else data[: data.index(b"\n") + 1])
+        before = log.read_bytes() if log.exists() else None
+        with pytest.raises(FencedError):
+            await store.append(SESSION_ID, LOG[6:7], expected_seq=6)
+
+        assert (log.read_bytes() if log.exists() else None) == before
+
+
+async def test_an_append_that_is_queued_at_the_end_is_written(tmp_path: Path) -> None:
+    """A clean stop loses nothing that was on its way."""
+    async with open_file_store(tmp_path) as store, anyio.create_task_group() as tasks:
+        for session_id in (SESSION_ID, OTHER_ID):
+            tasks.start_soon(_append_one, store, session_id, 1)
+    async with open_file_store(tmp_path) as store:
+        assert await store.load(SESSION_ID) is not None
+        assert await store.load(OTHER_ID) is not None
+
+
+async def test_rested_sessions_cost_no_memory(tmp_path: Path) -> None:
+    """Ten thousand sessions of last month are only files."""
+    async with open_file_store(tmp_path) as store:
+        await store.append(SESSION_ID, LOG, expected_seq=0)
+        await store.load(OTHER_ID)
+        kept = len(store._desks._desks)
+        await store.mark_resting(SESSION_ID)
+
+        assert (kept, len(store._desks._desks)) == (1, 0)
+
+
+async def test_a_deletion_that_a_crash_cut_short_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Deleted means gone from the disk, also where the process died in between."""
+
+    def crash(*_: object) -> None:
+        raise OSError(errno.EIO, "the machine goes down here")
+
+    async with open_file_store(tmp_path) as store:
+        await store.append(SESSION_ID, LOG, expected_seq=0)
+        with monkeypatch.context() as patch:
+            patch.setattr("shutil.rmtree", crash)
+            with pytest.raises(JournalWriteError):
+                await store.delete(SESSION_ID)
+        assert await store.load(SESSION_ID) is None
+        assert list((tmp_path / "deleted").iterdir())
+    async with open_file_store(tmp_path):
+        assert list((tmp_path / "deleted").iterdir()) == []
+
+
+async def test_a_workspace_that_is_a_file_is_named(tmp_path: Path) -> None:
+    """A slip in the configuration is told as such."""
+    (tmp_path / "workspace").write_text("")
+    with pytest.raises(JournalWriteError, match="workspace: "):
+        async with open_file_store(tmp_path / "workspace"):
+            raise AssertionError
+
+
+async def test_a_damaged_pointer_is_no_pointer(tmp_path: Path) -> None:
+    """The pointers are a hint; a bad one must not stop a conversation."""
+    async with open_file_store(tmp_path) as store:
+        await store.bind(KEY, SESSION_ID)
+        path = store.layout.pointer(KEY)
+        for content in (b"", b"{", b"[]", b'{"key": {}, "session": "x"}', b"\xff"):
+            path.write_bytes(content)
+            assert await store.bound(KEY) == ""
+        await store.bind(KEY, OTHER_ID)
+        assert await store.bound(KEY) == OTHER_ID
+
+
+async def test_a_session_that_cannot_be_read_is_left_out_of_the_list(tmp_path: Path) -> None:
+    """One broken session must not hide all others."""
+    ids = [f"2026112{day}T224956123-3f9a2c1b" for day in range(1, 6)]
+    async with open_file_store(tmp_path) as store:
+        for session_id in ids:
+            log = simple_log(1, session_id=session_id)
+            await store.append(session_id, log, expected_seq=0)
+            await store.save_snapshot(replay(log), compaction="archive")
+        files_of(store, ids[0]).state.write_bytes(b"rubbish")
+        files_of(store, ids[1]).state.unlink()
+        files_of(store, ids[2]).state.write_bytes(files_of(store, ids[4]).state.read_bytes())
+        files_of(store, ids[3]).log.unlink()
+        (tmp_path / "sessions" / "notes.txt").write_text("not a session")
+        rows = await store.sessions(after="", limit=10)
+
+        assert [row.session_id for row in rows] == [ids[4]]

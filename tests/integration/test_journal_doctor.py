@@ -1,0 +1,298 @@
+"""`everturn doctor`: what is wrong is said, what can be rebuilt is rebuilt, nothing is deleted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.histories import KEY, OTHER_ID, SESSION_ID, instant, replay, simple_log, started
+
+from everturn_actors.errors import CorruptJournalError, JournalError, UnknownFormatError
+from everturn_actors.events import Event, Received, SessionEnded, SessionStarted, StatusChanged
+from everturn_actors.journal.codec import encode
+from everturn_actors.journal.doctor import check, rebuild_index, repair, session_ids
+from everturn_actors.journal.files import FileStore, open_file_store
+from everturn_actors.journal.layout import SessionFiles
+from everturn_actors.model import Compaction
+from everturn_actors.recovery import recover
+from everturn_actors.state import SessionState
+
+LOG = simple_log(3)  # 16 events
+LINES = encode(SESSION_ID, LOG).splitlines(keepends=True)
+FLIPPED = LINES[8].replace(b"test-model", b"best-model")
+OTHER_LINES = encode(OTHER_ID, simple_log(3, session_id=OTHER_ID)).splitlines(keepends=True)
+
+
+async def write_session(
+    store: FileStore, *, snapshot_at: int = 0, compaction: Compaction = "archive"
+) -> SessionFiles:
+    """Write `LOG` and, if asked for, a snapshot; nothing of it stays in memory."""
+    await store.append(SESSION_ID, LOG, expected_seq=0)
+    if snapshot_at:
+        await store.save_snapshot(replay(LOG[:snapshot_at]), compaction=compaction)
+    await store.mark_resting(SESSION_ID)
+    return store.layout.session(SESSION_ID)
+
+
+async def state_in(store: FileStore) -> SessionState:
+    """Return what a restart brings back."""
+    loaded = await store.load(SESSION_ID)
+    assert loaded is not None
+    recovered = recover(loaded.snapshot, loaded.events)
+    assert recovered is not None
+    return recovered.state
+
+
+def kept(files: SessionFiles) -> dict[str, bytes]:
+    """Return the files that a repair set aside, by the name they had."""
+    return {
+        path.name.partition(".damaged-")[0]: path.read_bytes()
+        for path in files.folder.glob("*.damaged-*")
+    }
+
+
+@pytest.mark.parametrize("compaction", ["archive", "discard", "disabled"])
+@pytest.mark.parametrize("snapshot_at", [0, 6, 16])
+async def test_a_good_session_has_no_findings_and_is_left_alone(
+    tmp_path: Path, snapshot_at: int, compaction: Compaction
+) -> None:
+    """A doctor that finds fault with the healthy is soon not asked any more."""
+    async with open_file_store(tmp_path) as store:
+        files = await write_session(store, snapshot_at=snapshot_at, compaction=compaction)
+        before = {path: path.read_bytes() for path in files.folder.iterdir()}
+
+        assert await session_ids(tmp_path) == (SESSION_ID,)
+        assert await check(tmp_path, SESSION_ID) == ()
+        assert await repair(store, SESSION_ID) == ()
+        assert {path: path.read_bytes() for path in files.folder.iterdir()} == before
+
+
+async def test_a_workspace_that_is_not_there_has_no_sessions(tmp_path: Path) -> None:
+    """Doctor runs before the first start as well, and needs no lock for looking."""
+    assert await session_ids(tmp_path / "none") == ()
+    assert await check(tmp_path / "none", SESSION_ID) == ()
+
+
+async def test_every_bad_line_is_named(tmp_path: Path) -> None:
+    """Loading stops at the first fault; the operator wants to see all of them."""
+    async with open_file_store(tmp_path) as store:
+        files = await write_session(store)
+        lines = [*LINES[:2], b"rubbish\n", *LINES[3:8], FLIPPED, *LINES[9:12], *LINES[13:]]
+        files.log.write_bytes(b"".join(lines) + b'{"v":1,')
+        findings = await check(tmp_path, SESSION_ID)
+
+    assert [(f.line, f.blocks) for f in findings if "follows" not in f.text] == [
+        (3, True),
+        (9, True),
+        (16, False),
+    ]
+    assert [f.line for f in findings if "event 14 follows event 12" in f.text] == [13]
+    assert {f.path for f in findings} == {files.log}
+
+
+async def test_a_file_full_of_rubbish_is_reported_in_a_few_lines(tmp_path: Path) -> None:
+    """A thousand findings hide the one that matters."""
+    async with open_file_store(tmp_path) as store:
+        files = await write_session(store)
+        files.log.write_bytes(b"rubbish\n" * 5000)
+        findings = await check(tmp_path, SESSION_ID)
+
+    assert len(findings) < 30
+    assert findings[-1].text == "and so on"
+
+
+@pytest.mark.parametrize(
+    ("lines", "good", "said"),
+    [
+        pytest.param([*LINES[:8], FLIPPED, *LINES[9:]], 8, "7 good event(s), 10 to 16", id="flip"),
+        pytest.param([*LINES[:8], *LINES[9:]], 8, "event 9 is missing", id="hole"),
+        pytest.param([*LINES[:8], LINES[7], *LINES[8:]], 16, "rebuilt", id="twice"),
+        pytest.param([*LINES[:8], b"x\n", *LINES[8:]], 16, "1 damaged line(s)", id="inserted"),
+        pytest.param([*LINES[8:], *LINES[:8]], 16, "rebuilt", id="out of order"),
+        pytest.param([*LINES[:8], *OTHER_LINES[8:]], 8, "8 damaged line(s)", id="half of another"),
+    ],
+)
+async def test_a_damaged_log_is_rebuilt_from_its_longest_good_beginning(
+    tmp_path: Path, lines: list[bytes], good: int, said: str
+) -> None:
+    """What cannot stand is left out and told; the session works again; the old file is kept."""
+    async with open_file_store(tmp_path) as store:
+        files = await write_session(store)
+        damaged = b"".join(lines)
+        files.log.write_bytes(damaged)
+        assert await check(tmp_path, SESSION_ID)
+        with pytest.raises(CorruptJournalError):
+            await store.load(SESSION_ID)
+        report = await repair(store, SESSION_ID)
+
+        assert said in "\n".join(report)
+        assert kept(files) == {"events.jsonl": damaged}
+        assert await state_in(store) == replay(LOG[:good])
+        assert await check(tmp_path, SESSION_ID) == ()
+        await store.append(SESSION_ID, LOG[good:], expected_seq=good)
+        assert await state_in(store) == replay(LOG)
+
+
+async def test_lines_behind_the_snapshot_are_saved_beyond_the_damage(tmp_path: Path) -> None:
+    """Damage in what the snapshot holds already must not cost anything that came later."""
+    async with open_file_store(tmp_path) as store:
+        files = await write_session(store, snapshot_at=11, compaction="disabled")
+        files.log.write_bytes(b"".join([*LINES[:8], FLIPPED, *LINES[9:]]))
+        report = await repair(store, SESSION_ID)
+
+        assert "1 damaged line(s) were left out" in report
+        assert await state_in(store) == replay(LOG)
+        assert await store.read(SESSION_ID, after=0, limit=99) == (*LOG[:8], *LOG[9:])
+        await store.save_snapshot(replay(LOG), compaction="archive")
+        assert await state_in(store) == replay(LOG)
+
+
+async def test_a_missing_log_goes_on_from_the_snapshot(tmp_path: Path) -> None:
+    """Better the state of the last snapshot than nothing."""
+    async with open_file_store(tmp_path) as store:
+        files = await write_session(store, snapshot_at=11)
+        files.log.unlink()
+        assert [f.text for f in await check(tmp_path, SESSION_ID)] == ["the log is missing"]
+        await repair(store, SESSION_ID)
+
+        assert await state_in(store) == replay(LOG[:11])
+        await store.append(SESSION_ID, LOG[11:], expected_seq=11)
+        assert await state_in(store) == replay(LOG)
+
+
+async def test_a_log_that_is_too_old_goes_on_from_the_snapshot(tmp_path: Path) -> None:
+    """The history that is there stays readable, and nothing is appended after a hole."""
+    async with open_file_store(tmp_path) as store:
+        files = await write_session(store, snapshot_at=16, compaction="disabled")
+        files.log.write_bytes(b"".join(LINES[:9]))
+        assert len(await check(tmp_path, SESSION_ID)) == 1
+        await repair(store, SESSION_ID)
+
+        assert await state_in(store) == replay(LOG)
+        assert await store.read(SESSION_ID, after=0, limit=99) == LOG[:9]
+
+
+async def test_a_log_of_another_session_goes_on_from_the_snapshot(tmp_path: Path) -> None:
+    """Nothing of the stranger's words is taken over."""
+    async with open_file_store(tmp_path) as store:
+        files = await write_session(store, snapshot_at=6)
+        files.log.write_bytes(b"".join(OTHER_LINES))
+        await repair(store, SESSION_ID)
+
+        assert await state_in(store) == replay(LOG[:6])
+        assert kept(files) == {"events.jsonl": b"".join(OTHER_LINES)}
+
+
+@pytest.mark.parametrize("compaction", ["archive", "disabled"])
+async def test_a_damaged_snapshot_is_set_aside(tmp_path: Path, compaction: Compaction) -> None:
+    """The log has everything."""
+    async with open_file_store(tmp_path) as store:
+        files = await write_session(store, snapshot_at=11, compaction=compaction)
+        files.state.write_bytes(b"rubbish")
+        findings = await check(tmp_path, SESSION_ID)
+        report = await repair(store, SESSION_ID)
+
+        assert [f.path for f in findings] == [files.state]
+        assert kept(files) == {"state.yaml": b"rubbish"}
+        assert "state.yaml" in report[0]
+        assert await state_in(store) == replay(LOG)
+
+
+async def test_a_damaged_archive_is_rebuilt_from_what_is_good(tmp_path: Path) -> None:
+    """History with a gap that is told beats history that cannot be read at all."""
+    async with open_file_store(tmp_path) as store:
+        files = await write_session(store, snapshot_at=16)
+        damaged = b"".join([*LINES[:8], FLIPPED, *LINES[9:]])
+        files.archive.write_bytes(damaged)
+        findings = await check(tmp_path, SESSION_ID)
+        await repair(store, SESSION_ID)
+
+        assert (findings[0].path, findings[0].line) == (files.archive, 9)
+        assert not any(finding.blocks for finding in findings)
+        assert kept(files) == {"events.archive.jsonl": damaged}
+        assert await state_in(store) == replay(LOG)
+        assert await store.read(SESSION_ID, after=0, limit=99) == (*LOG[:8], *LOG[9:])
+
+
+async def test_what_reaches_back_to_nothing_is_left_as_it_is(tmp_path: Path) -> None:
+    """There is no honest way to rebuild it, so that it is not touched."""
+    async with open_file_store(tmp_path) as store:
+        files = await write_session(store, snapshot_at=11, compaction="discard")
+        files.state.write_bytes(b"rubbish")
+        before = {path: path.read_bytes() for path in files.folder.iterdir()}
+        with pytest.raises(CorruptJournalError, match="cannot be rebuilt"):
+            await repair(store, SESSION_ID)
+
+        assert {path: path.read_bytes() for path in files.folder.iterdir()} == before
+
+
+async def test_another_version_is_reported_and_never_repaired(tmp_path: Path) -> None:
+    """An old doctor must not treat what a new gateway wrote as damage."""
+    async with open_file_store(tmp_path) as store:
+        files = await write_session(store)
+        files.log.write_bytes(LINES[0] + b'{"v":2,"seq":2}\n')
+        findings = await check(tmp_path, SESSION_ID)
+        with pytest.raises(UnknownFormatError, match="line 2"):
+            await repair(store, SESSION_ID)
+
+        assert len(findings) == 1
+        assert "event format 2" in findings[0].text
+        assert kept(files) == {}
+
+
+async def test_the_indexes_are_rebuilt_from_the_sessions(tmp_path: Path) -> None:
+    """The marks and pointers are copies; lost or wrong, they are made anew from the truth."""
+    other_key = replace(KEY, chat="c2")
+    sleeping, waiting, ended, paused, bad = (
+        f"2026112{day}T224956123-3f9a2c1b" for day in range(1, 6)
+    )
+    asked = Event(seq=7, at=instant(9), body=Received(text="and?"))
+    async with open_file_store(tmp_path) as store:
+        await store.append(sleeping, simple_log(1, session_id=sleeping), expected_seq=0)
+        log = (*simple_log(1, session_id=waiting), asked)
+        await store.append(waiting, log, expected_seq=0)
+        begun = SessionStarted(session_id=ended, key=other_key)
+        end = Event(seq=2, at=instant(9), body=SessionEnded(reason="reset"))
+        await store.append(ended, (replace(started(ended), body=begun), end), expected_seq=0)
+        begun = SessionStarted(session_id=paused, key=replace(KEY, chat="c3"))
+        pause = Event(seq=3, at=instant(9), body=StatusChanged(status="paused"))
+        ask = replace(asked, seq=2)
+        log = (replace(started(paused), body=begun), ask, pause)
+        await store.append(paused, log, expected_seq=0)
+        await store.append(bad, simple_log(1, session_id=bad), expected_seq=0)
+        store.layout.session(bad).log.write_bytes(b"rubbish\n" * 2)
+        await store.bind(KEY, sleeping)
+        await store.bind(replace(KEY, chat="gone"), OTHER_ID)
+        await store.mark_awake(OTHER_ID)
+        await store.mark_awake(sleeping)
+        await store.mark_awake(bad)
+        report = await rebuild_index(store)
+
+        assert (report.sessions, report.awake, report.conversations) == (5, 1, 2)
+        assert report.unreadable == (bad,)
+        assert await store.awake() == (waiting, bad)
+        assert await store.bound(KEY) == waiting
+        assert await store.bound(other_key) == ""
+        assert await store.bound(replace(KEY, chat="c3")) == paused
+        assert len(list((tmp_path / "conversations").iterdir())) == 2
+
+
+async def test_a_repair_that_the_disk_refuses_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a full disk the damaged files stay as they are."""
+    async with open_file_store(tmp_path) as store:
+        files = await write_session(store)
+        files.log.write_bytes(b"".join([*LINES[:8], *LINES[9:]]))
+        before = files.log.read_bytes()
+
+        def full(*_: object) -> int:
+            raise OSError(28, "No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr("os.pwrite", full)
+            with pytest.raises(JournalError, match="the disk is full"):
+                await repair(store, SESSION_ID)
+
+        assert files.log.read_bytes() == before

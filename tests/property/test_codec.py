@@ -1,0 +1,131 @@
+"""Lines of `events.jsonl`: what was written is read, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.histories import OTHER_ID, SESSION_ID, histories, simple_log, started
+
+from everturn_actors.errors import UnknownFormatError
+from everturn_actors.events import Event, Received
+from everturn_actors.journal.codec import (
+    BadLineError,
+    check_numbers,
+    decode,
+    encode,
+    is_whole,
+    owner_of,
+    seed,
+    seq_of,
+    whole_seq,
+)
+
+SEED = seed(SESSION_ID)
+
+
+@given(histories())
+def test_every_event_comes_back_as_it_was(events: tuple[Event, ...]) -> None:
+    """The log is the truth: a value that changes on the way through it changes history."""
+    lines = encode(SESSION_ID, events).splitlines()
+
+    assert tuple(decode(line, SEED) for line in lines) == events
+
+
+@given(histories())
+def test_every_line_is_json_in_utf8_with_its_number_in_front(events: tuple[Event, ...]) -> None:
+    """People grep and jq these files, and the number at the head is what a bisection reads."""
+    lines = encode(SESSION_ID, events).split(b"\n")
+
+    assert lines.pop() == b""
+    for line, event in zip(lines, events, strict=True):
+        record = json.loads(line.decode())
+        assert (record["v"], record["seq"], list(record)[-1]) == (1, event.seq, "crc")
+        assert seq_of(line) == event.seq
+        assert whole_seq(line, SEED) == event.seq
+
+
+@given(histories(max_events=8), st.data())
+def test_a_changed_byte_is_noticed(events: tuple[Event, ...], data: st.DataObject) -> None:
+    """A bit that flips on the disk must not become a different conversation."""
+    line = bytearray(encode(SESSION_ID, events[-1:])[:-1])
+    place = data.draw(st.integers(0, len(line) - 1))
+    line[place] ^= data.draw(st.integers(1, 255))
+
+    with pytest.raises((BadLineError, UnknownFormatError)):
+        decode(bytes(line), SEED)
+
+
+@given(histories(max_events=8), st.data())
+def test_a_line_that_was_cut_short_is_noticed(
+    events: tuple[Event, ...], data: st.DataObject
+) -> None:
+    """A crash leaves any beginning of a line."""
+    line = encode(SESSION_ID, events[-1:])[:-1]
+    rest = line[: data.draw(st.integers(0, len(line) - 1))]
+
+    with pytest.raises(BadLineError):
+        decode(rest, SEED)
+
+
+def test_a_line_of_another_session_is_refused_and_its_owner_named() -> None:
+    """A log that was copied into the wrong folder must not be read as this conversation."""
+    line = encode(OTHER_ID, [started(OTHER_ID)])[:-1]
+
+    assert not is_whole(line, SEED)
+    assert owner_of(line) == OTHER_ID
+    with pytest.raises(BadLineError, match="belongs to another session"):
+        decode(line, SEED)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(b'{"v":2,"seq":1,"sum":"other"}', id="protected in a way of its own"),
+        pytest.param(b'{"v":2,"seq":1,"at":"x","type":"received"}', id="not protected"),
+    ],
+)
+def test_a_later_version_is_told_from_damage(line: bytes) -> None:
+    """A log of tomorrow's version is not broken; the operator has to upgrade, not to repair."""
+    with pytest.raises(UnknownFormatError, match=r"event format 2"):
+        decode(line, SEED)
+
+
+def test_an_unknown_version_with_a_good_checksum_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The version is checked also where everything else looks familiar."""
+    monkeypatch.setattr("everturn_actors.journal.codec.FORMAT_VERSION", 3)
+    line = encode(SESSION_ID, [started()])[:-1]
+    monkeypatch.undo()
+
+    with pytest.raises(UnknownFormatError, match=r"event format 3"):
+        decode(line, SEED)
+
+
+@pytest.mark.parametrize("text", ["[]", "5", "null", '"x"', ""])
+def test_json_that_is_no_event_names_no_owner(text: str) -> None:
+    """The search for the owner of a foreign log meets whatever stands there."""
+    assert owner_of(text.encode()) == ""
+    assert seq_of(text.encode()) is None
+
+
+def test_a_surrogate_pair_comes_back_as_the_character_it_means() -> None:
+    """The one text that JSON cannot keep apart; it must not become anything worse."""
+    event = Event(seq=1, at=started().at, body=Received(text="\ud83d\ude00"))
+
+    line = encode(SESSION_ID, [event])[:-1]
+
+    assert decode(line, SEED).body == Received(text="\U0001f600")
+
+
+def test_events_with_a_hole_are_a_bug_of_the_caller() -> None:
+    """Written, they would make the session unreadable at the next start."""
+    events = simple_log(1)
+
+    check_numbers(events, 0)
+    check_numbers(events[2:], 2)
+    with pytest.raises(ValueError, match="event 3 cannot follow event 1"):
+        check_numbers((events[0], events[2]), 0)

@@ -1,0 +1,300 @@
+"""`state.yaml`: every state comes back whole, by the fast way and by any YAML parser."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+import yaml
+from hypothesis import example, given
+from inline_snapshot import snapshot
+from support.histories import HOSTILE, KEY, SESSION_ID, histories, replay, simple_log, started
+
+from everturn_actors.errors import UnknownFormatError
+from everturn_actors.events import Event, SessionStarted
+from everturn_actors.journal.snapshot import encode_state
+from everturn_actors.journal.snapshot_reader import (
+    BadSnapshotError,
+    decode_header,
+    decode_state,
+    read_fast,
+    read_yaml,
+)
+from everturn_actors.model import (
+    OpenStep,
+    OpenTurn,
+    Reply,
+    Step,
+    ToolCall,
+    ToolResult,
+    Turn,
+    Usage,
+    UserMessage,
+)
+from everturn_actors.state import SessionState
+
+
+def hostile(text: str) -> tuple[Event, ...]:
+    """Return the log of a session whose instructions are `text`."""
+    body = SessionStarted(session_id=SESSION_ID, key=KEY, instructions=text)
+    return (replace(started(), body=body),)
+
+
+@given(histories())
+@example(hostile(HOSTILE))
+def test_every_state_comes_back_as_it_was(events: tuple[Event, ...]) -> None:
+    """IN-07: a session that starts from its snapshot must not differ from one that did not."""
+    state = replay(events)
+    data = encode_state(state)
+
+    assert read_fast(data) is not None
+    assert decode_state(data) == state
+
+
+@given(histories())
+@example(hostile(HOSTILE))
+def test_a_yaml_parser_reads_the_same_as_the_fast_reader(events: tuple[Event, ...]) -> None:
+    """The file is promised to be YAML: people's tools must see what Everturn sees."""
+    data = encode_state(replay(events))
+
+    assert yaml.safe_load(data.decode()) == read_fast(data)
+
+
+@given(histories())
+def test_the_slow_way_gives_the_same_state(events: tuple[Event, ...]) -> None:
+    """A comment added by hand sends the file through the YAML parser; nothing may change by it."""
+    state = replay(events)
+    data = encode_state(state) + b"# looked at it\n"
+
+    assert read_fast(data) is None
+    assert decode_state(data) == state
+
+
+@given(histories())
+def test_the_header_tells_what_the_list_of_sessions_shows(events: tuple[Event, ...]) -> None:
+    """Lists read only the head of each file."""
+    state = replay(events)
+    header = decode_header(encode_state(state))
+
+    assert (header.session_id, header.key, header.status) == (
+        state.session_id,
+        state.key,
+        state.status,
+    )
+    assert (header.created_at, header.last_seq) == (state.created_at, state.last_seq)
+
+
+@pytest.mark.parametrize("character", HOSTILE.replace(" ", ""), ids=lambda c: f"U+{ord(c):04X}")
+def test_no_character_breaks_the_file(character: str) -> None:
+    """One pasted control character must not make a conversation unreadable."""
+    text = f"a{character}b {character}"
+    state = replay(hostile(text))
+    data = encode_state(state)
+
+    assert decode_state(data).instructions == text
+    assert yaml.safe_load(data.decode())["instructions"] == text
+    if not "\ud800" <= character <= "\udfff":  # which libyaml takes in no form
+        assert yaml.load(data.decode(), yaml.CSafeLoader)["instructions"] == text
+
+
+REPLY = Reply(
+    seq=9,
+    text="let me see",
+    calls=(ToolCall(call_id="a", name="bash"), ToolCall(call_id="b", name="web")),
+    usage=Usage(input_tokens=5, output_tokens=6),
+    stop_reason="tool_calls",
+    model="test-model",
+)
+RESULTS = (
+    ToolResult(seq=10, call_id="a", name="bash", text="done"),
+    ToolResult(seq=11, call_id="b", name="web", text="no route", is_error=True),
+)
+FULL = replace(
+    replay(simple_log(1)),
+    waiting=(UserMessage(seq=20, text="still there?", sender="bob"),),
+    checkpointed=(
+        Turn(
+            number=1,
+            users=(UserMessage(seq=2, text="hi", sender="alice"),),
+            steps=(Step(reply=REPLY, results=RESULTS), Step(reply=Reply(seq=12, text="it works"))),
+        ),
+    ),
+    checkpointed_messages=5,
+    pending=(
+        Turn(number=2, users=(UserMessage(seq=14, text="go on"),), outcome="failed", error="down"),
+    ),
+    pending_messages=1,
+    open_turn=OpenTurn(
+        number=3,
+        users=(UserMessage(seq=16, text="again"),),
+        started_at=started().at,
+        step=OpenStep(reply=REPLY, started=("a",), results={"b": RESULTS[1]}),
+    ),
+)
+
+
+def test_a_person_can_read_and_compare_the_file() -> None:
+    """The format is documented; it does not change by accident."""
+    assert encode_state(FULL).decode() == snapshot("""\
+# What this session knew at event `last_seq`. The log, events.jsonl, is the truth; with this file
+# only what was logged later has to be replayed. Each line of the lists below is one message and
+# names the turn that it belongs to. While Everturn is stopped, the file may be edited by hand: any
+# valid YAML of the same fields will do.
+format: everturn/state-v1
+session: "20261121T224956123-3f9a2c1b"
+conversation: {"channel":"http","chat":"c1","topic":"","agent":"assistant"}
+status: "active"
+ended_reason: ""
+created: "2026-11-21T22:49:57.123456Z"
+updated: "2026-11-21T22:50:02.123456Z"
+last_seq: 6
+checkpoint_seq: 0
+window_messages: 1000
+turns: 1
+logged_messages: 2
+usage: {"input_tokens":9,"output_tokens":3,"cached_tokens":0}
+instructions: ""
+seen:
+- {"key":"key-1","seq":2}
+waiting:
+- {"role":"user","seq":20,"text":"still there?","sender":"bob"}
+open_turn:
+- {"turn":3,"role":"opened","at":"2026-11-21T22:49:56.123456Z"}
+- {"turn":3,"role":"user","seq":16,"text":"again"}
+- {"turn":3,"role":"step","started":["a"]}
+- {"turn":3,"role":"assistant","seq":9,"text":"let me see","calls":[{"call_id":"a","name":"bash","arguments":"{}"},{"call_id":"b","name":"web","arguments":"{}"}],"usage":{"input_tokens":5,"output_tokens":6,"cached_tokens":0},"stop_reason":"tool_calls","model":"test-model"}
+- {"turn":3,"role":"tool","seq":11,"call_id":"b","name":"web","text":"no route","is_error":true}
+checkpointed:
+- {"turn":1,"role":"user","seq":2,"text":"hi","sender":"alice"}
+- {"turn":1,"role":"assistant","seq":9,"text":"let me see","calls":[{"call_id":"a","name":"bash","arguments":"{}"},{"call_id":"b","name":"web","arguments":"{}"}],"usage":{"input_tokens":5,"output_tokens":6,"cached_tokens":0},"stop_reason":"tool_calls","model":"test-model"}
+- {"turn":1,"role":"tool","seq":10,"call_id":"a","name":"bash","text":"done"}
+- {"turn":1,"role":"tool","seq":11,"call_id":"b","name":"web","text":"no route","is_error":true}
+- {"turn":1,"role":"assistant","seq":12,"text":"it works"}
+pending:
+- {"turn":2,"role":"user","seq":14,"text":"go on"}
+- {"turn":2,"role":"outcome","outcome":"failed","error":"down"}
+""")  # noqa: E501 - the format has one line for each message
+    assert decode_state(encode_state(FULL)) == FULL
+
+
+def edited(pattern: str, by: str) -> bytes:
+    """Return the file of `FULL` after an edit by hand."""
+    text, times = re.subn(pattern, by, encode_state(FULL).decode(), count=1, flags=re.MULTILINE)
+    assert times == 1
+    return text.encode()
+
+
+def test_a_file_edited_by_hand_means_what_it_says() -> None:
+    """Somebody who corrects a text in their editor, or lets a tool reindent, gets what they see."""
+    document = yaml.safe_load(encode_state(FULL).decode())
+    document["checkpointed"][-1]["text"] = "fine\nnow"
+    document["created"] = FULL.created_at  # written without quotes: YAML has a type for it
+    data = b"# mine\n" + yaml.safe_dump(document, indent=4, width=60).encode()
+    state = decode_state(data)
+
+    assert read_fast(data) is None
+    assert state.checkpointed[0].text == "fine\nnow"
+    assert replace(state, checkpointed=FULL.checkpointed) == FULL
+
+
+def test_a_file_with_other_line_ends_is_read() -> None:
+    """Some editors turn every newline into two characters."""
+    data = encode_state(FULL).replace(b"\n", b"\r\n")
+
+    assert decode_state(data) == FULL
+
+
+def test_sections_that_were_removed_are_empty() -> None:
+    """A person may clear what waits."""
+    text = encode_state(FULL).decode()
+    begin, end = text.index("waiting:"), text.index("open_turn:")
+
+    assert decode_state((text[:begin] + text[end:]).encode()) == replace(FULL, waiting=())
+
+
+@pytest.mark.parametrize(
+    ("pattern", "by", "said"),
+    [
+        pytest.param("^last_seq: 6", "last_seq: six", r"line \d+: last_seq must be int", id="kind"),
+        pytest.param("^last_seq: 6\n", "", r"'last_seq' is missing", id="missing"),
+        pytest.param("^turns:", "turn:", r"line \d+: there is no field 'turn'", id="unknown"),
+        pytest.param("^status: .*", "status: asleep", r"'asleep' is none of active", id="status"),
+        pytest.param("^created: .*", "created: today", r"line \d+: created: ", id="time"),
+        pytest.param("^created: .*", "created: 2026-11-21 10:00:00", "no time zone", id="zone"),
+        pytest.param("^conversation: .*", "conversation: {chat: a}", "conversation: ", id="key"),
+        pytest.param("^conversation: .*", "conversation: c1", "conversation: ", id="no mapping"),
+        pytest.param("^usage: .*", "usage: {input_tokens: many}", "usage: ", id="usage"),
+        pytest.param('"role":"user"', '"role":"boss"', "no role 'boss'", id="role"),
+        pytest.param('"role":"user",', "", "'role' is missing", id="no role"),
+        pytest.param('"text":"hi"', '"txt":"hi"', r"line \d+: .*txt", id="field of a message"),
+        pytest.param('"text":"hi"', '"text":5', r"line \d+: text must be str", id="kind of text"),
+        pytest.param(r'^- \{"turn":1,"role":"tool".*\n', "", "one result", id="half"),
+        pytest.param('"outcome":"failed"', '"outcome":"won"', "outcome of a turn", id="outcome"),
+        pytest.param('"turn":1', '"turn":"1"', "turn must be int", id="turn"),
+        pytest.param('"role":"opened"', '"role":"user"', "opened", id="open turn"),
+        pytest.param(r"^waiting:\n- .*$", "waiting: {}", "must be a list", id="section"),
+        pytest.param(r'^- \{"key".*', "- key-1", "must be a mapping", id="entry"),
+        pytest.param('"key":"key-1"', '"kee":"key-1"', "a key", id="seen"),
+        pytest.param("^format: .*\n", "", "'format' is missing", id="format"),
+        pytest.param("^status:", "\tstatus:", r"line \d+: this is not YAML", id="tab"),
+        pytest.param("^status:", "status: [", r"line \d+: this is not YAML", id="bracket"),
+    ],
+)
+def test_a_damaged_file_is_refused_with_the_place(pattern: str, by: str, said: str) -> None:
+    """Whoever edited the file has to find their slip, in a file of thousands of lines."""
+    with pytest.raises(BadSnapshotError, match=said) as caught:
+        decode_state(edited(pattern, by))
+
+    assert re.search(r"line \d+", str(caught.value))
+
+
+def test_the_line_of_a_bad_message_is_named() -> None:
+    """The number is the line in the file, not the number of the message."""
+    data = edited('"text":"hi"', '"text":5')
+    line = 1 + data.split(b'"text":5')[0].count(b"\n")
+
+    with pytest.raises(BadSnapshotError, match=rf"^line {line}:"):
+        decode_state(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b"[1, 2]\n", id="a list"),
+        pytest.param(b"format: everturn/state-v1\n\xff\xfe\n", id="no UTF-8"),
+        pytest.param(b"format: everturn/state-v1\n\x00\x01\n", id="control characters"),
+        pytest.param(bytes(4096), id="zeros"),
+    ],
+)
+def test_what_is_no_state_at_all_is_refused(data: bytes) -> None:
+    """A crash of the machine can leave zeros or rubbish where a file was."""
+    with pytest.raises(BadSnapshotError, match=r"^line \d+: "):
+        decode_state(data)
+
+
+@pytest.mark.parametrize("read", [decode_state, decode_header])
+def test_a_state_of_another_version_is_told_from_damage(read: object) -> None:
+    """The operator has to upgrade; a rebuild from the log would lose what that version knew."""
+    assert callable(read)
+    data = edited("^format: .*", "format: everturn/state-v2")
+
+    with pytest.raises(UnknownFormatError, match=r"everturn/state-v2"):
+        read(data)
+
+
+def test_yaml_that_only_looks_like_our_lines_is_still_yaml() -> None:
+    """A line such as we write, but with YAML's own spelling in it, means what YAML says."""
+    data = edited('"text":"hi"', "text: 'it''s me'")
+
+    assert read_fast(data) is None
+    assert decode_state(data).checkpointed[0].users[0].text == "it's me"
+    assert read_yaml(data)["session"] == SESSION_ID
+
+
+def test_the_state_of_a_session_that_only_began_is_small() -> None:
+    """Thousands of sessions hold a single message."""
+    state: SessionState = replay((started(),))
+
+    assert len(encode_state(state)) < 1024

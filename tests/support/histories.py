@@ -1,0 +1,194 @@
+"""Strategies for event logs that could have happened: every event is legal where it stands.
+
+A log is made by asking `next_bodies` what may follow the present state, drawing one, and applying
+it; a stateful test does the same one step at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from everturn_actors.events import (
+    Body,
+    CallFinished,
+    CallStarted,
+    Event,
+    ModelReplied,
+    Received,
+    SessionEnded,
+    SessionStarted,
+    StatusChanged,
+    StepStarted,
+    TurnFinished,
+    TurnStarted,
+)
+from everturn_actors.model import ConversationKey, OpenStep, OpenTurn, Reply, ToolCall, Usage
+from everturn_actors.state import SessionState, apply
+
+SESSION_ID = "20261121T224956123-3f9a2c1b"
+OTHER_ID = "20261121T225001456-00c0ffee"
+KEY = ConversationKey(channel="http", chat="c1", agent="assistant")
+STARTED_AT = datetime(2026, 11, 21, 22, 49, 56, 123456, tzinfo=UTC)
+
+HOSTILE = (
+    "\x00\t\n\r\x1b\x7f\x80\x85\x9f\xa0\u2028\u2029\ufeff\ufffd\ufffe\uffff\ud800\udfff\U0001f600"
+    "\U0001fffe\U0010ffff\"\\/'#:-?&*!|>%@`{}[], "
+)
+"Characters that JSON escapes, that YAML cannot hold, and that mean something in one of them."
+
+
+def _mend(text: str) -> str:
+    """Join surrogates that stand as a pair: JSON cannot tell them from the character they mean."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+
+
+texts: SearchStrategy[str] = st.one_of(
+    st.text(alphabet="abc \n", max_size=20),
+    st.text(alphabet=st.characters(), max_size=20),
+    st.text(alphabet=HOSTILE, max_size=12),
+).map(_mend)
+"Any text at all, lone surrogates included."
+
+names: SearchStrategy[str] = st.one_of(
+    st.sampled_from(["", "alice", "-100123", "null", "1e3", "on"]), texts
+)
+"Short texts: senders, keys, models."
+
+_counts = st.integers(0, 1_000_000)
+usages = st.builds(Usage, input_tokens=_counts, output_tokens=_counts, cached_tokens=_counts)
+keys = st.builds(ConversationKey, channel=names, chat=names, agent=names, topic=names)
+
+
+def next_bodies(state: SessionState | None, *, may_end: bool = True) -> SearchStrategy[Body] | None:
+    """Return what may happen next, or None where nothing can any more.
+
+    Args:
+        state: The present state; None = there is no session yet.
+        may_end: Whether the end of the session is among it.
+    """
+    if state is None:
+        return st.builds(
+            SessionStarted, session_id=st.just(SESSION_ID), key=keys, instructions=texts
+        )
+    if state.status == "ended":
+        return None
+    moves: list[SearchStrategy[Body]] = [
+        st.builds(Received, text=texts, sender=names, idempotency_key=names)
+    ]
+    if state.open_turn is None:
+        if state.waiting:
+            moves += [_turn_started(state)] * 3
+        moves.append(st.builds(StatusChanged, status=st.sampled_from(["active", "paused"])))
+        if may_end:
+            moves.append(st.builds(SessionEnded, reason=st.sampled_from(["reset", "expired"])))
+    else:
+        moves += _in_turn(state.open_turn)
+    return st.one_of(moves)
+
+
+def _turn_started(state: SessionState) -> SearchStrategy[Body]:
+    count = st.integers(1, len(state.waiting))
+    return st.builds(
+        TurnStarted,
+        turn=st.just(state.turns + 1),
+        received=count.map(lambda n: tuple(message.seq for message in state.waiting[:n])),
+        window_messages=st.sampled_from([2, 6, 100, 1000]),
+    )
+
+
+def _in_turn(turn: OpenTurn) -> list[SearchStrategy[Body]]:
+    if turn.step is None:
+        started = st.builds(
+            StepStarted, turn=st.just(turn.number), step=st.just(len(turn.steps) + 1), model=names
+        )
+        return [started, started, _turn_finished(turn)]
+    if turn.step.reply is None:
+        return [_replied(), _replied(), _turn_finished(turn)]
+    return _in_calls(turn.step, turn.step.reply)
+
+
+def _turn_finished(turn: OpenTurn) -> SearchStrategy[Body]:
+    outcomes = st.sampled_from(["answered", "failed", "cancelled", "interrupted"])
+    return st.builds(TurnFinished, turn=st.just(turn.number), outcome=outcomes, error=names)
+
+
+@st.composite
+def _replied(draw: st.DrawFn) -> Body:
+    ids = draw(st.lists(names, max_size=3, unique=True))
+    return ModelReplied(
+        text=draw(texts),
+        reasoning=draw(names),
+        calls=tuple(ToolCall(call_id=i, name=draw(names), arguments=draw(texts)) for i in ids),
+        usage=draw(usages),
+        stop_reason=draw(st.sampled_from(["stop", "length", "tool_calls"])),
+        model=draw(names),
+    )
+
+
+def _in_calls(step: OpenStep, reply: Reply) -> list[SearchStrategy[Body]]:
+    open_ids = [call.call_id for call in reply.calls if call.call_id not in step.results]
+    chosen = st.sampled_from(open_ids)
+    finished = st.builds(CallFinished, call_id=chosen, text=texts, is_error=st.booleans())
+    return [st.builds(CallStarted, call_id=chosen), finished, finished]
+
+
+@st.composite
+def histories(draw: st.DrawFn, *, max_events: int = 40) -> tuple[Event, ...]:
+    """Return the log of a session, from its first event on, cut off anywhere."""
+    events: list[Event] = []
+    state: SessionState | None = None
+    for _ in range(draw(st.integers(1, max_events))):
+        bodies = next_bodies(state)
+        if bodies is None:
+            break
+        event = Event(
+            seq=len(events) + 1, at=instant(draw(st.integers(0, 10**9))), body=draw(bodies)
+        )
+        state = apply(state, event)
+        events.append(event)
+    return tuple(events)
+
+
+def instant(after_us: int) -> datetime:
+    """Return a time so many microseconds after the session began."""
+    return STARTED_AT + timedelta(microseconds=after_us)
+
+
+def replay(events: tuple[Event, ...]) -> SessionState:
+    """Return the state after all of `events`."""
+    state: SessionState | None = None
+    for event in events:
+        state = apply(state, event)
+    assert state is not None
+    return state
+
+
+def started(session_id: str = SESSION_ID, *, key: ConversationKey = KEY) -> Event:
+    """Return the first event of a session."""
+    return Event(seq=1, at=STARTED_AT, body=SessionStarted(session_id=session_id, key=key))
+
+
+def simple_log(turns: int, *, session_id: str = SESSION_ID) -> tuple[Event, ...]:
+    """Return the log of a session with so many answered turns: 1 + 5 events each."""
+    events: list[Event] = []
+
+    def add(body: Body) -> None:
+        seq = len(events) + 1
+        events.append(Event(seq=seq, at=instant(seq * 1_000_000), body=body))
+
+    add(SessionStarted(session_id=session_id, key=KEY))
+    for turn in range(1, turns + 1):
+        _add_turn(add, turn, len(events) + 1)
+    return tuple(events)
+
+
+def _add_turn(add: Callable[[Body], None], turn: int, seq: int) -> None:
+    add(Received(text=f"question {turn}", sender="alice", idempotency_key=f"key-{turn}"))
+    add(TurnStarted(turn=turn, received=(seq,), window_messages=1000))
+    add(StepStarted(turn=turn, step=1, model="test-model"))
+    add(ModelReplied(text=f"answer {turn}", usage=Usage(input_tokens=9, output_tokens=3)))
+    add(TurnFinished(turn=turn, outcome="answered"))

@@ -1,0 +1,58 @@
+"""The two stores behind one face, for suites that hold both to the same contract."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Protocol
+
+from everturn_actors.journal.files import open_file_store
+from everturn_actors.journal.layout import Layout
+from everturn_actors.journal.memory import MemoryDisk, open_memory_store
+from everturn_actors.ports import SessionStore
+
+
+class World(Protocol):
+    """A disk, and the way to open a store on it; opened again, it is a restart."""
+
+    def open(self) -> AbstractAsyncContextManager[SessionStore]:
+        """Open a store on what the last one left."""
+        ...
+
+    def tear(self, session_id: str) -> None:
+        """Leave half a line at the end of a session's log, as a crash does."""
+        ...
+
+
+class FileWorld:
+    """A workspace on disk."""
+
+    def __init__(self, workspace: Path) -> None:
+        self.workspace = workspace
+
+    def open(self) -> AbstractAsyncContextManager[SessionStore]:
+        """Open a file store."""
+        return open_file_store(self.workspace)
+
+    def tear(self, session_id: str) -> None:
+        """Write the beginning of a line."""
+        log = Layout(workspace=self.workspace).session(session_id).log
+        fd = os.open(log, os.O_WRONLY | os.O_APPEND)
+        os.write(fd, b'{"v":1,"seq":')
+        os.close(fd)
+
+
+class MemoryWorld:
+    """A disk in memory."""
+
+    def __init__(self) -> None:
+        self.disk = MemoryDisk()
+
+    def open(self) -> AbstractAsyncContextManager[SessionStore]:
+        """Open a memory store."""
+        return open_memory_store(self.disk)
+
+    def tear(self, session_id: str) -> None:
+        """Tell the disk."""
+        self.disk.tear(session_id)
