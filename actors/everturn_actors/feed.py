@@ -1,0 +1,215 @@
+"""What the followers of a session read: its events as they become durable, and the running reply.
+
+Followers pull. Nobody waits for a slow one, nothing is queued for it: it reads on from where it
+stands, from memory or, where it is too far behind, from the log.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import anyio
+
+from everturn_actors.events import Event, ModelReplied, SessionEnded, StepStarted, TurnFinished
+
+RECENT_EVENTS = 256  # kept in memory for followers; older ones are read from the log
+READ_EVENTS = 500  # read from the log at a time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextDelta:
+    """A piece of the running reply. Never journalled."""
+
+    turn: int
+    step: int
+    offset: int
+    "Code points of this reply before `text`; 0 again when the model is called anew."
+    text: str
+
+
+Update: TypeAlias = Event | TextDelta
+
+
+@dataclass(slots=True)
+class LiveReply:
+    """The text of a running model call so far."""
+
+    turn: int
+    step: int
+    pieces: list[str] = field(default_factory=list[str])
+    was_read: bool = False
+    "Whether a follower has read any of it: such a reply cannot be taken back and tried again."
+
+
+class Feed:
+    """The public side of one session while somebody acts on it or follows it."""
+
+    def __init__(self) -> None:
+        self._recent: deque[Event] = deque(maxlen=RECENT_EVENTS)
+        self._changed = anyio.Event()
+        self._live: LiveReply | None = None
+        self._failure: Exception | None = None
+        self._closed = False
+        self.followers = 0
+
+    # --- the actor's side ---
+
+    def publish(self, events: Sequence[Event]) -> None:
+        """Show events that are durable, oldest first."""
+        self._recent.extend(events)
+        if any(isinstance(e.body, ModelReplied | TurnFinished) for e in events):
+            self._live = None
+        self._notify()
+
+    def begin_reply(self, turn: int, step: int) -> LiveReply:
+        """Begin the text of a model call; the text of an earlier try is forgotten."""
+        self._live = LiveReply(turn=turn, step=step)
+        return self._live
+
+    def add_text(self, live: LiveReply, text: str) -> None:
+        """Show a piece of the running reply."""
+        if text and live is self._live:
+            live.pieces.append(text)
+            if self.followers:
+                self._notify()
+
+    def reopen(self) -> None:
+        """A new actor serves the session: its predecessor's failure is history."""
+        self._failure = None
+
+    def fail(self, error: Exception) -> None:
+        """Tell all followers that the session failed."""
+        self._failure = error
+        self._live = None
+        self._notify()
+
+    def close(self) -> None:
+        """The service stops: let all followers go."""
+        self._closed = True
+        self._notify()
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    # --- the followers' side ---
+
+    @contextmanager
+    def following(self) -> Generator[None]:
+        """Count the caller as a follower."""
+        self.followers += 1
+        try:
+            yield
+        finally:
+            self.followers -= 1
+
+    async def follow(
+        self,
+        after: int,
+        read_log: Callable[[int, int], Awaitable[tuple[Event, ...]]],
+        *,
+        last_seq: int,
+        whole_replies: bool,
+    ) -> AsyncGenerator[Update]:
+        """Yield every event with a seq above `after`, then what comes, until the session ends.
+
+        Pieces of the running reply stand between the events where they belong. The generator
+        ends with the session or with the service.
+
+        Args:
+            after: The last event the follower knows.
+            read_log: Reads `(after, limit)` events from the log, for what memory does not hold.
+            last_seq: The last event of the session that is known to be durable.
+            whole_replies: Give the text of each reply as pieces even where it was complete before
+                it could be followed.
+
+        Raises:
+            Exception: The one the session failed with.
+        """
+        place = _Place(after=after, whole_replies=whole_replies)
+        with self.following():
+            while True:
+                changed = self._changed
+                events = self._since(place.after)
+                if events is None or (not self._recent and place.after < last_seq):
+                    events = await read_log(place.after, READ_EVENTS) or tuple(self._recent)
+                for event in events:
+                    if event.seq <= place.after:
+                        continue
+                    for update in place.pass_event(event):
+                        yield update
+                    if isinstance(event.body, SessionEnded):
+                        return
+                if events:
+                    continue
+                delta = place.read_live(self._live)
+                if delta is not None:
+                    yield delta
+                elif self._failure is not None:
+                    raise self._failure
+                elif self._closed:
+                    return
+                else:
+                    await changed.wait()
+
+    def _since(self, after: int) -> tuple[Event, ...] | None:
+        """Return recent events above `after`; None where the next one is no longer in memory."""
+        recent = self._recent
+        if not recent or recent[-1].seq <= after:
+            return ()
+        if recent[0].seq > after + 1:
+            return None
+        return tuple(recent)[after + 1 - recent[0].seq :]
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where one follower stands: the last event, and how much of the running reply it has read."""
+
+    after: int
+    whole_replies: bool
+    live: LiveReply | None = None
+    pieces: int = 0
+    offset: int = 0
+    turn: int = 0
+    step: int = 0
+
+    def read_live(self, live: LiveReply | None) -> TextDelta | None:
+        """Return what the running reply gained since the last look."""
+        if live is None:
+            return None
+        if live is not self.live:
+            self.live, self.pieces, self.offset = live, 0, 0
+            self.turn, self.step = live.turn, live.step
+        text = "".join(live.pieces[self.pieces :])
+        if not text:
+            return None
+        self.pieces = len(live.pieces)
+        live.was_read = True
+        delta = TextDelta(turn=live.turn, step=live.step, offset=self.offset, text=text)
+        self.offset += len(text)
+        return delta
+
+    def pass_event(self, event: Event) -> list[Update]:
+        """Move past `event`; before a reply, give what is missing of its text."""
+        self.after = event.seq
+        updates: list[Update] = []
+        match event.body:
+            case StepStarted(turn=turn, step=step):
+                self.turn, self.step, self.offset, self.live = turn, step, 0, None
+            case ModelReplied(text=text):
+                begun = self.offset > 0 or self.whole_replies
+                rest = text[self.offset :]
+                if begun and rest and self.turn:
+                    updates.append(
+                        TextDelta(turn=self.turn, step=self.step, offset=self.offset, text=rest)
+                    )
+                self.offset, self.live = 0, None
+            case _:
+                pass
+        updates.append(event)
+        return updates

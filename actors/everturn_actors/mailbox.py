@@ -1,0 +1,106 @@
+"""The bounded inbox of an actor, and the slot in which a caller waits for its answer."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Generic, TypeVar, cast
+
+import anyio
+
+from everturn_actors.errors import ActorStoppedError, MailboxFullError
+
+MAILBOX_LIMIT = (
+    256  # commands; one conversation never has more waiting than its people can send in a turn
+)
+
+T = TypeVar("T")
+
+
+class Answer(Generic[T]):
+    """What one caller waits for; set once."""
+
+    __slots__ = ("_done", "_error", "_value")
+
+    def __init__(self) -> None:
+        self._done = anyio.Event()
+        self._value: T | None = None
+        self._error: Exception | None = None
+
+    def give(self, value: T) -> None:
+        """Wake the caller with `value`. A later answer changes nothing."""
+        if not self._done.is_set():
+            self._value = value
+            self._done.set()
+
+    def fail(self, error: Exception) -> None:
+        """Wake the caller with an error. A later answer changes nothing."""
+        if not self._done.is_set():
+            self._error = error
+            self._done.set()
+
+    async def wait(self) -> T:
+        """Return the answer.
+
+        Waits without a deadline of its own: an actor answers or refuses everything it holds when
+        it stops.
+        """
+        await self._done.wait()
+        if self._error is not None:
+            raise self._error
+        return cast("T", self._value)
+
+
+class Mailbox(Generic[T]):
+    """Commands on their way to one actor, oldest first."""
+
+    def __init__(self, limit: int = MAILBOX_LIMIT) -> None:
+        self._waiting: deque[T] = deque()
+        self._limit = limit
+        self._arrived = anyio.Event()
+        self._refuses = False
+        self._closed = False
+
+    def put(self, command: T, *, own: bool = False) -> None:
+        """Add a command.
+
+        Args:
+            command: What the actor should do.
+            own: The actor's own running turn, or its owner, sends it; it is taken even when the
+                box is full or refuses what comes from outside.
+
+        Raises:
+            MailboxFullError: Too many are waiting.
+            ActorStoppedError: The actor takes no more.
+        """
+        if self._closed or (self._refuses and not own):
+            raise ActorStoppedError
+        if not own and len(self._waiting) >= self._limit:
+            raise MailboxFullError
+        self._waiting.append(command)
+        self._arrived.set()
+
+    async def take(self, timeout_s: float | None) -> list[T]:
+        """Return all that waits, as soon as there is something; empty after `timeout_s`."""
+        if not self._waiting:
+            self._arrived = anyio.Event()
+            with anyio.move_on_after(timeout_s):
+                await self._arrived.wait()
+        taken = list(self._waiting)
+        self._waiting.clear()
+        return taken
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits."""
+        return not self._waiting
+
+    def refuse(self) -> None:
+        """Take no more from outside."""
+        self._refuses = True
+
+    def close(self) -> list[T]:
+        """Take no more at all; return what waited, for its callers to be told."""
+        self._closed = True
+        left = list(self._waiting)
+        self._waiting.clear()
+        return left

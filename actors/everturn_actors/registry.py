@@ -1,0 +1,179 @@
+"""Finds the actor of a session, starts it, lets it rest, and deals with its failure.
+
+Supervision: an actor that fails is closed, its callers and followers are told why, and the next
+message starts a new one from the journal. Nobody else notices.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TypeVar, cast
+from weakref import WeakValueDictionary
+
+import anyio
+from anyio.abc import TaskGroup
+
+from everturn_actors.errors import (
+    ActorFailedError,
+    ActorStoppedError,
+    JournalError,
+    UnknownSessionError,
+)
+from everturn_actors.events import SessionStarted
+from everturn_actors.feed import Feed
+from everturn_actors.mailbox import Answer, Mailbox
+from everturn_actors.session import Command, Runtime, SessionActor, Stop
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Awake:
+    """A session whose actor lives."""
+
+    mailbox: Mailbox[Command]
+    feed: Feed
+    gone: anyio.Event = field(default_factory=anyio.Event)
+
+
+class Registry:
+    """All actors of one store, in one task group."""
+
+    def __init__(
+        self, runtime: Runtime, tasks: TaskGroup, on_gone: Callable[[str], Awaitable[None]]
+    ) -> None:
+        """Begin without actors.
+
+        Args:
+            runtime: What the actors share.
+            tasks: Where they run.
+            on_gone: Called with the id of each session whose actor went to rest or failed.
+        """
+        self._runtime = runtime
+        self._tasks = tasks
+        self._on_gone = on_gone
+        self._awake: dict[str, _Awake] = {}
+        self._feeds: WeakValueDictionary[str, Feed] = WeakValueDictionary()
+        self._stopping = False
+
+    def feed(self, session_id: str) -> Feed:
+        """Return the feed of a session; it lives as long as somebody holds it."""
+        feed = self._feeds.get(session_id)
+        if feed is None:
+            feed = self._feeds[session_id] = Feed()
+        return feed
+
+    async def ask(
+        self,
+        session_id: str,
+        make: Callable[[Answer[T]], Command],
+        *,
+        begin_with: SessionStarted | None = None,
+        rest_at_once: bool = False,
+    ) -> T:
+        """Send a command to the session's actor, starting it where it rests; return its answer.
+
+        Args:
+            session_id: The session.
+            make: Builds the command around its answer.
+            begin_with: How the session begins, where the store knows nothing of it.
+            rest_at_once: An actor started for this goes to rest as soon as it can.
+
+        Raises:
+            MailboxFullError: Too many commands are waiting.
+            ActorStoppedError: The service is stopping.
+            CoreError: Whatever the actor answers or fails with.
+        """
+        while True:
+            awake = self._awake.get(session_id)
+            if awake is None:
+                awake = self._start(session_id, begin_with, rest_at_once=rest_at_once)
+            answer = Answer[T]()
+            try:
+                awake.mailbox.put(make(answer))
+                return await answer.wait()
+            except ActorStoppedError:
+                if self._stopping:
+                    raise
+            # It went to rest in this moment and had not taken the command: the next one will.
+            await awake.gone.wait()
+
+    async def gone(self, session_id: str) -> None:
+        """Wait until the session's actor, if it has one, is gone."""
+        awake = self._awake.get(session_id)
+        if awake is not None:
+            await awake.gone.wait()
+
+    async def stop(self, deadline_s: float) -> None:
+        """Let running turns finish, put everything away, and let the actors go.
+
+        After `deadline_s` what still runs is cut off; it goes on at the next start.
+        """
+        self._stopping = True
+        for awake in self._awake.values():
+            awake.mailbox.refuse()
+            with suppress(ActorStoppedError):  # it is on its way out already
+                awake.mailbox.put(Stop(Answer()), own=True)
+        with anyio.move_on_after(deadline_s):
+            for awake in tuple(self._awake.values()):
+                await awake.gone.wait()
+        for feed in tuple(self._feeds.values()):
+            feed.close()
+
+    def _start(
+        self, session_id: str, begin_with: SessionStarted | None, *, rest_at_once: bool
+    ) -> _Awake:
+        if self._stopping:
+            raise ActorStoppedError
+        awake = _Awake(mailbox=Mailbox(), feed=self.feed(session_id))
+        awake.feed.reopen()
+        actor = SessionActor(
+            session_id=session_id,
+            begin_with=begin_with,
+            mailbox=awake.mailbox,
+            feed=awake.feed,
+            runtime=self._runtime,
+            rest_at_once=rest_at_once,
+        )
+        self._awake[session_id] = awake
+        self._tasks.start_soon(self._supervise, session_id, actor, awake)
+        return awake
+
+    async def _supervise(self, session_id: str, actor: SessionActor, awake: _Awake) -> None:
+        failure: Exception = ActorStoppedError()
+        try:
+            await actor.run()
+        except Exception as error:  # the boundary around one actor
+            cause = _first_cause(error)
+            if isinstance(cause, UnknownSessionError):
+                failure = cause
+                await self._runtime.store.mark_resting(session_id)  # a mark without a session
+            else:
+                logger.exception(
+                    "a session failed", extra={"session_id": session_id, "error": str(cause)}
+                )
+                failure = (
+                    cause
+                    if isinstance(cause, JournalError)
+                    else ActorFailedError(session_id, cause)
+                )
+                awake.feed.fail(failure)
+        finally:
+            del self._awake[session_id]
+            for command in awake.mailbox.close():
+                command.answer.fail(failure)
+            awake.gone.set()
+        await self._on_gone(session_id)
+
+
+def _first_cause(error: Exception) -> Exception:
+    """Return the first leaf of what may be a group of errors."""
+    if isinstance(error, ExceptionGroup):
+        group = cast("ExceptionGroup[Exception]", error)
+        return _first_cause(group.exceptions[0])
+    return error

@@ -1,0 +1,584 @@
+"""The actor of one session: the only writer of its state. Journal, then apply, then acknowledge.
+
+It owns the state, the running turn and the snapshot. Commands come through its mailbox; all that
+wait are planned against one another, made durable in one append, applied, and only then
+answered. The turn runs beside the command loop and records its events through the same mailbox,
+so that a long model call never keeps a command waiting.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TypeAlias, TypeVar, assert_never
+
+import anyio
+from anyio.abc import TaskGroup
+
+from everturn_actors.context.window import window_messages
+from everturn_actors.context.windows import input_window
+from everturn_actors.errors import (
+    ActorFailedError,
+    ActorStoppedError,
+    CoreError,
+    JournalWriteError,
+    SessionEndedError,
+    UnknownAgentError,
+    UnknownSessionError,
+)
+from everturn_actors.events import (
+    Body,
+    Event,
+    Received,
+    SessionEnded,
+    SessionStarted,
+    StatusChanged,
+    TurnStarted,
+)
+from everturn_actors.feed import Feed, LiveReply
+from everturn_actors.mailbox import Answer, Mailbox
+from everturn_actors.model import ConversationKey, EndReason, Inbound
+from everturn_actors.ports import Agent, Agents, SessionStore
+from everturn_actors.recovery import Recovered, close_interrupted, close_turn, recover
+from everturn_actors.state import SessionState, apply
+from everturn_actors.turn import Pace, first_step, is_repeatable, run_turn
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+SNAPSHOT_EVENTS = 50  # a snapshot follows so many events
+FLUSH_S = 5.0  # deadline of the last snapshot when the actor is cancelled
+
+
+# --- commands ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """A message that is durable."""
+
+    seq: int
+    duplicate: bool
+    state: SessionState
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """Accept a message."""
+
+    inbound: Inbound
+    answer: Answer[Accepted]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Tell the present state; let a paused turn go on if asked to."""
+
+    resume: bool
+    answer: Answer[SessionState]
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Close the open turn. Answers whether there was one, when it is closed."""
+
+    answer: Answer[bool]
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """End the session, its open turn before it."""
+
+    reason: EndReason
+    answer: Answer[None]
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """The client that waits for message `seq` went away."""
+
+    seq: int
+    answer: Answer[None]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The running turn's events."""
+
+    bodies: tuple[Body, ...]
+    answer: Answer[None]
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """The turn was stopped because nobody waits for it."""
+
+    answer: Answer[None]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Finish what runs, begin nothing, go."""
+
+    answer: Answer[None]
+
+
+Command: TypeAlias = Submit | Look | Cancel | End | Leave | Record | Pause | Stop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """What all actors of a service share."""
+
+    store: SessionStore
+    agents: Agents
+    pace: Pace
+    idle_rest_s: float
+    leave_grace_s: float
+    "How long a client may be gone before its turn is paused."
+
+    def now(self) -> datetime:
+        """Return the present instant, UTC."""
+        return self.pace.clock.now()
+
+
+@dataclass(slots=True)
+class _Draft:
+    """The next state and the events that lead to it, before they are durable."""
+
+    state: SessionState | None
+    now: datetime
+    checkpoint: SessionState | None = None
+    "The last of the states on the way that is a checkpoint; None where none is."
+    events: list[Event] = field(default_factory=list[Event])
+
+    @property
+    def known(self) -> SessionState:
+        assert self.state is not None, "the session has begun"
+        return self.state
+
+    def add(self, *bodies: Body) -> None:
+        for body in bodies:
+            seq = 1 if self.state is None else self.state.last_seq + 1
+            event = Event(seq=seq, at=self.now, body=body)
+            self.state = apply(self.state, event)
+            self.events.append(event)
+            if self.state.checkpoint_seq == seq:
+                self.checkpoint = self.state
+
+
+class SessionActor:
+    """One session while it is awake."""
+
+    def __init__(
+        self,
+        *,
+        session_id: str,
+        begin_with: SessionStarted | None,
+        mailbox: Mailbox[Command],
+        feed: Feed,
+        runtime: Runtime,
+        rest_at_once: bool = False,
+    ) -> None:
+        """Prepare an actor; `run` brings it to life.
+
+        Args:
+            session_id: The session.
+            begin_with: How the session begins, where the store knows nothing of it; None = it
+                has to exist.
+            mailbox: Where its commands come from.
+            feed: Where its followers read.
+            runtime: What all actors share.
+            rest_at_once: Go to rest as soon as there is nothing to do.
+        """
+        self.session_id = session_id
+        self._begin_with = begin_with
+        self._mailbox = mailbox
+        self._feed = feed
+        self._runtime = runtime
+        self._rest_s = 0.0 if rest_at_once else runtime.idle_rest_s
+        self._state: SessionState | None = None
+        self._checkpoint: SessionState | None = None
+        self._saved: SessionState | None = None
+        self._has_written = False
+        self._turn: anyio.CancelScope | None = None
+        self._turn_number = 0
+        self._close_as: str | None = None
+        self._on_closed: list[Answer[bool]] = []
+        self._ending: EndReason | None = None
+        self._on_ended: list[Answer[None]] = []
+        self._stopping: list[Answer[None]] = []
+        self._tasks: TaskGroup
+
+    # --- what a turn needs (TurnHost) ---
+
+    @property
+    def state(self) -> SessionState:
+        """The present state; there is one as soon as the session has begun."""
+        assert self._state is not None, "the session has begun"
+        return self._state
+
+    async def record(self, *bodies: Body) -> None:
+        """Make events of the running turn durable and apply them."""
+        answer = Answer[None]()
+        self._mailbox.put(Record(bodies, answer), own=True)
+        # Not cancelled half way: whoever closes the turn has to know what stands in its log. The
+        # actor answers or refuses whatever is in its mailbox when it stops, so this ends.
+        with anyio.CancelScope(shield=True):
+            await answer.wait()
+
+    def begin_reply(self, turn: int, step: int) -> LiveReply:
+        """Begin to show the text of a model call."""
+        return self._feed.begin_reply(turn, step)
+
+    def add_text(self, live: LiveReply, text: str) -> None:
+        """Show a piece of it."""
+        self._feed.add_text(live, text)
+
+    # --- life ---
+
+    async def run(self) -> None:
+        """Load the session, go on with what is open, serve commands until it goes to rest.
+
+        Raises:
+            UnknownSessionError: There is no such session.
+            JournalError: Its files cannot be read or written.
+        """
+        await self._load()
+        async with anyio.create_task_group() as self._tasks:
+            try:
+                await self._resume()
+                await self._serve()
+            finally:
+                await self._leave_behind()
+
+    async def _load(self) -> None:
+        loaded = await self._runtime.store.load(self.session_id)
+        recovered: Recovered | None = None
+        if loaded is not None:
+            for repair in loaded.repairs:
+                logger.warning(
+                    "a journal was repaired", extra={"session_id": self.session_id, "what": repair}
+                )
+            recovered = recover(loaded.snapshot, loaded.events)
+            self._saved = loaded.snapshot
+        if recovered is not None:
+            self._state, self._checkpoint = recovered.state, recovered.checkpoint
+        elif self._begin_with is None:
+            raise UnknownSessionError(self.session_id)
+        await self._runtime.store.mark_awake(self.session_id)
+
+    async def _resume(self) -> None:
+        """Close what a restart interrupted, and let the open turn go on."""
+        state = self._state
+        if state is None:
+            return
+        draft = _Draft(state, self._runtime.now())
+        agent = self._agent(state.key)
+        idle = not state.has_work or state.status == "paused"
+        if agent is not None and idle and _is_expired(state, agent, self._runtime.now()):
+            self._ending = "expired"
+        elif state.open_turn is not None:
+            draft.add(*close_interrupted(state.open_turn, is_repeatable(agent)))
+        self._plan_end(draft)
+        self._plan_turn(draft)
+        await self._commit(draft)
+
+    async def _serve(self) -> None:
+        while not (self._stopping and self._turn is None):
+            batch = await self._mailbox.take(self._rest_s if self._turn is None else None)
+            if batch:
+                await self._handle(batch)
+                if self._is_snapshot_due():
+                    await self._save(self._checkpoint)
+            elif self._turn is None and await self._may_rest():
+                return
+
+    async def _may_rest(self) -> bool:
+        """Put things away; whether nothing arrived meanwhile."""
+        await self._put_away()
+        if self._mailbox.is_empty:
+            return True
+        await self._runtime.store.mark_awake(self.session_id)
+        return False
+
+    async def _put_away(self) -> None:
+        """Save the state as it is, and take the mark back where nothing is left to do."""
+        state = self._state
+        if self._has_written:  # who only looked has nothing to put away
+            await self._save(state)
+        if state is None or not state.has_work or state.status == "paused":
+            await self._runtime.store.mark_resting(self.session_id)
+
+    async def _leave_behind(self) -> None:
+        """Let nobody wait for an actor that is gone; on a clean stop, put things away."""
+        for command in self._mailbox.close():
+            command.answer.fail(ActorStoppedError())
+        for answer in (*self._on_closed, *self._on_ended):
+            answer.fail(ActorStoppedError())
+        self._tasks.cancel_scope.cancel()
+        if self._stopping:
+            with anyio.move_on_after(FLUSH_S, shield=True):
+                await self._put_away()
+            for answer in self._stopping:
+                answer.give(None)
+
+    # --- commands ---
+
+    async def _handle(self, batch: list[Command]) -> None:
+        """Plan all commands of `batch`, make their events durable, answer their callers."""
+        draft = _Draft(self._state, self._runtime.now())
+        if draft.state is None and self._begin_with is not None:
+            draft.add(self._begin_with)
+        try:
+            answers = [self._plan(command, draft) for command in batch]
+            self._plan_end(draft)
+            self._plan_turn(draft)
+            await self._commit(draft)
+        except BaseException as error:
+            reason = self._reason(error)
+            for command in batch:
+                command.answer.fail(reason)
+            raise
+        for give in answers:
+            give()
+
+    def _plan(self, command: Command, draft: _Draft) -> Callable[[], None]:
+        """Add the events of one command to `draft`; return how to answer when they are durable."""
+        match command:
+            case Submit():
+                return self._plan_submit(command, draft)
+            case Look(resume, answer):
+                if resume and draft.known.status == "paused":
+                    draft.add(StatusChanged(status="active"))
+                return lambda: answer.give(draft.known)
+            case Cancel(answer):
+                return self._plan_cancel(answer, draft)
+            case End(reason, answer):
+                self._ending = reason
+                self._on_ended.append(answer)
+                self._stop_turn("cancel")
+                return _nothing
+            case Leave():
+                return self._plan_leave(command, draft)
+            case Record(bodies, answer):
+                draft.add(*bodies)
+                return lambda: answer.give(None)
+            case Pause(answer):
+                self._turn = None  # its task only waits for this answer
+                wanted = draft.known.waiting or self._feed.followers or self._ending
+                if draft.known.open_turn is not None and not wanted:
+                    draft.add(StatusChanged(status="paused"))
+                return lambda: answer.give(None)
+            case Stop(answer):
+                self._stopping.append(answer)
+                return _nothing
+            case _:
+                assert_never(command)
+
+    def _plan_submit(self, command: Submit, draft: _Draft) -> Callable[[], None]:
+        inbound, answer, state = command.inbound, command.answer, draft.known
+        seen = state.seen.get(inbound.idempotency_key) if inbound.idempotency_key else None
+        ending = self._ending or (state.status == "ended" and state.ended_reason)
+        error: CoreError | None = None
+        if seen is None:
+            if ending:
+                error = SessionEndedError(self.session_id, ending)
+            else:
+                error = self._agent_error(state.key)
+        if error is not None:
+            refusal = error
+            return lambda: answer.fail(refusal)
+        if state.status == "paused":
+            draft.add(StatusChanged(status="active"))
+        if seen is None:
+            draft.add(
+                Received(
+                    text=inbound.text,
+                    sender=inbound.sender,
+                    idempotency_key=inbound.idempotency_key,
+                )
+            )
+        seq = draft.known.last_seq if seen is None else seen
+        return lambda: answer.give(Accepted(seq=seq, duplicate=seen is not None, state=draft.known))
+
+    def _plan_cancel(self, answer: Answer[bool], draft: _Draft) -> Callable[[], None]:
+        turn = draft.known.open_turn
+        if turn is None:
+            return lambda: answer.give(value=False)
+        if self._turn is not None:
+            self._on_closed.append(answer)
+            self._stop_turn("cancel")
+            return _nothing
+        draft.add(*close_turn(turn, "cancelled", "cancelled by its user"))
+        if draft.known.status == "paused":
+            draft.add(StatusChanged(status="active"))
+        return lambda: answer.give(value=True)
+
+    def _plan_leave(self, command: Leave, draft: _Draft) -> Callable[[], None]:
+        turn = draft.known.open_turn
+        agent = self._agent(draft.known.key)
+        waits = turn is not None and any(user.seq == command.seq for user in turn.users)
+        if waits and agent is not None and agent.spec.session.on_disconnect == "pause":
+            self._tasks.start_soon(self._pause_unless_followed, command.seq)
+        return lambda: command.answer.give(None)
+
+    def _plan_end(self, draft: _Draft) -> None:
+        if self._ending is None or draft.state is None or draft.state.status == "ended":
+            return
+        if draft.state.open_turn is not None:
+            if self._turn is not None:
+                return  # the turn is being cancelled; its end comes through the mailbox
+            draft.add(*close_turn(draft.state.open_turn, "cancelled", "the session was ended"))
+        draft.add(SessionEnded(reason=self._ending))
+
+    def _plan_turn(self, draft: _Draft) -> None:
+        """Begin a turn over all that waits, in the same append as what made it possible."""
+        state = draft.state
+        if state is None or not state.waiting or state.status != "active":
+            return
+        if state.open_turn is not None or self._ending or self._stopping:
+            return
+        agent = self._agent(state.key)
+        limit = state.window_messages
+        if agent is not None:
+            limit = window_messages(input_window(agent.spec.model))
+        draft.add(
+            TurnStarted(
+                turn=state.turns + 1,
+                received=tuple(message.seq for message in state.waiting),
+                window_messages=limit,
+            )
+        )
+        if agent is not None and draft.known.open_turn is not None:
+            draft.add(first_step(draft.known.open_turn, agent))
+
+    async def _commit(self, draft: _Draft) -> None:
+        """Journal, then apply; then let the turn that is open now run."""
+        if draft.events:
+            await self._runtime.store.append(
+                self.session_id, draft.events, expected_seq=draft.events[0].seq - 1
+            )
+            self._state = draft.state
+            self._has_written = True
+            self._checkpoint = draft.checkpoint or self._checkpoint
+            self._feed.publish(draft.events)
+        state = self._state
+        if state is None:
+            return
+        turn = state.open_turn
+        if turn is None or turn.number != self._turn_number or state.status == "paused":
+            self._turn = None  # the task that ran it has nothing left to do
+            _give_all(self._on_closed, value=True)
+        if turn is not None and state.status == "active" and not self._turn and not self._stopping:
+            self._turn, self._turn_number = anyio.CancelScope(), turn.number
+            self._tasks.start_soon(self._run_turn, self._turn, turn.number)
+        if state.status == "ended":
+            self._rest_s = 0.0
+            _give_all(self._on_ended, value=None)
+
+    # --- the running turn ---
+
+    async def _run_turn(self, scope: anyio.CancelScope, number: int) -> None:
+        """Run the open turn; when it is stopped on the way, close or pause it."""
+        agent = self._agent(self.state.key)
+        with scope:
+            if agent is not None:
+                await run_turn(self, number, agent, self._runtime.pace)
+                return
+        close_as, self._close_as = self._close_as, None
+        turn = self.state.open_turn
+        if turn is None or turn.number != number:
+            return  # it came to its end in the same moment
+        if agent is None:
+            why = f"there is no agent {self.state.key.agent!r} any more"
+            await self.record(*close_turn(turn, "failed", why))
+        elif close_as == "cancel":
+            await self.record(*close_turn(turn, "cancelled", "cancelled by its user"))
+        elif close_as == "pause":
+            answer = Answer[None]()
+            self._mailbox.put(Pause(answer), own=True)
+            await answer.wait()
+
+    def _stop_turn(self, close_as: str) -> None:
+        if self._turn is not None:
+            self._close_as = close_as
+            self._turn.cancel()
+
+    async def _pause_unless_followed(self, seq: int) -> None:
+        await self._runtime.pace.clock.sleep(self._runtime.leave_grace_s)
+        turn = self.state.open_turn
+        waits = turn is not None and any(user.seq == seq for user in turn.users)
+        if waits and not self._feed.followers and self._close_as is None:
+            self._stop_turn("pause")
+
+    # --- helpers ---
+
+    def _reason(self, error: BaseException) -> CoreError:
+        """Return what to tell callers whose commands this failure took down."""
+        if isinstance(error, CoreError):
+            return error
+        if isinstance(error, Exception):
+            return ActorFailedError(self.session_id, error)
+        return ActorStoppedError()
+
+    def _agent(self, key: ConversationKey) -> Agent | None:
+        try:
+            return self._runtime.agents.get(key.agent)
+        except UnknownAgentError:
+            return None
+
+    def _agent_error(self, key: ConversationKey) -> UnknownAgentError | None:
+        try:
+            self._runtime.agents.get(key.agent)
+        except UnknownAgentError as error:
+            return error
+        return None
+
+    def _is_snapshot_due(self) -> bool:
+        """Whether the checkpoint moved, and enough events or a change of status followed."""
+        checkpoint, state, saved = self._checkpoint, self._state, self._saved
+        if checkpoint is None or state is None:
+            return False
+        if saved is None:
+            return state.last_seq >= SNAPSHOT_EVENTS or state.status != "active"
+        if checkpoint.last_seq <= saved.last_seq:
+            return False
+        return state.last_seq - saved.last_seq >= SNAPSHOT_EVENTS or saved.status != state.status
+
+    async def _save(self, state: SessionState | None) -> None:
+        """Save a snapshot if it says more than the saved one.
+
+        A failure is logged and tried again later: the log has everything.
+        """
+        if state is None or (self._saved is not None and state.last_seq <= self._saved.last_seq):
+            return
+        agent = self._agent(state.key)
+        compaction = agent.spec.session.compaction if agent else "disabled"
+        try:
+            await self._runtime.store.save_snapshot(state, compaction=compaction)
+        except JournalWriteError as error:
+            logger.error(  # noqa: TRY400 - the text says it all, and the log lost nothing
+                "a snapshot could not be saved",
+                extra={"session_id": self.session_id, "error": str(error)},
+            )
+        else:
+            self._saved = state
+
+
+def _is_expired(state: SessionState, agent: Agent, now: datetime) -> bool:
+    hours = agent.spec.session.ttl_hours
+    return bool(hours) and now - state.updated_at > timedelta(hours=hours)
+
+
+def _nothing() -> None:
+    """Answer later."""
+
+
+def _give_all(answers: list[Answer[T]], *, value: T) -> None:
+    for answer in answers:
+        answer.give(value)
+    answers.clear()

@@ -1,0 +1,83 @@
+"""The bounded inbox of an actor."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from everturn_actors.errors import ActorStoppedError, MailboxFullError
+from everturn_actors.mailbox import Answer, Mailbox
+
+
+async def test_take_returns_all_that_waits_in_order() -> None:
+    """A burst is handled in one append, so it has to arrive as one batch."""
+    mailbox = Mailbox[int]()
+    for number in (1, 2, 3):
+        mailbox.put(number)
+
+    assert await mailbox.take(None) == [1, 2, 3]
+    assert mailbox.is_empty
+
+
+async def test_take_wakes_for_what_arrives_later() -> None:
+    """An idle actor must not miss the message that ends its idleness."""
+    mailbox = Mailbox[int]()
+    taken: list[int] = []
+
+    async def take() -> None:
+        taken.extend(await mailbox.take(None))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(take)
+        await anyio.wait_all_tasks_blocked()
+        mailbox.put(7)
+
+    assert taken == [7]
+
+
+async def test_take_gives_up_after_its_timeout() -> None:
+    """An actor goes to rest only because this returns with nothing."""
+    assert await Mailbox[int]().take(0) == []
+
+
+def test_a_full_mailbox_refuses_the_caller_and_not_the_turn() -> None:
+    """A flood must not keep the running turn from recording its end."""
+    mailbox = Mailbox[int](limit=2)
+    mailbox.put(1)
+    mailbox.put(2)
+
+    with pytest.raises(MailboxFullError):
+        mailbox.put(3)
+    mailbox.put(4, own=True)
+    assert mailbox.close() == [1, 2, 4]
+
+
+def test_a_refusing_mailbox_still_takes_its_owner() -> None:
+    """A stopping actor lets its turn finish, and accepts nothing new."""
+    mailbox = Mailbox[int]()
+    mailbox.refuse()
+
+    with pytest.raises(ActorStoppedError):
+        mailbox.put(1)
+    mailbox.put(2, own=True)
+    assert mailbox.close() == [2]
+    with pytest.raises(ActorStoppedError):
+        mailbox.put(3, own=True)
+
+
+async def test_an_answer_is_given_once() -> None:
+    """A caller that was told that its message is durable must not hear a refusal later."""
+    answer = Answer[str]()
+    answer.give("yes")
+    answer.fail(ActorStoppedError())
+
+    assert await answer.wait() == "yes"
+
+
+async def test_a_failed_answer_raises_for_the_caller() -> None:
+    """No caller may hang, and none may take a failure for an answer."""
+    answer = Answer[str]()
+    answer.fail(MailboxFullError())
+
+    with pytest.raises(MailboxFullError):
+        await answer.wait()
