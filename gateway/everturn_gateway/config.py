@@ -1,0 +1,335 @@
+"""The gateway's own configuration: `everturn.yaml`, loaded once into one frozen value."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from everturn_actors.model import Compaction
+from everturn_gateway.documents import Document, FieldPath, Section, check, read_document
+from everturn_gateway.errors import ConfigError, Fault
+
+DEFAULT_FILE = Path("everturn.yaml")
+_COMMAND_LINE = Path("command line")  # stands for a file in faults of options
+_PORTS = 65_535
+
+# --- values --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """The HTTP listener."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    "0 = any free one."
+    api_token: str = field(default="", repr=False)
+    "Empty = none is asked for, which is allowed on loopback only."
+    admin_token: str = field(default="", repr=False)
+    "Empty = none."
+    request_timeout_s: float = 300
+    idle_timeout_s: float = 60
+    max_connections: int = 1024
+    max_body_bytes: int = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionsConfig:
+    """What holds for the sessions of every agent that does not say otherwise."""
+
+    ttl_hours: float = 168
+    "An idle session is ended after this; 0 = never."
+    compaction: Compaction = "archive"
+    idle_rest_s: float = 600
+    "A session without work leaves memory after this."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """The whole configuration of one gateway."""
+
+    path: Path | None = None
+    "The file it was read from; None where there was none and the defaults stand."
+    workspace: Path
+    "Absolute. Sessions and everything else the gateway writes."
+    agents_dir: Path
+    "Absolute."
+    server: ServerConfig = field(default_factory=ServerConfig)
+    sessions: SessionsConfig = field(default_factory=SessionsConfig)
+    notes: tuple[str, ...] = ()
+    "What the file says and the gateway does not do yet, one line each."
+
+
+# --- the file ------------------------------------------------------------------------------------
+
+
+def _token(value: str) -> str:
+    # It travels in a header; a blank in it is a mistake in the environment, and would never match.
+    if not value.isascii() or any(not " " < character <= "~" for character in value):
+        msg = "must be printable ASCII without blanks"
+        raise ValueError(msg)
+    return value
+
+
+def _host(value: str) -> str:
+    if not value.strip() or any(c.isspace() or c in "/?#@" for c in value):
+        msg = "must be a host name or an address to listen on, like 127.0.0.1"
+        raise ValueError(msg)
+    return value
+
+
+def _folder(value: str) -> str:
+    if not value.strip():
+        msg = "must name a folder"
+        raise ValueError(msg)
+    if value.startswith("~"):
+        msg = "~ is not expanded here; write ${HOME}"
+        raise ValueError(msg)
+    return value
+
+
+_Token = Annotated[str, AfterValidator(_token), Field(repr=False)]
+_Seconds = Annotated[float, Field(gt=0, le=31_536_000, allow_inf_nan=False)]
+_Count = Annotated[int, Field(ge=1)]
+
+
+class _Server(Section):
+    host: Annotated[str, AfterValidator(_host)] = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=_PORTS)] = 8080
+    api_token: _Token = ""
+    admin_token: _Token = ""
+    request_timeout_seconds: _Seconds = 300
+    idle_timeout_seconds: _Seconds = 60
+    keep_alive_interval_seconds: _Seconds | None = None
+    max_connections: _Count = 1024
+    max_body_bytes: _Count = 1024 * 1024
+
+
+class _Sessions(Section):
+    ttl_hours: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 168
+    compaction: Compaction = "archive"
+    idle_rest_seconds: _Seconds = 600
+
+
+class _Telegram(Section):
+    enabled: bool = True
+    bot_token: _Token
+    api_base: str | None = None
+    mode: Literal["polling", "webhook"] = "polling"
+
+
+class _Discord(Section):
+    enabled: bool = True
+    bot_token: _Token
+    api_base: str | None = None
+    gateway_url: str | None = None
+
+
+class _Plugin(Section):
+    name: str
+    command: str
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = Field(default_factory=dict)
+    restart: Literal["always", "on_failure", "never"] = "on_failure"
+
+
+class _Channels(Section):
+    telegram: _Telegram | None = None
+    discord: _Discord | None = None
+    external: tuple[_Plugin, ...] = ()
+
+
+class _Match(Section):
+    channel: str | None = None
+    gateway: str | None = None  # Duragent's name for it
+    chat_type: Literal["dm", "group", "channel"] | None = None
+    chat_id: str | None = None
+    sender_id: str | None = None
+
+
+class _Route(Section):
+    match: _Match = _Match()
+    agent: str
+
+
+class _Path(Section):
+    path: str | None = None
+
+
+class _Services(Section):
+    session: _Path | None = None
+
+
+class _Sandbox(Section):
+    mode: Literal["trust", "bubblewrap", "docker"] = "trust"
+
+
+class _File(Section):
+    workspace: Annotated[str, AfterValidator(_folder)] = ".everturn"
+    agents_dir: Annotated[str, AfterValidator(_folder)] | None = None
+    server: _Server = _Server()
+    sessions: _Sessions = _Sessions()
+    channels: _Channels = _Channels()
+    routes: tuple[_Route, ...] = ()
+    # What a file of Duragent's may hold besides.
+    gateways: _Channels | None = None
+    services: _Services | None = None
+    world_memory: _Path | None = None
+    sandbox: _Sandbox | None = None
+
+
+# --- loading -------------------------------------------------------------------------------------
+
+
+def load_config(
+    path: Path | None,
+    *,
+    environ: Mapping[str, str],
+    host: str | None = None,
+    port: int | None = None,
+    workspace: Path | None = None,
+    agents_dir: Path | None = None,
+) -> Config:
+    """Read the configuration; what is given here beside the file overrides it.
+
+    Reads files: not for the event loop.
+
+    Args:
+        path: The file. None = `everturn.yaml` in the current folder, or the defaults where there
+            is none.
+        environ: The environment variables, for `${NAME}` in the file.
+        host: Overrides `server.host`.
+        port: Overrides `server.port`.
+        workspace: Overrides `workspace`; relative to the current folder, where paths in the file
+            are relative to the file's.
+        agents_dir: Overrides `agents_dir`, in the same way.
+
+    Raises:
+        ConfigError: With every fault.
+    """
+    name = path or DEFAULT_FILE
+    values, file = _File(), None
+    notes: tuple[str, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    if path is not None or name.exists():
+        document = read_document(name, environ)
+        found, faults = check(document, _File)
+        faults += tuple(_conflicts(document))
+        if found is not None:
+            values, file, notes = found, name.absolute(), tuple(_notes(document))
+    faults += tuple(_refuse_options(host, port))
+    if faults:
+        raise ConfigError(faults=faults)
+    base = name.absolute().parent
+    chosen_workspace = workspace.absolute() if workspace else base / values.workspace
+    return Config(
+        path=file,
+        workspace=chosen_workspace,
+        agents_dir=agents_dir.absolute()
+        if agents_dir
+        else _agents_dir(base, chosen_workspace, values.agents_dir),
+        server=_server(values.server, host, port),
+        sessions=SessionsConfig(
+            ttl_hours=values.sessions.ttl_hours,
+            compaction=values.sessions.compaction,
+            idle_rest_s=values.sessions.idle_rest_seconds,
+        ),
+        notes=notes,
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach a listener on `host`.
+
+    A name other than `localhost` counts as reachable: what it stands for can change.
+    """
+    if host.lower() == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
+        return address.ipv4_mapped.is_loopback
+    return address.is_loopback
+
+
+def check_listener(server: ServerConfig, file: Path | None = None) -> Fault | None:
+    """Return why this listener must not be opened, or None where it may be.
+
+    Closed by default: beyond loopback it needs a token.
+    """
+    if is_loopback(server.host) or server.api_token:
+        return None
+    return Fault(
+        file=file or DEFAULT_FILE,
+        field="server.host",
+        message=f"refusing to listen on {server.host!r}, which others can reach, without a token;"
+        " set server.api_token, or listen on 127.0.0.1",
+    )
+
+
+def _server(values: _Server, host: str | None, port: int | None) -> ServerConfig:
+    return ServerConfig(
+        host=values.host if host is None else host,
+        port=values.port if port is None else port,
+        api_token=values.api_token,
+        admin_token=values.admin_token,
+        request_timeout_s=values.request_timeout_seconds,
+        idle_timeout_s=values.idle_timeout_seconds,
+        max_connections=values.max_connections,
+        max_body_bytes=values.max_body_bytes,
+    )
+
+
+def _agents_dir(base: Path, workspace: Path, given: str | None) -> Path:
+    if given is not None:
+        return base / given
+    beside, inside = base / "agents", workspace / "agents"
+    # Duragent keeps them inside its workspace.
+    return inside if inside.is_dir() and not beside.is_dir() else beside
+
+
+def _refuse_options(host: str | None, port: int | None) -> Iterator[Fault]:
+    if port is not None and not 0 <= port <= _PORTS:
+        message = f"must be 0 to {_PORTS}, not {port}"
+        yield Fault(file=_COMMAND_LINE, field="--port", message=message)
+    if host is not None:
+        try:
+            _host(host)
+        except ValueError as error:
+            yield Fault(file=_COMMAND_LINE, field="--host", message=str(error))
+
+
+def _conflicts(document: Document) -> Iterator[Fault]:
+    if {"channels", "gateways"} <= document.data.keys():
+        message = "is Duragent's name for channels; keep one of the two"
+        yield document.fault(("gateways",), message)
+
+
+def _notes(document: Document) -> Iterator[str]:
+    """Say what stands in the file and has no effect."""
+    for path, place in document.places.items():
+        match path:
+            case ("gateways",):
+                yield _note(document, path, "is Duragent's name for channels, and is read as them")
+            case ("channels" | "gateways", _) | ("routes",) if place.kind != "scalar":
+                yield _note(document, path, "is accepted and not active yet")
+            case (
+                ("server", "keep_alive_interval_seconds")
+                | ("services", "session", "path")
+                | ("world_memory", "path")
+                | ("sandbox", "mode")
+            ):
+                yield _note(document, path, "is a setting of Duragent's that has no effect here")
+            case _:
+                pass
+
+
+def _note(document: Document, path: FieldPath, message: str) -> str:
+    return str(document.fault(path, message))

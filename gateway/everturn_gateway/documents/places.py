@@ -1,0 +1,89 @@
+"""A file that was read, and where each of its values stands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, cast
+
+from everturn_gateway.errors import Fault
+
+FieldPath: TypeAlias = tuple[str | int, ...]
+
+NULL_TEXTS = frozenset(("", "~", "null", "Null", "NULL"))
+_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})")
+_DECIMAL = re.compile(r"[-+]?[0-9]{1,17}\.[0-9]{1,17}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a value stands."""
+
+    line: int
+    "Counted from 1: the line of its name, or of the value itself in a list."
+    kind: Literal["scalar", "list", "section"] = "scalar"
+    written: str = ""
+    "A scalar as it stands in the file, variables not expanded."
+    plain: bool = False
+    "A scalar without quotes."
+
+    @property
+    def natural(self) -> str | float | bool | None:
+        """What the scalar looks like to a person: `8080` is a number, `"8080"` a text."""
+        if not self.plain:
+            return self.written
+        if self.written in NULL_TEXTS:
+            return None
+        if self.written in {"true", "false"}:
+            return self.written == "true"
+        if _INTEGER.fullmatch(self.written):
+            return int(self.written)
+        return float(self.written) if _DECIMAL.fullmatch(self.written) else self.written
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A YAML file, read but not checked yet."""
+
+    file: Path
+    text: str = field(repr=False)
+    "As it stands in the file, variables not expanded."
+    data: dict[str, Any] = field(repr=False)
+    "Dicts with text names, lists, texts with variables expanded, and None."
+    places: Mapping[FieldPath, Place] = field(repr=False)
+    faults: tuple[Fault, ...] = ()
+    "What was wrong in single fields; the file as a whole could be read."
+
+    def as_written(self) -> dict[str, Any]:
+        """Return the data as it stands in the file, variables not expanded: fit to be shown."""
+        return {name: self._natural(value, (name,)) for name, value in self.data.items()}
+
+    def line(self, path: FieldPath) -> int:
+        """Return the line of a field, or of the innermost section around it that is there."""
+        for length in range(len(path), 0, -1):
+            if place := self.places.get(path[:length]):
+                return place.line
+        return 1
+
+    def fault(self, path: FieldPath, message: str) -> Fault:
+        """Return a fault that points to a field."""
+        return Fault(file=self.file, line=self.line(path), field=dotted(path), message=message)
+
+    def _natural(self, value: object, path: FieldPath) -> Any:  # noqa: ANN401 - YAML data
+        match value:
+            case dict():
+                fields = cast("dict[str, object]", value)
+                return {name: self._natural(inner, (*path, name)) for name, inner in fields.items()}
+            case list():
+                items = cast("list[object]", value)
+                return [self._natural(item, (*path, n)) for n, item in enumerate(items)]
+            case _:
+                return self.places[path].natural
+
+
+def dotted(path: FieldPath) -> str:
+    """Return a path as people write it: `spec.tools[0].name`."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".")

@@ -1,0 +1,17 @@
+"""Agents as folders: read, checked, and reloaded when they change."""
+
+from __future__ import annotations
+
+from everturn_gateway.specs.library import AgentLibrary, ReloadReport, open_library
+from everturn_gateway.specs.loading import AgentFile, load_agent
+from everturn_gateway.specs.schema import agent_schema, schema_text
+
+__all__ = [
+    "AgentFile",
+    "AgentLibrary",
+    "ReloadReport",
+    "agent_schema",
+    "load_agent",
+    "open_library",
+    "schema_text",
+]

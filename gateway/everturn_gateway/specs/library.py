@@ -1,0 +1,359 @@
+"""The agents of a gateway, and their reload while it runs."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePath
+from typing import TypeAlias
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskStatus
+from watchfiles import (
+    Change,
+    DefaultFilter,
+    awatch,  # pyright: ignore[reportUnknownVariableType] - it names trio, which is not installed
+)
+
+from everturn_actors.errors import UnknownAgentError
+from everturn_actors.ports import Agent, ModelProvider
+from everturn_actors.spec import ModelSpec
+from everturn_gateway.config import SessionsConfig
+from everturn_gateway.errors import ConfigError, Fault, GatewayError
+from everturn_gateway.specs.loading import AGENT_FILE, AgentFile, load_agent
+
+logger = logging.getLogger(__name__)
+
+MakeProvider: TypeAlias = Callable[[ModelSpec, Path], ModelProvider]
+
+_DEBOUNCE_MS = 200  # editors write a file in several steps
+_POLL_MS = 2_000  # a folder that is missing, or made anew, is noticed after this
+_WRITTEN_BY_AGENTS = frozenset(("memory",))  # folders beside agent.yaml
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReloadReport:
+    """What a reload changed."""
+
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    "Names of agents, sorted, in all three."
+    faults: tuple[Fault, ...] = ()
+    "All that is wrong now, whether it is new or not."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    file: AgentFile
+    agent: Agent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shelf:
+    """Everything that is loaded at one moment; replaced as a whole."""
+
+    entries: Mapping[Path, _Entry] = field(default_factory=dict[Path, _Entry])
+    "By folder. One whose file has become bad keeps its last good version."
+    faults: Mapping[Path, tuple[Fault, ...]] = field(default_factory=dict[Path, tuple[Fault, ...]])
+    "By folder; the agents folder itself for what belongs to none."
+
+    @property
+    def by_name(self) -> dict[str, _Entry]:
+        return {entry.file.spec.name: entry for entry in self.entries.values()}
+
+    @property
+    def all_faults(self) -> tuple[Fault, ...]:
+        return tuple(fault for folder in sorted(self.faults) for fault in self.faults[folder])
+
+
+class AgentLibrary:
+    """The agents in one folder; implements `Agents`. Made by `open_library`."""
+
+    def __init__(
+        self,
+        agents_dir: Path,
+        environ: Mapping[str, str],
+        make_provider: MakeProvider,
+        sessions: SessionsConfig,
+    ) -> None:
+        self._agents_dir, self._environ = agents_dir, environ
+        self._make_provider, self._sessions = make_provider, sessions
+        self._shelf = _Shelf()
+        self._by_name: Mapping[str, _Entry] = {}
+        self._version = 0
+        self._reloading = anyio.Lock()
+        self._next = anyio.Event()
+
+    @property
+    def version(self) -> int:
+        """How many reloads found something changed: agents, or what is wrong with them."""
+        return self._version
+
+    def get(self, name: str) -> Agent:
+        """Return the current version of an agent.
+
+        Raises:
+            UnknownAgentError: There is none of this name; says so where its folder has faults.
+        """
+        return self._entry(name).agent
+
+    def file(self, name: str) -> AgentFile:
+        """Return an agent as it was read.
+
+        Raises:
+            UnknownAgentError: There is none of this name.
+        """
+        return self._entry(name).file
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all agents, sorted."""
+        return tuple(sorted(self._by_name))
+
+    def faults(self) -> tuple[Fault, ...]:
+        """Return what is wrong in the agents folder."""
+        return self._shelf.all_faults
+
+    async def reload(self) -> ReloadReport:
+        """Read the agents folder again.
+
+        A bad agent is set aside and reported while the others work; one that was good before
+        stays as it was.
+        """
+        async with self._reloading:
+            shelf = await anyio.to_thread.run_sync(self._read, self._shelf)
+            report = self._report(shelf)
+            changed = bool(report.added or report.changed or report.removed)
+            if changed or shelf.all_faults != self._shelf.all_faults:
+                self._log(report)
+                self._shelf, self._by_name = shelf, shelf.by_name
+                self._version += 1
+                self._next.set()
+                self._next = anyio.Event()
+            return report
+
+    async def wait_beyond(self, version: int) -> None:
+        """Wait until `version` has passed. The caller sets the deadline."""
+        while self._version <= version:
+            await self._next.wait()
+
+    async def watch(
+        self,
+        *,
+        task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+        poll_ms: int = _POLL_MS,
+    ) -> None:
+        """Reload whenever a file of an agent changes, until cancelled.
+
+        Args:
+            task_status: Of `TaskGroup.start`; started when no later change can be missed.
+            poll_ms: How often to look whether the folder is there and still the same; and to read
+                it, where the system cannot tell of changes.
+        """
+        ready = _Once(task_status.started)
+        can_watch = True
+        while True:
+            folder = await self._identity()
+            if folder is not None and can_watch:
+                try:
+                    await self._watch_folder(folder, ready, poll_ms=poll_ms)
+                except (OSError, RuntimeError, ExceptionGroup) as error:  # what the watch raises
+                    can_watch = await self._identity() is None
+                    logger.warning(
+                        "agents folder cannot be watched, it is read again and again instead",
+                        extra={"agents_dir": str(self._agents_dir), "reason": str(error)},
+                    )
+            else:
+                await self.reload()
+                ready()
+                await anyio.sleep(poll_ms / 1000)
+
+    async def _watch_folder(
+        self, folder: tuple[int, int], ready: Callable[[], None], *, poll_ms: int
+    ) -> None:
+        """Reload on changes until the folder is gone, or another one is in its place."""
+        # As the watch names what changed.
+        root = Path(await anyio.Path(self._agents_dir).resolve())
+        rounds = awatch(
+            root,
+            watch_filter=AgentFiles(root),
+            debounce=_DEBOUNCE_MS,
+            rust_timeout=poll_ms,
+            yield_on_timeout=True,
+        )
+        fresh = True
+        async with aclosing(rounds):
+            async for changes in rounds:
+                # The first round says that the watch stands: what changed before it is read now.
+                if changes or fresh:
+                    await self.reload()
+                fresh = False
+                ready()
+                if await self._identity() != folder:
+                    return
+
+    async def _identity(self) -> tuple[int, int] | None:
+        """Return which folder the agents folder is: one made anew has to be watched anew."""
+        try:
+            found = await anyio.Path(self._agents_dir).stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _entry(self, name: str) -> _Entry:
+        if entry := self._by_name.get(name):
+            return entry
+        wrong = self._shelf.faults.get(self._agents_dir / name, ())
+        why = f"its folder has faults: {wrong[0]}" if wrong else ""
+        raise UnknownAgentError(name, self.names(), why=why)
+
+    def _read(self, before: _Shelf) -> _Shelf:
+        """Read all agents; in a thread."""
+        try:
+            folders = sorted(
+                path
+                for path in self._agents_dir.iterdir()
+                if not path.name.startswith(".") and _is_agent(path)
+            )
+        except OSError as error:
+            message = f"the agents folder cannot be read: {error.strerror or error}"
+            fault = Fault(file=self._agents_dir, message=message)
+            return replace(before, faults={**before.faults, self._agents_dir: (fault,)})
+        entries: dict[Path, _Entry] = {}
+        faults: dict[Path, tuple[Fault, ...]] = {}
+        for folder in folders:
+            known = before.entries.get(folder)
+            try:
+                entries[folder] = self._load(folder, known)
+            except ConfigError as error:
+                faults[folder] = error.faults
+                if known:
+                    entries[folder] = known
+        for twin, first in _twins(entries, before):
+            message = f"is also the name of the agent in {first.file.folder}"
+            faults[twin] = (entries.pop(twin).file.fault("metadata.name", message),)
+        return _Shelf(entries=entries, faults=faults)
+
+    def _load(self, folder: Path, known: _Entry | None) -> _Entry:
+        file = load_agent(folder, environ=self._environ, sessions=self._sessions)
+        if known and known.file == file:
+            return known
+        if known and known.file.spec.model == file.spec.model:
+            provider = known.agent.provider
+        else:
+            try:
+                provider = self._make_provider(file.spec.model, folder)
+            except ConfigError as error:
+                raise ConfigError(
+                    faults=error.faults or [file.fault("spec.model", str(error))]
+                ) from error
+            except GatewayError as error:
+                raise ConfigError(faults=[file.fault("spec.model", str(error))]) from error
+        return _Entry(file=file, agent=Agent(spec=file.spec, provider=provider))
+
+    def _report(self, shelf: _Shelf) -> ReloadReport:
+        old, new = self._by_name, shelf.by_name
+        return ReloadReport(
+            added=tuple(sorted(new.keys() - old.keys())),
+            changed=tuple(sorted(n for n in new.keys() & old.keys() if new[n] is not old[n])),
+            removed=tuple(sorted(old.keys() - new.keys())),
+            faults=shelf.all_faults,
+        )
+
+    def _log(self, report: ReloadReport) -> None:
+        logger.info(
+            "agents loaded",
+            extra={
+                "agents_added": list(report.added),
+                "agents_changed": list(report.changed),
+                "agents_removed": list(report.removed),
+            },
+        )
+        known = set(self._shelf.all_faults)
+        for fault in report.faults:
+            if fault not in known:
+                logger.warning("agent has a fault", extra={"fault": str(fault)})
+
+
+class _Once:
+    """Calls something the first time it is called."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call: Callable[[], None] | None = call
+
+    def __call__(self) -> None:
+        call, self._call = self._call, None
+        if call:
+            call()
+
+
+class AgentFiles(DefaultFilter):
+    """Leaves out what editors leave behind, and what an agent writes while it works."""
+
+    def __init__(self, root: PurePath) -> None:
+        super().__init__()
+        self._depth = len(root.parts) + 1
+
+    def __call__(self, change: Change, path: str) -> bool:
+        """Return whether a change of `path` means that agents have to be read again."""
+        below_agent = PurePath(path).parts[self._depth : self._depth + 1]
+        return super().__call__(change, path) and not _WRITTEN_BY_AGENTS.intersection(below_agent)
+
+
+async def open_library(
+    agents_dir: Path,
+    environ: Mapping[str, str],
+    make_provider: MakeProvider,
+    *,
+    sessions: SessionsConfig | None = None,
+) -> AgentLibrary:
+    """Load all agents of a folder: each sub-folder with an `agent.yaml` is one.
+
+    What is wrong, also that the folder is missing, stands in `AgentLibrary.faults()`.
+
+    Args:
+        agents_dir: The folder.
+        environ: The environment variables, for `${NAME}` in the files.
+        make_provider: Makes what talks to an agent's model, given the model and the agent's
+            folder; called in a thread, again only when the agent's model has changed.
+        sessions: What holds for agents that do not say otherwise; None = the defaults.
+    """
+    library = AgentLibrary(agents_dir, environ, make_provider, sessions or SessionsConfig())
+    await library.reload()
+    return library
+
+
+def _is_agent(folder: Path) -> bool:
+    try:
+        os.lstat(folder / AGENT_FILE)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True  # loading it says what is wrong
+    return True
+
+
+def _twins(entries: Mapping[Path, _Entry], before: _Shelf) -> tuple[tuple[Path, _Entry], ...]:
+    """Return the folders whose agent has the name of another one, with that other one.
+
+    The one that had the name before keeps it, else the one whose folder is called so, else the
+    first one.
+    """
+    holders: dict[str, Path] = {}
+
+    def claim(folder: Path) -> tuple[bool, bool]:
+        name = entries[folder].file.spec.name
+        known = before.entries.get(folder)
+        return not (known and known.file.spec.name == name), folder.name != name
+
+    for folder in sorted(entries, key=lambda folder: (*claim(folder), folder)):
+        holders.setdefault(entries[folder].file.spec.name, folder)
+    return tuple(
+        (folder, entries[holders[entry.file.spec.name]])
+        for folder, entry in entries.items()
+        if holders[entry.file.spec.name] != folder
+    )

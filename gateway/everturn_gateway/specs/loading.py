@@ -1,0 +1,192 @@
+"""From an agent's folder to the values that the core works with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from everturn_actors.context.budget import check_feasible, make_budget
+from everturn_actors.context.prompt import system_prompt
+from everturn_actors.errors import ContextDoesNotFitError
+from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, PromptSpec, SessionSpec
+from everturn_gateway.config import SessionsConfig
+from everturn_gateway.documents import check, dotted, read_document
+from everturn_gateway.errors import ConfigError, Fault
+from everturn_gateway.specs.prompts import read_prompt
+from everturn_gateway.specs.sections import AgentDocument, ModelSection, SessionSection
+
+AGENT_FILE = "agent.yaml"
+_POLICY_FILES = ("policy.yaml", "policy.local.yaml")
+_TOOLS_FOLDER = "tools"
+
+# Fields whose feature is there. Every other field is checked, kept in the file, and listed as not
+# active yet.
+ACTIVE = frozenset(
+    (
+        "apiVersion",
+        "kind",
+        "metadata",
+        "spec.model.provider",
+        "spec.model.name",
+        "spec.model.base_url",
+        "spec.model.temperature",
+        "spec.model.max_input_tokens",
+        "spec.model.max_output_tokens",
+        "spec.model.max_tokens",
+        "spec.model.context_window",
+        "spec.soul",
+        "spec.system_prompt",
+        "spec.instructions",
+        "spec.session.on_disconnect",
+        "spec.session.max_tool_iterations",
+        "spec.session.llm_timeout_seconds",
+        "spec.session.turn_timeout_seconds",
+        "spec.session.ttl_hours",
+        "spec.session.compaction",
+        "spec.session.context.policy",
+        "spec.session.context.max_history_tokens",
+    )
+)
+_ACTIVE_POLICY = "duragent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentFile:
+    """One agent as it stands in its folder."""
+
+    spec: AgentSpec
+    folder: Path
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    inactive: tuple[str, ...] = ()
+    "Fields that are set, and files that are there, and that have no effect yet."
+    document: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    "The data of `agent.yaml`, variables not expanded."
+    text: str = field(default="", repr=False)
+    "`agent.yaml` itself, variables not expanded."
+    lines: Mapping[str, int] = field(default_factory=dict[str, int], repr=False)
+    "Where fields stand, for what is found wrong with them later."
+
+    def fault(self, field: str, message: str) -> Fault:
+        """Return a fault that points to a field of `agent.yaml`, by its dotted name."""
+        file = self.folder / AGENT_FILE
+        return Fault(file=file, line=self.lines.get(field, 0), field=field, message=message)
+
+
+def load_agent(
+    folder: Path, *, environ: Mapping[str, str], sessions: SessionsConfig | None = None
+) -> AgentFile:
+    """Read the agent in `folder`.
+
+    Reads files: not for the event loop.
+
+    Args:
+        folder: Holds `agent.yaml` and the files it names.
+        environ: The environment variables, for `${NAME}` in the file.
+        sessions: What holds where the agent does not say otherwise; None = the defaults.
+
+    Raises:
+        ConfigError: With every fault of the folder.
+    """
+    try:
+        return _load(folder, environ, sessions or SessionsConfig())
+    except OSError as error:
+        message = f"cannot be read: {error.strerror or error}"
+        raise ConfigError(faults=[Fault(file=folder, message=message)]) from error
+
+
+def _load(folder: Path, environ: Mapping[str, str], sessions: SessionsConfig) -> AgentFile:
+    document = read_document(folder / AGENT_FILE, environ)
+    values, faults = check(document, AgentDocument)
+    prompt, prompt_faults = read_prompt(document, folder)
+    faults += prompt_faults + tuple(_policy_faults(folder, environ))
+    if values is None or faults:
+        raise ConfigError(faults=faults)
+    spec = _agent_spec(values, prompt, sessions)
+    try:
+        check_feasible(make_budget(spec, system_prompt(spec.prompt), ()))
+    except ContextDoesNotFitError as error:
+        raise ConfigError(faults=[document.fault(("spec", "model"), str(error))]) from None
+    return AgentFile(
+        spec=spec,
+        folder=folder,
+        labels=dict(values.metadata.labels),
+        inactive=(*_inactive(document.data), *_inactive_policy(spec), *_inactive_files(folder)),
+        document=document.as_written(),
+        text=document.text,
+        lines={dotted(path): place.line for path, place in document.places.items()},
+    )
+
+
+def _agent_spec(values: AgentDocument, prompt: PromptSpec, sessions: SessionsConfig) -> AgentSpec:
+    return AgentSpec(
+        name=values.metadata.name,
+        description=values.metadata.description,
+        version=values.metadata.version,
+        model=_model_spec(values.spec.model),
+        prompt=prompt,
+        session=_session_spec(values.spec.session, sessions),
+    )
+
+
+def _model_spec(model: ModelSection) -> ModelSpec:
+    return ModelSpec(
+        provider=model.provider,
+        name=model.name,
+        base_url=model.base_url or "",
+        temperature=model.temperature,
+        context_window=model.context_window,
+        max_input_tokens=model.max_input_tokens,
+        max_output_tokens=model.max_output_tokens or model.max_tokens,
+    )
+
+
+def _session_spec(session: SessionSection, sessions: SessionsConfig) -> SessionSpec:
+    ttl = session.ttl_hours
+    return SessionSpec(
+        on_disconnect=session.on_disconnect,
+        max_tool_iterations=session.max_tool_iterations,
+        call_timeout_s=session.llm_timeout_seconds,
+        turn_timeout_s=session.turn_timeout_seconds,
+        ttl_hours=sessions.ttl_hours if ttl is None else ttl,
+        compaction=session.compaction or sessions.compaction,
+        context=ContextSpec(
+            policy=session.context.policy,
+            max_history_tokens=session.context.max_history_tokens,
+        ),
+    )
+
+
+def _policy_faults(folder: Path, environ: Mapping[str, str]) -> Iterator[Fault]:
+    for name in _POLICY_FILES:
+        if (folder / name).exists():
+            try:
+                yield from read_document(folder / name, environ).faults
+            except ConfigError as error:
+                yield from error.faults
+
+
+def _inactive(data: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    for name, value in data.items():
+        path = f"{above}{name}"
+        if value is None or path in ACTIVE:
+            continue
+        if isinstance(value, dict) and any(active.startswith(f"{path}.") for active in ACTIVE):
+            yield from _inactive(cast("dict[str, Any]", value), f"{path}.")
+        else:
+            yield path
+
+
+def _inactive_policy(spec: AgentSpec) -> Iterator[str]:
+    policy = spec.session.context.policy
+    if policy != _ACTIVE_POLICY:
+        yield f"spec.session.context.policy: {policy} (until it is, {_ACTIVE_POLICY} renders)"
+
+
+def _inactive_files(folder: Path) -> Iterator[str]:
+    yield from (name for name in _POLICY_FILES if (folder / name).exists())
+    if any((folder / _TOOLS_FOLDER).glob("*/run*")):
+        yield f"{_TOOLS_FOLDER}/"
+    if any((folder / "skills").glob("*/SKILL.md")):
+        yield "skills/"

@@ -1,0 +1,108 @@
+"""The texts of an agent: named files in its folder, inline texts, directives, placeholders."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import cast
+
+from everturn_actors.spec import PromptSpec
+from everturn_gateway.documents import Document, read_text
+from everturn_gateway.errors import ConfigError, Fault
+
+FILES = {
+    "soul": "SOUL.md",
+    "system_prompt": "SYSTEM_PROMPT.md",
+    "instructions": "INSTRUCTIONS.md",
+}
+"By field: the file that is read where the field is left out."
+
+_SUFFIXES = (".md", ".markdown", ".txt")
+_PATH_CHARACTERS = 255  # no file system has longer names; a longer line is a text
+_PLACEHOLDER = re.compile(r"\{\{\s*(?P<name>agent\.name|agent\.home|date|time)\s*\}\}")
+
+
+def read_prompt(document: Document, folder: Path) -> tuple[PromptSpec, tuple[Fault, ...]]:
+    """Read what the document's `spec` names, and the directives beside it.
+
+    `{{agent.name}}` and `{{agent.home}}` are filled in; `{{date}}` and `{{time}}` stay for the
+    turn that renders them, and other braces stay as they are.
+    """
+    reader = _Reader(document, folder)
+    texts = {field: reader.text(field, file) for field, file in FILES.items()}
+    directives = tuple(reader.directives())
+    return PromptSpec(**texts, directives=directives), tuple(reader.faults)
+
+
+def is_path(value: str, folder: Path) -> bool:
+    """Return whether the value of a prompt field names a file, or is the text itself.
+
+    A path is one line that starts with `./` or `../`, ends like a text file, or is the name of a
+    file that is there. A block (`soul: |`) has a line end and so is always a text.
+    """
+    if "\n" in value or not value.strip() or len(value) > _PATH_CHARACTERS:
+        return False
+    if value.startswith(("./", "../")) or value.lower().endswith(_SUFFIXES):
+        return True
+    return (folder / value).is_file()
+
+
+class _Reader:
+    def __init__(self, document: Document, folder: Path) -> None:
+        self.faults: list[Fault] = []
+        self._document, self._folder = document, folder
+        self._spec = _section(document.data.get("spec"))
+        name = _section(document.data.get("metadata")).get("name")
+        self._values = {"agent.name": str(name), "agent.home": str(folder.absolute())}
+
+    def text(self, field: str, default_file: str) -> str:
+        value = self._spec.get(field)
+        if value is None:
+            default = self._folder / default_file
+            return self._file(default, field) if default.exists() else ""
+        if not isinstance(value, str):
+            return ""  # checking says so
+        if is_path(value, self._folder):
+            return self._file(self._folder / value, field)
+        return self._filled(value)
+
+    def directives(self) -> Iterator[str]:
+        found = (self._folder / "directives").glob("*.md")
+        for file in sorted(found, key=lambda path: path.name):
+            if text := self._file(file, "").strip():
+                yield text
+
+    def _file(self, file: Path, field: str) -> str:
+        try:
+            real = file.resolve()
+            inside = real.is_relative_to(self._folder.resolve())
+        except (OSError, RuntimeError):  # a loop of symbolic links
+            real, inside = file, True
+        shown = file.relative_to(self._folder) if file.is_relative_to(self._folder) else file
+        if not inside and not field:
+            self.faults.append(Fault(file=file, message="leads out of the agent's folder"))
+        elif not inside:
+            self._complain(field, f"{shown} leads out of the agent's folder")
+        elif not real.exists():
+            self._complain(field, f"there is no file {shown} in the agent's folder")
+        else:
+            try:
+                return self._filled(read_text(file))
+            except ConfigError as error:
+                self.faults += error.faults
+        return ""
+
+    def _filled(self, text: str) -> str:
+        return _PLACEHOLDER.sub(
+            # What the turn fills in is only tidied: `{{ date }}` becomes `{{date}}`.
+            lambda match: self._values.get(match["name"], f"{{{{{match['name']}}}}}"),
+            text,
+        )
+
+    def _complain(self, field: str, message: str) -> None:
+        self.faults.append(self._document.fault(("spec", field), message))
+
+
+def _section(value: object) -> Mapping[str, object]:
+    return cast("dict[str, object]", value) if isinstance(value, dict) else {}

@@ -1,0 +1,57 @@
+"""The JSON Schema of `agent.yaml`, made from the models that check it.
+
+`python -m everturn_gateway.specs agents/agent.schema.json` writes it anew.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+from everturn_gateway.specs.sections import AgentDocument
+
+# Any value may come from the environment.
+_VARIABLE: dict[str, object] = {"type": "string", "pattern": r"\$\{"}
+_NOT_TEXT = {"integer", "number", "boolean"}
+
+
+def agent_schema() -> dict[str, Any]:
+    """Return the schema, for editors and other programs."""
+    made = AgentDocument.model_json_schema(by_alias=True)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Everturn agent",
+        **cast("dict[str, Any]", _for_people(made)),
+    }
+
+
+def schema_text() -> str:
+    """Return the schema as the text of its file."""
+    return json.dumps(agent_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _for_people(node: object, *, named: bool = False) -> object:
+    """Leave out what only repeats, and let variables stand for numbers and words.
+
+    Args:
+        node: A part of a schema.
+        named: Its keys are names of fields or definitions, not words of JSON Schema.
+    """
+    if isinstance(node, list):
+        return [_for_people(item) for item in cast("list[object]", node)]
+    if not isinstance(node, dict):
+        return node
+    fields = cast("dict[str, object]", node)
+    cleaned = {
+        key: _for_people(value, named=not named and key in {"properties", "$defs"})
+        for key, value in fields.items()
+        if named or not (key == "title" or (key == "default" and not _is_worth_saying(value)))
+    }
+    if named or not (cleaned.get("type") in _NOT_TEXT or "enum" in cleaned):
+        return cleaned
+    around = {key: cleaned.pop(key) for key in ("description", "default") if key in cleaned}
+    return around | {"anyOf": [cleaned, _VARIABLE]}
+
+
+def _is_worth_saying(default: object) -> bool:
+    return default is not None and not isinstance(default, dict | list)

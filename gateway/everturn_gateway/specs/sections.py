@@ -1,0 +1,302 @@
+"""The fields of `agent.yaml`, as models: what may stand in the file, not what is done with it.
+
+The docstrings of the fields are the descriptions in the JSON Schema.
+Source: Duragent's format v1alpha1, and Everturn's additions to it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, model_validator
+
+from everturn_actors.model import Compaction
+from everturn_actors.spec import OnDisconnect
+from everturn_gateway.documents import Section
+from everturn_gateway.specs.numbers import ContextSection, Count
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?")
+_NAME_CHARACTERS = 64
+
+BuiltinTool: TypeAlias = Literal[
+    "background_process",
+    "bash",
+    "reload_tools",
+    "schedule",
+    "session",
+    "web",
+    # Names that older agents use.
+    "cancel_schedule",
+    "list_schedules",
+    "schedule_task",
+    "web_fetch",
+    "web_search",
+]
+Disposition: TypeAlias = Literal["allow", "passive", "silent", "block"]
+AccessPolicy: TypeAlias = Literal["open", "disabled", "allowlist"]
+
+
+def _agent_name(value: str) -> str:
+    if not _NAME.fullmatch(value) or len(value) > _NAME_CHARACTERS:
+        msg = f"must be letters, digits and hyphens between them, at most {_NAME_CHARACTERS}"
+        raise ValueError(msg)
+    return value
+
+
+def _some(value: str) -> str:
+    if not value.strip():
+        msg = "must not be empty"
+        raise ValueError(msg)
+    return value
+
+
+def _address(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+        valid = parts.scheme in {"http", "https"} and bool(parts.hostname)
+    except ValueError:
+        valid = False
+    if not valid:
+        msg = "must be an address that starts with http:// or https://"
+        raise ValueError(msg)
+    return value
+
+
+AgentName = Annotated[
+    str,
+    AfterValidator(_agent_name),
+    Field(json_schema_extra={"pattern": f"^{_NAME.pattern}$", "maxLength": _NAME_CHARACTERS}),
+]
+Text = Annotated[str, AfterValidator(_some), Field(json_schema_extra={"minLength": 1})]
+Address = Annotated[str, AfterValidator(_address)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class MetadataSection(Section):
+    """Who the agent is among the others."""
+
+    name: AgentName
+    "Letters, digits, hyphens; unique among the agents of a gateway."
+    description: str = ""
+    version: str = ""
+    labels: dict[str, str] = Field(default_factory=dict)
+
+
+class FallbackSection(Section):
+    """A model that is tried when the one before it is out of reach."""
+
+    provider: Text
+    name: Text
+    base_url: Address | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    max_input_tokens: Count | None = None
+    max_output_tokens: Count | None = None
+    context_window: Count | None = None
+
+
+class ModelSection(Section):
+    """Which model answers, and its limits in tokens."""
+
+    provider: Text
+    "openrouter, openai, anthropic, ollama, local, builtin or scripted."
+    name: Text
+    base_url: Address | None = None
+    "Any endpoint that speaks the provider's protocol."
+    temperature: Annotated[float, Field(ge=0, le=2)] = 0.7
+    max_input_tokens: Count | None = None
+    "The window in tokens, or a cap on context_window where that is set; by default by the name."
+    max_output_tokens: Count | None = None
+    "Reserved for the reply; 4096 where the budget needs a number."
+    max_tokens: Count | None = None
+    "Another name of max_output_tokens."
+    context_window: Count | None = None
+    "The model's own window, where max_input_tokens is only a cap on it."
+    fallbacks: tuple[FallbackSection, ...] = ()
+    "Tried next, in this order, on an outage."
+
+    @model_validator(mode="after")
+    def _one_limit(self) -> ModelSection:
+        if self.max_tokens is not None and self.max_output_tokens is not None:
+            msg = "max_tokens is another name of max_output_tokens; keep one of the two"
+            raise ValueError(msg)
+        return self
+
+
+class SessionSection(Section):
+    """How the agent's sessions behave."""
+
+    on_disconnect: OnDisconnect = "pause"
+    "What a turn does when its HTTP client goes away."
+    max_tool_iterations: Count = 25
+    llm_timeout_seconds: Seconds = 300
+    "Deadline of one model call."
+    turn_timeout_seconds: Seconds = 1800
+    "Deadline of a whole turn."
+    ttl_hours: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    "An idle session ends after this, 0 = never; by default as in everturn.yaml (168)."
+    compaction: Compaction | None = None
+    "What becomes of events behind the checkpoint; by default as in everturn.yaml (archive)."
+    context: ContextSection = ContextSection()
+
+
+class DebounceSection(Section):
+    """Messages of one sender in quick succession are one."""
+
+    enabled: bool = True
+    window_ms: Annotated[int, Field(ge=0)] = 1500
+
+
+class QueueSection(Section):
+    """What becomes of messages that arrive during a turn."""
+
+    mode: Literal["batch", "sequential", "drop"] = "batch"
+    max_pending: Count = 10
+    overflow: Literal["drop_old", "drop_new", "reject"] = "drop_old"
+    reject_message: str | None = None
+    debounce: DebounceSection = DebounceSection()
+
+
+class DmSection(Section):
+    """Who may write to the agent alone."""
+
+    policy: AccessPolicy = "allowlist"
+    allowlist: tuple[str, ...] = ()
+    "Sender ids, a trailing * matches the rest; an empty list admits nobody."
+    queue: QueueSection = QueueSection()
+
+
+class ContextBufferSection(Section):
+    """Messages that did not address the agent, given to it when somebody does."""
+
+    mode: Literal["silent", "passive"] = "silent"
+    max_messages: Annotated[int, Field(ge=0)] = 100
+    max_age_hours: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 24
+
+
+class GroupsSection(Section):
+    """In which groups the agent takes part, and how."""
+
+    policy: AccessPolicy = "allowlist"
+    allowlist: tuple[str, ...] = ()
+    "Groups as channel:chat_id, a trailing * matches the rest; an empty list admits nobody."
+    sender_default: Disposition = "allow"
+    sender_overrides: dict[str, Disposition] = Field(default_factory=dict)
+    "By sender id or prefix*; exact beats wildcard, the longer wildcard beats the shorter."
+    activation: Literal["mention", "always"] = "mention"
+    context_buffer: ContextBufferSection = ContextBufferSection()
+    queue: QueueSection = QueueSection()
+
+
+class AccessSection(Section):
+    """Who may talk to the agent on a chat platform."""
+
+    dm: DmSection = DmSection()
+    groups: GroupsSection = GroupsSection()
+
+
+class MemorySection(Section):
+    """What the agent remembers beyond a session."""
+
+    backend: Literal["filesystem"] = "filesystem"
+
+
+class BuiltinToolSection(Section):
+    """A tool that comes with the gateway."""
+
+    type: Literal["builtin"]
+    name: BuiltinTool
+
+
+class CliToolSection(Section):
+    """A program in the agent's folder."""
+
+    type: Literal["cli"]
+    name: Text
+    command: Text
+    description: str | None = None
+    readme: str | None = None
+    "Path to a longer description, read when the tool is needed."
+
+
+class McpToolSection(Section):
+    """A Model Context Protocol server: started by command, or reached by url."""
+
+    type: Literal["mcp"]
+    name: Text
+    command: Text | None = None
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = Field(default_factory=dict)
+    url: Address | None = None
+    headers: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _one_way(self) -> McpToolSection:
+        if (self.command is None) == (self.url is None):
+            msg = "needs either a command or a url"
+            raise ValueError(msg)
+        return self
+
+
+ToolSection: TypeAlias = Annotated[
+    BuiltinToolSection | CliToolSection | McpToolSection, Field(discriminator="type")
+]
+
+
+class BeforeToolSection(Section):
+    """A guard that can refuse a call."""
+
+    match: Text
+    "tool, or tool:action; * matches the rest."
+    type: Literal["depends_on", "skip_duplicate"]
+    prior: str | None = None
+    "depends_on: the tool:action that must have run before."
+    match_arg: str | None = None
+    "depends_on: the argument that must be the same in both."
+    match_args: tuple[str, ...] = ()
+    "skip_duplicate: the arguments that make two calls the same."
+
+
+class AfterToolSection(Section):
+    """A note to the model after a call."""
+
+    match: Text
+    "tool, or tool:action; * matches the rest."
+    message: Text
+    unless: dict[str, object] = Field(default_factory=dict)
+    "No note where one of these arguments has this value."
+
+
+class HooksSection(Section):
+    """Guards that refuse, notes that steer."""
+
+    before_tool: tuple[BeforeToolSection, ...] = ()
+    after_tool: tuple[AfterToolSection, ...] = ()
+
+
+class SpecSection(Section):
+    """What the agent is made of."""
+
+    model: ModelSection
+    soul: str | None = None
+    "Who the agent is: a path in its folder, or the text. By default SOUL.md, if it is there."
+    system_prompt: str | None = None
+    "What the agent does: a path, or the text. By default SYSTEM_PROMPT.md, if it is there."
+    instructions: str | None = None
+    "Its playbook: a path, or the text. By default INSTRUCTIONS.md, if it is there."
+    session: SessionSection = SessionSection()
+    access: AccessSection = AccessSection()
+    memory: MemorySection | None = None
+    tools: tuple[ToolSection, ...] = ()
+    skills_dir: str = "./skills/"
+    hooks: HooksSection = HooksSection()
+
+
+class AgentDocument(Section):
+    """An agent in Duragent's format v1alpha1, with Everturn's additions."""
+
+    api_version: Literal["duragent/v1alpha1"] = Field(alias="apiVersion")
+    kind: Literal["Agent"]
+    metadata: MetadataSection
+    spec: SpecSection

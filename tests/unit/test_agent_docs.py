@@ -1,0 +1,64 @@
+"""What the pages about agents say must be true."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import jsonschema
+import pytest
+from support.agents import write_folder
+
+from everturn_gateway.specs import agent_schema, load_agent
+from everturn_gateway.specs.loading import ACTIVE
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "agents/README.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "docs/agents.md").read_text(encoding="utf-8")
+SNIPPETS = re.findall(r"^```yaml\n(.*?)^```$", GUIDE, re.DOTALL | re.MULTILINE)
+
+
+def field_names() -> Iterator[str]:
+    """Yield the name of every field that the schema knows."""
+    schema = agent_schema()
+    for section in (schema, *schema["$defs"].values()):
+        yield from section["properties"]
+
+
+@pytest.mark.parametrize("snippet", SNIPPETS)
+def test_every_agent_in_the_guide_loads(tmp_path: Path, snippet: str) -> None:
+    """People copy from it."""
+    folder = write_folder(tmp_path / "weather-desk", snippet)
+
+    file = load_agent(folder, environ={})
+
+    jsonschema.validate(json.loads(json.dumps(file.document)), agent_schema())
+    assert file.spec.name == "weather-desk"
+
+
+def test_the_guide_has_agents_to_copy() -> None:
+    """The test above must not pass by finding none."""
+    assert len(SNIPPETS) >= 5
+
+
+@pytest.mark.parametrize("name", sorted(set(field_names())))
+def test_the_table_of_fields_is_complete(name: str) -> None:
+    """A field that stands nowhere is not found."""
+    sections = {"spec", "metadata", "model", "session", "context", "access", "dm", "groups"}
+
+    assert f"`{name}" in README or f"`{name}[]" in README or name in sections | {"tools", "hooks"}
+
+
+def test_the_table_says_what_is_active() -> None:
+    """It must agree with what `agent show` lists."""
+    active, later = "", ""
+    for row in re.findall(
+        r"^\| `(?:spec|metadata)[^|]*\|([^|]*)\|([^|]*)\|$", README, re.MULTILINE
+    ):
+        active, later = active + row[0], later + row[1]
+    names = {path.rpartition(".")[2] for path in ACTIVE if path.startswith("spec.")}
+
+    assert [name for name in sorted(names) if f"`{name}`" not in active] == []
+    assert [name for name in sorted(names - {"name", "policy"}) if f"`{name}`" in later] == []

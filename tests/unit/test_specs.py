@@ -1,0 +1,524 @@
+"""Agents as folders: the whole format, its faults, and what becomes of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from support.agents import write_agent, write_folder
+
+from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, PromptSpec, SessionSpec
+from everturn_gateway.config import SessionsConfig
+from everturn_gateway.errors import ConfigError
+from everturn_gateway.specs import agent_schema, load_agent, schema_text
+
+AGENTS = Path(__file__).parents[2] / "agents"
+SCHEMA_FILE = AGENTS / "agent.schema.json"
+
+# Every field that Duragent knows.
+FULL = """\
+apiVersion: duragent/v1alpha1
+kind: Agent
+metadata:
+  name: group-helper
+  description: Helps in groups
+  version: 1.0
+  labels: {domain: general, tier: 1}
+spec:
+  model:
+    provider: openrouter
+    name: anthropic/claude-sonnet-4
+    temperature: 0.3
+    max_tokens: 2048
+    max_input_tokens: 100000
+    base_url: https://models.example.com/v1
+  soul: ./SOUL.md
+  system_prompt: ./SYSTEM_PROMPT.md
+  instructions: ./INSTRUCTIONS.md
+  session:
+    on_disconnect: continue
+    max_tool_iterations: 10
+    llm_timeout_seconds: 120
+    ttl_hours: 48
+    compaction: discard
+    context:
+      max_history_tokens: 40000
+      max_tool_result_tokens: 9000
+      tool_result_truncation: both
+      tool_result_keep_first: 1
+      tool_result_keep_last: 3
+  memory:
+    backend: filesystem
+  access:
+    dm:
+      policy: allowlist
+      allowlist: [12345, "admin_*"]
+    groups:
+      policy: allowlist
+      allowlist: [telegram:-100123456, -100999]
+      activation: mention
+      sender_default: silent
+      sender_overrides: {67890: passive, "spam*": block}
+      context_buffer: {mode: passive, max_messages: 50, max_age_hours: 12}
+      queue:
+        mode: sequential
+        max_pending: 5
+        overflow: reject
+        reject_message: "I'm busy, please wait."
+        debounce: {enabled: true, window_ms: 900}
+  hooks:
+    before_tool:
+      - match: "background_process:send_keys"
+        type: depends_on
+        prior: "background_process:capture"
+        match_arg: handle
+      - match: "memory:recall"
+        type: skip_duplicate
+        match_args: [days]
+    after_tool:
+      - match: "background_process:spawn"
+        message: "Remember to start a watcher for this process if needed."
+        unless: {wait: true}
+  tools:
+    - {type: builtin, name: bash}
+    - {type: builtin, name: web_search}
+    - type: cli
+      name: git-helper
+      command: ./tools/git-helper/run.sh
+      description: Run git operations
+      readme: ./tools/git-helper/README.md
+  skills_dir: ./skills/
+"""
+
+# Every field that Everturn adds.
+ADDED = """\
+apiVersion: duragent/v1alpha1
+kind: Agent
+metadata: {name: added}
+spec:
+  model:
+    provider: openai
+    name: gpt-5
+    context_window: 300000
+    max_output_tokens: 1000
+    fallbacks:
+      - {provider: ollama, name: qwen3, base_url: "http://127.0.0.1:11434/v1"}
+  session:
+    turn_timeout_seconds: 60
+    context:
+      policy: baseagent
+      model_context_limit: 200000
+      output_token_max: 32000
+      auto_compact_threshold: 0.85
+      prune_protect: 40000
+      prune_minimum: 20000
+      max_output_tokens: 2500
+      max_iterations: 200
+      summarize_message_threshold: 20
+      summarize_token_percent: 75
+      clear_trigger: 0.6
+      summarize_trigger: 0.85
+      summarize_keep: 0.1
+      cut_to: 0.75
+  access:
+    dm: {queue: {mode: drop}}
+  tools:
+    - {type: mcp, name: files, command: mcp-files, args: [--root, /tmp], env: {A: b}}
+    - {type: mcp, name: web, url: "https://mcp.example.com", headers: {X: y}}
+"""
+
+PROMPTS = {
+    "SOUL__md": "I am {{agent.name}}.\n",
+    "SYSTEM_PROMPT__md": "Today is {{ date }}, {{time}}. Keep {{user}} and {braces}.\n",
+    "INSTRUCTIONS__md": "Home is {{agent.home}}.\n",
+}
+
+
+def faults_of(folder: Path, **environ: str) -> list[str]:
+    """Return what is wrong with an agent, paths relative to its folder."""
+    with pytest.raises(ConfigError) as caught:
+        load_agent(folder, environ=environ)
+    return [str(fault).removeprefix(f"{folder}/") for fault in caught.value.faults]
+
+
+def test_an_agent_with_every_field_of_duragent_s_loads_unchanged(tmp_path: Path) -> None:
+    """Existing agents are the reason for the format."""
+    folder = write_folder(tmp_path / "group-helper", FULL, **PROMPTS)
+
+    file = load_agent(folder, environ={})
+
+    assert file.spec == AgentSpec(
+        name="group-helper",
+        description="Helps in groups",
+        version="1.0",
+        model=ModelSpec(
+            provider="openrouter",
+            name="anthropic/claude-sonnet-4",
+            base_url="https://models.example.com/v1",
+            temperature=0.3,
+            max_input_tokens=100_000,
+            max_output_tokens=2048,
+        ),
+        prompt=PromptSpec(
+            soul="I am group-helper.\n",
+            system_prompt="Today is {{date}}, {{time}}. Keep {{user}} and {braces}.\n",
+            instructions=f"Home is {folder}.\n",
+        ),
+        session=SessionSpec(
+            on_disconnect="continue",
+            max_tool_iterations=10,
+            call_timeout_s=120,
+            ttl_hours=48,
+            compaction="discard",
+            context=ContextSpec(policy="everturn", max_history_tokens=40_000),
+        ),
+    )
+    assert file.labels == {"domain": "general", "tier": "1"}
+    assert file.text == FULL
+
+
+def test_fields_without_their_feature_are_listed(tmp_path: Path) -> None:
+    """A person must be able to see what has no effect yet."""
+    full = load_agent(write_folder(tmp_path / "full", FULL, **PROMPTS), environ={})
+    added = load_agent(write_folder(tmp_path / "added", ADDED), environ={})
+
+    assert full.inactive == (
+        "spec.session.context.max_tool_result_tokens",
+        "spec.session.context.tool_result_truncation",
+        "spec.session.context.tool_result_keep_first",
+        "spec.session.context.tool_result_keep_last",
+        "spec.memory",
+        "spec.access",
+        "spec.hooks",
+        "spec.tools",
+        "spec.skills_dir",
+        "spec.session.context.policy: everturn (until it is, duragent renders)",
+    )
+    assert "spec.model.fallbacks" in added.inactive
+    assert "spec.session.context.prune_protect" in added.inactive
+    assert "spec.session.context.policy: baseagent (until it is, duragent renders)" in (
+        added.inactive
+    )
+    assert "spec.session.turn_timeout_seconds" not in added.inactive
+
+
+def test_the_policy_that_is_active_is_not_listed(tmp_path: Path) -> None:
+    """The list must not cry wolf."""
+    yaml_text = "  session: {context: {policy: duragent}}\n"
+
+    assert load_agent(write_agent(tmp_path, "a", yaml_text), environ={}).inactive == ()
+
+
+def test_files_without_their_feature_are_listed_and_must_be_yaml(tmp_path: Path) -> None:
+    """A tool policy that nobody enforces must not look enforced."""
+    files = {
+        "policy__yaml": "mode: ask\n",
+        "skills_in_x_in_SKILL__md": "",
+        "tools_in_x_in_run__sh": "",
+    }
+    folder = write_agent(tmp_path, "a", "  session: {context: {policy: duragent}}\n", **files)
+
+    assert load_agent(folder, environ={}).inactive == ("policy.yaml", "tools/", "skills/")
+
+    (folder / "policy.local.yaml").write_text("mode: [\n", encoding="utf-8")
+
+    assert faults_of(folder)[0].startswith("policy.local.yaml:2: is not valid YAML")
+
+
+def test_a_minimal_agent_has_the_documented_defaults(tmp_path: Path) -> None:
+    """What is left out must mean what the reference says."""
+    file = load_agent(write_agent(tmp_path, "small"), environ={})
+
+    assert file.spec == AgentSpec(
+        name="small", model=ModelSpec(provider="builtin", name="builtin", temperature=0.7)
+    )
+    assert file.spec.session.call_timeout_s == 300
+    assert file.spec.session.ttl_hours == 168
+    assert file.spec.session.compaction == "archive"
+
+
+def test_the_gateway_s_session_settings_hold_where_the_agent_is_silent(tmp_path: Path) -> None:
+    """`sessions:` in everturn.yaml is for all agents, an agent's own word comes first."""
+    ours = SessionsConfig(ttl_hours=3, compaction="disabled")
+    silent = load_agent(write_agent(tmp_path, "a"), environ={}, sessions=ours)
+    own = load_agent(
+        write_agent(tmp_path, "b", "  session: {ttl_hours: 0, compaction: discard}\n"),
+        environ={},
+        sessions=ours,
+    )
+
+    assert (silent.spec.session.ttl_hours, silent.spec.session.compaction) == (3, "disabled")
+    assert (own.spec.session.ttl_hours, own.spec.session.compaction) == (0, "discard")
+
+
+def test_all_faults_of_a_folder_are_reported_together(tmp_path: Path) -> None:
+    """Settings, prompts and policy: one run shows everything."""
+    text = """\
+apiVersion: duragent/v2
+kind: Agnet
+metadata:
+  name: "not a name"
+spec:
+  model:
+    provider: openai
+    temperature: 3
+    base_url: models.example.com
+    max_output_token: 10
+  soul: ./MISSING.md
+  sesion: {}
+  session:
+    on_disconnect: stop
+    max_tool_iterations: 0
+    context: {max_tool_result_tokens: 0, policy: duragnt}
+  access:
+    groups:
+      sender_overrides: {x: ignore}
+  tools:
+    - {type: builtin, name: bsh}
+    - {type: mcp, name: both, command: a, url: "http://b"}
+  memory: {backend: redis}
+"""
+    folder = write_folder(tmp_path / "bad", text, policy__yaml="a: 1\na: 2\n")
+
+    assert faults_of(folder) == [
+        "agent.yaml:1: apiVersion: must be duragent/v1alpha1, not 'duragent/v2'",
+        "agent.yaml:2: kind: must be Agent, not 'Agnet'",
+        (
+            "agent.yaml:4: metadata.name: must be letters, digits and hyphens between them,"
+            " at most 64"
+        ),
+        "agent.yaml:6: spec.model.name: is required",
+        "agent.yaml:8: spec.model.temperature: must be at most 2, not '3'",
+        (
+            "agent.yaml:9: spec.model.base_url: must be an address that starts with"
+            " http:// or https://"
+        ),
+        (
+            "agent.yaml:10: spec.model.max_output_token: is not a known field;"
+            " did you mean max_output_tokens?"
+        ),
+        "agent.yaml:12: spec.sesion: is not a known field; did you mean session?",
+        "agent.yaml:14: spec.session.on_disconnect: must be pause or continue, not 'stop'",
+        "agent.yaml:15: spec.session.max_tool_iterations: must be at least 1, not '0'",
+        (
+            "agent.yaml:16: spec.session.context.policy: must be everturn, duragent, picoclaw,"
+            " jutul or baseagent, not 'duragnt'"
+        ),
+        "agent.yaml:16: spec.session.context.max_tool_result_tokens: must be at least 1, not '0'",
+        (
+            "agent.yaml:19: spec.access.groups.sender_overrides.x: must be allow, passive,"
+            " silent or block, not 'ignore'"
+        ),
+        (
+            "agent.yaml:21: spec.tools[0].name: must be background_process, bash, reload_tools,"
+            " schedule, session, web, cancel_schedule, list_schedules, schedule_task, web_fetch"
+            " or web_search, not 'bsh'"
+        ),
+        "agent.yaml:22: spec.tools[1]: needs either a command or a url",
+        "agent.yaml:23: spec.memory.backend: must be filesystem, not 'redis'",
+        "agent.yaml:11: spec.soul: there is no file MISSING.md in the agent's folder",
+        "policy.yaml:2: a: is given twice, first in line 1",
+    ]
+
+
+def test_both_names_of_the_reply_limit_at_once_are_refused(tmp_path: Path) -> None:
+    """One of the two would be ignored."""
+    text = FULL.replace("max_tokens: 2048", "max_tokens: 2048\n    max_output_tokens: 1")
+
+    assert faults_of(write_folder(tmp_path / "x", text, **PROMPTS)) == [
+        (
+            "agent.yaml:9: spec.model: max_tokens is another name of max_output_tokens;"
+            " keep one of the two"
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "prompt"),
+    [
+        ("./PROMPT.md", "from the file"),
+        ("PROMPT.md", "from the file"),
+        ("deep/prompt", "from below"),
+        ("Be brief.", "Be brief."),
+        ("|\n    Read ./PROMPT.md", "Read ./PROMPT.md\n"),
+        ("|\n    PROMPT.md", "PROMPT.md\n"),
+        ('"Two\\nlines.md"', "Two\nlines.md"),
+        ("Hello, I am {{agent.name}}", "Hello, I am a"),
+        (f'"{"x" * 300}"', "x" * 300),
+    ],
+)
+def test_a_prompt_is_a_path_or_a_text(tmp_path: Path, value: str, prompt: str) -> None:
+    """Both are written in the same field, and each must be taken for what it is."""
+    files = {"PROMPT__md": "from the file", "deep_in_prompt": "from below"}
+    folder = write_agent(tmp_path, "a", f"  system_prompt: {value}\n", **files)
+
+    assert load_agent(folder, environ={}).spec.prompt.system_prompt == prompt
+
+
+def test_prompt_files_with_the_usual_names_need_not_be_named(tmp_path: Path) -> None:
+    """A SOUL.md that is there and not read would be a riddle."""
+    file = load_agent(write_agent(tmp_path, "a", **PROMPTS), environ={})
+
+    assert file.spec.prompt.soul == "I am a.\n"
+    assert file.spec.prompt.system_prompt
+    assert file.spec.prompt.instructions
+
+
+def test_directives_are_read_in_the_order_of_their_names(tmp_path: Path) -> None:
+    """Their order is part of the prompt's bytes."""
+    files = {
+        "directives_in_b__md": "second",
+        "directives_in_a__md": "first for {{agent.name}}\n",
+        "directives_in_c__md": " \n",
+        "directives_in_d__txt": "not one",
+    }
+
+    file = load_agent(write_agent(tmp_path, "x", **files), environ={})
+
+    assert file.spec.prompt.directives == ("first for x", "second")
+
+
+@pytest.mark.parametrize(
+    "value", ["../secret.md", "./sub/../../secret.md", "{outside}/secret.md", "link.md"]
+)
+def test_a_prompt_outside_the_folder_is_refused(tmp_path: Path, value: str) -> None:
+    """An agent from somebody else must not read this machine's files into a prompt."""
+    (tmp_path / "secret.md").write_text("secret", encoding="utf-8")
+    folder = write_agent(tmp_path, "a", f"  soul: {value.format(outside=tmp_path)}\n")
+    (folder / "link.md").symlink_to(tmp_path / "secret.md")
+
+    (fault,) = faults_of(folder)
+
+    assert fault.startswith("agent.yaml:9: spec.soul: ")
+    assert fault.endswith("leads out of the agent's folder")
+
+
+def test_links_out_of_the_folder_are_refused_where_nothing_names_them(tmp_path: Path) -> None:
+    """Files that are read by their name alone are no way out either."""
+    (tmp_path / "secret.md").write_text("secret", encoding="utf-8")
+    folder = write_agent(tmp_path, "a", directives_in_a__md="fine")
+    (folder / "SOUL.md").symlink_to(tmp_path / "secret.md")
+    (folder / "directives/b.md").symlink_to(tmp_path / "secret.md")
+
+    assert [fault.partition(": ")[2] for fault in faults_of(folder)] == [
+        "spec.soul: SOUL.md leads out of the agent's folder",
+        "leads out of the agent's folder",
+    ]
+
+
+def test_a_prompt_that_is_no_text_is_a_fault_of_its_file(tmp_path: Path) -> None:
+    """The line to repair is in the Markdown, not in agent.yaml."""
+    folder = write_agent(tmp_path, "a")
+    (folder / "SOUL.md").write_bytes(b"ok\n\xff\n")
+    os.mkfifo(folder / "INSTRUCTIONS.md")
+
+    assert faults_of(folder) == [
+        "SOUL.md:2: is not valid UTF-8 (byte 0xff)",
+        "INSTRUCTIONS.md: is not a file",
+    ]
+
+
+def test_variables_expand_in_agent_yaml_and_not_in_prompts(tmp_path: Path) -> None:
+    """A prompt about shell scripts must reach the model as it was written."""
+    text = FULL.replace("anthropic/claude-sonnet-4", "${MODEL:-gpt-4o}").replace("0.3", "${T}")
+    folder = write_folder(tmp_path / "x", text, **PROMPTS | {"SOUL__md": "echo ${HOME}"})
+
+    file = load_agent(folder, environ={"T": "1.5"})
+
+    assert (file.spec.model.name, file.spec.model.temperature) == ("gpt-4o", 1.5)
+    assert file.spec.prompt.soul == "echo ${HOME}"
+    assert file.document["spec"]["model"]["name"] == "${MODEL:-gpt-4o}"
+
+
+def test_a_budget_that_leaves_no_room_is_refused_with_its_arithmetic(tmp_path: Path) -> None:
+    """Such an agent would fail on its first message, far from the cause."""
+    folder = write_agent(
+        tmp_path,
+        "a",
+        "    context_window: 1000\n    max_output_tokens: 600\n",
+        SOUL__md="x" * 4 * 400,
+    )
+
+    (fault,) = faults_of(folder)
+
+    assert fault.startswith("agent.yaml:6: spec.model: nothing is left for messages: window 1,000")
+    assert "- system 400 - tools 0 - reply 600 - margin 100 = -100 tokens" in fault
+
+    (folder / "SOUL.md").write_text("x" * 4 * 299, encoding="utf-8")
+
+    assert load_agent(folder, environ={}).spec.model.context_window == 1000
+
+
+def test_a_folder_without_agent_yaml_says_so(tmp_path: Path) -> None:
+    """The first mistake with `agent validate`."""
+    assert faults_of(tmp_path) == ["agent.yaml: there is no such file"]
+
+
+def test_the_committed_schema_is_current() -> None:
+    """Editors check agents by this file.
+
+    Regenerate it with: python -m everturn_gateway.specs agents/agent.schema.json
+    """
+    assert SCHEMA_FILE.read_text(encoding="utf-8") == schema_text()
+
+
+@pytest.mark.parametrize("text", [FULL, ADDED], ids=["duragent", "added"])
+def test_the_schema_accepts_what_the_loader_accepts(text: str) -> None:
+    """An editor that marks a good agent as bad is worse than none."""
+    validator = jsonschema.Draft202012Validator(agent_schema())
+    jsonschema.Draft202012Validator.check_schema(agent_schema())
+    data = yaml.safe_load(text.replace("version: 1.0", "version: '1.0'"))
+    strings = json.loads(json.dumps(data))  # names of fields as texts
+
+    problems = [
+        error.message
+        for error in validator.iter_errors(strings)
+        if not any("allowlist" in str(part) or part == "tier" for part in error.path)
+    ]
+
+    assert problems == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("spec", "sesion"), {}),
+        (("spec", "model", "temperature"), 3),
+        (("spec", "model", "temperature"), "warm"),
+        (("kind",), "Agnet"),
+        (("metadata", "name"), "not a name"),
+    ],
+)
+def test_the_schema_refuses_what_the_loader_refuses(path: tuple[str, ...], value: object) -> None:
+    """Typos are what it is for."""
+    data: dict[str, Any] = yaml.safe_load(ADDED)
+    here = data
+    for part in path[:-1]:
+        here = here[part]
+    here[path[-1]] = value
+
+    assert not jsonschema.Draft202012Validator(agent_schema()).is_valid(data)
+
+
+@pytest.mark.parametrize("folder", sorted(p.parent for p in AGENTS.glob("*/agent.yaml")))
+def test_the_agents_that_are_shipped_load_and_match_the_schema(folder: Path) -> None:
+    """They are what people copy from."""
+    file = load_agent(folder, environ={})
+
+    jsonschema.validate(file.document, json.loads(SCHEMA_FILE.read_text(encoding="utf-8")))
+    assert file.spec.name == folder.name
+    assert file.text.startswith("# yaml-language-server: $schema=../agent.schema.json\n")
+
+
+def test_the_assistant_takes_its_model_from_the_environment() -> None:
+    """`make run` chooses the model without editing the agent."""
+    environ = {"EVERTURN_PROVIDER": "local", "EVERTURN_MODEL": "smollm2-135m"}
+
+    model = load_agent(AGENTS / "assistant", environ=environ).spec.model
+
+    assert (model.provider, model.name) == ("local", "smollm2-135m")
