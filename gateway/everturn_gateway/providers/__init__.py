@@ -1,0 +1,8 @@
+"""Models: remote ones behind OpenAI-compatible APIs, the embedded one, and two that are none."""
+
+from __future__ import annotations
+
+from everturn_gateway.providers.catalog import KINDS, Providers, open_providers
+from everturn_gateway.providers.errors import ProviderConfigError, WeightsError
+
+__all__ = ["KINDS", "ProviderConfigError", "Providers", "WeightsError", "open_providers"]

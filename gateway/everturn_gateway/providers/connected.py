@@ -1,0 +1,81 @@
+"""The providers behind connections and processes, and what they share."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+import anyio
+from anyio.abc import TaskGroup
+
+from everturn_actors.errors import ModelError
+from everturn_actors.spec import ModelSpec
+from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.providers.endpoints import Endpoint
+from everturn_gateway.providers.errors import ProviderConfigError
+from everturn_gateway.providers.http_clients import HttpClients
+from everturn_gateway.providers.local import LocalModel, LocalServer, LocalWeights, local_weights
+from everturn_gateway.providers.openai_compatible import OpenAICompatible
+
+logger = logging.getLogger(__name__)
+
+
+class ConnectedProviders:
+    """Makes them; one pool of connections for each address, one process for each model file."""
+
+    def __init__(
+        self,
+        *,
+        environ: Mapping[str, str],
+        models_dir: Path,
+        registry: SecretRegistry,
+        tasks: TaskGroup,
+    ) -> None:
+        self._environ = environ
+        self._models_dir = models_dir
+        self._registry = registry
+        self._tasks = tasks
+        self._clients = HttpClients()
+        self._servers: dict[LocalWeights, LocalServer] = {}
+
+    def remote(self, endpoint: Endpoint) -> OpenAICompatible:
+        """Return the model behind an OpenAI-compatible API."""
+        return OpenAICompatible(endpoint, clients=self._clients, mask=self._registry.mask)
+
+    def local(self, model: ModelSpec, folder: Path) -> LocalModel:
+        """Return a model in a process of this gateway.
+
+        Raises:
+            ProviderConfigError: The agent gives an address.
+        """
+        if model.base_url:
+            msg = "spec.model.base_url does not go with provider local; name a file or a model"
+            raise ProviderConfigError(msg)
+        weights = local_weights(model, folder, self._models_dir)
+        server = self._servers.get(weights)
+        if server is None:
+            server = self._servers[weights] = LocalServer(
+                weights,
+                environ=self._environ,
+                tasks=self._tasks,
+                on_secret=self._registry.add,
+            )
+        return LocalModel(
+            server, name=weights.name, clients=self._clients, mask=self._registry.mask
+        )
+
+    async def warm(self) -> None:
+        """Start the local models one after another, so that loading does not slow itself down."""
+        for weights, server in tuple(self._servers.items()):
+            try:
+                await server.ready()
+            except ModelError as error:
+                logger.warning(
+                    "local model not ready", extra={"model": weights.name, "reason": str(error)}
+                )
+
+    async def aclose(self) -> None:
+        """Close the connections; the processes end with their task group."""
+        with anyio.CancelScope(shield=True):
+            await self._clients.aclose()

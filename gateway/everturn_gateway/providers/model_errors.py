@@ -1,0 +1,194 @@
+"""What a provider's refusal means for the turn: which error, and how long to wait. Pure: no IO.
+
+Texts are for people and still unmasked; the caller takes secrets out of them.
+
+Sources, all read 2026-11-21: error codes of OpenAI,
+https://platform.openai.com/docs/guides/error-codes; of OpenRouter,
+https://openrouter.ai/docs/api-reference/errors; of vLLM and llama.cpp, the texts in their sources.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from math import isfinite
+from typing import Final, cast
+
+import orjson
+
+from everturn_actors.errors import (
+    ContextOverflowError,
+    ModelAuthError,
+    ModelError,
+    ModelRefusedError,
+    ModelTransientError,
+    RateLimitedError,
+)
+
+_TEXT_LIMIT = 500  # characters of a provider's own words that are passed on
+
+# How the size of a request is refused, by OpenAI and Azure, OpenRouter and who stands behind it,
+# vLLM, llama.cpp, Ollama, LM Studio, Mistral, xAI, DashScope. Matched against code and message.
+_OVERFLOW: Final = re.compile(
+    r"context_length_exceeded|exceed_context_size|context[_ ]window|maximum context length"
+    r"|model's context length|exceeds? the context length|max(?:imum)? context length"
+    r"|context length of only|available context size|context limit|maximum model length"
+    r"|maximum prompt length|prompt (?:is )?too long|prompt exceeds max length"
+    r"|input (?:is )?too long|input token count|input length (?:should|and)|model token limit"
+    r"|too many (?:input )?tokens|longer than the (?:maximum )?(?:context|model)"
+    r"|string_above_max_length|reduce the length of the (?:messages|prompt|input)"
+    # A request above the tokens-per-minute limit never passes, however long one waits.
+    r"|request too large",
+    re.IGNORECASE,
+)
+_QUOTA: Final = re.compile(r"insufficient_quota|billing_hard_limit|credit balance", re.IGNORECASE)
+_UNSUPPORTED: Final = re.compile(
+    r"unsupported|not supported|does not support|unknown|unrecognized|extra_forbidden"
+    r"|not permitted|deprecated",
+    re.IGNORECASE,
+)
+DROPPABLE: Final = ("max_tokens", "temperature", "stream_options")  # a reply is possible without
+
+_STATUS_BY_TYPE: Final = {
+    "authentication_error": 401,
+    "invalid_api_key": 401,
+    "permission_error": 403,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "requests": 429,
+    "tokens": 429,
+    "invalid_request_error": 400,
+    "badrequesterror": 400,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A provider's answer that is no reply."""
+
+    message: str
+    "Its own words on one line, at most 500 characters."
+    code: str = ""
+    "Its code and type."
+    parameter: str = ""
+    "The parameter it objects to."
+    status: int = 0
+    "The status it gave inside the body; 0 where there is none."
+
+
+def read_refusal(body: bytes) -> Refusal:
+    """Read an error body; what is not JSON is quoted."""
+    try:
+        parsed = orjson.loads(body)
+    except ValueError:
+        return Refusal(message=_one_line(re.sub(r"<[^>]*>", " ", body.decode("utf-8", "replace"))))
+    return refusal_in(parsed)
+
+
+def refusal_in(parsed: object) -> Refusal:
+    """Read an error value: `{"error": …}`, its inside, a list of one, or a text."""
+    one = next(iter(cast("list[object]", parsed)), "") if isinstance(parsed, list) else parsed
+    if not isinstance(one, dict):
+        return Refusal(message=_one_line(str(one)))
+    outer = cast("dict[str, object]", one)
+    inner = outer.get("error", outer)
+    if not isinstance(inner, dict):
+        return Refusal(message=_one_line(str(inner)), code=str(outer.get("code") or ""))
+    error = cast("dict[str, object]", inner)
+    message = error.get("message") or error.get("detail") or error.get("msg") or error
+    code, kind = error.get("code"), error.get("type")
+    return Refusal(
+        message=_one_line(message if isinstance(message, str) else orjson.dumps(message).decode()),
+        code=" ".join(str(name) for name in (code, kind) if name),
+        parameter=str(error.get("param") or ""),
+        status=code if isinstance(code, int) and 400 <= code < 600 else 0,  # noqa: PLR2004 - HTTP
+    )
+
+
+def unsupported_parameter(refusal: Refusal) -> str:
+    """Return the parameter without which the same request may pass; empty = none."""
+    text = f"{refusal.code} {refusal.message}"
+    if not _UNSUPPORTED.search(text):
+        return ""
+    named = refusal.parameter or text
+    return next((name for name in DROPPABLE if re.search(rf"\b{name}\b", named)), "")
+
+
+def error_for(status: int, refusal: Refusal, headers: Mapping[str, str], where: str) -> ModelError:
+    """Return the error that a refused request is.
+
+    `headers` has lower-case names. `where` names model and host, at the start of the text.
+    """
+    request_id = _request_id(headers)
+    text = (
+        f"{where}: {refusal.message or 'no explanation'}"
+        f" (HTTP {status}{f', request {request_id}' if request_id else ''})"
+    )
+    return _typed(status, refusal, text, retry_after_s(headers))
+
+
+def error_in_stream(refusal: Refusal, where: str) -> ModelError:
+    """Return the error that a stream reported after it had begun."""
+    status = refusal.status or next(
+        (_STATUS_BY_TYPE[word] for word in refusal.code.lower().split() if word in _STATUS_BY_TYPE),
+        500,
+    )
+    return _typed(status, refusal, f"{where}: {refusal.message or refusal.code}", None)
+
+
+def _typed(status: int, refusal: Refusal, text: str, retry_after: float | None) -> ModelError:
+    words = f"{refusal.code} {refusal.message}"
+    if status in {401, 403}:
+        return ModelAuthError(text)
+    if status == 413 or (status < 501 and _OVERFLOW.search(words)):  # noqa: PLR2004 - HTTP
+        return ContextOverflowError(text)
+    if status == 429:  # noqa: PLR2004 - HTTP
+        if _QUOTA.search(words):
+            return ModelRefusedError(text)  # waiting does not pay the bill
+        return RateLimitedError(text, retry_after_s=retry_after)
+    if status in {408, 409, 425} or status >= 500:  # noqa: PLR2004 - HTTP
+        return ModelTransientError(text, retry_after_s=retry_after)
+    return ModelRefusedError(text)
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Return how long the provider asks to wait, in seconds; None where it does not say.
+
+    A date is read against the answer's own Date, so that the two clocks need not agree.
+
+    Source: RFC 9110, section 10.2.3; `retry-after-ms` is what OpenAI and Azure send besides.
+    """
+    milliseconds = _number(headers.get("retry-after-ms", ""))
+    if milliseconds is not None:
+        return max(0.0, milliseconds / 1000)
+    asked = headers.get("retry-after", "").strip()
+    seconds = _number(asked)
+    if seconds is not None:
+        return max(0.0, seconds)
+    try:
+        wait = parsedate_to_datetime(asked) - parsedate_to_datetime(headers.get("date", ""))
+    except (ValueError, TypeError):
+        return None
+    return max(0.0, wait.total_seconds())
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if isfinite(number) else None
+
+
+def _request_id(headers: Mapping[str, str]) -> str:
+    for name in ("x-request-id", "request-id", "apim-request-id", "x-generation-id", "cf-ray"):
+        if headers.get(name):
+            return _one_line(headers[name])[:100]
+    return ""
+
+
+def _one_line(text: str) -> str:
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return line if len(line) <= _TEXT_LIMIT else line[:_TEXT_LIMIT] + "…"

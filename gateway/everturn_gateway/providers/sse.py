@@ -1,0 +1,102 @@
+"""Server-sent events out of bytes, however the network cut them. Pure: no IO.
+
+Source: the stream format and its parsing rules are those of the HTML standard, section 9.2.6
+"Interpreting an event stream", https://html.spec.whatwg.org/multipage/server-sent-events.html
+(read 2026-11-21).
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+EVENT_LIMIT_BYTES = 4 * 1024 * 1024  # one event; a whole reply in one piece is far below it
+
+Event: TypeAlias = tuple[bytes, bytes]
+"The name (empty = none given) and the data of one event."
+
+_BOM: Final = b"\xef\xbb\xbf"
+
+
+class EventTooLargeError(ValueError):
+    """An event of the stream is larger than 4 MiB."""
+
+
+class EventParser:
+    """Turns pieces of a stream into its events.
+
+    Lines may end with LF, CR or CRLF. Comments, ids, retry times and unknown fields are passed
+    over; events without data do not count.
+    """
+
+    def __init__(self) -> None:
+        self._tail = bytearray()
+        "Bytes after the last line end; no line end is among them."
+        self._name = b""
+        self._data: list[bytes] = []
+        self._data_bytes = 0
+        self._after_cr = False
+        "Whether the last piece ended with CR: an LF at the start of the next belongs to it."
+        self._fresh = True
+
+    def feed(self, piece: bytes) -> list[Event]:
+        """Return the events that `piece` completes, oldest first.
+
+        Raises:
+            EventTooLargeError: An event exceeds `EVENT_LIMIT_BYTES`.
+        """
+        if self._after_cr and piece:
+            piece = piece.removeprefix(b"\n")
+            self._after_cr = False
+        if b"\r" in piece:
+            self._after_cr = piece.endswith(b"\r")
+            buffered = bytes(self._tail) + piece
+            lines = buffered.splitlines()  # of bytes: at LF, CR and CRLF, nowhere else
+            tail = b"" if buffered.endswith((b"\n", b"\r")) else lines.pop()
+        elif b"\n" in piece:
+            lines = (bytes(self._tail) + piece).split(b"\n")
+            tail = lines.pop()
+        else:
+            self._tail += piece
+            self._check_size()
+            return []
+        if self._fresh:
+            lines[0] = lines[0].removeprefix(_BOM)
+            self._fresh = False
+        self._tail = bytearray(tail)
+        events = self._read(lines)
+        self._check_size()
+        return events
+
+    def finish(self) -> list[Event]:
+        """Return the last event where only the blank line behind it is missing.
+
+        A line without its end is not read: it may have been cut anywhere.
+        """
+        return self._read([b""])
+
+    def _read(self, lines: list[bytes]) -> list[Event]:
+        events: list[Event] = []
+        for line in lines:
+            if line.startswith(b"data: "):
+                self._data.append(line[6:])
+                self._data_bytes += len(line)
+            elif not line:
+                if self._data:
+                    data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
+                    events.append((self._name, data))
+                    self._data = []
+                    self._data_bytes = 0
+                self._name = b""
+            elif line[0] != ord(":"):
+                name, _, value = line.partition(b":")
+                value = value.removeprefix(b" ")
+                if name == b"data":
+                    self._data.append(value)
+                    self._data_bytes += len(line)
+                elif name == b"event":
+                    self._name = value
+        return events
+
+    def _check_size(self) -> None:
+        if len(self._tail) + self._data_bytes > EVENT_LIMIT_BYTES:
+            raise EventTooLargeError
