@@ -1,0 +1,1 @@
+"""Where people write from: adapters between a platform and the core."""

@@ -1,0 +1,192 @@
+"""`everturn attach`: look on as a session goes on, and speak in it."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, aclosing
+from typing import assert_never
+
+import anyio
+
+from everturn_actors.errors import CoreError, InvalidInputError
+from everturn_actors.events import SessionEnded, TurnFinished, TurnStarted
+from everturn_actors.service import TextDelta, Update
+from everturn_channels.errors import ChannelError
+from everturn_channels.terminal.chat import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, describe
+from everturn_channels.terminal.conversation import Conversation
+from everturn_channels.terminal.door import Door, Status
+from everturn_channels.terminal.interrupts import Interrupts, open_interrupts
+from everturn_channels.terminal.prompt import PromptReader, Reader
+from everturn_channels.terminal.reply import ReplyReader
+from everturn_channels.terminal.screen import Screen
+from everturn_channels.terminal.slash import (
+    Command,
+    CommandName,
+    Mistake,
+    Nothing,
+    Say,
+    help_text,
+    parse,
+)
+
+LOOK_BACK_EVENTS = 400  # read to find the last messages; a plain turn has five events
+
+
+class Attach:
+    """Shows one session live, and hands in what is typed."""
+
+    def __init__(
+        self, door: Door, session_id: str, *, reader: Reader | None, screen: Screen
+    ) -> None:
+        """Prepare.
+
+        Args:
+            door: The way to the gateway.
+            session_id: The session to look at.
+            reader: Where lines come from; None = only look on.
+            screen: Where everything is shown.
+        """
+        self._door = door
+        self._conversation = Conversation(door, session_id=session_id)
+        self._reader = reader
+        self._screen = screen
+        self._handed_in: set[int] = set()
+        self._settled: set[int] = set()
+        self._unanswered: set[int] = set()
+        "Messages whose turn is over, and those of them that got no answer; by event number."
+        self._open: tuple[int, tuple[int, ...]] = (0, ())
+        self._turn_over = anyio.Event()
+        self._failed = False
+
+    async def run(self, *, last: int) -> int:
+        """Show the last messages, then what comes; return the exit code.
+
+        Args:
+            last: How many messages of the past to begin with.
+
+        Raises:
+            CoreError: There is no such session, or it failed.
+            ChannelError: The gateway cannot be reached.
+        """
+        status = await self._conversation.open()
+        after = await self._begin_after(status, last)
+        async with open_interrupts() as interrupts, AsyncExitStack() as stack:
+            if isinstance(self._reader, PromptReader):
+                interrupts.at_prompt = self._reader.interrupt
+                self._screen.note(f"session {status.session_id} with {status.key.agent}. /help")
+                write = await stack.enter_async_context(self._reader.beside())
+                self._screen = self._screen.on(write)
+            tg = await stack.enter_async_context(anyio.create_task_group())
+            tg.start_soon(self._leave_on_interrupt, interrupts, tg.cancel_scope)
+            tg.start_soon(self._follow, after, tg.cancel_scope)
+            if self._reader is not None:
+                await self._speak(self._reader)
+                tg.cancel_scope.cancel()
+        self._screen.end_line()
+        if interrupts.ended:
+            return EXIT_INTERRUPTED
+        failed = self._failed or bool(self._handed_in & self._unanswered)
+        return EXIT_FAILED if failed else EXIT_OK
+
+    async def _begin_after(self, status: Status, last: int) -> int:
+        """Return the number of the event before the `last` messages."""
+        if last <= 0:
+            return status.last_seq
+        messages = await self._door.history(
+            status.session_id, after=max(0, status.last_seq - LOOK_BACK_EVENTS)
+        )
+        asked = [message.seq for message in messages if message.role == "user"]
+        return asked[-last:][0] - 1 if asked else status.last_seq
+
+    async def _leave_on_interrupt(self, interrupts: Interrupts, scope: anyio.CancelScope) -> None:
+        if isinstance(self._reader, PromptReader):
+            return  # there Ctrl-C arrives as a key
+        await interrupts.wait()
+        scope.cancel()
+
+    async def _follow(self, after: int, scope: anyio.CancelScope) -> None:
+        reply = ReplyReader(show_users=True)
+        updates = self._door.follow(self._conversation.session_id, after=after)
+        async with aclosing(updates):
+            async for update in updates:
+                self._screen.show(reply.read(update))
+                self._settle(update)
+                if not isinstance(update, TextDelta) and isinstance(update.body, SessionEnded):
+                    break
+            else:
+                self._screen.error("the gateway has stopped")
+                self._failed = True
+        scope.cancel()
+
+    def _settle(self, update: Update) -> None:
+        """Keep count of the messages whose turn is over."""
+        if isinstance(update, TextDelta):
+            return
+        match update.body:
+            case TurnStarted(turn=turn, received=received):
+                self._open = (turn, received)
+            case TurnFinished(turn=turn, outcome=outcome) if turn == self._open[0]:
+                self._settled.update(self._open[1])
+                if outcome != "answered":
+                    self._unanswered.update(self._open[1])
+                self._turn_over.set()
+                self._turn_over = anyio.Event()
+            case _:
+                pass
+
+    async def _speak(self, reader: Reader) -> None:
+        while True:
+            try:
+                line = await reader.read()
+            except EOFError:
+                break
+            except KeyboardInterrupt:
+                return
+            except InvalidInputError as error:
+                self._complain(str(error))
+                continue
+            try:
+                if not await self._handle(line):
+                    return
+            except (CoreError, ChannelError) as error:
+                self._complain(str(error))
+        if not isinstance(reader, PromptReader):
+            while not self._handed_in <= self._settled:
+                await self._turn_over.wait()
+
+    async def _handle(self, line: str) -> bool:
+        """Do what was typed; return whether to go on."""
+        typed = parse(line)
+        match typed:
+            case Nothing():
+                pass
+            case Mistake(text=text):
+                self._complain(text)
+            case Say(text=text):
+                self._handed_in.add(await self._conversation.hand_in(text))
+            case Command(name=name):
+                return await self._obey(name)
+            case _:
+                assert_never(typed)
+        return True
+
+    async def _obey(self, name: CommandName) -> bool:
+        match name:
+            case "exit":
+                return False
+            case "help":
+                self._screen.note(help_text())
+            case "status":
+                status = await self._conversation.status()
+                self._screen.note(describe(status) if status else "no session")
+            case "stop":
+                if not await self._conversation.cancel():
+                    self._screen.note("(no turn is running)")
+            case "reset":
+                await self._conversation.reset()
+            case _:
+                assert_never(name)
+        return True
+
+    def _complain(self, text: str) -> None:
+        self._failed = True
+        self._screen.error(text)

@@ -1,0 +1,208 @@
+"""`everturn chat`: a person and an agent take turns.
+
+While an answer runs, nothing is read from the keyboard but Ctrl-C, which cancels it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Literal, TypeAlias, assert_never
+
+import anyio
+
+from everturn_actors.errors import CoreError, InvalidInputError
+from everturn_actors.events import TurnFinished
+from everturn_actors.service import TextDelta, Update
+from everturn_channels.errors import ChannelError
+from everturn_channels.terminal.conversation import Conversation
+from everturn_channels.terminal.door import Status
+from everturn_channels.terminal.interrupts import Interrupts, open_interrupts
+from everturn_channels.terminal.prompt import PromptReader, Reader
+from everturn_channels.terminal.reply import ReplyReader
+from everturn_channels.terminal.screen import Screen
+from everturn_channels.terminal.slash import Command, Mistake, Nothing, Say, help_text, parse
+
+EXIT_OK, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
+
+_Next: TypeAlias = Literal["go on", "leave"]
+
+
+class Chat:
+    """The loop of one chat."""
+
+    def __init__(self, conversation: Conversation, reader: Reader, screen: Screen) -> None:
+        self._conversation = conversation
+        self._reader = reader
+        self._screen = screen
+        self._failed = False
+        self._hinted = False
+        self._left = False
+        "Whether the person went away from a running turn."
+
+    async def run(self, *, new: bool = False) -> int:
+        """Talk until the person leaves; return the exit code.
+
+        Args:
+            new: Start a new session first.
+
+        Raises:
+            CoreError: The conversation cannot be opened.
+            ChannelError: The gateway cannot be reached.
+        """
+        status = await self._conversation.open(new=new)
+        async with open_interrupts() as interrupts:
+            if isinstance(self._reader, PromptReader):
+                interrupts.at_prompt = self._reader.interrupt
+                self._greet(status)
+            await self._loop(status, interrupts)
+        if interrupts.ended or self._left:
+            return EXIT_INTERRUPTED
+        return EXIT_FAILED if self._failed else EXIT_OK
+
+    def _greet(self, status: Status) -> None:
+        goes_on = f"goes on after {status.turns} turns" if status.turns else "begins"
+        self._screen.note(
+            f"{status.key.agent}: session {status.session_id} {goes_on}. /help, Ctrl-D leaves."
+        )
+
+    async def _loop(self, status: Status, interrupts: Interrupts) -> None:
+        next_: _Next = "go on"
+        if status.busy:
+            self._screen.note("(the answer to your last message goes on)")
+            next_ = await self._watch(self._rest(status), interrupts)
+        while next_ == "go on":
+            try:
+                line = await self._reader.read()
+            except EOFError:
+                return
+            except KeyboardInterrupt:
+                if self._hinted:
+                    return
+                self._hinted = True
+                self._screen.note("(Ctrl-C again or Ctrl-D leaves)")
+                continue
+            except InvalidInputError as error:
+                self._fail(error)
+                continue
+            self._hinted = False
+            next_ = await self._handle(line, interrupts)
+
+    async def _handle(self, line: str, interrupts: Interrupts) -> _Next:
+        typed = parse(line)
+        match typed:
+            case Nothing():
+                return "go on"
+            case Mistake(text=text):
+                self._screen.error(text)
+                self._failed = True
+                return "go on"
+            case Say(text=text):
+                return await self._watch(self._exchange(text), interrupts)
+            case Command(name="exit"):
+                return "leave"
+            case Command() as command:
+                try:
+                    await self._obey(command)
+                except (CoreError, ChannelError) as error:
+                    self._fail(error)
+                return "go on"
+            case _:
+                assert_never(typed)
+
+    async def _obey(self, command: Command) -> None:
+        match command.name:
+            case "help":
+                self._screen.note(help_text())
+            case "status":
+                status = await self._conversation.status()
+                text = describe(status) if status else "no session yet; your message starts one"
+                self._screen.note(text)
+            case "reset":
+                was = await self._conversation.reset()
+                self._screen.note(
+                    "(the session has ended; your next message starts a new one)"
+                    if was
+                    else "(there is no session to end)"
+                )
+            case "stop":
+                if not await self._conversation.cancel():
+                    self._screen.note("(no turn is running)")
+            case "exit":
+                pass
+            case _:
+                assert_never(command.name)
+
+    def _fail(self, error: Exception) -> None:
+        self._failed = True
+        self._screen.error(str(error))
+
+    async def _exchange(self, text: str) -> AsyncGenerator[Update]:
+        seq = await self._conversation.hand_in(text)
+        async with aclosing(self._conversation.answer(seq)) as updates:
+            async for update in updates:
+                yield update
+
+    async def _rest(self, status: Status) -> AsyncGenerator[Update]:
+        """Yield the updates of what was accepted before this chat began."""
+        now: Status | None = status
+        while now is not None and now.busy:
+            async with aclosing(self._conversation.rest(now.last_seq)) as updates:
+                async for update in updates:
+                    yield update
+            now = await self._conversation.status()
+
+    async def _watch(self, updates: AsyncGenerator[Update], interrupts: Interrupts) -> _Next:
+        """Show updates until they end; Ctrl-C cancels the turn, a second one leaves."""
+        reply = ReplyReader()
+        error: Exception | None = None
+        async with anyio.create_task_group() as tg:
+
+            async def cancel_turn() -> None:
+                await interrupts.wait()
+                tg.start_soon(ask_to_cancel)
+                await interrupts.wait()
+                self._left = True
+                tg.cancel_scope.cancel()
+
+            async def ask_to_cancel() -> None:
+                try:
+                    if not await self._conversation.cancel():
+                        self._screen.note("(nothing to cancel yet; Ctrl-C again leaves)")
+                except (CoreError, ChannelError) as problem:
+                    self._fail(problem)
+
+            tg.start_soon(cancel_turn)
+            async with aclosing(updates):
+                try:
+                    async for update in updates:
+                        self._screen.show(reply.read(update))
+                        self._note_outcome(update)
+                except (CoreError, ChannelError) as problem:
+                    error = problem
+            tg.cancel_scope.cancel()
+        self._screen.end_line()
+        if error is not None:
+            self._fail(error)
+        return "leave" if self._left else "go on"
+
+    def _note_outcome(self, update: Update) -> None:
+        if isinstance(update, TextDelta) or not isinstance(update.body, TurnFinished):
+            return
+        if update.body.outcome in {"failed", "interrupted"}:
+            self._failed = True
+
+
+def describe(status: Status) -> str:
+    """Return what `/status` shows, one fact a line."""
+    state = "answering" if status.busy else status.status
+    usage = status.usage
+    read = f"{usage.input_tokens} in ({usage.cached_tokens} cached)"
+    return "\n".join(
+        (
+            f"session   {status.session_id} ({state})",
+            f"agent     {status.key.agent}",
+            f"turns     {status.turns}, messages {status.messages}",
+            f"tokens    {read}, {usage.output_tokens} out",
+        )
+    )

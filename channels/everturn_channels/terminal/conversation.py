@@ -1,0 +1,178 @@
+"""One conversation behind a door: which session it is in now, and how a message gets its answer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from uuid import uuid4
+
+from everturn_actors.errors import SessionEndedError, UnknownSessionError
+from everturn_actors.events import ModelReplied, Received, SessionEnded, TurnFinished, TurnStarted
+from everturn_actors.model import ConversationKey, Outcome, Usage
+from everturn_actors.service import TextDelta, Update
+from everturn_channels.errors import DoorError
+from everturn_channels.terminal.door import Door, Status
+
+_NEW_SESSIONS_MAX = 2  # a session may end between opening it and handing in; twice in a row is odd
+
+
+class Conversation:
+    """Talks to one agent: in the current session of a conversation, or in one named session."""
+
+    def __init__(
+        self,
+        door: Door,
+        *,
+        key: ConversationKey | None = None,
+        session_id: str = "",
+        new_id: Callable[[], str] = lambda: uuid4().hex,
+    ) -> None:
+        """Prepare; nothing is asked of the door yet.
+
+        Args:
+            door: The way to the gateway.
+            key: The conversation to go on with. None where `session_id` is given.
+            session_id: Exactly this session.
+            new_id: Makes the idempotency key of each message.
+        """
+        self._door = door
+        self._key = key
+        self._new_id = new_id
+        self.session_id = session_id
+        "The session; empty until it is opened."
+
+    async def open(self, *, new: bool = False) -> Status:
+        """Find or start the session and return what is known of it.
+
+        Args:
+            new: End the session that the conversation is in, and start another one.
+        """
+        if self._key is None:
+            return await self._door.status(self.session_id)
+        self.session_id = await self._door.open(self._key)
+        status = await self._door.status(self.session_id)
+        if new and (status.turns or status.busy):
+            await self._door.reset(self.session_id)
+            self.session_id = await self._door.open(self._key)
+            status = await self._door.status(self.session_id)
+        return status
+
+    async def hand_in(self, text: str) -> int:
+        """Hand in a message; return the number of its event when it is durable.
+
+        A conversation whose session has ended meanwhile goes on in a new one.
+
+        Raises:
+            SessionEndedError: The named session has ended.
+        """
+        message_id = self._new_id()
+        for _ in range(_NEW_SESSIONS_MAX):
+            try:
+                return await self._submit(text, message_id)
+            except (SessionEndedError, UnknownSessionError):
+                if self._key is None:
+                    raise
+                self.session_id = ""
+        return await self._submit(text, message_id)
+
+    async def _submit(self, text: str, message_id: str) -> int:
+        if not self.session_id and self._key is not None:
+            self.session_id = await self._door.open(self._key)
+        return await self._door.submit(self.session_id, text, idempotency_key=message_id)
+
+    async def answer(self, seq: int) -> AsyncGenerator[Update]:
+        """Yield the updates of the turn that answers message `seq`, from the message on.
+
+        Raises:
+            DoorError: The gateway went away before the turn was finished. The message is
+                kept and will be answered when the gateway runs again.
+        """
+        turn = 0
+        async with aclosing(self._door.follow(self.session_id, after=seq - 1)) as updates:
+            async for update in updates:
+                if isinstance(update, TextDelta):
+                    if update.turn == turn:
+                        yield update
+                    continue
+                match update.body:
+                    case TurnStarted() if seq in update.body.received:
+                        turn = update.body.turn
+                    case Received() if update.seq != seq:
+                        continue
+                    case SessionEnded():
+                        yield update
+                        return
+                    case _:
+                        if update.seq != seq and not turn:
+                            continue  # of a turn before
+                yield update
+                if turn and isinstance(update.body, TurnFinished) and update.body.turn == turn:
+                    return
+        msg = (
+            "the gateway stopped before the answer was complete; the message is kept and will be "
+            "answered when it runs again"
+        )
+        raise DoorError(msg)
+
+    async def rest(self, after: int) -> AsyncGenerator[Update]:
+        """Yield what comes after event `after` up to the end of the turn that runs there."""
+        async with aclosing(self._door.follow(self.session_id, after=after)) as updates:
+            async for update in updates:
+                yield update
+                if not isinstance(update, TextDelta) and isinstance(
+                    update.body, TurnFinished | SessionEnded
+                ):
+                    return
+
+    async def cancel(self) -> bool:
+        """Cancel the running turn; return whether there was one."""
+        return bool(self.session_id) and await self._door.cancel(self.session_id)
+
+    async def reset(self) -> bool:
+        """End the session; return whether there was one. The next message starts a new one."""
+        if not self.session_id:
+            return False
+        try:
+            await self._door.reset(self.session_id)
+        except (SessionEndedError, UnknownSessionError):
+            return False
+        finally:
+            if self._key is not None:
+                self.session_id = ""
+        return True
+
+    async def status(self) -> Status | None:
+        """Return what is known of the session; None where there is none yet."""
+        return await self._door.status(self.session_id) if self.session_id else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """How one turn ended, gathered from its updates."""
+
+    turn: int = 0
+    outcome: Outcome = "interrupted"
+    text: str = ""
+    error: str = ""
+    usage: Usage = Usage()
+
+    def after(self, update: Update) -> Answer:
+        """Return this answer with what `update` adds."""
+        if isinstance(update, TextDelta):
+            return self
+        match update.body:
+            case TurnStarted():
+                return replace(self, turn=update.body.turn)
+            case ModelReplied():
+                return replace(self, text=update.body.text, usage=self.usage + update.body.usage)
+            case TurnFinished():
+                return replace(self, outcome=update.body.outcome, error=update.body.error)
+            case SessionEnded():
+                return replace(self, error=f"the session has ended ({update.body.reason})")
+            case _:
+                return self
+
+    def after_cancel(self) -> Answer:
+        """Return this answer as one that was given up."""
+        return replace(self, outcome="cancelled")

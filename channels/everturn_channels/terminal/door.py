@@ -1,0 +1,187 @@
+"""What a terminal needs of a gateway, and how it gets it from one in the same process.
+
+The other implementation talks to a running gateway over HTTP and stands in the gateway's package.
+Both give the same `Update` values for the same conversation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, Protocol
+
+from everturn_actors.events import CallFinished, Event, ModelReplied, Received
+from everturn_actors.model import ConversationKey, Inbound, SessionStatus, Usage
+from everturn_actors.ports import SessionSummary
+from everturn_actors.service import TurnService, Update
+
+HISTORY_MAX = 200  # messages given at once; a page of the HTTP API holds no more
+_PAGE_EVENTS = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """What a person may want to know about a session."""
+
+    session_id: str
+    key: ConversationKey
+    status: SessionStatus
+    turns: int
+    "Turns started since the session began."
+    messages: int
+    "Messages since the session began."
+    last_seq: int
+    usage: Usage
+    busy: bool
+    "Whether something that was accepted is not answered yet."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """One message of a session's history."""
+
+    seq: int
+    at: datetime
+    "UTC, aware."
+    role: Literal["user", "assistant", "tool"]
+    text: str
+
+
+class Door(Protocol):
+    """The way into the conversations of one gateway.
+
+    Every method may raise the errors of `everturn_actors.service.TurnService` for the same reasons,
+    and an error of its own where the gateway cannot be reached.
+    """
+
+    async def agents(self) -> Sequence[str]:
+        """Return the names of the agents that can be talked to, sorted."""
+        ...
+
+    async def open(self, key: ConversationKey) -> str:
+        """Return the session in which a conversation goes on; start one where there is none."""
+        ...
+
+    async def submit(self, session_id: str, text: str, *, idempotency_key: str) -> int:
+        """Hand in a message; return the number of its event when it is durable.
+
+        The same key again, in the same session, is the same message.
+        """
+        ...
+
+    def follow(self, session_id: str, *, after: int) -> AsyncGenerator[Update]:
+        """Yield all events with a number above `after`, then what comes.
+
+        No event is left out or given twice, also when the connection breaks on the way. Ends with
+        the session or with the gateway.
+        """
+        ...
+
+    async def cancel(self, session_id: str) -> bool:
+        """Cancel the running turn; return whether there was one, when it is closed."""
+        ...
+
+    async def reset(self, session_id: str) -> None:
+        """End the session."""
+        ...
+
+    async def delete(self, session_id: str) -> None:
+        """Remove the session and all that belongs to it."""
+        ...
+
+    async def status(self, session_id: str) -> Status:
+        """Return what is known of the session now."""
+        ...
+
+    async def history(self, session_id: str, *, after: int) -> Sequence[Said]:
+        """Return the messages that came after event `after`, oldest first (`HISTORY_MAX`)."""
+        ...
+
+    async def sessions(self, *, after: str, limit: int) -> Sequence[SessionSummary]:
+        """Return up to `limit` sessions with an id below `after` ("" = all), newest first."""
+        ...
+
+
+class ServiceDoor:
+    """The door to a gateway in this process."""
+
+    def __init__(self, service: TurnService, agents: Callable[[], Sequence[str]]) -> None:
+        self._service = service
+        self._agents = agents
+
+    async def agents(self) -> Sequence[str]:
+        """Return the names of the agents that can be talked to, sorted."""
+        return sorted(self._agents())
+
+    async def open(self, key: ConversationKey) -> str:
+        """Return the session in which a conversation goes on; start one where there is none."""
+        return await self._service.current(key) or await self._service.create(key)
+
+    async def submit(self, session_id: str, text: str, *, idempotency_key: str) -> int:
+        """Hand in a message; return the number of its event when it is durable."""
+        inbound = Inbound(text=text, session_id=session_id, idempotency_key=idempotency_key)
+        return (await self._service.submit(inbound)).seq
+
+    async def follow(self, session_id: str, *, after: int) -> AsyncGenerator[Update]:
+        """Yield all events with a number above `after`, then what comes."""
+        state = await self._service.view(session_id)
+        if state.status == "ended" and after >= state.last_seq:
+            return  # nothing will come
+        async with aclosing(self._service.follow(session_id, after=after)) as updates:
+            async for update in updates:
+                yield update
+
+    async def cancel(self, session_id: str) -> bool:
+        """Cancel the running turn; return whether there was one, when it is closed."""
+        return await self._service.cancel(session_id)
+
+    async def reset(self, session_id: str) -> None:
+        """End the session."""
+        await self._service.reset(session_id)
+
+    async def delete(self, session_id: str) -> None:
+        """Remove the session and all that belongs to it."""
+        await self._service.delete(session_id)
+
+    async def status(self, session_id: str) -> Status:
+        """Return what is known of the session now."""
+        state = await self._service.view(session_id)
+        return Status(
+            session_id=state.session_id,
+            key=state.key,
+            status=state.status,
+            turns=state.turns,
+            messages=state.logged_messages,
+            last_seq=state.last_seq,
+            usage=state.usage,
+            busy=state.has_work,
+        )
+
+    async def history(self, session_id: str, *, after: int) -> Sequence[Said]:
+        """Return the messages that came after event `after`, oldest first (`HISTORY_MAX`)."""
+        found: list[Said] = []
+        while events := await self._service.history(session_id, after=after, limit=_PAGE_EVENTS):
+            found += [said for event in events if (said := _said(event)) is not None]
+            if len(found) >= HISTORY_MAX:
+                break
+            after = events[-1].seq
+        return found[:HISTORY_MAX]
+
+    async def sessions(self, *, after: str, limit: int) -> Sequence[SessionSummary]:
+        """Return up to `limit` sessions with an id below `after` ("" = all), newest first."""
+        return await self._service.sessions(after=after, limit=limit)
+
+
+def _said(event: Event) -> Said | None:
+    """Return the message that `event` is; None where it is none."""
+    match event.body:
+        case Received(text=text):
+            return Said(seq=event.seq, at=event.at, role="user", text=text)
+        case ModelReplied(text=text):
+            return Said(seq=event.seq, at=event.at, role="assistant", text=text)
+        case CallFinished(text=text):
+            return Said(seq=event.seq, at=event.at, role="tool", text=text)
+        case _:
+            return None

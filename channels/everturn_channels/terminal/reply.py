@@ -1,0 +1,155 @@
+"""From the updates of a conversation to what a person reads. Pure.
+
+A reply arrives as pieces, may be cut by a lost connection and begun again by another model call,
+and then stands whole in its event. Whatever happens on the way, each character is shown once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, assert_never
+
+from everturn_actors.events import (
+    CallFinished,
+    CallStarted,
+    Event,
+    ModelReplied,
+    Received,
+    SessionEnded,
+    SessionStarted,
+    StatusChanged,
+    StepStarted,
+    TurnFinished,
+    TurnStarted,
+)
+from everturn_actors.model import ToolCall
+from everturn_actors.service import TextDelta, Update
+
+Style: TypeAlias = Literal["reply", "user", "note", "error"]
+
+ARGUMENTS_SHOWN = 60  # code points; a call is a hint to a person, not a record
+
+_HIDDEN = {c: None for c in (*range(32), *range(0x7F, 0xA0)) if chr(c) not in "\n\t"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Text to show."""
+
+    style: Style
+    text: str
+    "`reply`: goes on where the one before ended. The others: whole lines, no last line end."
+    ends: bool = False
+    "This piece of a reply is its last."
+
+
+def clean(text: str) -> str:
+    """Take out what would make a terminal do something: escape and other control characters."""
+    return text.translate(_HIDDEN)
+
+
+class ReplyReader:
+    """Reads the updates of one conversation in order and says what to show."""
+
+    def __init__(self, *, show_users: bool = False) -> None:
+        self._show_users = show_users
+        self._place = (0, 0)
+        self._shown: str = ""
+        self._reply: str = ""
+
+    def read(self, update: Update) -> tuple[Piece, ...]:
+        """Return what `update` adds to the screen."""
+        if isinstance(update, TextDelta):
+            return self._delta(update)
+        return self._event(update)
+
+    def _delta(self, delta: TextDelta) -> tuple[Piece, ...]:
+        if (delta.turn, delta.step) != self._place:
+            left = self._leave()
+            self._place = (delta.turn, delta.step)
+            return (*left, *self._grow(delta.text))
+        return self._grow(self._reply[: delta.offset] + delta.text)
+
+    def _grow(self, reply: str) -> tuple[Piece, ...]:
+        """Show what `reply`, the text so far, has beyond what was shown."""
+        self._reply = reply
+        if self._shown.startswith(reply):
+            return ()
+        again: tuple[Piece, ...] = ()
+        if not reply.startswith(self._shown):
+            again = (*self._leave(), Piece(style="note", text="(the model was asked again)"))
+        new = reply[len(self._shown) :]
+        self._reply = self._shown = reply
+        return (*again, Piece(style="reply", text=clean(new)))
+
+    def _leave(self) -> tuple[Piece, ...]:
+        """End the reply that was being shown."""
+        begun = bool(self._shown)
+        self._shown = self._reply = ""
+        return (Piece(style="reply", text="", ends=True),) if begun else ()
+
+    def _event(self, event: Event) -> tuple[Piece, ...]:
+        body = event.body
+        match body:
+            case Received():
+                if not self._show_users:
+                    return ()
+                who = clean(body.sender) or "user"
+                return (Piece(style="user", text=f"{who}: {clean(body.text)}"),)
+            case ModelReplied():
+                if not body.text and not body.calls:
+                    return (*self._leave(), Piece(style="note", text="(an empty reply)"))
+                pieces = self._replied(body.text)
+                return (*pieces, *(_call(call) for call in body.calls))
+            case CallFinished():
+                if not body.is_error:
+                    return ()
+                reason = clean(body.text).strip().partition("\n")[0]
+                return (Piece(style="note", text=f"  failed: {reason}"),)
+            case TurnFinished():
+                return (*self._leave(), *_outcome(body))
+            case SessionEnded():
+                text = f"(the session has ended: {body.reason})"
+                return (*self._leave(), Piece(style="note", text=text))
+            case StatusChanged():
+                if body.status != "paused":
+                    return ()
+                return (*self._leave(), Piece(style="note", text="(paused)"))
+            case SessionStarted() | TurnStarted() | StepStarted() | CallStarted():
+                return ()
+            case _:
+                assert_never(body)
+
+    def _replied(self, text: str) -> tuple[Piece, ...]:
+        pieces = self._grow(text)
+        if self._shown != text:  # more was shown than the reply has
+            pieces = (
+                *self._leave(),
+                Piece(style="note", text="(the model was asked again)"),
+                Piece(style="reply", text=clean(text)),
+            )
+            self._shown = text
+        self._place = (0, 0)
+        return (*pieces, *self._leave())
+
+
+def _call(call: ToolCall) -> Piece:
+    arguments = clean(call.arguments).replace("\n", " ")
+    if len(arguments) > ARGUMENTS_SHOWN:
+        arguments = arguments[: ARGUMENTS_SHOWN - 1] + "…"
+    return Piece(style="note", text=f"  {clean(call.name)} {arguments}")
+
+
+def _outcome(body: TurnFinished) -> tuple[Piece, ...]:
+    match body.outcome:
+        case "answered":
+            return ()
+        case "cancelled":
+            return (Piece(style="note", text="(cancelled)"),)
+        case "failed":
+            return (Piece(style="error", text=f"no answer: {clean(body.error)}"),)
+        case "interrupted":
+            text = "the answer was interrupted" + (f": {clean(body.error)}" if body.error else "")
+            return (Piece(style="error", text=text),)
+        case _:
+            assert_never(body.outcome)

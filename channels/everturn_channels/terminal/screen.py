@@ -1,0 +1,87 @@
+"""Writes pieces to a terminal or a pipe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TextIO
+
+from everturn_channels.terminal.reply import Piece, Style
+
+_COLOURS: dict[Style, str] = {
+    "reply": "",
+    "user": "\x1b[36m",
+    "note": "\x1b[2m",
+    "error": "\x1b[31m",
+}
+_PLAIN = "\x1b[0m"
+
+
+def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    """Say whether to colour what goes to `stream`.
+
+    Source: https://no-color.org - any value of NO_COLOR but the empty one means no.
+    """
+    return not environ.get("NO_COLOR") and environ.get("TERM") != "dumb" and stream.isatty()
+
+
+class Screen:
+    """Writes pieces in order and keeps track of whether a line is open."""
+
+    def __init__(self, write: Callable[[str], object], *, colour: bool) -> None:
+        """Prepare.
+
+        Args:
+            write: Takes text as it should appear, and shows it at once.
+            colour: Whether escape sequences for colours may be written.
+        """
+        self._write = write
+        self._colour = colour
+        self._open_line = False
+
+    def on(self, write: Callable[[str], object]) -> Screen:
+        """Return a screen like this one that writes with another function."""
+        return Screen(write, colour=self._colour)
+
+    def show(self, pieces: Iterable[Piece]) -> None:
+        """Write pieces, each line of a note or an error on its own."""
+        text = "".join(self._render(piece) for piece in pieces)
+        if text:
+            self._write(text)
+
+    def note(self, text: str) -> None:
+        """Write a line about the conversation."""
+        self.show((Piece(style="note", text=text),))
+
+    def error(self, text: str) -> None:
+        """Write a line about something that went wrong."""
+        self.show((Piece(style="error", text=text),))
+
+    def end_line(self) -> None:
+        """Make sure that what comes next begins on a new line."""
+        if self._open_line:
+            self._open_line = False
+            self._write("\n")
+
+    def _render(self, piece: Piece) -> str:
+        if piece.style == "reply":
+            if piece.text:
+                self._open_line = not piece.text.endswith("\n")
+            if piece.ends and self._open_line:
+                self._open_line = False
+                return f"{piece.text}\n"
+            return piece.text
+        begin = "\n" if self._open_line else ""
+        self._open_line = False
+        colour = _COLOURS[piece.style] if self._colour else ""
+        return f"{begin}{colour}{piece.text}{_PLAIN if colour else ''}\n"
+
+
+def stream_writer(stream: TextIO) -> Callable[[str], None]:
+    """Return a function that writes to `stream` and flushes; what it cannot encode becomes `?`."""
+
+    def write(text: str) -> None:
+        encoding = stream.encoding or "utf-8"
+        stream.write(text.encode(encoding, "replace").decode(encoding))
+        stream.flush()
+
+    return write

@@ -1,0 +1,85 @@
+"""What a person may type instead of a message. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+CommandName: TypeAlias = Literal["help", "reset", "status", "stop", "exit"]
+
+HELP: dict[CommandName, str] = {
+    "help": "show this list",
+    "reset": "end this session; your next message starts a new one",
+    "status": "show the session: its id, turns and tokens",
+    "stop": "cancel the running turn",
+    "exit": "leave (the conversation stays)",
+}
+
+_ALIASES: dict[str, CommandName] = {"quit": "exit", "new": "reset", "?": "help"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Say:
+    """A message for the agent."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One of the commands."""
+
+    name: CommandName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mistake:
+    """Something that looks like a command and is none."""
+
+    text: str
+    "What to tell the person."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nothing:
+    """An empty line."""
+
+
+Typed: TypeAlias = Say | Command | Mistake | Nothing
+
+
+def parse(line: str) -> Typed:
+    """Read what a person typed.
+
+    A first line of one slash and one word is a command. Two slashes at the start send the rest with
+    one slash; a path such as `/etc/hosts` and text of several lines are messages.
+    """
+    text = line.strip()
+    if not text:
+        return Nothing()
+    if text.startswith("//"):
+        return Say(text=text[1:])
+    if not text.startswith("/") or "\n" in text:
+        return Say(text=text)
+    word, _, rest = text[1:].partition(" ")
+    if "/" in word:
+        return Say(text=text)
+    name = word.lower()
+    known = _ALIASES.get(name, name)
+    for command in get_args(CommandName):
+        if known == command:
+            if rest.strip():
+                return Mistake(text=f"/{command} takes nothing after it")
+            return Command(name=command)
+    return Mistake(
+        text=f"there is no command /{name}; /help lists them, //{name} sends it as a message"
+    )
+
+
+def help_text() -> str:
+    """Return the list of commands, one a line."""
+    width = max(len(name) for name in HELP) + 1
+    lines = [f"/{name:<{width}} {what}" for name, what in HELP.items()]
+    return "\n".join(
+        [*lines, "Enter sends, Alt-Enter starts a new line, Ctrl-C cancels, Ctrl-D leaves"]
+    )

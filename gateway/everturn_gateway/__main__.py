@@ -1,0 +1,16 @@
+"""The command `everturn`: `python -m everturn_gateway` is the same."""
+
+from __future__ import annotations
+
+import sys
+
+from everturn_gateway.cli import run
+
+
+def main() -> None:
+    """Run one command and leave with its exit code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

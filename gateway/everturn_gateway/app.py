@@ -1,0 +1,159 @@
+"""The composition root: the one place that knows every part, and puts them together."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import anyio
+
+from everturn_actors.errors import JournalError
+from everturn_actors.journal import doctor
+from everturn_actors.journal.files import open_file_store
+from everturn_actors.journal.memory import MemoryDisk, open_memory_store
+from everturn_actors.service import ServiceSettings, TurnService, open_service
+from everturn_gateway.config import Config
+from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.providers import open_providers
+from everturn_gateway.specs import AgentLibrary, open_library
+
+logger = logging.getLogger(__name__)
+
+MODELS_FOLDER = "models"  # in the workspace: weights of local models
+
+
+class SystemClock:
+    """The machine's clock; the only place that asks for it."""
+
+    def now(self) -> datetime:
+        """Return the present instant, UTC."""
+        return datetime.now(UTC)  # noqa: TID251 - this is the clock
+
+    async def sleep(self, delay_s: float) -> None:
+        """Wait."""
+        await anyio.sleep(delay_s)
+
+
+def version() -> str:
+    """Return the version of this program."""
+    return importlib.metadata.version("everturn")
+
+
+@dataclass(slots=True, kw_only=True)
+class Gateway:
+    """An open gateway: sessions, agents, and what they run on."""
+
+    config: Config
+    service: TurnService
+    library: AgentLibrary
+    started_at: datetime
+    version: str
+    closing: bool = False
+    "It goes down and takes no more messages."
+
+    def ready(self) -> bool:
+        """Whether it can take messages now."""
+        return not self.closing
+
+
+@asynccontextmanager
+async def open_gateway(
+    config: Config,
+    *,
+    environ: Mapping[str, str],
+    watch: bool = True,
+    secrets: SecretRegistry | None = None,
+) -> AsyncGenerator[Gateway]:
+    """Open a gateway on the workspace of `config`.
+
+    Turns that were open when the last process ended go on by themselves.
+
+    Args:
+        config: What to open.
+        environ: Where agents and models find their variables and keys.
+        watch: Serve for long: reload agents when their files change, start local models at once.
+        secrets: Where keys are registered, so that nothing that is written shows them.
+
+    Raises:
+        WorkspaceLockedError: Another process uses the workspace.
+        JournalError: The workspace cannot be written.
+    """
+    clock = SystemClock()
+    secrets = secrets or SecretRegistry()
+    for token in (config.server.api_token, config.server.admin_token):
+        secrets.add(token)
+    settings = ServiceSettings(idle_rest_s=config.sessions.idle_rest_s)
+    async with (
+        open_file_store(config.workspace) as store,
+        open_memory_store(MemoryDisk()) as scratch,
+        open_providers(
+            environ=environ, models_dir=config.workspace / MODELS_FOLDER, registry=secrets
+        ) as providers,
+    ):
+        library = await open_library(
+            config.agents_dir, environ, providers.make, sessions=config.sessions
+        )
+        async with (
+            open_service(
+                store=store, scratch=scratch, agents=library, clock=clock, settings=settings
+            ) as service,
+            anyio.create_task_group() as upkeep,
+        ):
+            if watch:
+                upkeep.start_soon(library.watch)
+                upkeep.start_soon(providers.warm)
+            gateway = Gateway(
+                config=config,
+                service=service,
+                library=library,
+                started_at=clock.now(),
+                version=version(),
+            )
+            try:
+                yield gateway
+            finally:
+                gateway.closing = True
+                upkeep.cancel_scope.cancel()
+
+
+async def check_journals(config: Config, *, repair: bool) -> list[str]:
+    """Look at every session of a workspace; return what is wrong, or was, in words.
+
+    Args:
+        config: Names the workspace.
+        repair: Rebuild what is damaged, and the marks and pointers that can be rebuilt. Damaged
+            files are kept beside the new ones.
+
+    Raises:
+        WorkspaceLockedError: To repair, no other process may use the workspace.
+    """
+    lines: list[str] = []
+    damaged: list[str] = []
+    for session_id in await doctor.session_ids(config.workspace):
+        findings = await doctor.check(config.workspace, session_id)
+        lines += [_place(finding) for finding in findings]
+        if findings:
+            damaged.append(session_id)
+    if not repair:
+        return lines
+    async with open_file_store(config.workspace) as store:
+        for session_id in damaged:
+            try:
+                lines += await doctor.repair(store, session_id)
+            except JournalError as error:
+                lines.append(str(error))
+        report = await doctor.rebuild_index(store)
+    lines.append(
+        f"index rebuilt: {report.sessions} sessions, {report.awake} with open turns, "
+        f"{report.conversations} conversations"
+    )
+    return lines
+
+
+def _place(finding: doctor.Finding) -> str:
+    where = f"{finding.path}:{finding.line}" if finding.line else str(finding.path)
+    return f"{where}: {finding.text}"

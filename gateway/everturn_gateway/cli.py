@@ -1,0 +1,392 @@
+"""What a person can type. Reads the command line, then imports the command that is called.
+
+Nothing heavy is imported here, so that `--help` and completion answer at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+from typer.exceptions import TyperException
+
+from everturn_gateway.commands.crash import crash_log
+from everturn_gateway.commands.errors import EXIT_INTERRUPTED, explain, say
+from everturn_gateway.commands.options import Options
+
+NAME = "everturn"
+_COMPLETE_VARIABLE = "_EVERTURN_COMPLETE"
+_DEBUG_VARIABLE = "EVERTURN_DEBUG"
+
+app = typer.Typer(
+    name=NAME,
+    help="A durable gateway between people and language-model agents.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+sessions_app = typer.Typer(help="List, show and delete sessions.", no_args_is_help=True)
+agent_app = typer.Typer(help="List, show, check and create agents.", no_args_is_help=True)
+local_app = typer.Typer(help="The small model that runs on this machine.", no_args_is_help=True)
+app.add_typer(sessions_app, name="sessions")
+app.add_typer(agent_app, name="agent")
+app.add_typer(local_app, name="local")
+
+Config: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", help="The configuration.", show_default="./everturn.yaml"),
+]
+Workspace: TypeAlias = Annotated[
+    Path | None, typer.Option("--workspace", help="Instead of the configuration's workspace.")
+]
+AgentsDir: TypeAlias = Annotated[
+    Path | None, typer.Option("--agents-dir", help="Instead of the configuration's agents folder.")
+]
+AgentName: TypeAlias = Annotated[
+    str, typer.Argument(help="Which agent; needed where there are several.", show_default=False)
+]
+Session: TypeAlias = Annotated[
+    str, typer.Option("--session", "-s", help="Go on in this session.", metavar="ID")
+]
+SessionId: TypeAlias = Annotated[str, typer.Argument(metavar="SESSION", show_default=False)]
+Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")]
+Provider: TypeAlias = Annotated[
+    str,
+    typer.Option(help="Who runs the model: builtin, local, openai, openrouter, ollama."),
+]
+ModelName: TypeAlias = Annotated[
+    str, typer.Option("--model", help="The model's name.", show_default="by the provider")
+]
+
+
+class Shell(StrEnum):
+    """Shells that completion works in."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+    POWERSHELL = "powershell"
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; return its exit code. Errors are told on stderr, without a traceback."""
+    try:
+        command = typer.main.get_command(app)
+        code = command.main(
+            list(arguments),
+            prog_name=NAME,
+            complete_var=_COMPLETE_VARIABLE,
+            standalone_mode=False,
+        )
+        sys.stdout.flush()
+    except TyperException as error:
+        return _usage(error)
+    except (typer.Abort, KeyboardInterrupt):
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the output has what it wanted. The interpreter flushes once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:  # noqa: BLE001 - the outermost boundary: a person gets no traceback
+        return explain(error)
+    return code if isinstance(code, int) else 0
+
+
+def _usage(error: TyperException) -> int:
+    message = error.format_message()
+    if message:
+        say(f"{message[0].lower()}{message[1:]} (`{NAME} --help` lists everything)")
+    return error.exit_code
+
+
+def _end(code: int) -> None:
+    if code:
+        raise typer.Exit(code)
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    *,
+    debug: Annotated[
+        bool,
+        typer.Option("--debug", envvar=_DEBUG_VARIABLE, help="Show tracebacks and more log lines."),
+    ] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """A durable gateway between people and language-model agents."""
+    crash_log.debug = debug
+    if version:
+        show_version()
+        raise typer.Exit
+
+
+@app.command("version")
+def show_version() -> None:
+    """Print the version."""
+    from importlib.metadata import version  # noqa: PLC0415 - see the module's docstring
+
+    typer.echo(f"{NAME} {version(NAME)}")
+
+
+@app.command()
+def init(
+    folder: Annotated[Path, typer.Argument(help="Where.", metavar="DIR")] = Path(),
+    *,
+    agent: Annotated[str, typer.Option(help="Name of the first agent.")] = "",
+    provider: Provider = "",
+    model: ModelName = "",
+    yes: Yes = False,
+) -> None:
+    """Set up a folder: a configuration and a first agent. Overwrites nothing."""
+    from everturn_gateway.commands import scaffold  # noqa: PLC0415 - as above
+
+    _end(scaffold.init(folder, agent=agent, provider=provider, model=model, ask=not yes))
+
+
+@app.command()
+def serve(
+    *,
+    config: Config = None,
+    host: Annotated[str | None, typer.Option(help="Listen on this address.")] = None,
+    port: Annotated[int | None, typer.Option(help="Listen on this port; 0 = a free one.")] = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """Run the gateway until it is told to stop."""
+    from everturn_gateway.commands import serve as command  # noqa: PLC0415 - as above
+
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    _end(command.serve(options, host=host, port=port))
+
+
+@app.command()
+def chat(
+    agent: AgentName = "",
+    *,
+    session: Session = "",
+    new: Annotated[bool, typer.Option("--new", help="Start a new session.")] = False,
+    config: Config = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """Talk to an agent, through the running gateway where there is one."""
+    from everturn_gateway.commands import talk  # noqa: PLC0415 - as above
+
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    _end(talk.chat(options, agent=agent, session_id=session, new=new))
+
+
+@app.command("run")
+def run_prompt(
+    prompt: Annotated[str, typer.Argument(help="The message; - reads it from stdin.")],
+    *,
+    agent: Annotated[str, typer.Option("--agent", "-a", help="Which agent.")] = "",
+    session: Session = "",
+    as_json: Json = False,
+    timeout: Annotated[
+        float | None, typer.Option(help="Give up after so many seconds.", min=0.001)
+    ] = None,
+    config: Config = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """Send one message and print the answer.
+
+    The exit code is 0 when it was answered, 1 when it was not, 2 for bad input, 130 for Ctrl-C.
+    """
+    from everturn_gateway.commands import run as command  # noqa: PLC0415 - as above
+
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    _end(
+        command.run(
+            options,
+            prompt,
+            agent=agent,
+            session_id=session,
+            as_json=as_json,
+            timeout_s=timeout,
+        )
+    )
+
+
+@app.command()
+def attach(
+    session: SessionId,
+    *,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Only look on.")] = False,
+    last: Annotated[int, typer.Option(help="Begin with so many past messages.", min=0)] = 10,
+    config: Config = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """Follow a session live, and speak in it."""
+    from everturn_gateway.commands import talk  # noqa: PLC0415 - as above
+
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    _end(talk.attach(options, session, read_only=read_only, last=last))
+
+
+@sessions_app.command("list")
+def list_sessions(
+    *,
+    limit: Annotated[int, typer.Option(help="How many, newest first.", min=1)] = 50,
+    as_json: Json = False,
+    config: Config = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """List sessions, newest first."""
+    from everturn_gateway.commands import sessions  # noqa: PLC0415 - as above
+
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    _end(sessions.list_sessions(options, limit=limit, as_json=as_json))
+
+
+@sessions_app.command("show")
+def show_session(
+    session: SessionId,
+    *,
+    last: Annotated[int, typer.Option(help="Show so many messages.", min=0)] = 20,
+    as_json: Json = False,
+    config: Config = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """Show how a session stands, and its last messages."""
+    from everturn_gateway.commands import sessions  # noqa: PLC0415 - as above
+
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    _end(sessions.show_session(options, session, last=last, as_json=as_json))
+
+
+@sessions_app.command("delete")
+def delete_session(
+    session: SessionId,
+    *,
+    yes: Yes = False,
+    config: Config = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """Remove a session and all that is stored of it."""
+    from everturn_gateway.commands import sessions  # noqa: PLC0415 - as above
+
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    _end(sessions.delete_session(options, session, ask=not yes))
+
+
+@agent_app.command("list")
+def list_agents(
+    *,
+    as_json: Json = False,
+    config: Config = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """List the agents, and what is wrong with those that cannot be loaded."""
+    from everturn_gateway.commands import agents  # noqa: PLC0415 - as above
+
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    _end(agents.list_agents(options, as_json=as_json))
+
+
+@agent_app.command("show")
+def show_agent(
+    name: Annotated[str, typer.Argument(help="Which agent.")],
+    *,
+    as_json: Json = False,
+    config: Config = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """Show one agent, and which of its settings have no effect yet."""
+    from everturn_gateway.commands import agents  # noqa: PLC0415 - as above
+
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    _end(agents.show_agent(options, name, as_json=as_json))
+
+
+@agent_app.command("validate")
+def validate_agents(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="Names, or folders. All agents where none is given."),
+    ] = None,
+    *,
+    config: Config = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """Check agents; every fault is printed with its file, line and field."""
+    from everturn_gateway.commands import agents  # noqa: PLC0415 - as above
+
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    _end(agents.validate(options, names or []))
+
+
+@agent_app.command("create")
+def create_agent(
+    name: Annotated[str, typer.Argument(help="Letters, digits and hyphens.")],
+    *,
+    provider: Provider = "builtin",
+    model: ModelName = "",
+    config: Config = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """Create the folder of a new agent. Overwrites nothing."""
+    from everturn_gateway.commands import scaffold  # noqa: PLC0415 - as above
+
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    _end(scaffold.create_agent(options, name, provider=provider, model=model))
+
+
+@agent_app.command("schema")
+def agent_schema() -> None:
+    """Print the JSON Schema of agent.yaml."""
+    from everturn_gateway.commands import agents  # noqa: PLC0415 - as above
+
+    _end(agents.schema())
+
+
+@app.command()
+def doctor(
+    *,
+    repair: Annotated[bool, typer.Option("--repair", help="Set right what can be.")] = False,
+    config: Config = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """Check configuration, agents, keys, permissions, disk space and journals."""
+    from everturn_gateway.commands import doctor as command  # noqa: PLC0415 - as above
+
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    _end(command.doctor(options, repair=repair))
+
+
+@local_app.command("pull")
+def pull(
+    *,
+    config: Config = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """Fetch the weights of the local model."""
+    from everturn_gateway.commands import local  # noqa: PLC0415 - as above
+
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    _end(local.pull(options))
+
+
+@app.command()
+def completions(shell: Annotated[Shell, typer.Argument(help="For which shell.")]) -> None:
+    """Print what makes a shell complete the commands: eval "$(everturn completions bash)"."""
+    os.environ[_COMPLETE_VARIABLE] = f"source_{shell.value}"
+    complete: Callable[..., object] = typer.main.get_command(app).main
+    complete([], prog_name=NAME, complete_var=_COMPLETE_VARIABLE)

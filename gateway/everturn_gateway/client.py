@@ -1,0 +1,387 @@
+"""The terminal's door to a gateway in another process, over HTTP.
+
+Messages are handed in with an idempotency key and followed from their event number on, so that a
+lost connection costs neither a message nor a piece of an answer.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from datetime import datetime
+from typing import Any, Final, NoReturn, cast
+from urllib.parse import quote, unquote
+
+import anyio
+import anyio.to_thread
+import httpx2
+import orjson
+
+from everturn_actors.errors import (
+    InvalidInputError,
+    MailboxFullError,
+    SessionEndedError,
+    UnknownFormatError,
+    UnknownSessionError,
+)
+from everturn_actors.events import Event, SessionEnded
+from everturn_actors.model import ConversationKey, Usage
+from everturn_actors.ports import SessionSummary
+from everturn_actors.records import from_record
+from everturn_actors.service import TextDelta, Update
+from everturn_channels.errors import DoorError
+from everturn_channels.terminal.door import HISTORY_MAX, Said, Status
+
+CONNECT_S = 5.0
+SILENCE_S = 60.0  # the server sends a comment every 15 s; four are missing when this is over
+RECONNECT_S = 30.0  # for how long a lost gateway is looked for: a restart takes seconds
+_PAUSES_S = (0.1, 0.2, 0.5, 1.0)  # between two tries, the last one repeated
+_NOTHING_MORE = 204
+_EVENT_BYTES = 16 * 1024 * 1024  # the longest message, escaped, is below it
+_SESSIONS: Final = "/api/v1/sessions/"
+_TRY_AGAIN: Final = frozenset({"stopping", "session-failed", "fenced", "too-many-connections"})
+
+
+@asynccontextmanager
+async def open_http_door(
+    url: str, *, token: str, reconnect_s: float = RECONNECT_S
+) -> AsyncGenerator[HttpDoor]:
+    """Connect to the gateway at `url`.
+
+    Args:
+        url: Where it listens, `http://127.0.0.1:8080`.
+        token: Its API token; empty where it asks for none.
+        reconnect_s: For how long a lost gateway is looked for, in seconds.
+    """
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    async with open_client(url, headers=headers, silence_s=SILENCE_S) as http:
+        yield HttpDoor(http, url, reconnect_s)
+
+
+@asynccontextmanager
+async def open_client(
+    url: str, *, headers: Mapping[str, str] | None = None, silence_s: float
+) -> AsyncGenerator[httpx2.AsyncClient]:
+    """Open a client for a gateway on this machine: plain HTTP, and no proxy between.
+
+    Args:
+        url: Where the gateway listens.
+        headers: Sent with every request.
+        silence_s: After so long without a byte the connection counts as lost, in seconds.
+    """
+
+    def make() -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(
+            base_url=url,
+            headers=dict(headers or {}),
+            timeout=httpx2.Timeout(silence_s, connect=CONNECT_S),
+            trust_env=False,
+            # Certificates are not needed, and reading them takes 20 ms.
+            verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+        )
+
+    # In a thread: the first client of a process loads its modules from disk.
+    async with await anyio.to_thread.run_sync(make) as http:
+        yield http
+
+
+class HttpDoor:
+    """A door to a running gateway."""
+
+    def __init__(self, http: httpx2.AsyncClient, url: str, reconnect_s: float) -> None:
+        self._http = http
+        self._url = url
+        self._reconnect_s = reconnect_s
+
+    async def agents(self) -> Sequence[str]:
+        """Return the names of the agents that can be talked to, sorted."""
+        data = await self._get("/api/v1/agents")
+        return sorted(agent["name"] for agent in data["agents"])
+
+    async def open(self, key: ConversationKey) -> str:
+        """Return the session in which a conversation goes on; start one where there is none."""
+        body = {"agent": key.agent, "channel": key.channel, "chat": key.chat}
+        data = await self._post("/api/v1/sessions", body)
+        return str(data["id"])
+
+    async def submit(self, session_id: str, text: str, *, idempotency_key: str) -> int:
+        """Hand in a message; return the number of its event when it is durable."""
+        data = await self._post(
+            f"{_session(session_id)}/messages",
+            {"content": text},
+            headers={"Prefer": "respond-async", "Idempotency-Key": idempotency_key},
+            repeat=True,
+        )
+        return _number(data["message_id"])
+
+    async def follow(self, session_id: str, *, after: int) -> AsyncGenerator[Update]:
+        """Yield all events with a number above `after`, then what comes.
+
+        A lost connection is taken up again where it broke. Ends with the session.
+
+        Raises:
+            DoorError: The gateway is gone for too long.
+        """
+        tries = _Tries(self._url, self._reconnect_s)
+        while True:
+            try:
+                async with aclosing(self._stream(session_id, after)) as updates:
+                    async for update in updates:
+                        tries.begin_again()
+                        if isinstance(update, Event):
+                            if update.seq <= after:
+                                continue
+                            after = update.seq
+                        yield update
+                        if isinstance(update, Event) and isinstance(update.body, SessionEnded):
+                            return
+                lost: Exception | None = None
+            except _EndedError:
+                return
+            except (httpx2.TransportError, _TryAgainError) as error:
+                lost = error
+            await tries.pause(lost)
+
+    async def _stream(self, session_id: str, after: int) -> AsyncGenerator[Update]:
+        async with self._http.sse(
+            f"{_session(session_id)}/events",
+            params={"after": after},
+            max_event_size=_EVENT_BYTES,
+        ) as source:
+            if source.response.status_code == _NOTHING_MORE:
+                raise _EndedError
+            if not source.response.is_success:
+                _refuse(source.response, await source.response.aread())
+            async for message in source:
+                update = _update(message.event, message.data)
+                if update is not None:
+                    yield update
+
+    async def cancel(self, session_id: str) -> bool:
+        """Cancel the running turn; return whether there was one, when it is closed."""
+        data = await self._post(f"{_session(session_id)}/cancel", {})
+        return bool(data["cancelled"])
+
+    async def reset(self, session_id: str) -> None:
+        """End the session."""
+        await self._post(f"{_session(session_id)}/reset", {})
+
+    async def delete(self, session_id: str) -> None:
+        """Remove the session and all that belongs to it."""
+        await self._ask("DELETE", _session(session_id))
+
+    async def status(self, session_id: str) -> Status:
+        """Return what is known of the session now."""
+        data = await self._get(_session(session_id))
+        return Status(
+            session_id=data["id"],
+            key=_key(data),
+            status=data["status"],
+            turns=data["turns"],
+            messages=data["messages"],
+            last_seq=data["last_event"],
+            usage=Usage(**data["usage"]),
+            busy=data["open_turn"] is not None or data["waiting"] > 0,
+        )
+
+    async def history(self, session_id: str, *, after: int) -> Sequence[Said]:
+        """Return the messages that came after event `after`, oldest first (`HISTORY_MAX`)."""
+        path = f"{_session(session_id)}/messages"
+        data = await self._get(path, after=f"m{after}", limit=HISTORY_MAX)
+        return [
+            Said(
+                seq=_number(row["message_id"]),
+                at=datetime.fromisoformat(row["created_at"]),
+                role=row["role"],
+                text=row["content"],
+            )
+            for row in data["messages"]
+        ]
+
+    async def sessions(self, *, after: str, limit: int) -> Sequence[SessionSummary]:
+        """Return up to `limit` sessions with an id below `after` ("" = all), newest first."""
+        data = await self._get("/api/v1/sessions", after=after, limit=limit)
+        return [
+            SessionSummary(
+                session_id=row["id"],
+                key=_key(row),
+                status=row["status"],
+                created_at=datetime.fromisoformat(row["created_at"]),
+                updated_at=datetime.fromisoformat(row["updated_at"]),
+            )
+            for row in data["sessions"]
+        ]
+
+    # --- requests ---
+
+    async def _get(self, path: str, **params: str | int) -> dict[str, Any]:
+        given = {name: value for name, value in params.items() if value != ""}
+        return await self._ask("GET", path, params=given, repeat=True)
+
+    async def _post(
+        self,
+        path: str,
+        body: Mapping[str, object],
+        *,
+        headers: Mapping[str, str] | None = None,
+        repeat: bool = False,
+    ) -> dict[str, Any]:
+        try:
+            content = orjson.dumps(body)
+        except orjson.JSONEncodeError:
+            msg = "the message is not valid Unicode text"
+            raise InvalidInputError(msg) from None
+        headers = {"Content-Type": "application/json", **(headers or {})}
+        return await self._ask("POST", path, content=content, headers=headers, repeat=repeat)
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str | int] | None = None,
+        content: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        repeat: bool = False,
+    ) -> dict[str, Any]:
+        """Make one request; with `repeat`, again while the gateway is away.
+
+        Raises:
+            CoreError: What the gateway says is wrong with the request.
+            DoorError: It cannot be reached, or its answer is not understood.
+        """
+        tries = _Tries(self._url, self._reconnect_s)
+        while True:
+            try:
+                response = await self._http.request(
+                    method, path, params=params, content=content, headers=headers
+                )
+                if not response.is_success:
+                    _refuse(response, response.content)
+                return _document(response.content)
+            except (httpx2.TransportError, _TryAgainError) as error:
+                if not repeat:
+                    raise _lost(self._url, error) from error
+                await tries.pause(error)
+
+
+class _EndedError(Exception):
+    """The session has ended, and all of its events were given."""
+
+
+class _TryAgainError(Exception):
+    """The gateway cannot take it now and may soon."""
+
+
+class _Tries:
+    """How long, and how often, a lost gateway is looked for."""
+
+    def __init__(self, url: str, reconnect_s: float) -> None:
+        self._url = url
+        self._reconnect_s = reconnect_s
+        self._deadline = 0.0
+        self._count = 0
+
+    def begin_again(self) -> None:
+        """The gateway is there."""
+        self._deadline, self._count = 0.0, 0
+
+    async def pause(self, lost: Exception | None) -> None:
+        """Wait before the next try.
+
+        Raises:
+            DoorError: It was tried for long enough.
+        """
+        now = anyio.current_time()
+        self._deadline = self._deadline or now + self._reconnect_s
+        if now >= self._deadline:
+            raise _lost(self._url, lost) from lost
+        await anyio.sleep(_PAUSES_S[min(self._count, len(_PAUSES_S) - 1)])
+        self._count += 1
+
+
+def _lost(url: str, error: Exception | None) -> DoorError:
+    why = f": {error}" if str(error or "") else ""
+    return DoorError(f"the gateway at {url} cannot be reached{why}")
+
+
+def _refuse(response: httpx2.Response, content: bytes) -> NoReturn:
+    """Raise what a problem document says."""
+    try:
+        problem = _document(content)
+    except DoorError:
+        problem = {}
+    _raise(problem, f"the gateway answered with status {response.status_code}")
+
+
+def _raise(problem: Mapping[str, Any], otherwise: str) -> NoReturn:
+    """Raise the error that a problem document tells of."""
+    kind = str(problem.get("type", "")).rpartition(":")[2]
+    detail = str(problem.get("detail") or otherwise)
+    if kind in _TRY_AGAIN:
+        raise _TryAgainError(detail)
+    if kind == "unauthorized":
+        msg = f"{detail}; set server.api_token in everturn.yaml, or EVERTURN_API_TOKEN"
+        raise DoorError(msg)
+    session_id = unquote(str(problem.get("instance", "")).removeprefix(_SESSIONS).split("/")[0])
+    match kind:
+        case "invalid-input" | "content-too-large":
+            raise InvalidInputError(detail)
+        case "mailbox-full":
+            raise MailboxFullError(detail)
+        case "unknown-session":
+            raise UnknownSessionError(session_id)
+        case "session-ended":
+            raise SessionEndedError(session_id, detail.partition("(")[2].partition(")")[0])
+        case _:
+            raise DoorError(detail)
+
+
+def _document(content: bytes) -> dict[str, Any]:
+    try:
+        data: Any = orjson.loads(content) if content else {}
+    except orjson.JSONDecodeError:
+        data = None
+    if not isinstance(data, dict):
+        msg = "the gateway's answer is not understood; is it another program, or another version?"
+        raise DoorError(msg)
+    return cast("dict[str, Any]", data)
+
+
+def _session(session_id: str) -> str:
+    return f"{_SESSIONS}{quote(session_id, safe='')}"
+
+
+def _key(data: Mapping[str, Any]) -> ConversationKey:
+    return ConversationKey(
+        channel=data["channel"],
+        chat=data["chat"],
+        agent=data["agent"],
+        topic=data.get("topic", ""),
+    )
+
+
+def _number(name: str) -> int:
+    """Return the number in the name of a message or a turn: `m7`, `t2`."""
+    return int(name[1:])
+
+
+def _update(event: str, data: str) -> Update | None:
+    """Return the update that a message of the stream stands for."""
+    if not data:
+        return None  # how soon to connect again
+    record = _document(data.encode())
+    if event == "error":
+        _raise(record, "the gateway failed while it sent the events")
+    if event == "token":
+        return TextDelta(
+            turn=_number(record["turn_id"]),
+            step=record["step"],
+            offset=record["offset"],
+            text=record["text"],
+        )
+    try:
+        return from_record(record)
+    except UnknownFormatError as error:
+        raise DoorError(str(error)) from error

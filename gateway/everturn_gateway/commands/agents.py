@@ -1,0 +1,215 @@
+"""`everturn agent`: list, show, validate, schema. Reads the agents' folders; needs no gateway."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from everturn_actors.errors import UnknownAgentError
+from everturn_gateway.app import MODELS_FOLDER
+from everturn_gateway.commands.errors import EXIT_BAD_INPUT, EXIT_OK, say
+from everturn_gateway.commands.options import Options
+from everturn_gateway.commands.settings import load, require_agents, run_async
+from everturn_gateway.commands.tables import print_table
+from everturn_gateway.config import Config
+from everturn_gateway.errors import ConfigError, Fault, GatewayError
+from everturn_gateway.providers import open_providers
+from everturn_gateway.specs import AgentFile, load_agent, open_library, schema_text
+
+AGENT_FILE = "agent.yaml"
+
+
+def list_agents(options: Options, *, as_json: bool) -> int:
+    """Print all agents; return the exit code, 2 where one cannot be loaded."""
+    config = load(options)
+    agents, faults = check_agents(config)
+    if as_json:
+        _print_json([_summary(agent) for agent in agents])
+    elif agents:
+        print_table(
+            ("agent", "provider", "model", "description"),
+            [
+                (a.spec.name, a.spec.model.provider, a.spec.model.name, a.spec.description)
+                for a in agents
+            ],
+        )
+    elif not faults:
+        sys.stdout.write(f"no agents in {config.agents_dir}; `everturn init` creates one\n")
+    for fault in faults:
+        say(str(fault))
+    return EXIT_BAD_INPUT if faults else EXIT_OK
+
+
+def show_agent(options: Options, name: str, *, as_json: bool) -> int:
+    """Print one agent; return the exit code."""
+    config = load(options)
+    agents: list[AgentFile] = []
+    faults: list[Fault] = []
+    for folder in agent_folders(config):
+        try:
+            agents.append(load_agent(folder, environ=os.environ, sessions=config.sessions))
+        except ConfigError as error:
+            faults += error.faults if folder.name == name else ()
+    found = next((agent for agent in agents if agent.spec.name == name), None)
+    if found is None:
+        if faults:
+            raise ConfigError(faults=faults)
+        raise UnknownAgentError(name, tuple(sorted(agent.spec.name for agent in agents)))
+    if as_json:
+        _print_json(
+            {**_summary(found), "folder": str(found.folder), "document": dict(found.document)}
+        )
+        return EXIT_OK
+    sys.stdout.write("\n".join(_facts(found)) + "\n")
+    return EXIT_OK
+
+
+def _facts(agent: AgentFile) -> Iterator[str]:
+    spec = agent.spec
+    yield f"agent        {spec.name}"
+    if spec.description:
+        yield f"description  {spec.description}"
+    if spec.version:
+        yield f"version      {spec.version}"
+    yield f"folder       {agent.folder}"
+    yield f"model        {spec.model.provider} / {spec.model.name}"
+    if spec.model.base_url:
+        yield f"             at {spec.model.base_url}"
+    prompt = spec.prompt
+    sizes = [
+        f"{name} {len(text)}"
+        for name, text in (
+            ("soul", prompt.soul),
+            ("system prompt", prompt.system_prompt),
+            ("instructions", prompt.instructions),
+        )
+        if text
+    ]
+    yield f"prompt       {', '.join(sizes) or 'none'} (characters)"
+    session = spec.session
+    yield (
+        f"session      {session.context.policy} context policy, "
+        f"at most {session.context.max_history_tokens or 'all'} tokens of history"
+    )
+    if agent.inactive:
+        yield "not active yet:"
+        yield from (f"  {field}" for field in agent.inactive)
+
+
+def validate(options: Options, names: Sequence[str]) -> int:
+    """Check agents and print every fault; return the exit code, 2 where there is one.
+
+    Args:
+        options: Where the configuration is.
+        names: Names of agents, or folders; empty = all.
+
+    Raises:
+        GatewayError: There is nothing to check.
+    """
+    config = load(options)
+    if names:
+        agents, faults = _check_folders(config, [_folder(config, name) for name in names])
+    else:
+        agents, faults = check_agents(config)
+    for agent in agents:
+        count = len(agent.inactive)
+        note = f" ({count} settings not active yet)" if count else ""
+        sys.stdout.write(f"ok  {agent.spec.name}  {agent.folder}{note}\n")
+    for fault in faults:
+        say(str(fault))
+    if not agents and not faults:
+        msg = f"no agents in {config.agents_dir}; `everturn init` creates one"
+        raise GatewayError(msg)
+    return EXIT_BAD_INPUT if faults else EXIT_OK
+
+
+def _folder(config: Config, name: str) -> Path:
+    for folder in (config.agents_dir / name, Path(name)):
+        if (folder / AGENT_FILE).is_file():
+            return folder.absolute()
+    known = tuple(folder.name for folder in agent_folders(config))
+    raise UnknownAgentError(name, known)
+
+
+def schema() -> int:
+    """Print the JSON Schema of `agent.yaml`; return the exit code."""
+    sys.stdout.write(schema_text())
+    return EXIT_OK
+
+
+def agent_folders(config: Config) -> list[Path]:
+    """Return the folders of all agents, sorted."""
+    return sorted(file.parent for file in config.agents_dir.glob(f"*/{AGENT_FILE}"))
+
+
+def check_agents(config: Config) -> tuple[list[AgentFile], list[Fault]]:
+    """Return the agents that a gateway could use now, by name, and what is wrong with the others.
+
+    Runs an event loop of its own: not to be called from one.
+
+    Raises:
+        GatewayError: There is no agents folder.
+    """
+    require_agents(config)
+    agents: list[AgentFile] = []
+    faults: list[Fault] = []
+
+    async def check() -> int:
+        async with open_providers(environ=os.environ, models_dir=_models(config)) as providers:
+            library = await open_library(
+                config.agents_dir, os.environ, providers.make, sessions=config.sessions
+            )
+            agents.extend(library.file(name) for name in library.names())
+            faults.extend(library.faults())
+        return EXIT_OK
+
+    run_async(check)
+    return agents, faults
+
+
+def _check_folders(config: Config, folders: Sequence[Path]) -> tuple[list[AgentFile], list[Fault]]:
+    """Do as `check_agents` with these folders, wherever they are."""
+    agents: list[AgentFile] = []
+    faults: list[Fault] = []
+
+    async def check() -> int:
+        async with open_providers(environ=os.environ, models_dir=_models(config)) as providers:
+            for folder in folders:
+                try:
+                    agent = load_agent(folder, environ=os.environ, sessions=config.sessions)
+                except ConfigError as error:
+                    faults.extend(error.faults)
+                    continue
+                try:
+                    providers.make(agent.spec.model, folder)
+                except ConfigError as error:
+                    faults.extend(error.faults or (agent.fault("spec.model", str(error)),))
+                else:
+                    agents.append(agent)
+        return EXIT_OK
+
+    run_async(check)
+    return agents, faults
+
+
+def _models(config: Config) -> Path:
+    return config.workspace / MODELS_FOLDER
+
+
+def _summary(agent: AgentFile) -> dict[str, Any]:
+    return {
+        "name": agent.spec.name,
+        "description": agent.spec.description,
+        "version": agent.spec.version,
+        "model": asdict(agent.spec.model),
+        "inactive": list(agent.inactive),
+    }
+
+
+def _print_json(data: object) -> None:
+    sys.stdout.write(json.dumps(data, ensure_ascii=False, indent=2, default=str) + "\n")

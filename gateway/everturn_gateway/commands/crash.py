@@ -1,0 +1,52 @@
+"""Where the traceback of an unexpected error is kept, so that a person need not read it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+
+LOG_NAME = "everturn.log"
+
+
+class CrashLog:
+    """The log file of this process."""
+
+    def __init__(self) -> None:
+        self.folder: Path | None = None
+        "The workspace, as soon as it is known."
+        self.debug = False
+        "Whether tracebacks go to the terminal instead."
+
+    def write(self, error: BaseException) -> Path | None:
+        """Append the traceback of `error` to the log; return the file.
+
+        None where it went to the terminal, or could not be written at all.
+        """
+        text = "".join(traceback.format_exception(error))
+        if self.debug:
+            sys.stderr.write(text)
+            return None
+        try:
+            path, log = self._open()
+        except OSError:
+            return None
+        with os.fdopen(log, "a", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+        return path
+
+    def _open(self) -> tuple[Path, int]:
+        """Open the log of the workspace, or a file of its own where there is none."""
+        if self.folder is not None and self.folder.is_dir():
+            path = self.folder / LOG_NAME
+            try:
+                return path, os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            except OSError:
+                pass  # the workspace may be what is broken
+        log, name = tempfile.mkstemp(prefix="everturn-", suffix=".log")
+        return Path(name), log
+
+
+crash_log = CrashLog()

@@ -1,0 +1,206 @@
+"""`everturn doctor`: is everything in order, and what to do where it is not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+from collections.abc import AsyncGenerator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import anyio.to_thread
+
+from everturn_actors.errors import CoreError
+from everturn_gateway.app import check_journals
+from everturn_gateway.commands.agents import check_agents
+from everturn_gateway.commands.crash import LOG_NAME
+from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_OK
+from everturn_gateway.commands.options import Options
+from everturn_gateway.commands.running import NOTE_NAME, find_running, is_alive, read_note
+from everturn_gateway.commands.settings import load, run_async
+from everturn_gateway.commands.talk import HISTORY_NAME
+from everturn_gateway.config import Config, check_listener
+from everturn_gateway.errors import ConfigError, GatewayError
+
+_FREE_WARN_BYTES = 1024**3
+_FREE_FAIL_BYTES = 100 * 1024**2  # below it, writing events may soon fail
+
+Verdict: TypeAlias = Literal["ok", "note", "repaired", "problem"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was looked at."""
+
+    verdict: Verdict
+    subject: str
+    text: str
+
+
+def doctor(options: Options, *, repair: bool) -> int:
+    """Look at everything and print what was found; return the exit code, 1 for a problem.
+
+    Args:
+        options: Where the configuration is.
+        repair: Set right what can be set right without losing anything.
+    """
+
+    async def main() -> int:
+        failed = False
+        async for finding in _examine(options, repair=repair):
+            failed |= finding.verdict == "problem"
+            lines = finding.text.splitlines() or [""]
+            for line in lines:
+                sys.stdout.write(f"{finding.verdict:<8}  {finding.subject:<11}  {line}\n")
+            sys.stdout.flush()
+        return EXIT_FAILED if failed else EXIT_OK
+
+    return run_async(main)
+
+
+async def _examine(options: Options, *, repair: bool) -> AsyncGenerator[Finding]:
+    try:
+        config = await anyio.to_thread.run_sync(load, options)
+    except ConfigError as error:
+        yield Finding(verdict="problem", subject="config", text=str(error))
+        return
+    for finding in _config(config):
+        yield finding
+    for finding in await anyio.to_thread.run_sync(_agents, config):
+        yield finding
+    for finding in await anyio.to_thread.run_sync(_permissions, config, repair):
+        yield finding
+    yield await anyio.to_thread.run_sync(_disk, config)
+    running = await find_running(config.workspace)
+    if running is not None:
+        text = f"process {running.pid} serves this workspace on {running.url}"
+        yield Finding(verdict="ok", subject="gateway", text=text)
+    else:
+        yield await anyio.to_thread.run_sync(_stale_note, config, repair)
+    async for finding in _journals(config, repair=repair):
+        yield finding
+
+
+def _config(config: Config) -> Iterator[Finding]:
+    text = str(config.path) if config.path else "no file; the defaults hold"
+    yield Finding(verdict="ok", subject="config", text=text)
+    for note in config.notes:
+        yield Finding(verdict="note", subject="config", text=note)
+    fault = check_listener(config.server, config.path)
+    if fault is not None:
+        yield Finding(verdict="problem", subject="config", text=str(fault))
+
+
+def _agents(config: Config) -> list[Finding]:
+    try:
+        agents, faults = check_agents(config)
+    except GatewayError as error:
+        return [Finding(verdict="problem", subject="agent", text=str(error))]
+    found = [Finding(verdict="problem", subject="agent", text=str(fault)) for fault in faults]
+    if not agents and not faults:
+        text = f"none in {config.agents_dir}; `everturn init` creates one"
+        found.append(Finding(verdict="problem", subject="agent", text=text))
+    for agent in agents:
+        name, model = agent.spec.name, agent.spec.model
+        text = f"{name}: {model.provider} / {model.name}"
+        found.append(Finding(verdict="ok", subject="agent", text=text))
+        if agent.inactive:
+            text = f"{name}: not active yet: {', '.join(agent.inactive)}"
+            found.append(Finding(verdict="note", subject="agent", text=text))
+    return found
+
+
+def _permissions(config: Config, repair: bool) -> list[Finding]:  # noqa: FBT001 - for a thread
+    """Look whether others can read what people said, or write where the gateway writes."""
+    workspace = config.workspace
+    if not workspace.exists():
+        text = f"{workspace} does not exist yet; it is created at the first start"
+        return [Finding(verdict="note", subject="workspace", text=text)]
+    if not os.access(workspace, os.R_OK | os.W_OK | os.X_OK):
+        text = f"{workspace} cannot be written by this user"
+        return [Finding(verdict="problem", subject="workspace", text=text)]
+    found = [
+        finding
+        for path, mode in (
+            (workspace, 0o700),
+            (workspace / NOTE_NAME, 0o600),
+            (workspace / HISTORY_NAME, 0o600),
+            (workspace / LOG_NAME, 0o600),
+            *(((config.path, 0o600),) if _holds_secret(config) else ()),
+        )
+        if path is not None and (finding := _private(path, mode, repair=repair)) is not None
+    ]
+    return found or [Finding(verdict="ok", subject="workspace", text=f"{workspace} is private")]
+
+
+def _holds_secret(config: Config) -> bool:
+    """Say whether a token stands in the configuration itself, not in the environment."""
+    if config.path is None:
+        return False
+    text = config.path.read_text(encoding="utf-8", errors="replace")
+    return any(t and t in text for t in (config.server.api_token, config.server.admin_token))
+
+
+def _private(path: Path, mode: int, *, repair: bool) -> Finding | None:
+    """Say where others have rights on `path`; None where they have none."""
+    try:
+        rights = stat.S_IMODE(path.stat().st_mode)
+    except FileNotFoundError:
+        return None
+    if not rights & 0o077:
+        return None
+    text = f"{path} is open to other users ({rights:04o})"
+    if not repair:
+        return Finding(
+            verdict="problem", subject="workspace", text=f"{text}; --repair makes it {mode:04o}"
+        )
+    try:
+        path.chmod(mode)
+    except OSError as error:
+        return Finding(
+            verdict="problem", subject="workspace", text=f"{text}, and stays: {error.strerror}"
+        )
+    return Finding(verdict="repaired", subject="workspace", text=f"{path} is now {mode:04o}")
+
+
+def _disk(config: Config) -> Finding:
+    place = config.workspace
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free
+    text = f"{free / 1024**3:.1f} GiB free"
+    if free < _FREE_FAIL_BYTES:
+        return Finding(verdict="problem", subject="disk", text=f"only {text}")
+    verdict: Verdict = "note" if free < _FREE_WARN_BYTES else "ok"
+    return Finding(verdict=verdict, subject="disk", text=text)
+
+
+def _stale_note(config: Config, repair: bool) -> Finding:  # noqa: FBT001 - for a thread
+    note = read_note(config.workspace)
+    if note is None:
+        return Finding(verdict="ok", subject="gateway", text="none is running")
+    if is_alive(note.pid):
+        text = f"process {note.pid} does not answer on {note.url}"
+        return Finding(verdict="problem", subject="gateway", text=text)
+    text = f"{NOTE_NAME} is left from process {note.pid}, which is gone"
+    if not repair:
+        return Finding(verdict="note", subject="gateway", text=text)
+    (config.workspace / NOTE_NAME).unlink(missing_ok=True)
+    return Finding(verdict="repaired", subject="gateway", text=f"{text}; removed")
+
+
+async def _journals(config: Config, *, repair: bool) -> AsyncGenerator[Finding]:
+    try:
+        for done in await check_journals(config, repair=True) if repair else ():
+            yield Finding(verdict="repaired", subject="journals", text=done)
+        problems = await check_journals(config, repair=False)
+    except CoreError as error:
+        yield Finding(verdict="problem", subject="journals", text=str(error))
+        return
+    for problem in problems:
+        yield Finding(verdict="problem", subject="journals", text=problem)
+    if not problems:
+        yield Finding(verdict="ok", subject="journals", text="in order")

@@ -1,0 +1,117 @@
+"""How a command gets to the conversations: through the running gateway, or by opening one."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import anyio
+import anyio.to_thread
+
+from everturn_actors.errors import UnknownAgentError, WorkspaceLockedError
+from everturn_actors.model import ConversationKey
+from everturn_channels.terminal.door import Door, ServiceDoor
+from everturn_gateway.client import open_http_door
+from everturn_gateway.commands.running import find_running
+from everturn_gateway.commands.settings import api_token, log_to_file, require_agents
+from everturn_gateway.config import Config
+from everturn_gateway.errors import ConfigError, GatewayError
+from everturn_gateway.observe import SecretRegistry
+
+DEFAULT_AGENT = "assistant"
+_STARTING_S = 3.0  # a gateway that was just started holds the workspace before it listens
+_LOOK_AGAIN_S = 0.1
+
+
+@asynccontextmanager
+async def open_door(config: Config) -> AsyncGenerator[Door]:
+    """Open the way to the conversations of the workspace.
+
+    Raises:
+        WorkspaceLockedError: Another process has the workspace, and serves nobody.
+        DoorError: The running gateway refuses.
+    """
+    if not config.workspace.exists():
+        require_agents(config)
+    secrets = SecretRegistry()
+    async with AsyncExitStack() as stack:
+        stack.enter_context(log_to_file(config, secrets))
+        yield await _enter(config, stack, secrets)
+
+
+async def _enter(config: Config, stack: AsyncExitStack, secrets: SecretRegistry) -> Door:
+    deadline = anyio.current_time() + _STARTING_S
+    while True:
+        running = await find_running(config.workspace)
+        if running is not None:
+            door = open_http_door(running.url, token=api_token(config))
+            return await stack.enter_async_context(door)
+        # The whole gateway is loaded only where there is none to talk to.
+        from everturn_gateway.app import open_gateway  # noqa: PLC0415 - as said
+
+        try:
+            gateway = await stack.enter_async_context(
+                open_gateway(config, environ=os.environ, watch=False, secrets=secrets)
+            )
+        except WorkspaceLockedError:
+            if anyio.current_time() > deadline:
+                raise
+            await anyio.sleep(_LOOK_AGAIN_S)
+        else:
+            return ServiceDoor(gateway.service, gateway.library.names)
+
+
+async def pick_agent(name: str, door: Door, config: Config) -> str:
+    """Return the agent to talk to through `door`; raises what `choose_agent` raises."""
+    known = await door.agents()
+    return await anyio.to_thread.run_sync(choose_agent, name, known, config)
+
+
+def choose_agent(name: str, known: Sequence[str], config: Config) -> str:
+    """Return the agent to talk to.
+
+    Args:
+        name: What was asked for; empty = nothing was.
+        known: The agents that are loaded.
+        config: Where the agents are, to say what is wrong with one that is not loaded.
+
+    Raises:
+        ConfigError: The agent, or every agent, has faults.
+        UnknownAgentError: There is none of this name.
+        GatewayError: There are several, and none was named; or there are none.
+    """
+    if name in known:
+        return name
+    if not name and len(known) == 1:
+        return known[0]
+    if not name and DEFAULT_AGENT in known:
+        return DEFAULT_AGENT
+    if not name and known:
+        msg = f"which agent? There are: {', '.join(known)}"
+        raise GatewayError(msg)
+    require_agents(config)
+    from everturn_gateway.commands.agents import check_agents  # noqa: PLC0415 - only for errors
+
+    _, faults = check_agents(config)
+    mine = [fault for fault in faults if not name or name in fault.file.parts]
+    if mine:
+        raise ConfigError(faults=mine)
+    if name:
+        raise UnknownAgentError(name, tuple(known))
+    msg = f"there is no agent in {config.agents_dir}; `everturn init` creates a first one"
+    raise GatewayError(msg)
+
+
+def conversation_key(agent: str, *, suffix: str = "") -> ConversationKey:
+    """Return the conversation of whoever sits at this terminal with an agent."""
+    return ConversationKey(channel="terminal", chat=f"{user_name()}{suffix}", agent=agent)
+
+
+def user_name() -> str:
+    """Return the name of the user whose process this is."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return str(os.getuid())  # a container may have no name for it

@@ -1,0 +1,43 @@
+"""`everturn local pull`: the weights of the model that runs on this machine."""
+
+from __future__ import annotations
+
+import sys
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+from everturn_gateway.app import MODELS_FOLDER
+from everturn_gateway.commands.errors import EXIT_OK
+from everturn_gateway.commands.options import Options
+from everturn_gateway.commands.settings import load, run_async
+from everturn_gateway.providers.weights import SMOLLM2
+from everturn_gateway.providers.weights import pull as pull_weights
+
+
+def pull(options: Options) -> int:
+    """Fetch the weights into the workspace; return the exit code.
+
+    Raises:
+        WeightsError: They cannot be fetched.
+    """
+    config = load(options)
+
+    async def main() -> int:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+        )
+        with Progress(*columns, console=Console(stderr=True)) as progress:
+            task = progress.add_task(f"{SMOLLM2.name} ({SMOLLM2.license})", total=None)
+
+            def show(done_bytes: int, all_bytes: int) -> None:
+                progress.update(task, completed=done_bytes, total=all_bytes)
+
+            path = await pull_weights(config.workspace / MODELS_FOLDER, show)
+        sys.stdout.write(f"{path}\n")
+        return EXIT_OK
+
+    return run_async(main)

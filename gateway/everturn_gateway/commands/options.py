@@ -1,0 +1,25 @@
+"""What every command can be told on the command line. Light: imported for `--help` as well."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Where the configuration is, and what overrides it."""
+
+    config: Path | None = None
+    workspace: Path | None = None
+    agents_dir: Path | None = None
+
+    def again(self) -> str:
+        """Return these options as they have to be typed for another command; "" for none."""
+        given = (
+            ("--config", self.config),
+            ("--workspace", self.workspace),
+            ("--agents-dir", self.agents_dir),
+        )
+        return "".join(f" {name} {shlex.quote(str(path))}" for name, path in given if path)

@@ -1,0 +1,146 @@
+"""`everturn run`: one message, one answer."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from contextlib import aclosing
+from dataclasses import asdict
+from uuid import uuid4
+
+import anyio
+
+from everturn_actors.errors import InvalidInputError
+from everturn_channels.terminal.conversation import Answer, Conversation
+from everturn_channels.terminal.door import Door
+from everturn_channels.terminal.reply import ReplyReader, clean
+from everturn_channels.terminal.screen import Screen, stream_writer
+from everturn_gateway.commands.doors import conversation_key, open_door, pick_agent
+from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, say
+from everturn_gateway.commands.options import Options
+from everturn_gateway.commands.settings import load, run_async
+from everturn_gateway.config import Config
+from everturn_gateway.errors import GatewayError
+
+_STDIN_BYTES_MAX = 8 * 1024 * 1024  # the core refuses less; this only bounds what is read
+_CANCEL_S = 10.0  # for closing a turn that is given up
+
+
+def run(
+    options: Options,
+    prompt: str,
+    *,
+    agent: str,
+    session_id: str,
+    as_json: bool,
+    timeout_s: float | None,
+) -> int:
+    """Send one message and print the answer; return the exit code.
+
+    Args:
+        options: Where the configuration is.
+        prompt: The message; `-` = it comes from stdin.
+        agent: Who answers; empty = the only one, or `assistant`.
+        session_id: Goes on in this session; empty = a new one.
+        as_json: Print a JSON object instead of the text.
+        timeout_s: Gives up after so long, in seconds; None = the agent's own deadline holds.
+    """
+    if session_id and agent:
+        msg = "--session names a session with its agent: leave --agent out"
+        raise GatewayError(msg)
+    text = _read_stdin() if prompt == "-" else prompt
+    if not text.strip():
+        msg = "the message is empty"
+        raise InvalidInputError(msg)
+    config = load(options)
+
+    async def main() -> int:
+        async with open_door(config) as door:
+            return await _exchange(
+                door,
+                config,
+                text,
+                agent=agent,
+                session_id=session_id,
+                as_json=as_json,
+                timeout_s=timeout_s,
+            )
+
+    return run_async(main)
+
+
+async def _exchange(
+    door: Door,
+    config: Config,
+    text: str,
+    *,
+    agent: str,
+    session_id: str,
+    as_json: bool,
+    timeout_s: float | None,
+) -> int:
+    conversation = Conversation(door, session_id=session_id)
+    if not session_id:
+        name = await pick_agent(agent, door, config)
+        key = conversation_key(name, suffix=f"/{uuid4().hex[:12]}")  # no other run goes on with it
+        conversation = Conversation(door, key=key)
+    status = await conversation.open()
+    answer, gave_up = await _ask(conversation, text, streams=not as_json, timeout_s=timeout_s)
+    if as_json:
+        found = asdict(answer)
+        data = {"session_id": conversation.session_id, "agent": status.key.agent, **found}
+        sys.stdout.write(json.dumps(data, ensure_ascii=False) + "\n")
+    if gave_up == "interrupted":
+        return EXIT_INTERRUPTED
+    if gave_up == "late":
+        say(f"no answer within {timeout_s:g} s; the turn was cancelled")
+        return EXIT_FAILED
+    if answer.outcome != "answered":
+        say(f"no answer: {clean(answer.error) or answer.outcome}")
+        return EXIT_FAILED
+    return EXIT_OK
+
+
+async def _ask(
+    conversation: Conversation, text: str, *, streams: bool, timeout_s: float | None
+) -> tuple[Answer, str]:
+    """Return the answer, and why it was given up ("" where it was not)."""
+    answer, gave_up = Answer(), ""
+    reply, screen = ReplyReader(), Screen(stream_writer(sys.stdout), colour=False)
+    async with anyio.create_task_group() as tg:
+
+        async def give_up_on_interrupt() -> None:
+            nonlocal gave_up
+            with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+                async for _ in signals:
+                    gave_up = "interrupted"
+                    exchange.cancel()
+
+        tg.start_soon(give_up_on_interrupt)
+        with anyio.move_on_after(timeout_s) as exchange:
+            seq = await conversation.hand_in(text)
+            async with aclosing(conversation.answer(seq)) as updates:
+                async for update in updates:
+                    answer = answer.after(update)
+                    if streams:
+                        pieces = [p for p in reply.read(update) if p.style == "reply"]
+                        screen.show(pieces)
+        if exchange.cancelled_caught:
+            gave_up = gave_up or "late"
+            with anyio.move_on_after(_CANCEL_S):
+                await conversation.cancel()
+            answer = answer.after_cancel()
+            if streams:
+                screen.end_line()
+        tg.cancel_scope.cancel()
+    return answer, gave_up
+
+
+def _read_stdin() -> str:
+    raw = sys.stdin.buffer.read(_STDIN_BYTES_MAX)
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        msg = f"the input is not UTF-8: byte {error.start + 1}"
+        raise InvalidInputError(msg) from None

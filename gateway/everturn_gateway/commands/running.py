@@ -1,0 +1,91 @@
+"""The note that a running gateway leaves in its workspace, so that other commands find it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import httpx2
+
+from everturn_gateway.client import open_client
+
+NOTE_NAME = "gateway.json"
+_LIVE_S = 2.0  # a gateway answers /livez in milliseconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A gateway that serves a workspace."""
+
+    pid: int
+    url: str
+    "Where it can be reached from this machine, `http://127.0.0.1:8080`."
+
+
+@asynccontextmanager
+async def noted(workspace: Path, running: Running) -> AsyncGenerator[None]:
+    """Leave the note as long as the block runs. Only the owner of the workspace can read it."""
+    await anyio.to_thread.run_sync(_write, workspace, running)
+    try:
+        yield
+    finally:
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(remove_note, workspace, running.pid)
+
+
+def remove_note(workspace: Path, pid: int) -> None:
+    """Remove the note, if it is that of process `pid`."""
+    note = read_note(workspace)
+    if note is not None and note.pid == pid:
+        (workspace / NOTE_NAME).unlink(missing_ok=True)
+
+
+def _write(workspace: Path, running: Running) -> None:
+    path = workspace / NOTE_NAME
+    draft = path.with_name(f"{NOTE_NAME}.{running.pid}")
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        json.dump(asdict(running), file)
+    draft.replace(path)
+
+
+def read_note(workspace: Path) -> Running | None:
+    """Return what the note says, whether it still holds or not; None where there is none."""
+    try:
+        data = json.loads((workspace / NOTE_NAME).read_bytes())
+        return Running(pid=int(data["pid"]), url=str(data["url"]))
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+async def find_running(workspace: Path) -> Running | None:
+    """Return the gateway that serves `workspace`; None where there is none that answers."""
+    running = await anyio.to_thread.run_sync(read_note, workspace)
+    if running is None or not is_alive(running.pid):
+        return None
+    try:
+        async with open_client(running.url, silence_s=_LIVE_S) as http:
+            response = await http.get("/livez")
+    except (httpx2.HTTPError, httpx2.InvalidURL):
+        return None
+    return running if response.is_success else None
+
+
+def is_alive(pid: int) -> bool:
+    """Say whether there is a process of this number."""
+    if pid <= 0:
+        return False  # to the system these mean groups of processes
+    try:
+        os.kill(pid, 0)
+    except OSError as error:
+        return error.errno == errno.EPERM
+    except OverflowError:
+        return False
+    return True

@@ -1,0 +1,218 @@
+"""`everturn init` and `everturn agent create`: files to start from. Overwrites nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import typer
+
+from everturn_gateway.commands.doors import DEFAULT_AGENT
+from everturn_gateway.commands.errors import EXIT_OK
+from everturn_gateway.commands.options import Options
+from everturn_gateway.commands.questions import can_ask
+from everturn_gateway.commands.settings import load
+from everturn_gateway.errors import GatewayError
+
+CONFIG_NAME = "everturn.yaml"
+AGENTS_FOLDER = "agents"
+WORKSPACE_FOLDER = ".everturn"
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}[A-Za-z0-9])?")
+
+# The model a new agent names first, and the variable its key is read from.
+_PROVIDERS: Final = {
+    "builtin": ("builtin", ""),
+    "local": ("smollm2-135m-instruct", ""),
+    "openai": ("gpt-5-mini", "OPENAI_API_KEY"),
+    "openrouter": ("openai/gpt-5-mini", "OPENROUTER_API_KEY"),
+    "ollama": ("llama3.2", ""),
+}
+
+_CONFIG: Final = f"""\
+# The configuration of this gateway. Relative paths start at this file.
+workspace: {WORKSPACE_FOLDER}
+agents_dir: {AGENTS_FOLDER}
+server:
+  host: 127.0.0.1
+  port: 8080
+  # Needed to listen beyond this machine.
+  api_token: "${{EVERTURN_API_TOKEN:-}}"
+  admin_token: "${{EVERTURN_ADMIN_TOKEN:-}}"
+"""
+
+_AGENT: Final = """\
+apiVersion: duragent/v1alpha1
+kind: Agent
+metadata:
+  name: {name}
+  description: A helpful assistant.
+spec:
+  model:
+    provider: {provider}
+    name: {model}
+{limits}  soul: ./SOUL.md
+  system_prompt: ./SYSTEM_PROMPT.md
+{history}"""
+
+# The local model is small and reads slowly; without these it would be sent far too much.
+_LOCAL_LIMITS: Final = """\
+    max_input_tokens: 4096
+    max_output_tokens: 512
+"""
+_LOCAL_HISTORY: Final = """\
+  session:
+    context:
+      max_history_tokens: 1500
+"""
+
+_SOUL: Final = """\
+You are {{agent.name}}: friendly, honest and to the point. You say when you do not know something.
+"""
+
+_SYSTEM_PROMPT: Final = """\
+Help the person you talk to. Answer in their language, short first; give details when asked.
+
+Today is {{date}}.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Model:
+    provider: str
+    name: str
+    variable: str
+
+
+def init(folder: Path, *, agent: str, provider: str, model: str, ask: bool) -> int:
+    """Set up `folder`; return the exit code.
+
+    Args:
+        folder: Is created where it is missing.
+        agent: Name of the first agent; empty = ask, or `assistant`.
+        provider: Who runs its model; empty = ask, or `builtin`.
+        model: The model's name; empty = the provider's usual one.
+        ask: Ask a person at the terminal for what is not given.
+    """
+    if ask and can_ask():
+        agent = agent or typer.prompt("Name of the first agent", default=DEFAULT_AGENT)
+        provider = provider or typer.prompt(
+            f"Who runs its model ({', '.join(_PROVIDERS)})", default="builtin"
+        )
+    agent, chosen = _check(agent or DEFAULT_AGENT), _model(provider or "builtin", model)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    _write(folder / CONFIG_NAME, _CONFIG)
+    _write_agent(folder / AGENTS_FOLDER / agent, agent, chosen)
+    _ignore(folder / ".gitignore", f"{WORKSPACE_FOLDER}/")
+    _next_steps(folder, chosen)
+    return EXIT_OK
+
+
+def create_agent(options: Options, name: str, *, provider: str, model: str) -> int:
+    """Create the folder of a new agent; return the exit code.
+
+    Raises:
+        GatewayError: The name or the provider is not valid, or the agent exists.
+    """
+    config = load(options)
+    chosen = _model(provider, model)
+    folder = config.agents_dir / _check(name)
+    if folder.exists():
+        msg = f"{folder} exists already; nothing was written"
+        raise GatewayError(msg)
+    _write_agent(folder, name, chosen)
+    sys.stdout.write(f"\nTalk to it:\n  everturn chat {name}{options.again()}\n")
+    _tell_key(chosen)
+    return EXIT_OK
+
+
+def _check(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        msg = f"{name!r} is no name for an agent: letters, digits and hyphens, at most 64"
+        raise GatewayError(msg)
+    return name
+
+
+def _model(provider: str, model: str) -> _Model:
+    found = _PROVIDERS.get(provider)
+    if found is None:
+        msg = f"there is no provider {provider!r}; there are: {', '.join(_PROVIDERS)}"
+        raise GatewayError(msg)
+    if not model.isprintable() or any(c in model for c in "\"'#{}[]&*!|>%@`"):
+        msg = f"{model!r} is no name of a model"
+        raise GatewayError(msg)
+    return _Model(provider=provider, name=model or found[0], variable=found[1])
+
+
+def _write_agent(folder: Path, name: str, model: _Model) -> None:
+    is_local = model.provider == "local"
+    text = _AGENT.format(
+        name=name,
+        provider=model.provider,
+        model=model.name,
+        limits=_LOCAL_LIMITS if is_local else "",
+        history=_LOCAL_HISTORY if is_local else "",
+    )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    _write(folder / "agent.yaml", text)
+    _write(folder / "SOUL.md", _SOUL)
+    _write(folder / "SYSTEM_PROMPT.md", _SYSTEM_PROMPT)
+
+
+def _write(path: Path, text: str) -> None:
+    """Create `path`; one that exists is left as it is."""
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        sys.stdout.write(f"kept     {path}\n")
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    else:
+        sys.stdout.write(f"created  {path}\n")
+
+
+def _ignore(path: Path, entry: str) -> None:
+    """Make git leave the workspace alone: it holds what people said."""
+    try:
+        old = path.read_text(encoding="utf-8") if path.exists() else ""
+        if entry in old.splitlines():
+            return
+        begin = "" if not old or old.endswith("\n") else "\n"
+        with path.open("a", encoding="utf-8") as file:
+            file.write(f"{begin}{entry}\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unwritable(path, error) from error
+    sys.stdout.write(f"{'extended' if old else 'created '} {path}\n")
+
+
+def _unwritable(path: Path, error: OSError | UnicodeDecodeError) -> GatewayError:
+    why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+    return GatewayError(f"{path} cannot be written: {why or error}")
+
+
+def _next_steps(folder: Path, model: _Model) -> None:
+    here = folder.resolve() == Path.cwd()
+    go_there = "" if here else f"  cd {folder}\n"
+    sys.stdout.write(
+        f"\nNext:\n{go_there}  everturn chat     talk to the agent here\n"
+        "  everturn serve    run the gateway, with its HTTP API\n"
+        "  everturn doctor   check that everything is in order\n"
+    )
+    _tell_key(model)
+
+
+def _tell_key(model: _Model) -> None:
+    if model.variable and not os.environ.get(model.variable):
+        sys.stdout.write(f"\nThe model needs a key: set {model.variable} in the environment.\n")
+    if model.provider == "local":
+        sys.stdout.write("\nThe model needs its weights: everturn local pull\n")

@@ -1,0 +1,167 @@
+"""`everturn serve`: the gateway until a signal stops it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Iterator
+from ipaddress import ip_address
+from typing import NoReturn
+from urllib.parse import urlsplit, urlunsplit
+
+import anyio
+from anyio.abc import TaskStatus
+
+from everturn_gateway.app import Gateway, open_gateway
+from everturn_gateway.commands.crash import crash_log
+from everturn_gateway.commands.doors import DEFAULT_AGENT
+from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, say
+from everturn_gateway.commands.options import Options
+from everturn_gateway.commands.running import Running, noted, remove_note
+from everturn_gateway.commands.settings import API_TOKEN_VARIABLE, load, make_private, run_async
+from everturn_gateway.config import Config, check_listener
+from everturn_gateway.errors import ConfigError
+from everturn_gateway.http import serve_http
+from everturn_gateway.observe import SecretRegistry, setup_logging
+
+logger = logging.getLogger(__name__)
+
+# Requests get 10 s to end and turns another 10 s; what is cut off goes on at the next start.
+STOP_S = 25.0
+
+
+def serve(options: Options, *, host: str | None, port: int | None) -> int:
+    """Run the gateway; return the exit code when it has stopped.
+
+    Args:
+        options: Where the configuration is.
+        host: Instead of the configuration's `server.host`.
+        port: Instead of the configuration's `server.port`.
+
+    Raises:
+        ConfigError: The configuration is not valid.
+        WorkspaceLockedError: Another process has the workspace.
+        GatewayError: The address cannot be listened on.
+    """
+    config = load(options, host=host, port=port)
+    fault = check_listener(config.server, config.path)
+    if fault is not None:
+        raise ConfigError(faults=[fault])
+    make_private(config.workspace)
+    secrets = SecretRegistry()
+    setup_logging(logging.DEBUG if crash_log.debug else logging.INFO, secrets)
+    for note in config.notes:
+        logger.warning("a setting has no effect yet", extra={"setting": note})
+
+    async def main() -> int:
+        return await _serve(config, options, secrets)
+
+    return run_async(main, fast_loop=True)
+
+
+async def _serve(config: Config, options: Options, secrets: SecretRegistry) -> int:
+    serving = anyio.CancelScope()
+    async with anyio.create_task_group() as watch:
+        await watch.start(_watch_signals, config, serving)
+        async with open_gateway(config, environ=os.environ, secrets=secrets) as gateway:
+            with serving:
+                await _listen(gateway, options)
+        watch.cancel_scope.cancel()
+    return EXIT_OK
+
+
+async def _listen(gateway: Gateway, options: Options) -> None:
+    address = ""
+    listening = anyio.Event()
+
+    def ready(url: str) -> None:
+        nonlocal address
+        address = url
+        listening.set()
+
+    async def announce() -> None:
+        await listening.wait()
+        running = Running(pid=os.getpid(), url=from_here(address))
+        async with noted(gateway.config.workspace, running):
+            _greet(gateway, running.url, address, options)
+            await anyio.sleep_forever()
+
+    async with anyio.create_task_group() as tg:
+        tg.start_soon(announce)
+        await serve_http(gateway, on_ready=ready)
+        tg.cancel_scope.cancel()
+
+
+def _greet(gateway: Gateway, url: str, listens_on: str, options: Options) -> None:
+    for fault in gateway.library.faults():
+        say(str(fault))
+    names = gateway.library.names()
+    if not names:
+        say("no agent can be used; nothing is answered until one is set right")
+    lines = [
+        f"Everturn {gateway.version} listens on {listens_on}",
+        f"  agents     {', '.join(names) or 'none'}",
+        f"  workspace  {gateway.config.workspace}",
+        *_next_steps(gateway, url, names, options),
+        "Ctrl-C stops it.",
+    ]
+    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.flush()
+
+
+def _next_steps(
+    gateway: Gateway, url: str, names: tuple[str, ...], options: Options
+) -> Iterator[str]:
+    if not names:
+        return
+    agent = DEFAULT_AGENT if DEFAULT_AGENT in names else names[0]
+    argument = "" if agent == DEFAULT_AGENT or len(names) == 1 else f" {shlex.quote(agent)}"
+    has_token = bool(gateway.config.server.api_token)
+    token = f' -H "Authorization: Bearer ${API_TOKEN_VARIABLE}"' if has_token else ""
+    body = f'{{"model":"{agent}","messages":[{{"role":"user","content":"Hello"}}]}}'
+    yield "Talk to it:"
+    yield f"  everturn chat{argument}{options.again()}"
+    yield (
+        f"  curl {url}/v1/chat/completions{token} -H 'Content-Type: application/json' -d '{body}'"
+    )
+
+
+def from_here(url: str) -> str:
+    """Return the address by which this machine reaches what listens on `url`."""
+    parts = urlsplit(url)
+    try:
+        everywhere = ip_address(parts.hostname or "").is_unspecified
+    except ValueError:
+        everywhere = False
+    if not everywhere:
+        return url
+    host = "[::1]" if ":" in (parts.hostname or "") else "127.0.0.1"
+    return urlunsplit(parts._replace(netloc=f"{host}:{parts.port}"))
+
+
+async def _watch_signals(
+    config: Config, serving: anyio.CancelScope, *, task_status: TaskStatus[None]
+) -> None:
+    """Stop on the first SIGINT or SIGTERM; at once on the second, or when it takes too long."""
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        task_status.started()
+        await anext(signals)
+        say(f"stopping; what runs gets up to {STOP_S:g} s, a second signal stops at once")
+        serving.cancel()
+        with anyio.move_on_after(STOP_S):
+            await anext(signals)
+            say("stopped at once; open turns go on at the next start")
+            _leave(config, EXIT_INTERRUPTED)
+        say(f"not stopped after {STOP_S:g} s, left; open turns go on at the next start")
+        _leave(config, EXIT_FAILED)
+
+
+def _leave(config: Config, code: int) -> NoReturn:
+    """End the process now. Everything that was accepted is on disk."""
+    remove_note(config.workspace, os.getpid())
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

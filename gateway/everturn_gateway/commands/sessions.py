@@ -1,0 +1,148 @@
+"""`everturn sessions`: list, show, delete."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from everturn_actors.ports import SessionSummary
+from everturn_actors.records import utc_text
+from everturn_channels.terminal.chat import describe
+from everturn_channels.terminal.door import Door, Said, Status
+from everturn_channels.terminal.reply import Piece, Style, clean
+from everturn_channels.terminal.screen import Screen, stream_writer, wants_colour
+from everturn_gateway.commands.doors import open_door
+from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_OK
+from everturn_gateway.commands.options import Options
+from everturn_gateway.commands.questions import confirm
+from everturn_gateway.commands.settings import load, run_async
+from everturn_gateway.commands.tables import print_table
+
+_PAGE = 100  # sessions asked for at once
+_LOOK_BACK_EVENTS = 50  # per message that is wanted; a message seldom has more events around it
+
+
+def list_sessions(options: Options, *, limit: int, as_json: bool) -> int:
+    """Print the newest `limit` sessions; return the exit code."""
+    config = load(options)
+
+    async def main() -> int:
+        async with open_door(config) as door:
+            rows = await _newest(door, limit)
+        if as_json:
+            _print_json([_summary(row) for row in rows])
+        elif rows:
+            print_table(
+                ("session", "agent", "channel", "chat", "status", "last used"),
+                [
+                    (
+                        row.session_id,
+                        row.key.agent,
+                        row.key.channel,
+                        row.key.chat,
+                        row.status,
+                        _minute(row.updated_at),
+                    )
+                    for row in rows
+                ],
+            )
+        else:
+            sys.stdout.write("no sessions yet\n")
+        return EXIT_OK
+
+    return run_async(main)
+
+
+async def _newest(door: Door, limit: int) -> list[SessionSummary]:
+    rows: list[SessionSummary] = []
+    while len(rows) < limit:
+        after = rows[-1].session_id if rows else ""
+        page = await door.sessions(after=after, limit=min(_PAGE, limit - len(rows)))
+        if not page:
+            break
+        rows += page
+    return rows
+
+
+def show_session(options: Options, session_id: str, *, last: int, as_json: bool) -> int:
+    """Print how a session stands and its `last` messages; return the exit code."""
+    config = load(options)
+
+    async def main() -> int:
+        async with open_door(config) as door:
+            status = await door.status(session_id)
+            messages = await _last_messages(door, status, last)
+        if as_json:
+            _print_json(
+                {
+                    **asdict(status),
+                    "history": [{**asdict(m), "at": utc_text(m.at)} for m in messages],
+                }
+            )
+            return EXIT_OK
+        screen = Screen(stream_writer(sys.stdout), colour=wants_colour(sys.stdout, os.environ))
+        screen.show([Piece(style="reply", text=f"{describe(status)}\n")])
+        for message in messages:
+            style: Style = "user" if message.role == "user" else "note"
+            head = f"\n{message.role}, {_minute(message.at)}"
+            screen.show(
+                [
+                    Piece(style=style, text=head),
+                    Piece(style="reply", text=f"{clean(message.text)}\n"),
+                ]
+            )
+        return EXIT_OK
+
+    return run_async(main)
+
+
+async def _last_messages(door: Door, status: Status, last: int) -> list[Said]:
+    """Return the newest `last` messages, oldest first."""
+    if last == 0:
+        return []
+    found: list[Said] = []
+    after = max(0, status.last_seq - last * _LOOK_BACK_EVENTS)
+    while page := await door.history(status.session_id, after=after):
+        found = [*found, *page][-last:]
+        after = page[-1].seq
+    return found
+
+
+def delete_session(options: Options, session_id: str, *, ask: bool) -> int:
+    """Remove a session; return the exit code."""
+    config = load(options)
+
+    async def main() -> int:
+        async with open_door(config) as door:
+            status = await door.status(session_id)
+            question = f"Delete session {session_id} with its {status.messages} messages?"
+            if ask and not await confirm(question):
+                sys.stdout.write("nothing was deleted\n")
+                return EXIT_FAILED
+            await door.delete(session_id)
+        sys.stdout.write(f"deleted {session_id}\n")
+        return EXIT_OK
+
+    return run_async(main)
+
+
+def _summary(row: SessionSummary) -> dict[str, Any]:
+    return {
+        "session_id": row.session_id,
+        "key": asdict(row.key),
+        "status": row.status,
+        "created_at": utc_text(row.created_at),
+        "updated_at": utc_text(row.updated_at),
+    }
+
+
+def _minute(instant: datetime) -> str:
+    return f"{instant.astimezone():%Y-%m-%d %H:%M}"
+
+
+def _print_json(data: object) -> None:
+    sys.stdout.write(json.dumps(data, ensure_ascii=False, indent=2) + "\n")

@@ -1,0 +1,75 @@
+"""`everturn chat` and `everturn attach`."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from everturn_channels.terminal.attach import Attach
+from everturn_channels.terminal.chat import Chat
+from everturn_channels.terminal.conversation import Conversation
+from everturn_channels.terminal.prompt import PipeReader, PromptReader, Reader, open_history
+from everturn_channels.terminal.screen import Screen, stream_writer, wants_colour
+from everturn_gateway.commands.doors import conversation_key, open_door, pick_agent
+from everturn_gateway.commands.options import Options
+from everturn_gateway.commands.settings import load, run_async
+from everturn_gateway.config import Config
+from everturn_gateway.errors import GatewayError
+
+HISTORY_NAME = "terminal_history"
+
+
+def chat(options: Options, *, agent: str, session_id: str, new: bool) -> int:
+    """Talk to an agent until the person leaves; return the exit code.
+
+    Args:
+        options: Where the configuration is.
+        agent: Its name; empty = the only one, or `assistant`.
+        session_id: Exactly this session; empty = the user's conversation with the agent.
+        new: Start a new session.
+    """
+    if session_id and (new or agent):
+        msg = "--session names a session that exists, with its agent: leave the others out"
+        raise GatewayError(msg)
+    config = load(options)
+
+    async def main() -> int:
+        async with open_door(config) as door:
+            conversation = Conversation(door, session_id=session_id)
+            if not session_id:
+                name = await pick_agent(agent, door, config)
+                conversation = Conversation(door, key=conversation_key(name))
+            reader = await _reader(config)
+            return await Chat(conversation, reader, _screen()).run(new=new)
+
+    return run_async(main)
+
+
+def attach(options: Options, session_id: str, *, read_only: bool, last: int) -> int:
+    """Follow a session, and hand in what is typed; return the exit code.
+
+    Args:
+        options: Where the configuration is.
+        session_id: Which session.
+        read_only: Only look on.
+        last: How many messages of the past to begin with.
+    """
+    config = load(options)
+
+    async def main() -> int:
+        async with open_door(config) as door:
+            reader = None if read_only else await _reader(config)
+            view = Attach(door, session_id, reader=reader, screen=_screen())
+            return await view.run(last=last)
+
+    return run_async(main)
+
+
+async def _reader(config: Config) -> Reader:
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        return PromptReader(await open_history(config.workspace / HISTORY_NAME))
+    return PipeReader(sys.stdin.buffer)
+
+
+def _screen() -> Screen:
+    return Screen(stream_writer(sys.stdout), colour=wants_colour(sys.stdout, os.environ))

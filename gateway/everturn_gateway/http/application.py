@@ -1,0 +1,160 @@
+"""The ASGI application: routes, limits, access, and one shape for every error."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from fastapi import APIRouter, FastAPI
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import Match
+from starlette.types import Scope
+
+from everturn_actors.errors import CoreError
+from everturn_gateway.http.auth import Access, Guard
+from everturn_gateway.http.limits import BodyTooLargeError, RequestLimits, too_large
+from everturn_gateway.http.openapi import describe
+from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.problems import (
+    INTERNAL,
+    Problem,
+    ProblemError,
+    core_problem,
+    problem_response,
+    status_problem,
+)
+from everturn_gateway.http.routes.admin import admin_router
+from everturn_gateway.http.routes.agents import agents_router
+from everturn_gateway.http.routes.health import health_router
+from everturn_gateway.http.routes.openai import openai_router
+from everturn_gateway.http.routes.sessions import sessions_router
+from everturn_gateway.http.routes.turns import turns_router
+from everturn_gateway.http.validation import body_problem, validation_problem
+from everturn_gateway.http.waiting import ClientLeftError, OpenWaits
+
+logger = logging.getLogger(__name__)
+
+CLIENT_LEFT = 499  # nobody reads it; the status that nginx made usual
+_DOCS = Path(__file__).with_name("docs.html")
+# The page has its own script and style in it, and talks to this server alone.
+_DOCS_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
+)
+
+
+class _Application(FastAPI):
+    """FastAPI with our own description of the API."""
+
+    access: Access
+    routers: tuple[APIRouter, ...]
+
+    def allowed(self, scope: Scope) -> list[str]:
+        """Return the methods that the path of `scope` takes, sorted; routes hold one each."""
+        routes = (route for router in self.routers for route in router.routes)
+        found = (r for r in routes if isinstance(r, APIRoute) and r.matches(scope)[0] != Match.NONE)
+        return sorted({method for route in found for method in route.methods or ()})
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the OpenAPI document."""
+        if self.openapi_schema is None:
+            self.openapi_schema = describe(self, version=self.version, access=self.access)
+        return self.openapi_schema
+
+
+def create_app(gateway: Gateway, waits: OpenWaits | None = None) -> FastAPI:
+    """Return the application around an open gateway.
+
+    Args:
+        gateway: What answers.
+        waits: Where waits are registered, for a server that stops.
+    """
+    waits = waits or OpenWaits()
+    server = gateway.config.server
+    access = Access(host=server.host, api_token=server.api_token, admin_token=server.admin_token)
+    app = _Application(
+        version=gateway.version, docs_url=None, redoc_url=None, redirect_slashes=False
+    )
+    app.access = access
+    app.routers = (
+        health_router(gateway),
+        agents_router(gateway),
+        sessions_router(gateway),
+        turns_router(gateway, waits),
+        admin_router(gateway),
+        openai_router(gateway, waits),
+    )
+    for router in app.routers:
+        app.include_router(router)
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        """Show the API to a person. One file, nothing from elsewhere."""
+        headers = {"Content-Security-Policy": _DOCS_POLICY, "X-Content-Type-Options": "nosniff"}
+        return FileResponse(_DOCS, media_type="text/html", headers=headers)
+
+    # The last one added is the first one asked.
+    app.add_middleware(
+        RequestLimits, max_body_bytes=server.max_body_bytes, timeout_s=server.request_timeout_s
+    )
+    app.add_middleware(Guard, access=access)
+    _add_error_handlers(app)
+    return app
+
+
+def _add_error_handlers(app: _Application) -> None:
+    @app.exception_handler(ProblemError)
+    async def problem(request: Request, error: ProblemError) -> Response:
+        return _answer(request, error.problem)
+
+    @app.exception_handler(CoreError)
+    async def core_error(request: Request, error: CoreError) -> Response:
+        answer = core_problem(error)
+        if answer.status >= 500:  # noqa: PLR2004 - where HTTP's server errors begin
+            logger.error("a request failed", extra={"path": request.url.path, "error": str(error)})
+        return _answer(request, answer)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        faults = cast("list[Mapping[str, Any]]", error.errors())
+        return _answer(request, validation_problem(faults, request.headers.get("content-type")))
+
+    @app.exception_handler(HTTPException)
+    async def refused(request: Request, error: HTTPException) -> Response:
+        return _answer(request, _http_problem(app, request, error))
+
+    @app.exception_handler(ClientLeftError)
+    async def client_left(request: Request, error: ClientLeftError) -> Response:
+        del request, error
+        return Response(status_code=CLIENT_LEFT)
+
+    @app.exception_handler(Exception)
+    async def failed(request: Request, error: Exception) -> Response:
+        del error  # the server logs it with its traceback
+        return _answer(request, INTERNAL)
+
+
+def _http_problem(app: _Application, request: Request, error: HTTPException) -> Problem:
+    if isinstance(error, BodyTooLargeError):
+        return too_large(error.limit_bytes)
+    if error.status_code == 400:  # noqa: PLR2004 - FastAPI could not read the body
+        return body_problem(error.__cause__)
+    path = request.url.path
+    details = {
+        404: f"there is nothing at {path}; the routes are in /openapi.json",
+        405: f"{path} does not take {request.method}",
+    }
+    headers = dict(error.headers or {})
+    if error.status_code == 405 and (allowed := app.allowed(request.scope)):  # noqa: PLR2004 - HTTP's
+        headers["Allow"] = ", ".join(allowed)
+    detail = details.get(error.status_code, str(error.detail))
+    return status_problem(error.status_code, detail, headers)
+
+
+def _answer(request: Request, problem: Problem) -> Response:
+    return problem_response(problem, request.scope)

@@ -1,0 +1,406 @@
+"""What requests and answers hold: checked on the way in, described in OpenAPI."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from starlette.responses import Response
+
+from everturn_actors.model import OpenTurn, Outcome, SessionStatus, ToolCall, Usage
+from everturn_actors.ports import SessionSummary
+from everturn_actors.records import utc_text
+from everturn_actors.service import TurnResult
+from everturn_actors.state import SessionState
+from everturn_gateway.errors import Fault
+from everturn_gateway.http.ports import AgentView, ReloadView
+
+Instant: TypeAlias = Annotated[
+    str,
+    WithJsonSchema(
+        {"type": "string", "format": "date-time", "examples": ["2026-11-21T22:49:56.123456Z"]}
+    ),
+]
+MessageId: TypeAlias = Annotated[str, Field(pattern=r"^m[0-9]+$", examples=["m7"])]
+TurnId: TypeAlias = Annotated[str, Field(pattern=r"^t[0-9]+$", examples=["t2"])]
+
+
+class Body(BaseModel):
+    """Base of all bodies: no unknown fields, no changes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def answer(body: Body, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """Return `body` as a JSON answer."""
+    return Response(
+        body.model_dump_json(), status_code=status, headers=headers, media_type="application/json"
+    )
+
+
+# --- requests ---
+
+
+class NewSession(Body):
+    """Begins a session, or goes on with the one of a conversation."""
+
+    agent: str = Field(
+        min_length=1, max_length=128, description="Name of the agent.", examples=["assistant"]
+    )
+    chat: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=256,
+        pattern=r"^[^\x00-\x1f\x7f]+$",
+        description="Your own name of the conversation. Its present session goes on; without a"
+        " name every call begins a conversation of its own.",
+    )
+    channel: Literal["http", "terminal"] = Field(
+        default="http",
+        description="Whose conversations `chat` names: those of HTTP clients, or those of the"
+        " command line.",
+    )
+
+
+class NewMessage(Body):
+    """A message to the agent."""
+
+    content: str = Field(
+        min_length=1,
+        pattern=r"[^\s]",
+        description="The text; at most 1 MiB in UTF-8, and more than blanks.",
+        examples=["Good morning!"],
+    )
+
+
+# --- sessions ---
+
+
+class UsageBody(Body):
+    """Tokens as the provider reported them; zero where it did not."""
+
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int = Field(description="The part of `input_tokens` read from a cache.")
+
+    @staticmethod
+    def of(usage: Usage) -> UsageBody:
+        """Return the body of `usage`."""
+        return UsageBody(
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cached_tokens=usage.cached_tokens,
+        )
+
+
+class OpenTurnBody(Body):
+    """A turn that is not finished."""
+
+    turn_id: TurnId
+    started_at: Instant
+    steps: int = Field(description="Steps that are done.")
+
+    @staticmethod
+    def of(turn: OpenTurn | None) -> OpenTurnBody | None:
+        """Return the body of `turn`."""
+        if turn is None:
+            return None
+        return OpenTurnBody(
+            turn_id=f"t{turn.number}",
+            started_at=utc_text(turn.started_at),
+            steps=len(turn.steps),
+        )
+
+
+class SessionRow(Body):
+    """One session in the list."""
+
+    id: str
+    agent: str
+    channel: str
+    chat: str
+    status: SessionStatus
+    created_at: Instant
+    updated_at: Instant
+
+    @staticmethod
+    def row(summary: SessionSummary) -> SessionRow:
+        """Return the row of `summary`."""
+        return SessionRow(
+            id=summary.session_id,
+            agent=summary.key.agent,
+            channel=summary.key.channel,
+            chat=summary.key.chat,
+            status=summary.status,
+            created_at=utc_text(summary.created_at),
+            updated_at=utc_text(summary.updated_at),
+        )
+
+
+class SessionBody(SessionRow):
+    """One session as it stands."""
+
+    ended_reason: str = Field(description="Why it ended; empty while it goes on.")
+    turns: int = Field(description="Turns since the session began.")
+    messages: int = Field(description="Messages of all its turns, tool results included.")
+    waiting: int = Field(description="Messages that wait for their turn.")
+    open_turn: OpenTurnBody | None
+    usage: UsageBody
+    last_event: int = Field(description="Number of its last event.")
+
+    @staticmethod
+    def of(state: SessionState) -> SessionBody:
+        """Return the body of `state`."""
+        return SessionBody(
+            id=state.session_id,
+            agent=state.key.agent,
+            channel=state.key.channel,
+            chat=state.key.chat,
+            status=state.status,
+            created_at=utc_text(state.created_at),
+            updated_at=utc_text(state.updated_at),
+            ended_reason=state.ended_reason,
+            turns=state.turns,
+            messages=state.logged_messages,
+            waiting=len(state.waiting),
+            open_turn=OpenTurnBody.of(state.open_turn),
+            usage=UsageBody.of(state.usage),
+            last_event=state.last_seq,
+        )
+
+
+class SessionList(Body):
+    """A page of sessions, newest first."""
+
+    sessions: tuple[SessionRow, ...]
+    next: str | None = Field(description="`after` of the next page; null on the last one.")
+
+
+# --- messages and turns ---
+
+
+class ToolCallBody(Body):
+    """A call that the model asked for."""
+
+    id: str
+    name: str
+    arguments: str = Field(description="JSON text of an object, as the model wrote it.")
+
+    @staticmethod
+    def of(call: ToolCall) -> ToolCallBody:
+        """Return the body of `call`."""
+        return ToolCallBody(id=call.call_id, name=call.name, arguments=call.arguments)
+
+
+class MessageBody(Body):
+    """One message of a session's history."""
+
+    message_id: MessageId
+    turn_id: TurnId | None = Field(description="Null while the message waits for its turn.")
+    role: Literal["user", "assistant", "tool"]
+    content: str
+    created_at: Instant
+    sender: str = ""
+    tool_calls: tuple[ToolCallBody, ...] = ()
+    tool_call_id: str | None = None
+    is_error: bool = False
+    usage: UsageBody | None = None
+
+
+class MessageList(Body):
+    """A page of messages, oldest first."""
+
+    messages: tuple[MessageBody, ...]
+    next: MessageId | None = Field(description="`after` of the next page; null on the last one.")
+
+
+class ReplyBody(Body):
+    """How a turn was answered."""
+
+    session_id: str
+    message_id: MessageId
+    turn_id: TurnId
+    role: Literal["assistant"] = "assistant"
+    content: str
+    usage: UsageBody
+    outcome: Outcome
+
+    @staticmethod
+    def of(result: TurnResult) -> ReplyBody:
+        """Return the body of `result`."""
+        return ReplyBody(
+            session_id=result.session_id,
+            message_id=f"m{result.message_seq}",
+            turn_id=f"t{result.turn}",
+            content=result.text,
+            usage=UsageBody.of(result.usage),
+            outcome=result.outcome,
+        )
+
+
+class AcceptedBody(Body):
+    """A message that was accepted, and is answered later."""
+
+    session_id: str
+    message_id: MessageId
+    events: str = Field(description="Path of the events that follow the message.")
+
+
+class CancelledBody(Body):
+    """What a cancellation did."""
+
+    cancelled: bool = Field(description="Whether a turn was running.")
+
+
+# --- agents and administration ---
+
+
+class ModelBody(Body):
+    """Which model answers."""
+
+    provider: str
+    name: str
+
+
+class AgentBody(Body):
+    """One agent."""
+
+    name: str
+    description: str
+    version: str
+    model: ModelBody
+    on_disconnect: Literal["pause", "continue"]
+    inactive: tuple[str, ...] = Field(description="Fields that are set and have no effect yet.")
+
+    @staticmethod
+    def of(agent: AgentView) -> AgentBody:
+        """Return the body of `agent`."""
+        spec = agent.spec
+        return AgentBody(
+            name=spec.name,
+            description=spec.description,
+            version=spec.version,
+            model=ModelBody(provider=spec.model.provider, name=spec.model.name),
+            on_disconnect=spec.session.on_disconnect,
+            inactive=agent.inactive,
+        )
+
+
+class AgentList(Body):
+    """All agents, by name."""
+
+    agents: tuple[AgentBody, ...]
+
+
+class AgentSpecBody(Body):
+    """What stands in an agent's `agent.yaml`."""
+
+    name: str
+    document: dict[str, Any] = Field(
+        description="The file's data; variables are not expanded, literal secrets are masked."
+    )
+    inactive: tuple[str, ...] = Field(description="Fields that are set and have no effect yet.")
+
+
+class FaultBody(Body):
+    """One thing that is wrong in a file."""
+
+    file: str
+    line: int = Field(description="From 1; 0 where the fault belongs to the whole file.")
+    field: str
+    message: str
+
+    @staticmethod
+    def of(fault: Fault) -> FaultBody:
+        """Return the body of `fault`."""
+        return FaultBody(
+            file=str(fault.file), line=fault.line, field=fault.field, message=fault.message
+        )
+
+
+class AdminAgentBody(AgentBody):
+    """One agent, for who runs the gateway."""
+
+    folder: str
+
+
+class AdminAgentList(Body):
+    """All agents, and what is wrong in their folder."""
+
+    agents: tuple[AdminAgentBody, ...]
+    faults: tuple[FaultBody, ...]
+
+
+class ReloadBody(Body):
+    """What a reload changed."""
+
+    added: tuple[str, ...]
+    changed: tuple[str, ...]
+    removed: tuple[str, ...]
+    faults: tuple[FaultBody, ...]
+
+    @staticmethod
+    def of(report: ReloadView) -> ReloadBody:
+        """Return the body of `report`."""
+        return ReloadBody(
+            added=report.added,
+            changed=report.changed,
+            removed=report.removed,
+            faults=tuple(map(FaultBody.of, report.faults)),
+        )
+
+
+# --- health ---
+
+
+class StatusBody(Body):
+    """Whether the gateway lives, or takes messages."""
+
+    status: Literal["ok", "ready"]
+
+
+class VersionBody(Body):
+    """Which program answers."""
+
+    name: Literal["everturn"] = "everturn"
+    version: str
+    started_at: Instant
+
+
+# --- errors ---
+
+
+class FieldErrorBody(BaseModel):
+    """One fault of the input."""
+
+    detail: str
+    pointer: str | None = Field(default=None, description="Place in the body: `#/content`.")
+    parameter: str | None = Field(
+        default=None, description="Or the parameter, with its place: `query.limit`."
+    )
+
+
+class ProblemBody(BaseModel):
+    """An error, as RFC 9457 has it."""
+
+    type: str = Field(examples=["urn:everturn:problem:unknown-session"])
+    title: str
+    status: int
+    detail: str
+    instance: str
+    errors: list[FieldErrorBody] | None = None
+
+
+class OpenAIErrorDetail(BaseModel):
+    """What went wrong."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class OpenAIErrorBody(BaseModel):
+    """An error, as OpenAI's clients read it."""
+
+    error: OpenAIErrorDetail

@@ -1,0 +1,149 @@
+"""Messages as people know them, from the events of a session's log."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+from everturn_actors.events import (
+    CallFinished,
+    Event,
+    ModelReplied,
+    Received,
+    StepStarted,
+    TurnFinished,
+    TurnStarted,
+)
+from everturn_actors.records import utc_text
+from everturn_actors.service import TurnService
+from everturn_gateway.http.bodies import MessageBody, MessageList, ToolCallBody, UsageBody
+
+READ_EVENTS = 256  # read from the log at a time
+LOOK_BACK_EVENTS = 16  # at first, to learn in which turn a page begins
+
+
+async def read_messages(
+    service: TurnService, session_id: str, *, after: int, limit: int
+) -> MessageList:
+    """Return up to `limit` messages that came after event `after`, oldest first.
+
+    Raises:
+        UnknownSessionError: There is no such session.
+    """
+    state = await service.view(session_id)
+    waiting = frozenset(message.seq for message in state.waiting)
+    reader = _Reader(turn=await _turn_at(service, session_id, after))
+    async with aclosing(_events(service, session_id, after)) as events:
+        async for event in events:
+            reader.read(event)
+            if len(reader.found) > limit and not reader.owes_a_turn(limit, waiting):
+                break
+    page = tuple(reader.message(found) for found in reader.found[:limit])
+    more = len(reader.found) > limit
+    return MessageList(messages=page, next=page[-1].message_id if more else None)
+
+
+async def _events(service: TurnService, session_id: str, after: int) -> AsyncGenerator[Event]:
+    while page := await service.history(session_id, after=after, limit=READ_EVENTS):
+        for event in page:
+            yield event
+        after = page[-1].seq
+
+
+async def _turn_at(service: TurnService, session_id: str, seq: int) -> int:
+    """Return the number of the turn that event `seq` stands in; 0 where it stands in none."""
+    size = LOOK_BACK_EVENTS
+    while seq > 0:
+        first = max(0, seq - size)
+        for event in reversed(await service.history(session_id, after=first, limit=seq - first)):
+            if event.seq <= seq and isinstance(
+                event.body, (TurnStarted, StepStarted, TurnFinished)
+            ):
+                return event.body.turn
+        if first == 0:
+            break
+        size *= 4
+    return 0
+
+
+@dataclass(slots=True)
+class _Reader:
+    """What is known while the log is read."""
+
+    turn: int
+    "The turn that is open at this place, or was the last one."
+    found: list[Event] = field(default_factory=list[Event])
+    "Events that are messages, oldest first."
+    turn_of: dict[int, int] = field(default_factory=dict[int, int])
+    "Event of a message -> its turn."
+
+    def read(self, event: Event) -> None:
+        match event.body:
+            case Received():
+                self.found.append(event)
+            case ModelReplied() | CallFinished():
+                self.found.append(event)
+                self.turn_of[event.seq] = self.turn
+            case TurnStarted(turn=turn, received=received):
+                self.turn = turn
+                self.turn_of.update(dict.fromkeys(received, turn))
+            case StepStarted(turn=turn):
+                self.turn = turn
+            case _:
+                pass
+
+    def owes_a_turn(self, limit: int, waiting: frozenset[int]) -> bool:
+        """Return whether a message of the page is in a turn that was not read yet."""
+        return any(
+            event.seq not in self.turn_of and event.seq not in waiting
+            for event in self.found[:limit]
+        )
+
+    def message(self, event: Event) -> MessageBody:
+        return message_body(event, self.turn_of)
+
+
+def message_body(event: Event, turn_of: Mapping[int, int]) -> MessageBody:
+    """Return the message that `event` is.
+
+    Args:
+        event: A `Received`, `ModelReplied` or `CallFinished`.
+        turn_of: The number of the turn by event; a message without one waits.
+    """
+    turn = turn_of.get(event.seq)
+    turn_id = f"t{turn}" if turn else None
+    message_id, created_at = f"m{event.seq}", utc_text(event.at)
+    match event.body:
+        case Received(text=text, sender=sender):
+            return MessageBody(
+                message_id=message_id,
+                turn_id=turn_id,
+                role="user",
+                content=text,
+                created_at=created_at,
+                sender=sender,
+            )
+        case ModelReplied() as reply:
+            return MessageBody(
+                message_id=message_id,
+                turn_id=turn_id,
+                role="assistant",
+                content=reply.text,
+                created_at=created_at,
+                tool_calls=tuple(map(ToolCallBody.of, reply.calls)),
+                usage=UsageBody.of(reply.usage),
+            )
+        case CallFinished() as result:
+            return MessageBody(
+                message_id=message_id,
+                turn_id=turn_id,
+                role="tool",
+                content=result.text,
+                created_at=created_at,
+                tool_call_id=result.call_id,
+                is_error=result.is_error,
+            )
+        case _:
+            msg = f"event {event.seq} is no message"
+            raise ValueError(msg)

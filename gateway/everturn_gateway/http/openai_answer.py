@@ -1,0 +1,135 @@
+"""Writes chat completions as OpenAI's clients read them.
+
+Source: https://platform.openai.com/docs/api-reference/chat/object (read 2026-11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from everturn_actors.errors import CoreError
+from everturn_actors.events import SessionEnded, TurnFinished
+from everturn_actors.model import Usage
+from everturn_actors.service import Submission, TextDelta, TurnResult
+from everturn_gateway.http.problems import Problem, openai_error
+from everturn_gateway.http.turns import turn_problem
+from everturn_gateway.http.waiting import accepted_problem, stopping_problem
+
+_FINISH: Final = {
+    "length": "length",
+    "max_tokens": "length",
+    "content_filter": "content_filter",
+    "refusal": "content_filter",
+}
+_DONE: Final = b"data: [DONE]\n\n"
+_BETWEEN_STEPS: Final = "\n\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """What all parts of one completion share."""
+
+    completion_id: str
+    created: int
+    "Unix time in seconds."
+    model: str
+    include_usage: bool = False
+
+    def whole(self, result: TurnResult) -> dict[str, Any]:
+        """Return the completion of an answered turn."""
+        return {
+            "id": self.completion_id,
+            "object": "chat.completion",
+            "created": self.created,
+            "model": self.model,
+            "choices": [
+                {
+                    "index": 0,
+                    "message": {"role": "assistant", "content": result.text, "refusal": None},
+                    "logprobs": None,
+                    "finish_reason": _FINISH.get(result.stop_reason, "stop"),
+                }
+            ],
+            "usage": _usage(result.usage),
+        }
+
+    def chunk(self, delta: dict[str, Any], finish_reason: str | None = None) -> bytes:
+        """Return one piece of a streamed completion."""
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+        return self._data([choice], None)
+
+    def last_chunks(self, result: TurnResult) -> bytes:
+        """Return what ends a streamed completion."""
+        end = self.chunk({}, _FINISH.get(result.stop_reason, "stop"))
+        if self.include_usage:
+            end += self._data([], _usage(result.usage))
+        return end + _DONE
+
+    def _data(self, choices: list[dict[str, Any]], usage: dict[str, Any] | None) -> bytes:
+        chunk: dict[str, Any] = {
+            "id": self.completion_id,
+            "object": "chat.completion.chunk",
+            "created": self.created,
+            "model": self.model,
+            "choices": choices,
+        }
+        if self.include_usage:
+            chunk["usage"] = usage
+        return b"data: %b\n\n" % orjson.dumps(chunk)
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    return {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.input_tokens + usage.output_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+    }
+
+
+async def created_at(submission: Submission) -> int:
+    """Return when the message was accepted, in Unix seconds."""
+    async with aclosing(submission.updates()) as updates:
+        async for update in updates:
+            if not isinstance(update, TextDelta):
+                return int(update.at.timestamp())
+    return 0
+
+
+async def chunks(submission: Submission, completion: Completion) -> AsyncGenerator[bytes]:
+    """Yield a streamed completion; the texts of several steps follow each other as paragraphs."""
+    yield completion.chunk({"role": "assistant", "content": "", "refusal": None})
+    said, step = False, 0
+    try:
+        async with aclosing(submission.updates()) as updates:
+            async for update in updates:
+                if isinstance(update, TextDelta):
+                    between = _BETWEEN_STEPS if said and update.step != step else ""
+                    said, step = True, update.step
+                    yield completion.chunk({"content": between + update.text})
+                elif isinstance(update.body, (TurnFinished, SessionEnded)):
+                    yield await _end(submission, completion)
+                    return
+        yield farewell(submission)
+    except CoreError as error:
+        yield _error(accepted_problem(error, submission))
+
+
+async def _end(submission: Submission, completion: Completion) -> bytes:
+    result = await submission.result()
+    problem = turn_problem(result)
+    return completion.last_chunks(result) if problem is None else _error(problem)
+
+
+def farewell(submission: Submission) -> bytes:
+    """Return what a stopping server says to a client whose turn is not done."""
+    return _error(stopping_problem(submission))
+
+
+def _error(problem: Problem) -> bytes:
+    return b"data: %b\n\n" % orjson.dumps(openai_error(problem))

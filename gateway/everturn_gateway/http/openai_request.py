@@ -1,0 +1,252 @@
+"""Reads a chat completion request of OpenAI's clients. Pure.
+
+What a client may leave to the agent is accepted and named in a header of the answer; what would
+change the meaning of the answer and is not done here is refused.
+
+Source: https://platform.openai.com/docs/api-reference/chat/create (read 2026-11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, NoReturn
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from everturn_actors.model import Reply, Step, ToolCall, ToolResult, Turn, UserMessage
+from everturn_gateway.http.problems import Problem, ProblemError
+
+# Parameter -> the values of it that ask for nothing special.
+_REFUSED: Final[Mapping[str, tuple[object, ...]]] = {
+    "audio": (),
+    "function_call": ("none", "auto"),
+    "functions": ([],),
+    "logprobs": (False,),
+    "modalities": (["text"], []),
+    "n": (1,),
+    "response_format": ({"type": "text"},),
+    "stop": ([], ""),
+    "tool_choice": ("none", "auto"),
+    "tools": ([],),
+    "top_logprobs": (0,),
+    "web_search_options": (),
+}
+
+
+class _Lenient(BaseModel):
+    """A body whose further fields are looked at by name."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+
+class FunctionBody(_Lenient):
+    """The function of a call."""
+
+    name: str
+    arguments: str
+
+
+class CallBody(_Lenient):
+    """A call that an assistant made."""
+
+    id: str = Field(min_length=1)
+    function: FunctionBody
+    type: Literal["function"] = "function"
+
+
+class ChatMessage(_Lenient):
+    """One message of the conversation."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | list[dict[str, Any]] | None = Field(
+        default=None, description='Text, or parts of the type "text".'
+    )
+    tool_calls: list[CallBody] | None = None
+    tool_call_id: str | None = None
+
+
+class StreamOptions(_Lenient):
+    """How to stream."""
+
+    include_usage: bool | None = None
+
+
+class ChatRequest(_Lenient):
+    """A request for a chat completion."""
+
+    model: str = Field(min_length=1, description="Name of the agent.", examples=["assistant"])
+    messages: list[ChatMessage] = Field(
+        min_length=1, examples=[[{"role": "user", "content": "Good morning!"}]]
+    )
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    user: str | None = Field(
+        default=None,
+        max_length=256,
+        pattern=r"^[^\x00-\x1f\x7f]*$",
+        description="Makes the call stateful: the conversation.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a request asks for, as a stateless turn."""
+
+    instructions: str
+    history: tuple[Turn, ...]
+    text: str
+
+
+def ignored(request: ChatRequest) -> tuple[str, ...]:
+    """Return the parameters of `request` that have no effect, sorted.
+
+    Raises:
+        ProblemError: One of them may not be ignored (400).
+    """
+    given = {
+        name: value for name, value in (request.model_extra or {}).items() if value is not None
+    }
+    for name, value in given.items():
+        if name in _REFUSED and value not in _REFUSED[name]:
+            refuse(name, f"{name!r} is not supported here: the agent decides it")
+    names = {name for name in given if name not in _REFUSED}
+    names.update(
+        f"messages.{name}"
+        for message in request.messages
+        for name, value in (message.model_extra or {}).items()
+        if value
+    )
+    return tuple(sorted(names))
+
+
+def newest_text(request: ChatRequest) -> str:
+    """Return the text of the last user message.
+
+    Raises:
+        ProblemError: There is none, or it is more than text (400).
+    """
+    found = [index for index, message in enumerate(request.messages) if message.role == "user"]
+    if not found:
+        refuse("messages", "there is no message with the role 'user'")
+    return _text(request.messages[found[-1]], found[-1])
+
+
+def stateless(request: ChatRequest) -> Asked:
+    """Return the conversation of `request`: what came before, and what is asked now.
+
+    Several user messages at the end are one message of several paragraphs.
+
+    Raises:
+        ProblemError: The messages do not make a conversation that ends with a user (400).
+    """
+    builder = _Builder()
+    for index, message in enumerate(request.messages):
+        builder.add(message, index)
+    if not builder.users or builder.steps:
+        last = len(request.messages) - 1
+        refuse(f"messages.{last}.role", "the last message has to be the user's")
+    return Asked(
+        instructions="\n\n".join(builder.instructions),
+        history=tuple(builder.turns),
+        text="\n\n".join(user.text for user in builder.users),
+    )
+
+
+def refuse(param: str, detail: str) -> NoReturn:
+    """Refuse a request because of `param`.
+
+    Raises:
+        ProblemError: Always (400).
+    """
+    raise ProblemError(
+        Problem(
+            kind="invalid-request",
+            title="The request is not valid",
+            status=400,
+            detail=detail,
+            extra={"param": param},
+        )
+    )
+
+
+@dataclass(slots=True)
+class _Builder:
+    """Groups messages into turns and steps."""
+
+    instructions: list[str] = field(default_factory=list[str])
+    turns: list[Turn] = field(default_factory=list[Turn])
+    users: list[UserMessage] = field(default_factory=list[UserMessage])
+    steps: list[Step] = field(default_factory=list[Step])
+    reply: Reply | None = None
+    "A reply whose calls do not all have their result yet."
+    results: dict[str, ToolResult] = field(default_factory=dict[str, ToolResult])
+
+    def add(self, message: ChatMessage, index: int) -> None:
+        text = _text(message, index)
+        if self.reply is not None and message.role != "tool":
+            missing = [c.call_id for c in self.reply.calls if c.call_id not in self.results]
+            detail = f"a tool message is missing for the calls {', '.join(missing)}"
+            refuse(f"messages.{index}", detail)
+        match message.role:
+            case "system" | "developer":
+                self.instructions.append(text)
+            case "user":
+                self._close_turn()
+                self.users.append(UserMessage(text=text))
+            case "assistant":
+                self._add_reply(message, text, index)
+            case "tool":
+                self._add_result(message, text, index)
+
+    def _add_reply(self, message: ChatMessage, text: str, index: int) -> None:
+        if not self.users:
+            refuse(f"messages.{index}", "a user message has to come before the assistant's")
+        calls = tuple(
+            ToolCall(call_id=call.id, name=call.function.name, arguments=call.function.arguments)
+            for call in message.tool_calls or ()
+        )
+        if len({call.call_id for call in calls}) < len(calls):
+            refuse(f"messages.{index}.tool_calls", "two calls have the same id")
+        reply = Reply(text=text, calls=calls)
+        if calls:
+            self.reply = reply
+        else:
+            self.steps.append(Step(reply=reply))
+
+    def _add_result(self, message: ChatMessage, text: str, index: int) -> None:
+        calls: Sequence[ToolCall] = self.reply.calls if self.reply else ()
+        call = next((call for call in calls if call.call_id == message.tool_call_id), None)
+        if self.reply is None or call is None or call.call_id in self.results:
+            detail = f"no call waits for the result of {message.tool_call_id!r}"
+            refuse(f"messages.{index}.tool_call_id", detail)
+        self.results[call.call_id] = ToolResult(call_id=call.call_id, name=call.name, text=text)
+        if len(self.results) == len(calls):
+            results = tuple(self.results[call.call_id] for call in calls)
+            self.steps.append(Step(reply=self.reply, results=results))
+            self.reply, self.results = None, {}
+
+    def _close_turn(self) -> None:
+        if self.steps:
+            turn = Turn(
+                number=len(self.turns) + 1, users=tuple(self.users), steps=tuple(self.steps)
+            )
+            self.turns.append(turn)
+            self.users, self.steps = [], []
+
+
+def _text(message: ChatMessage, index: int) -> str:
+    if message.content is None:
+        return ""
+    if isinstance(message.content, str):
+        return message.content
+    texts: list[str] = []
+    for number, part in enumerate(message.content):
+        text = part.get("text")
+        if part.get("type") != "text" or not isinstance(text, str):
+            refuse(
+                f"messages.{index}.content.{number}",
+                f"only parts of the type 'text' are supported, not {part.get('type')!r}",
+            )
+        texts.append(text)
+    return "\n".join(texts)

@@ -1,0 +1,115 @@
+"""What stands in `/openapi.json` beside the routes: problems, tokens, and the shapes of errors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Annotated, Any, Final, TypeAlias
+
+from fastapi import FastAPI, Path
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from everturn_gateway.http import problems as documents
+from everturn_gateway.http.auth import OPEN_PATHS, Access
+from everturn_gateway.http.bodies import OpenAIErrorBody, ProblemBody
+
+SessionId: TypeAlias = Annotated[
+    str, Path(description="Id of a session.", examples=["20261121T224956123-3f9a2c1b"])
+]
+
+_REF: Final = "#/components/schemas/{model}"
+_ERRORS: Final[tuple[type[BaseModel], ...]] = (ProblemBody, OpenAIErrorBody)
+# What any request may meet: it is malformed, too large or too slow, or the gateway fails.
+_ANY: Final = (400, 403, 413, 422, 500, 503, 504)
+
+# Each message of a stream; its data is a JSON object.
+_EVENTS: Final = {
+    "schema": {
+        "type": "object",
+        "properties": {
+            "event": {"type": "string"},
+            "id": {"type": "string", "pattern": "^[0-9]+$"},
+            "data": {"type": "string", "contentMediaType": "application/json"},
+        },
+        "required": ["data"],
+    }
+}
+_DESCRIPTION: Final = """
+Talk to agents over HTTP. A message is accepted when it is on disk; its turn is then finished and
+answered once, whatever happens to the connection or to the process.
+
+Errors are RFC 9457 problem documents (`application/problem+json`); under `/v1` they have the shape
+that OpenAI's clients read. Ids of server-sent events are numbers of the session's events: send the
+last one back as `Last-Event-ID`, and a broken stream goes on without a gap or a repeat.
+"""
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the OpenAPI responses of a route that may answer with these problems."""
+    return _responses(statuses, documents.MEDIA_TYPE, ProblemBody)
+
+
+def openai_errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the same for a route under `/v1`."""
+    return _responses(statuses, "application/json", OpenAIErrorBody)
+
+
+def event_stream(description: str) -> dict[int | str, dict[str, Any]]:
+    """Return the OpenAPI response of a route that sends server-sent events."""
+    return {200: {"description": description, "content": {"text/event-stream": _EVENTS}}}
+
+
+def _responses(
+    statuses: Sequence[int], media_type: str, model: type[BaseModel]
+) -> dict[int | str, dict[str, Any]]:
+    schema = {"$ref": _REF.format(model=model.__name__)}
+    return {
+        status: {
+            "description": HTTPStatus(status).phrase,
+            "content": {media_type: {"schema": schema}},
+        }
+        for status in statuses
+    }
+
+
+def describe(app: FastAPI, *, version: str, access: Access) -> dict[str, Any]:
+    """Return the OpenAPI document of `app`."""
+    document = get_openapi(
+        title="Everturn", version=version, description=_DESCRIPTION.strip(), routes=app.routes
+    )
+    has_token = bool(access.api_token or access.admin_token)
+    for path, operations in document["paths"].items():
+        is_openai = path.startswith(documents.OPENAI_PREFIX)
+        shared = openai_errors if is_openai else problems
+        statuses = (*_ANY, 401) if has_token and path not in OPEN_PATHS else _ANY
+        for operation in operations.values():
+            for parameter in operation.get("parameters", ()):
+                _without_null(parameter["schema"])
+            # FastAPI's own 422 names models that no answer of ours follows.
+            if "HTTPValidationError" in str(operation["responses"].get("422", "")):
+                del operation["responses"]["422"]
+            for status, response in shared(*statuses).items():
+                operation["responses"].setdefault(str(status), response)
+            if has_token:
+                operation["security"] = [] if path in OPEN_PATHS else [{"token": []}]
+    components: dict[str, Any] = document.setdefault("components", {})
+    schemas = components.setdefault("schemas", {})
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    _, errors = models_json_schema(
+        [(model, "serialization") for model in _ERRORS], ref_template=_REF
+    )
+    schemas.update(errors["$defs"])
+    if has_token:
+        components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    return document
+
+
+def _without_null(schema: dict[str, Any]) -> None:
+    """Take null out of what a parameter may be: one that is left out has no value to send."""
+    kinds = [kind for kind in schema.get("anyOf", ()) if kind.get("type") != "null"]
+    if len(kinds) == 1:
+        del schema["anyOf"]
+        schema.update(kinds[0])

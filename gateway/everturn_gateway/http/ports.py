@@ -1,0 +1,118 @@
+"""What the HTTP surface needs from the gateway, so that it does not import what builds it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from everturn_actors.service import TurnService
+from everturn_actors.spec import AgentSpec
+from everturn_gateway.config import Config
+from everturn_gateway.errors import Fault
+
+
+class AgentView(Protocol):
+    """One agent as it stands in its folder."""
+
+    @property
+    def spec(self) -> AgentSpec:
+        """Its values."""
+        ...
+
+    @property
+    def folder(self) -> Path:
+        """Where it was read from."""
+        ...
+
+    @property
+    def document(self) -> Mapping[str, Any]:
+        """The data of its `agent.yaml`, variables not expanded."""
+        ...
+
+    @property
+    def inactive(self) -> tuple[str, ...]:
+        """Fields that are set and have no effect yet."""
+        ...
+
+
+class ReloadView(Protocol):
+    """What a reload changed."""
+
+    @property
+    def added(self) -> tuple[str, ...]:
+        """Names of agents that are new."""
+        ...
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """Names of agents with a new version."""
+        ...
+
+    @property
+    def removed(self) -> tuple[str, ...]:
+        """Names of agents that are gone."""
+        ...
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """What could not be loaded, and why."""
+        ...
+
+
+class Library(Protocol):
+    """The agents that are loaded."""
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all agents, sorted."""
+        ...
+
+    def file(self, name: str) -> AgentView:
+        """Return one agent.
+
+        Raises:
+            UnknownAgentError: There is none of this name.
+        """
+        ...
+
+    def faults(self) -> tuple[Fault, ...]:
+        """Return what is wrong in the agents folder."""
+        ...
+
+    async def reload(self) -> ReloadView:
+        """Read the agents folder again."""
+        ...
+
+
+class Gateway(Protocol):
+    """An open gateway."""
+
+    @property
+    def config(self) -> Config:
+        """Its configuration."""
+        ...
+
+    @property
+    def service(self) -> TurnService:
+        """The one door to all sessions."""
+        ...
+
+    @property
+    def library(self) -> Library:
+        """Its agents."""
+        ...
+
+    @property
+    def started_at(self) -> datetime:
+        """When it was opened, UTC."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """The version of this program."""
+        ...
+
+    def ready(self) -> bool:
+        """Whether it can take messages now."""
+        ...

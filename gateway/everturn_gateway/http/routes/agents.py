@@ -1,0 +1,40 @@
+"""The agents that people can talk to."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from everturn_gateway.http.bodies import AgentBody, AgentList, AgentSpecBody, answer
+from everturn_gateway.http.masking import masked
+from everturn_gateway.http.openapi import problems
+from everturn_gateway.http.ports import Gateway
+
+
+def agents_router(gateway: Gateway) -> APIRouter:
+    """Return the routes under `/api/v1/agents`."""
+    router = APIRouter(prefix="/api/v1/agents", tags=["agents"])
+    library = gateway.library
+
+    @router.get("", response_model=AgentList)
+    async def list_agents() -> Response:
+        """List all agents by name."""
+        agents = tuple(AgentBody.of(library.file(name)) for name in library.names())
+        return answer(AgentList(agents=agents))
+
+    @router.get("/{name}", response_model=AgentBody, responses=problems(404))
+    async def get_agent(name: str) -> Response:
+        """Describe one agent."""
+        return answer(AgentBody.of(library.file(name)))
+
+    @router.get("/{name}/spec", response_model=AgentSpecBody, responses=problems(404))
+    async def get_agent_spec(name: str) -> Response:
+        """Return what stands in the agent's file."""
+        agent = library.file(name)
+        return answer(
+            AgentSpecBody(
+                name=agent.spec.name, document=masked(agent.document), inactive=agent.inactive
+            )
+        )
+
+    return router

@@ -1,0 +1,44 @@
+"""Is it alive, does it take messages, which version is it."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from everturn_actors.records import utc_text
+from everturn_gateway.http.bodies import StatusBody, VersionBody, answer
+from everturn_gateway.http.openapi import problems
+from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.problems import Problem, ProblemError
+
+_NOT_READY = Problem(
+    kind="not-ready",
+    title="The gateway is not ready",
+    status=503,
+    detail="the gateway is starting or stopping; try again later",
+    headers={"Retry-After": "1"},
+)
+
+
+def health_router(gateway: Gateway) -> APIRouter:
+    """Return the routes for whoever watches the process."""
+    router = APIRouter(tags=["health"])
+
+    @router.get("/livez", response_model=StatusBody)
+    async def livez() -> Response:
+        """Answer as long as the process lives. Needs no token."""
+        return answer(StatusBody(status="ok"))
+
+    @router.get("/readyz", response_model=StatusBody, responses=problems(503))
+    async def readyz() -> Response:
+        """Answer 200 while messages are taken, else 503."""
+        if not gateway.ready():
+            raise ProblemError(_NOT_READY)
+        return answer(StatusBody(status="ready"))
+
+    @router.get("/version", response_model=VersionBody)
+    async def version() -> Response:
+        """Tell which version runs, and since when."""
+        return answer(VersionBody(version=gateway.version, started_at=utc_text(gateway.started_at)))
+
+    return router

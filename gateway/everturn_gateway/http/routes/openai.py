@@ -1,0 +1,190 @@
+"""The same agents for clients of OpenAI's API: `model` is the agent."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Header
+from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.responses import Response
+
+from everturn_actors.ids import is_session_id
+from everturn_actors.model import ConversationKey, Inbound
+from everturn_actors.service import Submission
+from everturn_gateway.http.openai_answer import Completion, chunks, created_at, farewell
+from everturn_gateway.http.openai_request import (
+    Asked,
+    ChatRequest,
+    ignored,
+    newest_text,
+    refuse,
+    stateless,
+)
+from everturn_gateway.http.openapi import event_stream, openai_errors
+from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.problems import ProblemError, with_headers
+from everturn_gateway.http.routes.turns import IdempotencyKey, refuse_other_content, replay_headers
+from everturn_gateway.http.sse import EventStream
+from everturn_gateway.http.turns import turn_problem
+from everturn_gateway.http.waiting import OpenWaits, leave, wait_for_turn
+
+CHANNEL = "openai"
+SESSION_HEADER = "X-Everturn-Session"
+IGNORED_HEADER = "X-Everturn-Ignored"
+_HEADER_CHARS = 1000  # of a list of names in a header
+_NOT_A_NAME = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+class ModelRow(BaseModel):
+    """An agent, as a model."""
+
+    id: str
+    object: str = "model"
+    created: int
+    owned_by: str = "everturn"
+
+
+class ModelRows(BaseModel):
+    """All agents, as models."""
+
+    object: str = "list"
+    data: list[ModelRow]
+
+
+def openai_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
+    """Return the routes under `/v1`."""
+    router = APIRouter(prefix="/v1", tags=["openai"])
+    service, library = gateway.service, gateway.library
+    started = int(gateway.started_at.timestamp())
+
+    @router.get("/models", response_model=ModelRows)
+    async def list_models() -> Response:
+        """List the agents."""
+        rows = ModelRows(data=[ModelRow(id=name, created=started) for name in library.names()])
+        return Response(rows.model_dump_json(), media_type="application/json")
+
+    @router.get("/models/{model}", response_model=ModelRow, responses=openai_errors(404))
+    async def get_model(model: str) -> Response:
+        """Describe one agent."""
+        row = ModelRow(id=library.file(model).spec.name, created=started)
+        return Response(row.model_dump_json(), media_type="application/json")
+
+    @router.post(
+        "/chat/completions",
+        response_class=Response,
+        responses={
+            200: {
+                "description": "The completion; with `stream`, its chunks as server-sent events",
+                "content": {
+                    "application/json": {"schema": {"type": "object"}},
+                    **event_stream("")[200]["content"],
+                },
+            },
+            **openai_errors(404, 409, 429, 502, 507),
+        },
+    )
+    async def complete_chat(
+        request: Request,
+        body: ChatRequest,
+        conversation: Annotated[
+            str | None,
+            Header(
+                alias=SESSION_HEADER,
+                min_length=1,
+                max_length=256,
+                pattern=r"^[\x20-\x7e]+$",
+                description="Makes the call stateful: your own name of the conversation, or the"
+                " id of a session. Only the last user message is then taken.",
+            ),
+        ] = None,
+        key: IdempotencyKey = None,
+    ) -> Response:
+        """Answer the last message; stateful with a conversation, else from the given messages."""
+        without_effect = ignored(body)
+        headers: dict[str, str] = {}
+        name = conversation or body.user or ""
+        if name:
+            inbound = await _inbound(gateway, name, body, key or "")
+            submission = await service.submit(inbound)
+            await refuse_other_content(service, submission, inbound.text)
+            headers = {SESSION_HEADER: submission.session_id, **replay_headers(submission)}
+        else:
+            submission = await _submit_once(gateway, body.model, stateless(body))
+            without_effect += ("Idempotency-Key",) if key else ()
+        if without_effect:
+            headers[IGNORED_HEADER] = _header(without_effect)
+        options = body.stream_options
+        completion = Completion(
+            completion_id=f"chatcmpl-{submission.session_id}-m{submission.seq}",
+            created=await created_at(submission),
+            model=body.model,
+            include_usage=bool(options and options.include_usage),
+        )
+        if body.stream:
+            return EventStream(
+                chunks(submission, completion),
+                waits,
+                on_leave=lambda: leave(submission),
+                farewell=farewell(submission),
+                headers=headers,
+            )
+        answer = await _whole(request, submission, completion, waits, repeatable=bool(key))
+        return Response(orjson.dumps(answer), headers=headers, media_type="application/json")
+
+    return router
+
+
+async def _inbound(gateway: Gateway, name: str, body: ChatRequest, key: str) -> Inbound:
+    """Return the message for the conversation or session `name`.
+
+    Raises:
+        UnknownSessionError: `name` is an id, and there is no such session.
+        ProblemError: The session's agent is another one (400).
+    """
+    text = newest_text(body)
+    if not is_session_id(name):
+        conversation = ConversationKey(channel=CHANNEL, chat=name, agent=body.model)
+        return Inbound(text=text, key=conversation, idempotency_key=key)
+    agent = (await gateway.service.view(name)).key.agent
+    if agent != body.model:
+        refuse("model", f"the session {name!r} talks to the agent {agent!r}")
+    return Inbound(text=text, session_id=name, idempotency_key=key)
+
+
+async def _submit_once(gateway: Gateway, agent: str, asked: Asked) -> Submission:
+    return await gateway.service.submit_once(
+        agent=agent, instructions=asked.instructions, history=asked.history, text=asked.text
+    )
+
+
+async def _whole(
+    request: Request,
+    submission: Submission,
+    completion: Completion,
+    waits: OpenWaits,
+    *,
+    repeatable: bool,
+) -> dict[str, Any]:
+    """Return the completion when the turn is done.
+
+    Raises:
+        ProblemError: It was not answered. The client is told not to repeat the call by itself,
+            which would say the message twice, unless it has an idempotency key.
+    """
+    try:
+        result = await wait_for_turn(request, submission, waits)
+    except ProblemError as error:
+        if repeatable:
+            raise
+        raise ProblemError(with_headers(error.problem, X_Should_Retry="false")) from None
+    problem = turn_problem(result)
+    if problem is not None:
+        raise ProblemError(with_headers(problem, X_Should_Retry="false"))
+    return completion.whole(result)
+
+
+def _header(names: tuple[str, ...]) -> str:
+    return ", ".join(_NOT_A_NAME.sub("_", name) for name in names)[:_HEADER_CHARS]

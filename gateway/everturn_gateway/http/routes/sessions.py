@@ -1,0 +1,96 @@
+"""Sessions: begin, list, look, reset, delete."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Annotated
+
+import anyio
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from everturn_actors.model import ConversationKey
+from everturn_gateway.http.bodies import (
+    NewSession,
+    SessionBody,
+    SessionList,
+    SessionRow,
+    answer,
+)
+from everturn_gateway.http.openapi import SessionId, problems
+from everturn_gateway.http.ports import Gateway
+
+LIST_LIMIT = 200  # sessions a page
+
+
+def sessions_router(gateway: Gateway) -> APIRouter:
+    """Return the routes under `/api/v1/sessions` that treat a session as a whole."""
+    router = APIRouter(prefix="/api/v1/sessions", tags=["sessions"])
+    service = gateway.service
+    naming = anyio.Lock()  # two first requests of one conversation begin one session
+
+    @router.post(
+        "",
+        status_code=201,
+        response_model=SessionBody,
+        responses={
+            200: {"model": SessionBody, "description": "The conversation's session goes on"},
+            **problems(404, 507),
+        },
+    )
+    async def create_session(body: NewSession) -> Response:
+        """Begin a session, or find the one of a conversation that you named."""
+        status = 201
+        if body.chat is None:
+            session_id = await service.create(_key(body, uuid.uuid4().hex))
+        else:
+            key = _key(body, body.chat)
+            async with naming:
+                session_id = await service.current(key)
+                if session_id:
+                    status = 200
+                else:
+                    session_id = await service.create(key)
+        return answer(
+            SessionBody.of(await service.view(session_id)),
+            status,
+            {"Location": f"/api/v1/sessions/{session_id}"},
+        )
+
+    @router.get("", response_model=SessionList)
+    async def list_sessions(
+        after: Annotated[str, Query(max_length=128, description="`next` of the page before.")] = "",
+        limit: Annotated[int, Query(ge=1, le=LIST_LIMIT)] = 50,
+    ) -> Response:
+        """List sessions, newest first."""
+        found = await service.sessions(after=after, limit=limit + 1)
+        page = found[:limit]
+        return answer(
+            SessionList(
+                sessions=tuple(map(SessionRow.row, page)),
+                next=page[-1].session_id if len(found) > limit else None,
+            )
+        )
+
+    @router.get("/{session_id}", response_model=SessionBody, responses=problems(404))
+    async def get_session(session_id: SessionId) -> Response:
+        """Tell how a session stands."""
+        return answer(SessionBody.of(await service.view(session_id)))
+
+    @router.delete("/{session_id}", status_code=204, responses=problems(404))
+    async def delete_session(session_id: SessionId) -> Response:
+        """Remove a session and everything that belongs to it."""
+        await service.delete(session_id)
+        return Response(status_code=204)
+
+    @router.post("/{session_id}/reset", status_code=204, responses=problems(404, 409))
+    async def reset_session(session_id: SessionId) -> Response:
+        """End a session; its conversation starts a new one with the next message."""
+        await service.reset(session_id)
+        return Response(status_code=204)
+
+    return router
+
+
+def _key(body: NewSession, chat: str) -> ConversationKey:
+    return ConversationKey(channel=body.channel, chat=chat, agent=body.agent)

@@ -1,0 +1,213 @@
+"""Messages and what becomes of them: send, stream, follow, read, cancel."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from everturn_actors.events import Received
+from everturn_actors.model import Inbound
+from everturn_actors.service import Submission, TurnService
+from everturn_gateway.http.bodies import (
+    AcceptedBody,
+    CancelledBody,
+    MessageList,
+    NewMessage,
+    ReplyBody,
+    answer,
+)
+from everturn_gateway.http.history import read_messages
+from everturn_gateway.http.openapi import SessionId, event_stream, problems
+from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.problems import Problem, ProblemError
+from everturn_gateway.http.sse import EventStream
+from everturn_gateway.http.streams import farewell, session_messages, turn_messages
+from everturn_gateway.http.turns import turn_problem
+from everturn_gateway.http.waiting import OpenWaits, events_path, leave, wait_for_turn
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=255,
+        pattern=r"^[\x20-\x7e]+$",
+        description="The same key in the same session is the same message: sent again, it gets"
+        " the first one's answer, also after a restart.",
+    ),
+]
+LastEventId = Annotated[
+    str,
+    Header(
+        alias="Last-Event-ID",
+        pattern=r"^[0-9]{1,15}$",
+        description="The last event that arrived; what follows it is sent.",
+    ),
+]
+_BEGINNING = "0"
+After = Annotated[int, Query(ge=0, le=2**53, description="Events above this number.")]
+
+
+def turns_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
+    """Return the routes under `/api/v1/sessions/{id}` that treat messages and turns."""
+    router = APIRouter(prefix="/api/v1/sessions/{session_id}", tags=["messages"])
+    service = gateway.service
+
+    @router.get("/messages", response_model=MessageList, responses=problems(404))
+    async def list_messages(
+        session_id: SessionId,
+        after: Annotated[
+            str,
+            Query(
+                pattern=r"^m?[0-9]{1,15}$",
+                description="A message id, or an event number: what came after it.",
+            ),
+        ] = "0",
+        limit: Annotated[int, Query(ge=1, le=500)] = 100,
+    ) -> Response:
+        """List the messages of a session, oldest first."""
+        number = int(after.removeprefix("m"))
+        return answer(await read_messages(service, session_id, after=number, limit=limit))
+
+    @router.post(
+        "/messages",
+        response_model=ReplyBody,
+        responses={
+            202: {"model": AcceptedBody, "description": "Accepted (Prefer: respond-async)"},
+            **problems(404, 409, 429, 502, 507),
+        },
+    )
+    async def send_message(
+        request: Request,
+        session_id: SessionId,
+        body: NewMessage,
+        key: IdempotencyKey = None,
+        prefer: Annotated[
+            list[str] | None,
+            Header(description="`respond-async`: answer 202 as soon as the message is on disk."),
+        ] = None,
+    ) -> Response:
+        """Send a message; the answer comes when its turn is done."""
+        submission = await _submit(service, session_id, body.content, key)
+        headers = replay_headers(submission)
+        if _wants_async(prefer or []):
+            events = events_path(submission.session_id, submission.seq)
+            return answer(
+                AcceptedBody(
+                    session_id=submission.session_id,
+                    message_id=f"m{submission.seq}",
+                    events=events,
+                ),
+                202,
+                {**headers, "Location": events, "Preference-Applied": "respond-async"},
+            )
+        result = await wait_for_turn(request, submission, waits)
+        problem = turn_problem(result)
+        if problem is not None:
+            raise ProblemError(problem)
+        return answer(ReplyBody.of(result), headers=headers)
+
+    @router.post(
+        "/stream",
+        response_class=Response,
+        responses={
+            **event_stream(
+                "Server-sent events: received, token, message, tool_call, tool_result, and at"
+                " the end done or error"
+            ),
+            **problems(404, 409, 429, 507),
+        },
+    )
+    async def stream_message(
+        session_id: SessionId,
+        body: NewMessage,
+        key: IdempotencyKey = None,
+        last_event_id: LastEventId = _BEGINNING,
+    ) -> Response:
+        """Send a message; its turn comes as server-sent events."""
+        submission = await _submit(service, session_id, body.content, key)
+        return EventStream(
+            turn_messages(submission, after=int(last_event_id)),
+            waits,
+            on_leave=lambda: leave(submission),
+            farewell=farewell(submission),
+            headers=replay_headers(submission),
+        )
+
+    @router.get(
+        "/events",
+        response_class=Response,
+        responses={
+            **event_stream("Server-sent events: every event by its type, and token"),
+            204: {"description": "The session has ended, and there is nothing more to send"},
+            **problems(404),
+        },
+    )
+    async def follow_events(
+        request: Request,
+        session_id: SessionId,
+        after: After = 0,
+        last_event_id: LastEventId = _BEGINNING,
+    ) -> Response:
+        """Follow a session: all events from the first, or those after a number, then live."""
+        number = int(last_event_id) if "Last-Event-ID" in request.headers else after
+        state = await service.view(session_id)
+        if state.status == "ended" and number >= state.last_seq:
+            # To a browser's EventSource, 204 says: do not connect again.
+            return Response(status_code=204)
+        return EventStream(session_messages(service, session_id, after=number), waits)
+
+    @router.post("/cancel", response_model=CancelledBody, responses=problems(404))
+    async def cancel_turn(session_id: SessionId) -> Response:
+        """Cancel the running turn; the answer comes when it is closed in the log."""
+        return answer(CancelledBody(cancelled=await service.cancel(session_id)))
+
+    return router
+
+
+async def _submit(
+    service: TurnService, session_id: str, content: str, key: str | None
+) -> Submission:
+    submission = await service.submit(
+        Inbound(text=content, session_id=session_id, idempotency_key=key or "")
+    )
+    await refuse_other_content(service, submission, content)
+    return submission
+
+
+async def refuse_other_content(service: TurnService, submission: Submission, content: str) -> None:
+    """Refuse an idempotency key that came with another message before.
+
+    Raises:
+        ProblemError: It did (422). Where the log no longer holds the message, nothing is said.
+    """
+    if not submission.duplicate:
+        return
+    seq = submission.seq
+    for event in await service.history(submission.session_id, after=seq - 1, limit=1):
+        body = event.body
+        if event.seq == seq and isinstance(body, Received) and body.text != content:
+            raise ProblemError(
+                Problem(
+                    kind="idempotency-key-reused",
+                    title="The idempotency key belongs to another message",
+                    status=422,
+                    detail=f"this Idempotency-Key came with another content before, as message"
+                    f" m{seq}; use a new key for a new message",
+                    extra={"message_id": f"m{seq}"},
+                )
+            )
+
+
+def replay_headers(submission: Submission) -> dict[str, str]:
+    """Return the header that tells a repeat from a first answer."""
+    return {"Idempotent-Replayed": "true"} if submission.duplicate else {}
+
+
+def _wants_async(prefer: list[str]) -> bool:
+    """Read `Prefer` headers. Source: RFC 7240, section 2."""
+    wishes = (wish for line in prefer for wish in line.split(","))
+    return any(wish.split(";")[0].strip().lower() == "respond-async" for wish in wishes)

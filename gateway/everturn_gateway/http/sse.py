@@ -1,0 +1,115 @@
+"""The one writer of server-sent events.
+
+Source: https://html.spec.whatwg.org/multipage/server-sent-events.html (read 2026-11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+
+import anyio
+import orjson
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from everturn_gateway.http.waiting import OpenWaits, disconnected
+
+KEEP_ALIVE_S = 15.0  # proxies commonly cut a connection that is silent for 60 s
+RETRY_MS = 1000  # how long a client waits before it connects again
+_COMMENT = b": keep-alive\n\n"
+
+
+def message(event: str, data: Mapping[str, object], *, seq: int = 0) -> bytes:
+    """Return one message; with `seq`, its id, which a client sends back as `Last-Event-ID`."""
+    number = b"id: %d\n" % seq if seq else b""
+    # orjson writes no line breaks, so the data is always one line.
+    return b"event: %b\n%bdata: %b\n\n" % (event.encode(), number, orjson.dumps(data))
+
+
+def greeting() -> bytes:
+    """Return what begins a stream: how soon to connect again when it breaks."""
+    return b"retry: %d\n\n" % RETRY_MS
+
+
+class EventStream(Response):
+    """Sends messages as they come, and a comment when it would be silent for too long.
+
+    It ends with its source, when the client goes, or when the server stops.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(
+        self,
+        source: AsyncGenerator[bytes],
+        waits: OpenWaits,
+        *,
+        on_leave: Callable[[], Awaitable[None]] | None = None,
+        farewell: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        keep_alive_s: float = KEEP_ALIVE_S,
+    ) -> None:
+        """Prepare the answer.
+
+        Args:
+            source: The messages. It is closed when the stream ends.
+            waits: Ends the stream when the server stops.
+            on_leave: Called when the client goes before the source has ended.
+            farewell: For a stream that ends with a turn: a stopping server gives it time, and
+                ends it with this where that was not enough.
+            headers: Further headers.
+            keep_alive_s: The longest silence, in seconds; a comment is sent before it is over.
+        """
+        super().__init__(
+            headers={
+                "Cache-Control": "no-cache, no-transform",
+                "X-Accel-Buffering": "no",
+                **(headers or {}),
+            }
+        )
+        del self.headers["content-length"]
+        self._source = source
+        self._waits = waits
+        self._on_leave = on_leave
+        self._farewell = farewell
+        self._keep_alive_s = keep_alive_s
+        self._sent = 0
+        self._left = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the stream."""
+        del scope
+        await send(
+            {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+        )
+        opened = self._waits.waiter() if self._farewell else self._waits.follower()
+        async with aclosing(self._source) as source:
+            with opened as wait:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._watch, receive, tasks.cancel_scope)
+                    tasks.start_soon(self._keep_alive, send)
+                    async for chunk in source:
+                        await self._write(send, chunk)
+                    tasks.cancel_scope.cancel()
+        if not self._left:
+            last = self._farewell if wait.cancelled_caught else b""
+            await send({"type": "http.response.body", "body": last, "more_body": False})
+        elif self._on_leave is not None:
+            await self._on_leave()
+
+    async def _write(self, send: Send, chunk: bytes) -> None:
+        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        self._sent += 1
+
+    async def _watch(self, receive: Receive, scope: anyio.CancelScope) -> None:
+        await disconnected(receive)
+        self._left = True
+        scope.cancel()
+
+    async def _keep_alive(self, send: Send) -> None:
+        while True:
+            sent = self._sent
+            await anyio.sleep(self._keep_alive_s / 2)
+            if self._sent == sent:
+                await send({"type": "http.response.body", "body": _COMMENT, "more_body": True})

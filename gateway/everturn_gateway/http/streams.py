@@ -1,0 +1,128 @@
+"""What is sent on the event streams of a session and of a turn."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from everturn_actors.errors import CoreError
+from everturn_actors.events import (
+    CallFinished,
+    CallStarted,
+    Event,
+    ModelReplied,
+    Received,
+    SessionEnded,
+    TurnFinished,
+)
+from everturn_actors.model import ToolCall
+from everturn_actors.records import to_record, type_name
+from everturn_actors.service import Submission, TextDelta, TurnService
+from everturn_gateway.http import sse
+from everturn_gateway.http.bodies import ReplyBody, ToolCallBody
+from everturn_gateway.http.problems import Problem, core_problem
+from everturn_gateway.http.turns import turn_problem
+from everturn_gateway.http.waiting import accepted_problem, events_path, stopping_problem
+
+
+async def session_messages(
+    service: TurnService, session_id: str, *, after: int
+) -> AsyncGenerator[bytes]:
+    """Yield every event of a session above `after` as it is in the log, and the running reply."""
+    yield sse.greeting()
+    path = events_path(session_id, after)
+    try:
+        async with aclosing(service.follow(session_id, after=after)) as updates:
+            async for update in updates:
+                if isinstance(update, TextDelta):
+                    yield _token(update)
+                else:
+                    yield sse.message(type_name(update.body), to_record(update), seq=update.seq)
+    except CoreError as error:
+        yield _error(core_problem(error), path)
+
+
+async def turn_messages(submission: Submission, *, after: int) -> AsyncGenerator[bytes]:
+    """Yield what becomes of a message, to the end of its turn; events up to `after` are left out.
+
+    Only durable events have an id: a stream that breaks within a reply resumes at the last of
+    them, and gets the reply's text so far as one token.
+    """
+    yield sse.greeting()
+    path = _stream_path(submission)
+    calls: dict[str, ToolCall] = {}
+    try:
+        async with aclosing(submission.updates()) as updates:
+            async for update in updates:
+                if isinstance(update, TextDelta):
+                    yield _token(update)
+                    continue
+                body = update.body
+                if isinstance(body, ModelReplied):
+                    calls = {call.call_id: call for call in body.calls}
+                if isinstance(body, (TurnFinished, SessionEnded)):
+                    # Sent even to a client that has it: a stream without an end is no answer.
+                    yield await _end(submission, update.seq, path)
+                    return
+                if update.seq > after and (chunk := _turn_event(update, calls)):
+                    yield chunk
+        yield farewell(submission)  # the service stopped before the turn was done
+    except CoreError as error:
+        yield _error(accepted_problem(error, submission), path)
+
+
+def farewell(submission: Submission) -> bytes:
+    """Return what a stopping server says to a client whose turn is not done."""
+    return _error(stopping_problem(submission), _stream_path(submission))
+
+
+def _stream_path(submission: Submission) -> str:
+    return f"/api/v1/sessions/{submission.session_id}/stream"
+
+
+def _token(delta: TextDelta) -> bytes:
+    return sse.message(
+        "token",
+        {
+            "turn_id": f"t{delta.turn}",
+            "step": delta.step,
+            "offset": delta.offset,
+            "text": delta.text,
+        },
+    )
+
+
+def _turn_event(event: Event, calls: dict[str, ToolCall]) -> bytes:
+    """Return the message of an event within a turn; empty where there is nothing to tell."""
+    match event.body:
+        case Received():
+            return sse.message("received", {"message_id": f"m{event.seq}"}, seq=event.seq)
+        case ModelReplied(text=text) if calls:
+            asked = [ToolCallBody.of(call).model_dump() for call in calls.values()]
+            data = {"message_id": f"m{event.seq}", "content": text, "tool_calls": asked}
+            return sse.message("message", data, seq=event.seq)
+        case CallStarted(call_id=call_id):
+            data = ToolCallBody.of(calls[call_id]).model_dump()
+            return sse.message("tool_call", data, seq=event.seq)
+        case CallFinished() as result:
+            told: dict[str, object] = {
+                "id": result.call_id,
+                "name": calls[result.call_id].name,
+                "content": result.text,
+                "is_error": result.is_error,
+            }
+            return sse.message("tool_result", told, seq=event.seq)
+        case _:
+            return b""
+
+
+async def _end(submission: Submission, seq: int, path: str) -> bytes:
+    result = await submission.result()
+    problem = turn_problem(result)
+    if problem is not None:
+        return _error(problem, path, seq=seq)
+    return sse.message("done", ReplyBody.of(result).model_dump(), seq=seq)
+
+
+def _error(problem: Problem, path: str, *, seq: int = 0) -> bytes:
+    return sse.message("error", problem.document(path), seq=seq)

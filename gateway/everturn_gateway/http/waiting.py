@@ -1,0 +1,184 @@
+"""Requests that wait for a conversation: who is waiting, until when, and why a wait ended early.
+
+A turn belongs to its session, never to the request that asked for it: when a client leaves, a
+deadline passes or the gateway stops, the wait ends here and the turn is dealt with by the core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import anyio
+from starlette.requests import Request
+from starlette.types import Receive
+
+from everturn_actors.errors import ActorFailedError, CoreError, JournalWriteError
+from everturn_actors.service import Submission, TurnResult
+from everturn_gateway.http.problems import Problem, ProblemError, core_problem
+
+DEADLINE = "everturn.deadline"  # in the ASGI scope: when the request has to be answered, loop time
+LEAVE_S = 5.0  # for telling a session that its client is gone
+
+
+class ClientLeftError(Exception):
+    """The client closed its connection; nobody reads an answer."""
+
+
+class OpenWaits:
+    """The waits that are open now, so that a stopping server can end them.
+
+    Followers of a session can come back at any time and are let go at once. Requests that wait
+    for a turn are given time first.
+    """
+
+    def __init__(self) -> None:
+        self._followers: set[anyio.CancelScope] = set()
+        self._waiters: set[anyio.CancelScope] = set()
+        self.stopping = False
+        "Whether the server is going down."
+        self._ending = False
+
+    @contextmanager
+    def follower(self) -> Generator[anyio.CancelScope]:
+        """Hold a scope that is cancelled when the server begins to stop."""
+        with self._open(self._followers, ended=self.stopping) as scope:
+            yield scope
+
+    @contextmanager
+    def waiter(self) -> Generator[anyio.CancelScope]:
+        """Hold a scope that is cancelled when a stopping server waits no longer."""
+        with self._open(self._waiters, ended=self._ending) as scope:
+            yield scope
+
+    @contextmanager
+    def _open(self, scopes: set[anyio.CancelScope], *, ended: bool) -> Generator[anyio.CancelScope]:
+        with anyio.CancelScope() as scope:
+            scopes.add(scope)
+            if ended:
+                scope.cancel()
+            try:
+                yield scope
+            finally:
+                scopes.discard(scope)
+
+    def end_followers(self) -> None:
+        """Let the followers go: the server begins to stop."""
+        self.stopping = True
+        for scope in tuple(self._followers):
+            scope.cancel()
+
+    def end_waiters(self) -> None:
+        """End the waits for turns too."""
+        self._ending = True
+        for scope in tuple(self._waiters):
+            scope.cancel()
+
+
+async def disconnected(receive: Receive) -> None:
+    """Return when the client is gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+@dataclass(slots=True)
+class _Wait:
+    """How one wait ended."""
+
+    result: TurnResult | None = None
+    failure: CoreError | None = None
+    left: bool = False
+
+
+async def wait_for_turn(request: Request, submission: Submission, waits: OpenWaits) -> TurnResult:
+    """Return how the turn that answers `submission` ended.
+
+    Raises:
+        ClientLeftError: The client is gone; its session was told.
+        ProblemError: The request's deadline has passed, its session was told (504); or the
+            gateway is stopping, and the turn goes on when it is started again (503); or the
+            session failed.
+    """
+    wait = _Wait()
+    async with anyio.create_task_group() as tasks:
+
+        async def watch() -> None:
+            await disconnected(request.receive)
+            wait.left = True
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(watch)
+        with waits.waiter() as scope:
+            scope.deadline = request.scope.get(DEADLINE, scope.deadline)
+            try:
+                wait.result = await submission.result()
+            except CoreError as error:
+                wait.failure = error
+        tasks.cancel_scope.cancel()
+    if wait.result is not None:
+        return wait.result
+    if wait.failure is not None:
+        raise ProblemError(accepted_problem(wait.failure, submission))
+    if waits.stopping and not wait.left:
+        raise ProblemError(stopping_problem(submission))
+    await leave(submission)
+    if wait.left:
+        raise ClientLeftError
+    raise ProblemError(_late_problem(submission))
+
+
+async def leave(submission: Submission) -> None:
+    """Tell the session that the client waits no longer."""
+    with anyio.move_on_after(LEAVE_S, shield=True):
+        await submission.leave()
+
+
+def accepted_problem(error: CoreError, submission: Submission) -> Problem:
+    """Return the problem of an error that came after the message was accepted."""
+    if isinstance(error, JournalWriteError):
+        # The problem of this error says that nothing was accepted, which is true of a submit.
+        error = ActorFailedError(submission.session_id, error)
+    problem = core_problem(error)
+    return replace(problem, extra={**problem.extra, **_place(submission)})
+
+
+def stopping_problem(submission: Submission) -> Problem:
+    """Return the problem that a stopping gateway answers with, for a message it has accepted."""
+    return Problem(
+        kind="stopping",
+        title="The gateway is stopping",
+        status=503,
+        detail=(
+            "the gateway is stopping; the message is accepted, and its turn goes on by itself"
+            " when the gateway is started again"
+        ),
+        extra=_place(submission),
+        headers={"Retry-After": "5"},
+    )
+
+
+def _late_problem(submission: Submission) -> Problem:
+    return Problem(
+        kind="timeout",
+        title="The turn was not done in time",
+        status=504,
+        detail=(
+            "the turn was not done within the server's request timeout; the message is accepted:"
+            " follow `events`, or send it again with the same Idempotency-Key to wait on"
+        ),
+        extra=_place(submission),
+    )
+
+
+def _place(submission: Submission) -> dict[str, str]:
+    return {
+        "session_id": submission.session_id,
+        "message_id": f"m{submission.seq}",
+        "events": events_path(submission.session_id, submission.seq),
+    }
+
+
+def events_path(session_id: str, after: int) -> str:
+    """Return the path that follows a session from event `after` on."""
+    return f"/api/v1/sessions/{session_id}/events?after={after}"

@@ -1,0 +1,314 @@
+"""Both doors of the terminal: to a gateway in the same process, and to one over HTTP.
+
+Everything behind them is real; only the model is scripted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import anyio
+import pytest
+from support.gateway import HttpGateway, open_http_gateway
+
+from everturn_actors.errors import (
+    InvalidInputError,
+    SessionEndedError,
+    UnknownAgentError,
+    UnknownSessionError,
+)
+from everturn_actors.events import Event, ModelReplied, Received, SessionEnded, TurnFinished
+from everturn_actors.model import ConversationKey
+from everturn_actors.service import TextDelta, Update
+from everturn_actors.testing import ScriptedProvider
+from everturn_channels.errors import DoorError
+from everturn_channels.terminal.conversation import Answer, Conversation
+from everturn_channels.terminal.door import Door, ServiceDoor
+from everturn_gateway.client import open_http_door
+
+DEADLINE_S = 20
+KEY = ConversationKey(channel="terminal", chat="ann", agent="test")
+Kind = Literal["service", "http"]
+
+pytestmark = pytest.mark.parametrize("kind", ["service", "http"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class House:
+    """A gateway and a door to it."""
+
+    door: Door
+    gateway: HttpGateway
+
+    @property
+    def provider(self) -> ScriptedProvider:
+        return self.gateway.provider
+
+
+@asynccontextmanager
+async def open_house(kind: Kind, folder: Path) -> AsyncGenerator[House]:
+    """Open a gateway and one of the two doors to it."""
+    with anyio.fail_after(DEADLINE_S):
+        async with open_http_gateway(folder) as gateway:
+            if kind == "service":
+                yield House(
+                    door=ServiceDoor(gateway.service, gateway.library.names), gateway=gateway
+                )
+                return
+            async with open_http_door(gateway.base_url, token="") as door:
+                yield House(door=door, gateway=gateway)
+
+
+async def ask(conversation: Conversation, text: str) -> tuple[Answer, list[Update]]:
+    """Return the answer to `text` and every update on its way."""
+    answer, updates = Answer(), list[Update]()
+    seq = await conversation.hand_in(text)
+    async with aclosing(conversation.answer(seq)) as stream:
+        async for update in stream:
+            answer = answer.after(update)
+            updates.append(update)
+    return answer, updates
+
+
+def bodies(updates: list[Update]) -> list[type]:
+    """Return the types of the events among `updates`."""
+    return [type(update.body) for update in updates if isinstance(update, Event)]
+
+
+async def test_an_answer_arrives_from_message_to_end_of_turn(kind: Kind, tmp_path: Path) -> None:
+    """The terminal shows nothing but these updates."""
+    async with open_house(kind, tmp_path) as house:
+        house.provider.script.append("Hello to you")
+        answer, updates = await ask(Conversation(house.door, key=KEY), "Hello")
+
+    assert (answer.text, answer.outcome, answer.turn) == ("Hello to you", "answered", 1)
+    assert bodies(updates)[0] is Received
+    assert bodies(updates)[-1] is TurnFinished
+
+
+async def test_pieces_come_while_the_model_still_speaks(kind: Kind, tmp_path: Path) -> None:
+    """A person reads along; waiting for the whole reply is no streaming."""
+    async with open_house(kind, tmp_path) as house:
+        house.provider.script.append("one two three")
+        house.provider.hold()
+        conversation = Conversation(house.door, key=KEY)
+        seq = await conversation.hand_in("count")
+        text, before_release = "", ""
+        async with aclosing(conversation.answer(seq)) as updates:
+            async for update in updates:
+                if isinstance(update, TextDelta):
+                    text = text[: update.offset] + update.text
+                    before_release = before_release or text
+                    house.provider.release()
+
+    assert before_release == "one "
+    assert text == "one two three"
+
+
+async def test_a_conversation_goes_on_where_it_was(kind: Kind, tmp_path: Path) -> None:
+    """Whoever comes back tomorrow finds the session of today."""
+    async with open_house(kind, tmp_path) as house:
+        first = Conversation(house.door, key=KEY)
+        await ask(first, "one")
+        second = Conversation(house.door, key=KEY)
+        status = await second.open()
+        answer, _ = await ask(second, "two")
+
+    assert first.session_id == second.session_id
+    assert (status.turns, status.messages, status.busy) == (1, 2, False)
+    assert answer.turn == 2
+
+
+async def test_both_doors_lead_to_the_same_conversation(kind: Kind, tmp_path: Path) -> None:
+    """With a gateway or without one, it is the same person talking to the same agent."""
+    async with open_house(kind, tmp_path) as house:
+        here = await house.door.open(KEY)
+        there = await house.gateway.service.current(KEY)
+
+    assert here == there
+
+
+async def test_a_new_session_is_started_on_demand(kind: Kind, tmp_path: Path) -> None:
+    """`--new` and /reset both leave the old session behind, ended and kept."""
+    async with open_house(kind, tmp_path) as house:
+        conversation = Conversation(house.door, key=KEY)
+        await ask(conversation, "one")
+        first = conversation.session_id
+        await conversation.open(new=True)
+        second = conversation.session_id
+        await ask(conversation, "two")
+        was = await conversation.reset()
+        answer, _ = await ask(conversation, "three")
+        third = conversation.session_id
+        ended = [(await house.door.status(s)).status for s in (first, second, third)]
+
+    assert len({first, second, third}) == 3
+    assert was
+    assert answer.turn == 1
+    assert ended == ["ended", "ended", "active"]
+
+
+async def test_a_session_that_ended_elsewhere_is_replaced(kind: Kind, tmp_path: Path) -> None:
+    """A session may expire between two messages; the person's message must not be lost."""
+    async with open_house(kind, tmp_path) as house:
+        conversation = Conversation(house.door, key=KEY)
+        await ask(conversation, "one")
+        await house.gateway.service.reset(conversation.session_id)
+        answer, _ = await ask(conversation, "two")
+        named = Conversation(house.door, session_id=conversation.session_id)
+        await house.gateway.service.reset(conversation.session_id)
+        with pytest.raises(SessionEndedError, match="reset"):
+            await named.hand_in("three")
+
+    assert answer.outcome == "answered"
+
+
+async def test_a_running_turn_is_cancelled(kind: Kind, tmp_path: Path) -> None:
+    """Ctrl-C has to reach the turn, and the stream has to end with it."""
+    async with open_house(kind, tmp_path) as house:
+        house.provider.hold()
+        conversation = Conversation(house.door, key=KEY)
+        answer = Answer()
+        seq = await conversation.hand_in("count")
+        was: bool | None = None
+        async with aclosing(conversation.answer(seq)) as updates:
+            async for update in updates:
+                answer = answer.after(update)
+                if isinstance(update, TextDelta) and was is None:
+                    was = await conversation.cancel()
+        again = await conversation.cancel()
+
+    assert answer.outcome == "cancelled"
+    assert was is True
+    assert again is False
+
+
+async def test_only_the_turn_of_the_message_is_shown(kind: Kind, tmp_path: Path) -> None:
+    """A turn before it and messages after it belong to others."""
+    async with open_house(kind, tmp_path) as house:
+        house.provider.script += ["first answer", "second answer"]
+        house.provider.hold()
+        conversation = Conversation(house.door, key=KEY)
+        await conversation.hand_in("one")
+        await house.provider.until_called()
+        seq = await conversation.hand_in("two")
+        house.provider.release()
+        async with aclosing(conversation.answer(seq)) as stream:
+            updates = [update async for update in stream]
+
+    replies = [
+        u.body.text for u in updates if isinstance(u, Event) and isinstance(u.body, ModelReplied)
+    ]
+    received = [u.seq for u in updates if isinstance(u, Event) and isinstance(u.body, Received)]
+    assert replies == ["second answer"]
+    assert received == [seq]
+
+
+async def test_a_running_answer_is_taken_up_by_whoever_comes_later(
+    kind: Kind, tmp_path: Path
+) -> None:
+    """After a restart the answer goes on; the person sees it from its beginning."""
+    async with open_house(kind, tmp_path) as house:
+        house.provider.script.append("one two three")
+        house.provider.hold()
+        conversation = Conversation(house.door, key=KEY)
+        await conversation.hand_in("count")
+        await house.provider.until_called()
+        later = Conversation(house.door, key=KEY)
+        status = await later.open()
+        text = ""
+        async with aclosing(later.rest(status.last_seq)) as updates:
+            async for update in updates:
+                if isinstance(update, TextDelta):
+                    text = text[: update.offset] + update.text
+                    house.provider.release()
+        after = await later.status()
+
+    assert status.busy
+    assert text == "one two three"
+    assert after is not None
+    assert not after.busy
+
+
+async def test_history_and_lists_tell_what_happened(kind: Kind, tmp_path: Path) -> None:
+    """`sessions list` and `sessions show` are read from here."""
+    async with open_house(kind, tmp_path) as house:
+        conversation = Conversation(house.door, key=KEY)
+        for text in ("one", "two"):
+            await ask(conversation, text)
+        other = await house.door.open(ConversationKey(channel="terminal", chat="bob", agent="test"))
+        said = await house.door.history(conversation.session_id, after=0)
+        later = await house.door.history(conversation.session_id, after=said[1].seq)
+        rows = await house.door.sessions(after="", limit=10)
+        page = await house.door.sessions(after=rows[0].session_id, limit=10)
+        agents = await house.door.agents()
+
+    assert [(m.role, m.text) for m in said] == [
+        ("user", "one"),
+        ("assistant", "reply 1"),
+        ("user", "two"),
+        ("assistant", "reply 2"),
+    ]
+    assert list(later) == list(said[2:])
+    assert [row.session_id for row in rows] == [other, conversation.session_id]
+    assert [row.key.chat for row in rows] == ["bob", "ann"]
+    assert [row.session_id for row in page] == [conversation.session_id]
+    assert list(agents) == ["test"]
+
+
+async def test_what_does_not_exist_is_named(kind: Kind, tmp_path: Path) -> None:
+    """Bad input gets an error that names what is wrong."""
+    async with open_house(kind, tmp_path) as house:
+        door = house.door
+        for ask_for in (door.status, door.cancel, door.reset, door.delete):
+            with pytest.raises(UnknownSessionError, match="nope"):
+                await ask_for("nope")
+        with pytest.raises((UnknownAgentError, DoorError), match="nobody"):
+            await door.open(ConversationKey(channel="terminal", chat="ann", agent="nobody"))
+        session_id = await door.open(KEY)
+        with pytest.raises(InvalidInputError, match="bytes"):
+            await door.submit(session_id, "x" * 2 * 1024 * 1024, idempotency_key="k")
+        with pytest.raises(InvalidInputError):
+            await door.submit(session_id, "\ud800", idempotency_key="k")
+        status = await door.status(session_id)
+
+    assert status.last_seq == 1
+
+
+async def test_a_path_is_no_session(kind: Kind, tmp_path: Path) -> None:
+    """An id comes from a command line; never a place on the disk or another route."""
+    async with open_house(kind, tmp_path) as house:
+        for name in ("../../etc", "a/b", "..", "%2e%2e"):
+            with pytest.raises((UnknownSessionError, DoorError)):
+                await house.door.status(name)
+
+
+async def test_a_deleted_session_is_gone(kind: Kind, tmp_path: Path) -> None:
+    """Deleting is a promise to the person who asked for it."""
+    async with open_house(kind, tmp_path) as house:
+        session_id = await house.door.open(KEY)
+        await house.door.delete(session_id)
+        with pytest.raises(UnknownSessionError):
+            await house.door.status(session_id)
+        rows = await house.door.sessions(after="", limit=10)
+
+    assert not rows
+
+
+async def test_following_ends_with_the_session(kind: Kind, tmp_path: Path) -> None:
+    """`attach` leaves by itself when there is nothing more to come."""
+    async with open_house(kind, tmp_path) as house:
+        conversation = Conversation(house.door, key=KEY)
+        await ask(conversation, "one")
+        session_id = conversation.session_id
+        await conversation.reset()
+        events = [u async for u in house.door.follow(session_id, after=0) if isinstance(u, Event)]
+        nothing = [u async for u in house.door.follow(session_id, after=events[-1].seq)]
+
+    assert [e.seq for e in events] == list(range(1, len(events) + 1))
+    assert isinstance(events[-1].body, SessionEnded)
+    assert nothing == []

@@ -1,0 +1,133 @@
+"""`everturn attach`: looking on, and speaking, in a session that lives elsewhere."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import anyio
+import pytest
+from support.command import everturn, start, terminal, write_agent
+from support.model_api import Answer, open_model_api
+
+KEY = {"OPENAI_API_KEY": "sk-test"}
+READY = "Ctrl-C stops it."
+
+
+async def new_session(folder: Path, *prompts: str) -> str:
+    """Return the id of a session in which these prompts were answered."""
+    session = ""
+    for prompt in prompts:
+        more = ["--session", session] if session else []
+        done = await everturn("run", prompt, "--json", *more, cwd=folder, env=KEY)
+        session = json.loads(done.out)["session_id"]
+    return session
+
+
+async def test_two_people_see_the_same_session_live(tmp_path: Path) -> None:
+    """One follows in a terminal what another one asks, while the model still speaks."""
+    (tmp_path / "everturn.yaml").write_text("server: {port: 0}\n")
+    async with open_model_api() as api:
+        write_agent(tmp_path, provider="openai", model="fake-1", base_url=api.url)
+        async with start("serve", cwd=tmp_path, env=KEY) as gateway:
+            await gateway.until(READY)
+            session = await new_session(tmp_path, "an old question")
+            held = anyio.Event()
+            api.script(Answer(pieces=("Good\n", "morning."), hold={1: held}))
+            async with (
+                terminal("attach", session, cwd=tmp_path, env=KEY) as watcher,
+                start("chat", "--session", session, cwd=tmp_path, env=KEY) as other,
+            ):
+                await watcher.expect("an old question", "All right.", "you>")
+                await other.write("hello\n")
+                await watcher.expect("hello", "Good")
+                held.set()
+                await watcher.expect("morning.")
+                api.script(Answer(text="To both of you."))
+                await watcher.enter("and from me")
+                await watcher.expect("and from me", "To both of you.")
+                await watcher.enter("/status")
+                await watcher.expect("turns     3")
+                await watcher.press_control("d")
+                code, _ = await watcher.end()
+
+    assert code == 0
+
+
+async def test_a_running_turn_can_be_stopped_from_outside(tmp_path: Path) -> None:
+    """Whoever looks after the gateway has to be able to stop what runs away."""
+    (tmp_path / "everturn.yaml").write_text("server: {port: 0}\n")
+    async with open_model_api() as api:
+        write_agent(tmp_path, provider="openai", model="fake-1", base_url=api.url)
+        api.script(
+            Answer(text="first"), Answer(pieces=("never ", "finished"), hold={1: anyio.Event()})
+        )
+        async with start("serve", cwd=tmp_path, env=KEY) as gateway:
+            await gateway.until(READY)
+            session = await new_session(tmp_path, "one")
+            async with start("run", "two", "-s", session, cwd=tmp_path, env=KEY) as other:
+                await other.until("never")
+                async with terminal("attach", session, cwd=tmp_path, env=KEY) as watcher:
+                    await watcher.expect("never")
+                    await watcher.enter("/stop")
+                    await watcher.expect("(cancelled)")
+                    await watcher.press_control("c")
+                    code, _ = await watcher.end()
+                done = await other.end()
+
+    assert code == 0
+    assert done.code == 1
+    assert "cancelled" in done.err
+
+
+async def test_piped_lines_are_answered_before_it_leaves(tmp_path: Path) -> None:
+    """A script speaks in a session as well: it must not go before its answers came."""
+    write_agent(tmp_path)
+    session = await new_session(tmp_path, "remember blue")
+    done = await everturn("attach", session, cwd=tmp_path, stdin=b"2+3\n/status\n7*6\n")
+
+    assert done.code == 0
+    assert "user: remember blue" in done.out
+    assert "2+3 = 5" in done.out
+    assert "7*6 = 42" in done.out
+
+
+async def test_reading_only_hands_nothing_in(tmp_path: Path) -> None:
+    """Looking on must be safe; and with `--last` the past is as long as wanted."""
+    write_agent(tmp_path)
+    session = await new_session(tmp_path, "1+1", "2+2", "3+3")
+    async with start("attach", session, "--read-only", "--last", "2", cwd=tmp_path) as watcher:
+        await watcher.write("not for anybody\n")
+        said = await watcher.until("3+3 = 6")
+        watcher.interrupt()
+        done = await watcher.end()
+    shown = await everturn("sessions", "show", session, cwd=tmp_path)
+
+    assert done.code == 0
+    assert "1+1" not in said
+    assert "2+2 = 4" in said
+    assert "not for anybody" not in shown.out
+
+
+async def test_it_leaves_with_the_session(tmp_path: Path) -> None:
+    """A session that has ended has nothing more to show."""
+    write_agent(tmp_path)
+    session = await new_session(tmp_path, "1+1")
+    first = await everturn("attach", session, cwd=tmp_path, stdin=b"/reset\n")
+    ended = await everturn("attach", session, "--read-only", cwd=tmp_path)
+    refused = await everturn("attach", session, "--last", "0", cwd=tmp_path, stdin=b"2+2\n")
+
+    assert "(the session has ended: reset)" in ended.out
+    assert first.code == 0
+    assert ended.code == 0
+    assert "2+2 = 4" not in refused.out
+
+
+@pytest.mark.parametrize("session", ["nope", "../../etc/passwd", "", "a b"])
+async def test_an_unknown_session_is_named(tmp_path: Path, session: str) -> None:
+    """A mistyped id is the usual mistake; a path must never be more than that."""
+    write_agent(tmp_path)
+    done = await everturn("attach", session, cwd=tmp_path)
+
+    assert done.code == 2
+    assert f"there is no session {session!r}" in done.err

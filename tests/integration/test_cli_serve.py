@@ -1,0 +1,252 @@
+"""`everturn serve`: where it listens, how it is found, how it stops, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import socket
+from pathlib import Path
+
+import anyio
+import httpx2
+import pytest
+from support.command import everturn, start, write_agent
+from support.model_api import Answer, open_model_api
+
+KEY = {"OPENAI_API_KEY": "sk-test"}
+READY = "Ctrl-C stops it."
+
+
+def note_of(folder: Path) -> Path:
+    """Return the note that a running gateway leaves."""
+    return folder / ".everturn" / "gateway.json"
+
+
+async def test_it_says_what_to_type_next_and_leaves_a_note(tmp_path: Path) -> None:
+    """A person copies the lines; other commands find the gateway by its note."""
+    write_agent(tmp_path)
+    async with start("serve", "--port", "0", cwd=tmp_path) as running:
+        said = await running.until(READY)
+        note = json.loads(note_of(tmp_path).read_text())
+        mode = note_of(tmp_path).stat().st_mode & 0o777
+        command = next(line for line in said.splitlines() if "curl" in line)
+        _, url, _, header, _, body = shlex.split(command)
+        async with httpx2.AsyncClient(timeout=30) as http:
+            kind = dict([header.split(": ")])
+            answer = await http.post(url, headers=kind, content=body)
+        running.process.send_signal(signal.SIGTERM)
+        done = await running.end()
+
+    assert f"listens on {note['url']}" in said
+    assert "everturn chat" in said
+    assert note["pid"] == running.process.pid
+    assert mode == 0o600
+    assert answer.json()["choices"][0]["message"]["content"]
+    assert done.code == 0
+    assert not note_of(tmp_path).exists()
+
+
+async def test_a_signal_lets_the_running_turn_finish(tmp_path: Path) -> None:
+    """An orderly stop answers whom it can before it goes."""
+    (tmp_path / "everturn.yaml").write_text("server: {port: 0}\n")
+    async with open_model_api() as api:
+        write_agent(tmp_path, provider="openai", model="fake-1", base_url=api.url)
+        held = anyio.Event()
+        api.script(Answer(pieces=("one ", "two"), hold={1: held}))
+        async with (
+            start("serve", cwd=tmp_path, env=KEY) as gateway,
+            httpx2.AsyncClient(timeout=30) as http,
+        ):
+            await gateway.until(READY)
+            url = json.loads(note_of(tmp_path).read_text())["url"]
+            made = await http.post(f"{url}/api/v1/sessions", json={"agent": "helper"})
+            path = f"{url}/api/v1/sessions/{made.json()['id']}/messages"
+            answers: list[httpx2.Response] = []
+
+            async def ask() -> None:
+                answers.append(await http.post(path, json={"content": "hi"}))
+
+            async with anyio.create_task_group() as tg:
+                tg.start_soon(ask)
+                await api.received(1)
+                gateway.interrupt()
+                assert gateway.process.stderr is not None
+                said = b""
+                while b"stopping; " not in said:
+                    said += await gateway.process.stderr.receive()
+                held.set()
+            done = await gateway.end()
+
+    assert answers[0].json()["content"] == "one two"
+    assert done.code == 0
+
+
+async def test_a_second_signal_stops_at_once_and_the_turn_goes_on_later(tmp_path: Path) -> None:
+    """Who cannot wait loses nothing: the turn is answered by the next gateway."""
+    (tmp_path / "everturn.yaml").write_text("server: {port: 0}\n")
+    async with open_model_api() as api:
+        write_agent(tmp_path, provider="openai", model="fake-1", base_url=api.url)
+        api.script(
+            Answer(pieces=("never ", "finished"), hold={1: anyio.Event()}), Answer(text="Later.")
+        )
+        async with start("serve", cwd=tmp_path, env=KEY) as gateway:
+            await gateway.until(READY)
+            async with start("chat", cwd=tmp_path, env=KEY) as person:
+                await person.write("hello\n")
+                await person.until("never")
+                gateway.interrupt()
+                assert gateway.process.stderr is not None
+                said = b""
+                while b"stopping; " not in said:
+                    said += await gateway.process.stderr.receive()
+                gateway.interrupt()
+                done = await gateway.end()
+                left_a_note = note_of(tmp_path).exists()
+                person.process.kill()
+        later = await everturn("chat", cwd=tmp_path, env=KEY, stdin=b"/status\n")
+
+    assert done.code == 130
+    assert "stopped at once" in done.err
+    assert not left_a_note
+    assert "Later." in later.out
+
+
+async def test_a_workspace_has_one_owner(tmp_path: Path) -> None:
+    """Two gateways on one journal would destroy it; the second names the first."""
+    write_agent(tmp_path)
+    async with start("serve", "--port", "0", cwd=tmp_path) as first:
+        await first.until(READY)
+        second = await everturn("serve", "--port", "0", cwd=tmp_path)
+
+    assert second.code == 2
+    assert f"in use by process {first.process.pid}" in second.err
+    assert second.err.count("everturn: ") == 1
+
+
+async def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    """The most common reason why a server does not start."""
+    write_agent(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = await everturn("serve", "--port", str(port), cwd=tmp_path)
+
+    assert done.code == 2
+    assert f"127.0.0.1:{port}" in done.err
+    assert "in use" in done.err
+    assert not note_of(tmp_path).exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--port", "70000"], "--port"),
+        (["--port", "many"], "--port"),
+        (["--host", "no such host"], "--host"),
+        (["--host", "0.0.0.0"], "api_token"),  # noqa: S104 - it must be refused
+        (["--host", "203.0.113.1", "--port", "0"], "api_token"),
+        (["--config", "missing.yaml"], "missing.yaml"),
+        (["--workspace", "/proc/no/such"], "cannot be created"),
+    ],
+)
+async def test_what_cannot_be_served_is_refused(
+    tmp_path: Path, arguments: list[str], expected: str
+) -> None:
+    """Closed by default, and each refusal says what to do."""
+    write_agent(tmp_path)
+    done = await everturn("serve", *arguments, cwd=tmp_path)
+
+    assert done.code == 2
+    assert expected in done.err
+
+
+async def test_a_faulty_agent_does_not_stop_the_others(tmp_path: Path) -> None:
+    """One bad file must not take the whole gateway down; it is told at the start."""
+    write_agent(tmp_path, "good")
+    bad = write_agent(tmp_path, "bad")
+    bad.write_text(bad.read_text().replace("builtin", "nonsense"))
+    async with start("serve", "--port", "0", cwd=tmp_path) as running:
+        said = await running.until(READY)
+        answer = await everturn("run", "2+3", cwd=tmp_path)
+        refused = await everturn("run", "2+3", "--agent", "bad", cwd=tmp_path)
+        running.interrupt()
+        done = await running.end()
+
+    assert "agents     good" in said
+    assert answer.out == "2+3 = 5\n"
+    assert refused.code == 2
+    assert "'nonsense'" in refused.err
+    assert f"everturn: {bad}:" in done.err
+    assert done.code == 0
+
+
+async def test_without_any_agent_it_starts_and_says_so(tmp_path: Path) -> None:
+    """Agents may be put there later; the reload finds them."""
+    (tmp_path / "agents").mkdir()
+    async with start("serve", "--port", "0", cwd=tmp_path) as running:
+        await running.until(READY)
+        running.interrupt()
+        done = await running.end()
+
+    assert "no agent can be used" in done.err
+    assert done.code == 0
+
+
+async def test_other_commands_use_the_token(tmp_path: Path) -> None:
+    """The token stands in the configuration or in the environment, never on the command line."""
+    write_agent(tmp_path)
+    (tmp_path / "everturn.yaml").write_text(
+        'server: {port: 0, host: "0.0.0.0", api_token: "${EVERTURN_API_TOKEN:-}"}\n'
+    )
+    token = {"EVERTURN_API_TOKEN": "sesame-open"}
+    async with start("serve", cwd=tmp_path, env=token) as running:
+        said = await running.until(READY)
+        good = await everturn("run", "2+3", cwd=tmp_path, env=token)
+        without = await everturn("run", "2+3", cwd=tmp_path)
+        wrong = await everturn("run", "2+3", cwd=tmp_path, env={"EVERTURN_API_TOKEN": "closed"})
+        url = json.loads(note_of(tmp_path).read_text())["url"]
+        running.interrupt()
+        done = await running.end()
+
+    assert good.out == "2+3 = 5\n"
+    assert (without.code, wrong.code) == (2, 2)
+    assert "EVERTURN_API_TOKEN" in without.err
+    assert url.startswith("http://127.0.0.1:")
+    assert "sesame" not in said + done.out + done.err + without.err
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "",
+        "not JSON",
+        "[]",
+        '{"pid": "x", "url": 7}',
+        '{"pid": 999999999, "url": "http://127.0.0.1:1"}',
+        '{"pid": 0, "url": "http://127.0.0.1:1"}',
+        f'{{"pid": {os.getpid()}, "url": "http://127.0.0.1:1"}}',
+        f'{{"pid": {os.getpid()}, "url": "no address"}}',
+        f'{{"pid": {10**30}, "url": ""}}',
+    ],
+)
+async def test_a_stale_note_fools_nobody(tmp_path: Path, note: str) -> None:
+    """A gateway that was killed leaves its note; the next command must work all the same."""
+    write_agent(tmp_path)
+    note_of(tmp_path).parent.mkdir()
+    note_of(tmp_path).write_text(note)
+    done = await everturn("run", "2+3", cwd=tmp_path)
+
+    assert (done.code, done.out) == (0, "2+3 = 5\n")
+
+
+async def test_a_busy_workspace_names_who_has_it(tmp_path: Path) -> None:
+    """A chat without a gateway holds the workspace; a second one has to say why it cannot."""
+    write_agent(tmp_path)
+    async with start("chat", cwd=tmp_path) as person:
+        await person.write("2+3\n")
+        await person.until("= 5")
+        done = await everturn("run", "2+3", cwd=tmp_path)
+
+    assert done.code == 2
+    assert f"in use by process {person.process.pid}" in done.err

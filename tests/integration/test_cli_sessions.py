@@ -1,0 +1,175 @@
+"""`everturn sessions` and `everturn doctor`: what is stored, and whether it is in order."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.command import everturn, start, terminal, write_agent
+
+READY = "Ctrl-C stops it."
+
+
+async def talk(folder: Path, *prompts: str) -> str:
+    """Return the id of a session in which these prompts were answered."""
+    session = ""
+    for prompt in prompts:
+        more = ["--session", session] if session else []
+        done = await everturn("run", prompt, "--json", *more, cwd=folder)
+        session = json.loads(done.out)["session_id"]
+    return session
+
+
+def files_with(folder: Path, text: bytes) -> list[Path]:
+    """Return the files below a folder that hold a text."""
+    return [file for file in folder.rglob("*") if file.is_file() and text in file.read_bytes()]
+
+
+async def test_sessions_are_listed_newest_first_with_a_gateway_and_without(tmp_path: Path) -> None:
+    """Both ways read the same journals, and a script gets JSON."""
+    write_agent(tmp_path)
+    first, second = await talk(tmp_path, "1+1"), await talk(tmp_path, "2+2")
+    alone = await everturn("sessions", "list", "--json", cwd=tmp_path)
+    one = await everturn("sessions", "list", "--json", "--limit", "1", cwd=tmp_path)
+    table = await everturn("sessions", "list", cwd=tmp_path)
+    async with start("serve", "--port", "0", cwd=tmp_path) as gateway:
+        await gateway.until(READY)
+        served = await everturn("sessions", "list", "--json", cwd=tmp_path)
+
+    rows = json.loads(alone.out)
+    assert [row["session_id"] for row in rows] == [second, first]
+    assert rows == json.loads(served.out)
+    assert [row["session_id"] for row in json.loads(one.out)] == [second]
+    assert table.out.index(second) < table.out.index(first)
+    assert "helper" in table.out
+
+
+async def test_a_session_is_shown_with_its_last_messages(tmp_path: Path) -> None:
+    """Whoever helps a user reads what was said, in its order."""
+    write_agent(tmp_path)
+    session = await talk(tmp_path, "1+1", "2+2", "3+3")
+    alone = await everturn("sessions", "show", session, "--last", "2", cwd=tmp_path)
+    as_json = await everturn("sessions", "show", session, "--json", cwd=tmp_path)
+    async with start("serve", "--port", "0", cwd=tmp_path) as gateway:
+        await gateway.until(READY)
+        served = await everturn("sessions", "show", session, "--last", "2", cwd=tmp_path)
+        served_json = await everturn("sessions", "show", session, "--json", cwd=tmp_path)
+
+    data = json.loads(as_json.out)
+    assert "turns     3, messages 6" in alone.out
+    assert "2+2" not in alone.out
+    assert alone.out.index("user, ") < alone.out.index("3+3 = 6")
+    assert served.out == alone.out
+    assert [m["text"] for m in data["history"]][::2] == ["1+1", "2+2", "3+3"]
+    assert json.loads(served_json.out) == data
+
+
+async def test_a_deleted_session_is_gone_from_disk(tmp_path: Path) -> None:
+    """Deleting is a promise."""
+    write_agent(tmp_path)
+    session = await talk(tmp_path, "a secret word")
+    deleted = await everturn("sessions", "delete", session, cwd=tmp_path)
+    again = await everturn("sessions", "delete", session, cwd=tmp_path)
+    listed = await everturn("sessions", "list", cwd=tmp_path)
+    files = files_with(tmp_path, b"a secret word")
+
+    assert deleted.code == 0
+    assert again.code == 2
+    assert "there is no session" in again.err
+    assert listed.out == "no sessions yet\n"
+    assert files == []
+
+
+async def test_a_person_is_asked_before_a_session_is_deleted(tmp_path: Path) -> None:
+    """A mistyped id must not cost a conversation."""
+    write_agent(tmp_path)
+    session = await talk(tmp_path, "1+1")
+    async with terminal("sessions", "delete", session, cwd=tmp_path) as person:
+        await person.expect(f"Delete session {session} with its 2 messages?")
+        await person.enter("n")
+        kept, _ = await person.end()
+    async with terminal("sessions", "delete", session, "--yes", cwd=tmp_path) as person:
+        removed, _ = await person.end()
+
+    assert (kept, removed) == (1, 0)
+
+
+@pytest.mark.parametrize("command", ["show", "delete"])
+@pytest.mark.parametrize("session", ["nope", "../../../etc", "..", "a/b"])
+async def test_unknown_sessions_are_named(tmp_path: Path, command: str, session: str) -> None:
+    """An id comes from a person; as a path it must reach nothing."""
+    write_agent(tmp_path)
+    done = await everturn("sessions", command, session, cwd=tmp_path)
+
+    assert done.code == 2
+    assert f"there is no session {session!r}" in done.err
+
+
+async def test_a_healthy_folder_is_said_to_be_one(tmp_path: Path) -> None:
+    """Exit code 0 is what a monitor looks for."""
+    write_agent(tmp_path)
+    await talk(tmp_path, "1+1")
+    done = await everturn("doctor", cwd=tmp_path)
+    async with start("serve", "--port", "0", cwd=tmp_path) as gateway:
+        await gateway.until(READY)
+        served = await everturn("doctor", cwd=tmp_path)
+
+    assert (done.code, served.code) == (0, 0), done.out + served.out
+    assert "problem" not in done.out
+    assert f"process {gateway.process.pid} serves this workspace" in served.out
+
+
+async def test_every_kind_of_trouble_is_found_and_what_can_be_is_repaired(tmp_path: Path) -> None:
+    """One command says all that is wrong, and with --repair sets right what loses nothing."""
+    write_agent(tmp_path)
+    bad = write_agent(tmp_path, "bad", provider="openai", model="gpt-5-mini")
+    session = await talk(tmp_path, "1+1")
+    workspace = tmp_path / ".everturn"
+    workspace.chmod(0o755)
+    (workspace / "gateway.json").write_text('{"pid": 999999999, "url": "http://127.0.0.1:1"}')
+    config = tmp_path / "everturn.yaml"
+    config.write_text("server: {api_token: in-the-open}\nroutes: []\n")
+    log = workspace / "sessions" / session / "events.jsonl"
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join([*lines[:1], b"garbage\n", *lines[1:]]))
+
+    found = await everturn("doctor", cwd=tmp_path)
+    repaired = await everturn("doctor", "--repair", cwd=tmp_path)
+    after = await everturn("doctor", cwd=tmp_path)
+
+    assert (found.code, after.code) == (1, 1)
+    assert str(bad) in found.out
+    assert "OPENAI_API_KEY" in found.out
+    assert f"{workspace} is open to other users (0755)" in found.out
+    assert f"{config} is open to other users" in found.out
+    assert "which is gone" in found.out
+    assert str(log) in found.out
+    assert "in-the-open" not in found.out
+    assert repaired.out.count("repaired") >= 4
+    assert workspace.stat().st_mode & 0o777 == 0o700
+    assert config.stat().st_mode & 0o777 == 0o600
+    assert "journals     in order" in after.out
+    assert [line for line in after.out.splitlines() if line.startswith("problem")] == [
+        line for line in after.out.splitlines() if str(bad) in line
+    ]
+
+
+async def test_a_broken_configuration_is_a_finding(tmp_path: Path) -> None:
+    """The doctor is asked when something is wrong; it must not fail on it."""
+    (tmp_path / "everturn.yaml").write_text("server: [\n")
+    done = await everturn("doctor", cwd=tmp_path)
+
+    assert done.code == 1
+    assert "everturn.yaml:" in done.out
+
+
+async def test_repair_needs_the_workspace_for_itself(tmp_path: Path) -> None:
+    """Rewriting the journals of a running gateway would destroy them."""
+    write_agent(tmp_path)
+    async with start("serve", "--port", "0", cwd=tmp_path) as gateway:
+        await gateway.until(READY)
+        done = await everturn("doctor", "--repair", cwd=tmp_path)
+
+    assert done.code == 1
+    assert f"in use by process {gateway.process.pid}" in done.out

@@ -1,0 +1,333 @@
+"""Who may ask, and how much: tokens, loopback, connections, time, and the address to listen on."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+import anyio
+import httpx2
+import pytest
+from anyio.abc import SocketStream
+from support.gateway import DEADLINE_S, HttpGateway, open_http_gateway, server_events
+
+from everturn_gateway.config import ServerConfig
+from everturn_gateway.errors import ConfigError, GatewayError
+from everturn_gateway.http import limits, serve_http
+
+USER, ADMIN = "user-token", "admin-token"
+PATHS = ("/readyz", "/version", "/openapi.json", "/api/v1/agents", "/v1/models", "/nothing")
+
+
+async def connect(gateway: HttpGateway) -> SocketStream:
+    """Open a bare connection to the gateway."""
+    return await anyio.connect_tcp("127.0.0.1", int(gateway.base_url.rpartition(":")[2]))
+
+
+async def read_all(stream: SocketStream) -> bytes:
+    """Read until the other side closes."""
+    data = b""
+    with anyio.fail_after(DEADLINE_S):
+        try:
+            while True:
+                data += await stream.receive()
+        except (anyio.EndOfStream, anyio.BrokenResourceError):
+            return data
+
+
+async def statuses(
+    client: httpx2.AsyncClient, paths: tuple[str, ...], headers: Mapping[str, str] | None = None
+) -> set[int]:
+    """Return the statuses that these paths answer with."""
+    return {(await client.get(path, headers=headers)).status_code for path in paths}
+
+
+# --- tokens ---
+
+
+async def test_with_a_token_only_livez_and_the_empty_docs_page_answer_without_it(
+    tmp_path: Path,
+) -> None:
+    """Nothing can be learned or done without the token; the page of the docs holds no data."""
+    server = ServerConfig(api_token=USER)
+    async with open_http_gateway(tmp_path, server=server) as gateway:
+        async with gateway.client() as client:
+            without = await statuses(client, PATHS)
+            wrong = await statuses(client, PATHS, {"Authorization": f"Bearer {USER[:-1]}"})
+            basic = await statuses(client, PATHS, {"Authorization": f"Basic {USER}"})
+            open_to_all = await statuses(client, ("/livez", "/docs"))
+            refused = await client.post("/api/v1/sessions", json={"agent": "test"})
+        async with gateway.client(token=USER) as client:
+            right = await statuses(client, PATHS[:-1])
+            created = await client.post("/api/v1/sessions", json={"agent": "test"})
+
+    assert without == wrong == basic == {401}
+    assert open_to_all == right == {200}
+    assert refused.json()["type"] == "urn:everturn:problem:unauthorized"
+    assert refused.headers["www-authenticate"].startswith("Bearer")
+    assert USER not in refused.text
+    assert created.status_code == 201
+
+
+async def test_the_administration_needs_its_own_token_where_there_is_one(tmp_path: Path) -> None:
+    """Who may talk to agents may not therefore reload them."""
+    server = ServerConfig(api_token=USER, admin_token=ADMIN)
+    async with open_http_gateway(tmp_path, server=server) as gateway:
+        answers = {}
+        for token in ("", USER, ADMIN):
+            async with gateway.client(token=token) as client:
+                answers[token] = (await client.get("/api/v1/admin/agents")).status_code
+
+    assert answers == {"": 401, USER: 401, ADMIN: 200}
+
+
+async def test_without_an_admin_token_the_administration_is_closed_beyond_loopback(
+    tmp_path: Path,
+) -> None:
+    """Closed by default: an API token that many have opens no administration to the network."""
+    server = ServerConfig(host="0.0.0.0", api_token=USER)  # noqa: S104 - the case
+    async with open_http_gateway(tmp_path, server=server) as gateway:
+        gateway.base_url = gateway.base_url.replace("0.0.0.0", "127.0.0.1")  # noqa: S104
+        async with gateway.client(token=USER) as client:
+            admin = await client.get("/api/v1/admin/agents")
+            agents = await client.get("/api/v1/agents")
+
+    assert admin.status_code == 403
+    assert admin.json()["type"] == "urn:everturn:problem:admin-closed"
+    assert agents.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example"}, 403),
+        ({"Host": "evil.example:8080"}, 403),
+        ({"Host": "127.0.0.1.evil.example"}, 403),
+        ({"Host": ""}, 403),
+        ({"Host": "[::1"}, 403),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Host": "localhost:1"}, 200),
+        ({"Host": "[::1]:8080"}, 200),
+        ({"Host": "127.0.0.1"}, 200),
+        ({"Origin": "http://localhost:3000"}, 200),
+    ],
+)
+async def test_without_a_token_a_foreign_page_gets_nothing(
+    tmp_path: Path, headers: dict[str, str], status: int
+) -> None:
+    """A browser on this machine cannot be made to talk to the agents by a page from elsewhere."""
+    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
+        answer = await client.get("/api/v1/agents", headers=headers)
+
+    assert answer.status_code == status
+    if status == 403:
+        assert answer.json()["type"] == "urn:everturn:problem:foreign-host"
+
+
+async def test_with_a_token_any_host_name_will_do(tmp_path: Path) -> None:
+    """Behind a proxy the name is the proxy's; the token is what counts."""
+    server = ServerConfig(api_token=USER)
+    async with (
+        open_http_gateway(tmp_path, server=server) as gateway,
+        gateway.client(token=USER, headers={"Host": "agents.example"}) as client,
+    ):
+        answer = await client.get("/api/v1/agents")
+
+    assert answer.status_code == 200
+
+
+# --- limits ---
+
+
+async def test_connections_beyond_the_limit_get_503(tmp_path: Path) -> None:
+    """One client too many is told so, and those that are there are served."""
+    server = ServerConfig(max_connections=1)
+    async with open_http_gateway(tmp_path, server=server) as gateway:
+        async with gateway.client() as first, gateway.client() as second:
+            session = await first.post("/api/v1/sessions", json={"agent": "test"})
+            path = f"/api/v1/sessions/{session.json()['id']}/events"
+            async with first.stream("GET", path) as response:
+                events = server_events(response)
+                begun = await anext(events)
+                refused = await second.get("/livez")
+                await events.aclose()
+        async with gateway.client() as third:
+            later = await third.get("/livez")
+
+    assert begun.event == "session_started"
+    assert refused.status_code == 503
+    assert refused.json()["type"] == "urn:everturn:problem:too-many-connections"
+    assert refused.headers["retry-after"] == "1"
+    assert later.status_code == 200
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /livez HT", b"GET /livez HTTP/1.1\r\nHost: loc"])
+async def test_a_silent_connection_is_closed(tmp_path: Path, said: bytes) -> None:
+    """Connections that never come to a request cannot use the server up."""
+    server = ServerConfig(idle_timeout_s=0.05)
+    async with (
+        open_http_gateway(tmp_path, server=server) as gateway,
+        await connect(gateway) as stream,
+    ):
+        if said:
+            await stream.send(said)
+        answer = await read_all(stream)
+
+    assert answer == b""
+
+
+async def test_a_connection_is_closed_when_it_is_idle_after_a_request(tmp_path: Path) -> None:
+    """A connection that is kept alive is not kept for ever."""
+    server = ServerConfig(idle_timeout_s=0.05)
+    async with (
+        open_http_gateway(tmp_path, server=server) as gateway,
+        await connect(gateway) as stream,
+    ):
+        await stream.send(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        answer = await read_all(stream)
+
+    assert answer.startswith(b"HTTP/1.1 200 OK")
+    assert answer.endswith(b'{"status":"ok"}')
+
+
+async def test_an_endless_head_is_refused(tmp_path: Path) -> None:
+    """Headers are kept in memory while they arrive; there is an end to them."""
+    async with open_http_gateway(tmp_path) as gateway, await connect(gateway) as stream:
+        await stream.send(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 80_000)
+        answer = await read_all(stream)
+
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"application/problem+json" in answer
+
+
+async def test_what_is_not_http_is_refused(tmp_path: Path) -> None:
+    """A client of another protocol is told, and the server goes on."""
+    async with open_http_gateway(tmp_path) as gateway:
+        async with await connect(gateway) as stream:
+            await stream.send(b"\x16\x03\x01 hello\r\n\r\n")
+            answer = await read_all(stream)
+        async with gateway.client() as client:
+            later = await client.get("/livez")
+
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert later.status_code == 200
+
+
+async def test_a_body_that_does_not_come_times_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request that is never completed does not hold its connection for ever."""
+    monkeypatch.setattr(limits, "GRACE_S", 0)
+    server = ServerConfig(request_timeout_s=0.05)
+    async with (
+        open_http_gateway(tmp_path, server=server) as gateway,
+        await connect(gateway) as stream,
+    ):
+        await stream.send(
+            b"POST /api/v1/sessions HTTP/1.1\r\nHost: localhost\r\n"
+            b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+        )
+        answer = await read_all(stream)
+
+    assert answer.startswith(b"HTTP/1.1 504 ")
+    assert b"urn:everturn:problem:timeout" in answer
+
+
+async def test_pipelined_requests_are_answered_in_order(tmp_path: Path) -> None:
+    """The limits on a connection know how many requests are open on it."""
+    async with open_http_gateway(tmp_path) as gateway, await connect(gateway) as stream:
+        request = b"GET /%b HTTP/1.1\r\nHost: localhost\r\n%b\r\n"
+        await stream.send(
+            request % (b"livez", b"")
+            + request % (b"version", b"")
+            + request % (b"readyz", b"Connection: close\r\n")
+        )
+        answer = await read_all(stream)
+
+    assert [answer.find(word) for word in (b'"ok"', b'"1.2.3"', b'"ready"')] == sorted(
+        answer.find(word) for word in (b'"ok"', b'"1.2.3"', b'"ready"')
+    )
+    assert answer.count(b"HTTP/1.1 200 OK") == 3
+
+
+# --- listening ---
+
+
+async def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    """The operator learns which address is taken, instead of a traceback."""
+    async with open_http_gateway(tmp_path) as gateway:
+        port = int(gateway.base_url.rpartition(":")[2])
+        config = gateway.config
+        gateway.config = type(config)(
+            workspace=config.workspace,
+            agents_dir=config.agents_dir,
+            server=ServerConfig(port=port),
+        )
+        with pytest.raises(GatewayError) as caught:
+            await serve_http(gateway, on_ready=lambda _: None)
+
+    assert str(caught.value).startswith(f"cannot listen on 127.0.0.1:{port}: the port is in use")
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "no-such-name.invalid"])
+async def test_an_address_of_another_machine_is_named(tmp_path: Path, host: str) -> None:
+    """A mistyped host is an error that says which one."""
+    async with open_http_gateway(tmp_path) as gateway:
+        config = gateway.config
+        gateway.config = type(config)(
+            workspace=config.workspace,
+            agents_dir=config.agents_dir,
+            server=ServerConfig(host=host, port=0, api_token=USER),
+        )
+        with pytest.raises(GatewayError) as caught:
+            await serve_http(gateway, on_ready=lambda _: None)
+
+    assert f"cannot listen on {host}:0" in str(caught.value)
+
+
+async def test_no_listener_beyond_loopback_without_a_token(tmp_path: Path) -> None:
+    """Closed by default, whoever builds the configuration."""
+    async with open_http_gateway(tmp_path) as gateway:
+        config = gateway.config
+        gateway.config = type(config)(
+            workspace=config.workspace,
+            agents_dir=config.agents_dir,
+            server=ServerConfig(host="0.0.0.0", port=0),  # noqa: S104 - the case
+        )
+        with pytest.raises(ConfigError) as caught:
+            await serve_http(gateway, on_ready=lambda _: None)
+
+    assert [fault.field for fault in caught.value.faults] == ["server.host"]
+
+
+async def test_signals_stay_with_the_program(tmp_path: Path) -> None:
+    """Who stops the gateway is decided in one place, and it is not the HTTP server."""
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    async with open_http_gateway(tmp_path):
+        during = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+
+    assert during == before
+
+
+async def test_the_port_is_free_after_the_server_stopped(tmp_path: Path) -> None:
+    """A restart finds its port again."""
+    async with open_http_gateway(tmp_path) as gateway:
+        port = int(gateway.base_url.rpartition(":")[2])
+        async with gateway.client() as client:
+            await client.get("/livez")
+    with socket.socket() as again:
+        again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        again.bind(("127.0.0.1", port))
+        again.listen()
+
+
+async def test_answers_do_not_name_the_server_software(tmp_path: Path) -> None:
+    """Nobody learns which versions to look up holes for."""
+    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
+        answer = await client.get("/livez")
+
+    assert "server" not in answer.headers
+    assert "x-powered-by" not in answer.headers

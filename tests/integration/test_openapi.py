@@ -1,0 +1,110 @@
+"""The OpenAPI document against the running gateway: what it promises is what is answered."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import anyio
+import jsonschema
+import pytest
+from fastapi.routing import APIRoute
+from support.gateway import open_http_gateway
+
+from everturn_gateway.config import ServerConfig
+from everturn_gateway.http import create_app
+
+SUPPORT = Path(__file__).parents[1] / "support"
+EXAMPLES = 12  # of each kind for each route
+SEED = 20_261_121  # the same examples on every run
+
+
+@pytest.mark.timeout(180)
+async def test_answers_are_those_that_the_document_promises(tmp_path: Path) -> None:
+    """A client that is generated from the document must never meet an answer it does not know."""
+    async with open_http_gateway(tmp_path) as gateway:
+        run = await anyio.run_process(
+            [
+                *(sys.executable, "-m", "schemathesis.cli"),
+                *("--config-file", str(SUPPORT / "schemathesis.toml")),
+                *("run", f"{gateway.base_url}/openapi.json"),
+                *("--phases", "examples,coverage,fuzzing", "--max-examples", str(EXAMPLES)),
+                *("--seed", str(SEED), "--continue-on-failure", "--suppress-health-check", "all"),
+            ],
+            check=False,
+            cwd=tmp_path,
+            env={
+                **os.environ,
+                "GATEWAY_URL": gateway.base_url,
+                "PYTHONPATH": str(SUPPORT.parent),
+                "SCHEMATHESIS_HOOKS": "support.schema_hooks",
+            },
+        )
+    report = run.stdout.decode()
+
+    assert run.returncode == 0, report + run.stderr.decode()
+    assert "21 selected / 21 total" in report
+
+
+async def test_the_document_is_valid_and_complete(tmp_path: Path) -> None:
+    """Every reference in it leads somewhere, and every route is in it with its own name."""
+    async with open_http_gateway(tmp_path) as gateway:
+        app = create_app(gateway)
+        document = app.openapi()
+    operations = {
+        (path, method): operation
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    }
+    schemas = document["components"]["schemas"]
+    names = [operation["operationId"] for operation in operations.values()]
+
+    assert len(set(names)) == len(names) == 21
+    assert all(operation["summary"] and operation["tags"] for operation in operations.values())
+    assert "HTTPValidationError" not in schemas
+    assert _references(document) <= {f"#/components/schemas/{name}" for name in schemas}
+    for schema in schemas.values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+
+
+def _references(node: object) -> set[str]:
+    match node:
+        case {"$ref": str() as reference}:
+            return {reference}
+        case dict():
+            return set().union(*map(_references, node.values()))
+        case list():
+            return set().union(*map(_references, node))
+        case _:
+            return set()
+
+
+@pytest.mark.parametrize(("token", "secured"), [("", False), ("user-token", True)])
+async def test_the_document_asks_for_a_token_where_the_server_does(
+    tmp_path: Path, token: str, *, secured: bool
+) -> None:
+    """A generated client sends a token exactly where one is needed."""
+    server = ServerConfig(api_token=token)
+    async with open_http_gateway(tmp_path, server=server) as gateway:
+        document = create_app(gateway).openapi()
+    agents, live = document["paths"]["/api/v1/agents"]["get"], document["paths"]["/livez"]["get"]
+
+    assert ("401" in agents["responses"]) == secured
+    assert agents.get("security") == ([{"token": []}] if secured else None)
+    assert live.get("security") == ([] if secured else None)
+    assert ("securitySchemes" in document["components"]) == secured
+
+
+async def test_the_docs_page_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
+    """The page works in a closed network, and tells no other server who reads it."""
+    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
+        page = await client.get("/docs")
+        routes = [r for r in create_app(gateway).routes if isinstance(r, APIRoute)]
+
+    assert page.status_code == 200
+    assert page.headers["content-type"].startswith("text/html")
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert "http://" not in page.text
+    assert "https://" not in page.text
+    assert [route.path for route in routes] == ["/docs"]

@@ -1,0 +1,51 @@
+"""What a person gets who installs the wheel."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = {"everturn_actors", "everturn_channels", "everturn_gateway"}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    """Build the wheel and open it."""
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run(  # noqa: S603 - our own build backend
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        timeout=100,
+    )
+    (path,) = folder.glob("everturn-*.whl")
+    return zipfile.ZipFile(path)
+
+
+def test_the_wheel_holds_the_three_packages_and_nothing_that_could_collide(
+    wheel: zipfile.ZipFile,
+) -> None:
+    """Top-level names such as `gateway` belong to other distributions and would overwrite them."""
+    names = wheel.namelist()
+    entry = next(name for name in names if name.endswith("entry_points.txt"))
+
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == PACKAGES
+    assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
+    assert "everturn = everturn_gateway.__main__:main" in wheel.read(entry).decode()
+
+
+def test_every_source_file_is_in_the_wheel_and_no_test_is(wheel: zipfile.ZipFile) -> None:
+    """A module that is missing from the wheel fails on somebody else's machine first."""
+    sources = {
+        str(path.relative_to(ROOT / folder))
+        for folder in ("actors", "channels", "gateway")
+        for path in (ROOT / folder).rglob("*.py")
+    }
+
+    assert {name for name in wheel.namelist() if name.endswith(".py")} == sources

@@ -1,0 +1,224 @@
+"""The installed command, run as a person runs it: in a folder, through pipes or in a terminal."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+import pexpect
+from support.process import EVERTURN
+
+DEADLINE_S = 40.0  # a machine that runs other things as well needs its time
+_ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[=>()][0-9A-Z]?)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the environment of a command: this one without what would change its behaviour."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("EVERTURN_", "OPENAI_"))}
+    kept.pop("NO_COLOR", None)
+    return {**kept, "LANG": "C.UTF-8", "USER": "ann", "LOGNAME": "ann", **(extra or {})}
+
+
+async def everturn(
+    *arguments: str | bytes,
+    cwd: Path,
+    stdin: bytes = b"",
+    env: Mapping[str, str] | None = None,
+) -> Done:
+    """Run `everturn` to its end and return what it said."""
+    with anyio.fail_after(DEADLINE_S):
+        done = await anyio.run_process(
+            [EVERTURN, *arguments], cwd=cwd, input=stdin, env=environment(env), check=False
+        )
+    out, err = done.stdout.decode(), done.stderr.decode()
+    assert "Traceback" not in out + err
+    return Done(code=done.returncode, out=out, err=err)
+
+
+@dataclass(slots=True, kw_only=True)
+class Running:
+    """A command that runs."""
+
+    process: anyio.abc.Process
+
+    async def until(self, text: str) -> str:
+        """Read stdout until `text` has come; return all of it."""
+        assert self.process.stdout is not None
+        said = b""
+        with anyio.fail_after(DEADLINE_S):
+            while text.encode() not in said:
+                said += await self.process.stdout.receive()
+        return said.decode()
+
+    async def write(self, text: str) -> None:
+        """Write to its stdin."""
+        assert self.process.stdin is not None
+        await self.process.stdin.send(text.encode())
+
+    async def end(self) -> Done:
+        """Close its stdin, wait for its end, and return the rest of what it says."""
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        if self.process.stdin is not None:
+            await self.process.stdin.aclose()
+        said = {"out": b"", "err": b""}
+
+        async def read(name: str, stream: anyio.abc.ByteReceiveStream) -> None:
+            async for chunk in stream:
+                said[name] += chunk
+
+        with anyio.fail_after(DEADLINE_S):
+            async with anyio.create_task_group() as tg:
+                tg.start_soon(read, "out", self.process.stdout)
+                tg.start_soon(read, "err", self.process.stderr)
+            code = await self.process.wait()
+        out, err = said["out"].decode(), said["err"].decode()
+        assert "Traceback" not in out + err
+        return Done(code=code, out=out, err=err)
+
+    def interrupt(self) -> None:
+        """Do what Ctrl-C does."""
+        self.process.send_signal(signal.SIGINT)
+
+
+@asynccontextmanager
+async def start(
+    *arguments: str, cwd: Path, env: Mapping[str, str] | None = None
+) -> AsyncGenerator[Running]:
+    """Start `everturn`; it is gone when the block ends."""
+    process = await anyio.open_process(
+        [EVERTURN, *arguments], cwd=cwd, env=environment(env), stdin=subprocess.PIPE
+    )
+    async with process:
+        try:
+            yield Running(process=process)
+        finally:
+            if process.returncode is None:
+                process.kill()
+
+
+class Terminal:
+    """A person's terminal: a real pty with the command in it."""
+
+    def __init__(self, child: pexpect.spawn[str]) -> None:
+        self._child = child
+
+    async def expect(self, *texts: str) -> str:
+        """Wait until these texts have appeared, one after the other; return what came with them."""
+        seen = ""
+        for text in texts:
+            try:
+                await anyio.to_thread.run_sync(self._child.expect_exact, text, DEADLINE_S)
+            except (pexpect.TIMEOUT, pexpect.EOF) as error:
+                msg = f"{text!r} did not appear after {seen!r}, but {plain(self._before())!r}"
+                raise AssertionError(msg) from error
+            seen += plain(self._before()) + text
+        return seen
+
+    async def type(self, text: str) -> None:
+        r"""Press keys; `\r` is Enter, `\x1b\r` is Alt-Enter."""
+        await anyio.to_thread.run_sync(self._child.send, text)
+
+    async def enter(self, text: str) -> None:
+        """Type a line and Enter."""
+        await self.type(f"{text}\r")
+
+    async def press_control(self, letter: str) -> None:
+        """Press Ctrl and a letter."""
+        await anyio.to_thread.run_sync(self._child.sendcontrol, letter)
+
+    def signal(self, number: int) -> None:
+        """Send the command a signal."""
+        self._child.kill(number)
+
+    async def end(self, *, escapes: bool = False) -> tuple[int, str]:
+        """Wait for the command's end; return its exit code and the rest of what it said.
+
+        With `escapes`, what it said is as it was written.
+        """
+        await anyio.to_thread.run_sync(self._child.expect, pexpect.EOF, DEADLINE_S)
+        await anyio.to_thread.run_sync(self._child.wait)
+        said = self._before() if escapes else plain(self._before())
+        assert "Traceback" not in said
+        return int(self._child.exitstatus or 0), said
+
+    def _before(self) -> str:
+        before = self._child.before
+        return before if isinstance(before, str) else ""
+
+
+@asynccontextmanager
+async def terminal(
+    *arguments: str, cwd: Path, env: Mapping[str, str] | None = None
+) -> AsyncGenerator[Terminal]:
+    """Start `everturn` in a terminal of its own; it is gone when the block ends."""
+
+    def spawn() -> pexpect.spawn[str]:
+        return pexpect.spawn(
+            str(EVERTURN),
+            list(arguments),
+            cwd=str(cwd),
+            env=environment({"TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", **(env or {})}),
+            encoding="utf-8",
+            dimensions=(40, 120),
+            timeout=DEADLINE_S,
+        )
+
+    child = await anyio.to_thread.run_sync(spawn)
+    try:
+        yield Terminal(child)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(partial(child.close, force=True))
+
+
+def plain(text: str) -> str:
+    """Return what a terminal shows of `text`."""
+    return _ESCAPES.sub("", text).replace("\r", "")
+
+
+def write_agent(
+    folder: Path,
+    name: str = "helper",
+    *,
+    provider: str = "builtin",
+    model: str = "builtin",
+    base_url: str = "",
+) -> Path:
+    """Write an agent; without more words it has the built-in responder."""
+    lines = [f"    provider: {provider}", f"    name: {model}"]
+    lines += [f'    base_url: "{base_url}"'] if base_url else []
+    agent = folder / "agents" / name / "agent.yaml"
+    agent.parent.mkdir(parents=True, exist_ok=True)
+    agent.write_text(
+        "apiVersion: duragent/v1alpha1\nkind: Agent\n"
+        f"metadata:\n  name: {name}\nspec:\n  model:\n" + "\n".join(lines) + "\n",
+        encoding="utf-8",
+    )
+    return agent
+
+
+def write_scripted(folder: Path, script: str, name: str = "helper") -> Path:
+    """Write an agent whose replies stand in a file."""
+    agent = write_agent(folder, name, provider="scripted", model="replies.yaml")
+    (agent.parent / "replies.yaml").write_text(script, encoding="utf-8")
+    return agent

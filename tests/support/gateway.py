@@ -1,0 +1,185 @@
+"""A whole gateway on loopback: everything in it is real but the model, which is scripted."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import orjson
+import yaml
+
+from everturn_actors.journal.files import open_file_store
+from everturn_actors.journal.memory import MemoryDisk, open_memory_store
+from everturn_actors.ports import Clock
+from everturn_actors.service import ServiceSettings, TurnService, open_service
+from everturn_actors.spec import OnDisconnect
+from everturn_actors.testing import ScriptedProvider
+from everturn_gateway.app import SystemClock
+from everturn_gateway.config import Config, ServerConfig
+from everturn_gateway.http import serve_http
+from everturn_gateway.specs import AgentLibrary, open_library
+
+DEADLINE_S = 20  # of one test's talk with its gateway
+
+
+@dataclass(slots=True, kw_only=True)
+class HttpGateway:
+    """A gateway that listens, and what is behind it."""
+
+    config: Config
+    service: TurnService
+    library: AgentLibrary
+    provider: ScriptedProvider
+    started_at: datetime
+    version: str = "1.2.3"
+    is_ready: bool = True
+    base_url: str = ""
+    listening: anyio.Event = field(default_factory=anyio.Event)
+
+    def ready(self) -> bool:
+        """Whether it says that it takes messages."""
+        return self.is_ready
+
+    def client(
+        self, *, token: str = "", headers: Mapping[str, str] | None = None
+    ) -> httpx2.AsyncClient:
+        """Return a client of its own connection."""
+        bearer = {"Authorization": f"Bearer {token}"} if token else {}
+        return httpx2.AsyncClient(
+            base_url=self.base_url, headers={**bearer, **(headers or {})}, timeout=DEADLINE_S
+        )
+
+    async def session(self, agent: str = "test") -> str:
+        """Begin a session and return its id."""
+        async with self.client(token=self.config.server.api_token) as client:
+            answer = await client.post("/api/v1/sessions", json={"agent": agent})
+            assert answer.status_code == 201, answer.text
+            return str(answer.json()["id"])
+
+
+@asynccontextmanager
+async def open_http_gateway(
+    folder: Path,
+    *,
+    provider: ScriptedProvider | None = None,
+    on_disconnect: OnDisconnect = "pause",
+    compaction: str = "archive",
+    server: ServerConfig | None = None,
+    settings: ServiceSettings | None = None,
+    clock: Clock | None = None,
+) -> AsyncGenerator[HttpGateway]:
+    """Serve the agent `test` from `folder`; opened again on the same folder, it is a restart.
+
+    Args:
+        folder: Holds the workspace and the agents.
+        provider: The model; by default one that numbers its replies.
+        on_disconnect: What the agent says of clients that go.
+        compaction: What becomes of old events.
+        server: The listener's settings; the port is always a free one.
+        settings: Times of the service; by default nobody waits for a client that left.
+        clock: The time; by default the machine's.
+    """
+    provider = provider or ScriptedProvider()
+    server = replace(server or ServerConfig(), port=0)
+    config = Config(workspace=folder / "workspace", agents_dir=folder / "agents", server=server)
+    await anyio.to_thread.run_sync(write_agent, config.agents_dir, on_disconnect, compaction)
+    async with (
+        open_file_store(config.workspace) as store,
+        open_memory_store(MemoryDisk()) as scratch,
+    ):
+        library = await open_library(config.agents_dir, {}, lambda _spec, _folder: provider)
+        async with open_service(
+            store=store,
+            scratch=scratch,
+            agents=library,
+            clock=clock or SystemClock(),
+            settings=settings or ServiceSettings(leave_grace_s=0, drain_s=0),
+        ) as service:
+            gateway = HttpGateway(
+                config=config,
+                service=service,
+                library=library,
+                provider=provider,
+                started_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+            )
+            async with serving(gateway):
+                yield gateway
+
+
+@asynccontextmanager
+async def serving(gateway: HttpGateway) -> AsyncGenerator[None]:
+    """Listen while the block runs."""
+
+    def on_ready(url: str) -> None:
+        gateway.base_url = url
+        gateway.listening.set()
+
+    async def serve() -> None:
+        await serve_http(gateway, on_ready=on_ready)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(serve)
+        with anyio.fail_after(DEADLINE_S):
+            await gateway.listening.wait()
+        try:
+            yield
+        finally:
+            tasks.cancel_scope.cancel()
+
+
+def write_agent(
+    agents_dir: Path, on_disconnect: str = "pause", compaction: str = "archive", name: str = "test"
+) -> Path:
+    """Write the folder of an agent and return its file."""
+    document: dict[str, Any] = {
+        "apiVersion": "duragent/v1alpha1",
+        "kind": "Agent",
+        "metadata": {"name": name, "description": "For tests", "version": "1.0"},
+        "spec": {
+            "model": {"provider": "scripted", "name": "scripted"},
+            "session": {"on_disconnect": on_disconnect, "compaction": compaction},
+        },
+    }
+    file = agents_dir / name / "agent.yaml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(yaml.safe_dump(document), encoding="utf-8")
+    return file
+
+
+# --- server-sent events ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerEvent:
+    """One message of an event stream."""
+
+    event: str
+    data: Any
+    seq: int | None
+    "Its id; None where it has none."
+
+
+async def server_events(response: httpx2.Response) -> AsyncGenerator[ServerEvent]:
+    """Yield the messages of an event stream as they come; comments are left out."""
+    event, data, seq = "message", "", None
+    async for line in response.aiter_lines():
+        name, _, value = line.partition(": ")
+        match name:
+            case "event":
+                event = value
+            case "data":
+                data = value
+            case "id":
+                seq = int(value)
+            case "" if data and not line:
+                parsed = orjson.loads(data) if data != "[DONE]" else data
+                yield ServerEvent(event=event, data=parsed, seq=seq)
+                event, data, seq = "message", "", None
+            case _:
+                pass

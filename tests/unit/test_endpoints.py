@@ -1,0 +1,134 @@
+"""From `spec.model` to an address and a key."""
+
+from __future__ import annotations
+
+import pytest
+
+from everturn_actors.spec import ModelSpec
+from everturn_gateway.providers import ProviderConfigError
+from everturn_gateway.providers.endpoints import endpoint_for, is_loopback
+
+KEYS = {"OPENAI_API_KEY": "sk-openai", "OPENROUTER_API_KEY": "sk-or"}
+
+
+@pytest.mark.parametrize(
+    ("provider", "base_url", "url", "key", "field"),
+    [
+        (
+            "openai",
+            "",
+            "https://api.openai.com/v1/chat/completions",
+            "sk-openai",
+            "max_completion_tokens",
+        ),
+        ("openrouter", "", "https://openrouter.ai/api/v1/chat/completions", "sk-or", "max_tokens"),
+        ("ollama", "", "http://127.0.0.1:11434/v1/chat/completions", "", "max_tokens"),
+        ("ollama", "http://gpu:11434", "http://gpu:11434/v1/chat/completions", "", "max_tokens"),
+        (
+            "openai",
+            "http://localhost:8000/v1/",
+            "http://localhost:8000/v1/chat/completions",
+            "sk-openai",
+            "max_tokens",
+        ),
+        (
+            "openai",
+            "https://x.openai.azure.com/openai/v1/chat/completions?api-version=preview",
+            "https://x.openai.azure.com/openai/v1/chat/completions?api-version=preview",
+            "sk-openai",
+            "max_tokens",
+        ),
+        ("openai", "http://[::1]:80", "http://[::1]:80/v1/chat/completions", "sk-openai",
+         "max_tokens"),
+    ],
+)  # fmt: skip
+def test_addresses_and_keys(provider: str, base_url: str, url: str, key: str, field: str) -> None:
+    """A wrong address fails on the first message, a wrong key goes to a stranger."""
+    endpoint = endpoint_for(ModelSpec(provider=provider, name="m", base_url=base_url), KEYS)
+
+    assert endpoint.address + endpoint.path == url
+    assert endpoint.key == key
+    assert endpoint.max_tokens_field == field
+    assert key not in repr(endpoint) or not key
+
+
+@pytest.mark.parametrize(
+    ("provider", "variable"),
+    [("openai", "OPENAI_API_KEY"), ("openrouter", "OPENROUTER_API_KEY")],
+)
+@pytest.mark.parametrize("value", ["", "  \n"])
+def test_a_missing_key_names_its_variable(provider: str, variable: str, value: str) -> None:
+    """The operator needs exactly that name."""
+    with pytest.raises(ProviderConfigError, match=variable):
+        endpoint_for(ModelSpec(provider=provider, name="m"), {variable: value})
+
+
+@pytest.mark.parametrize(
+    ("base_url", "stall_timeout_s"), [("", 60), ("http://10.0.0.5:1", 60), ("http://[::1]:1", 600)]
+)
+def test_a_server_on_this_machine_may_be_silent_for_longer(
+    base_url: str, stall_timeout_s: float
+) -> None:
+    """Far away silence means a dead line, here that a large model is being loaded."""
+    model = ModelSpec(provider="openai", name="m", base_url=base_url)
+
+    assert endpoint_for(model, KEYS).stall_timeout_s == stall_timeout_s
+
+
+def test_another_server_needs_no_key() -> None:
+    """Servers such as vLLM and llama.cpp are mostly run without one."""
+    local = ModelSpec(provider="openai", name="m", base_url="http://127.0.0.1:8000/v1")
+
+    assert endpoint_for(local, {}).key == ""
+
+
+@pytest.mark.parametrize("key", ["two words", "sk-\u00fc", "line\nbreak"])
+def test_a_key_that_no_header_can_hold_is_refused_without_quoting_it(key: str) -> None:
+    """A pasted line break would break the request, and the error must not show the key."""
+    with pytest.raises(ProviderConfigError, match="OPENAI_API_KEY is not a key") as raised:
+        endpoint_for(ModelSpec(provider="openai", name="m"), {"OPENAI_API_KEY": key})
+
+    assert key not in str(raised.value)
+
+
+def test_a_key_with_blanks_around_it_is_trimmed() -> None:
+    """A file that holds a key ends with a line break."""
+    model = ModelSpec(provider="openai", name="m")
+
+    assert endpoint_for(model, {"OPENAI_API_KEY": " sk-1\n"}).key == "sk-1"
+
+
+@pytest.mark.parametrize(
+    "base_url", ["localhost:8000", "ftp://h/v1", "http://", "http://h:port/v1", "http://h:99999"]
+)
+def test_what_is_no_address_is_refused(base_url: str) -> None:
+    """At load, not with the first message."""
+    with pytest.raises(ProviderConfigError, match="is not an address"):
+        endpoint_for(ModelSpec(provider="openai", name="m", base_url=base_url), KEYS)
+
+
+def test_a_password_in_the_address_is_refused_without_quoting_it() -> None:
+    """It would stand in every error text."""
+    model = ModelSpec(provider="openai", name="m", base_url="http://me:hunter2@h/v1")
+
+    with pytest.raises(ProviderConfigError) as raised:
+        endpoint_for(model, KEYS)
+
+    assert "hunter2" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("host", "own"),
+    [
+        ("localhost", True),
+        ("127.0.0.1", True),
+        ("127.1.2.3", True),
+        ("::1", True),
+        ("0.0.0.0", False),  # noqa: S104 - an address to judge, not to listen on
+        ("10.0.0.1", False),
+        ("localhost.example.org", False),
+    ],
+)
+def test_only_this_machine_is_loopback(host: str, own: bool) -> None:  # noqa: FBT001 - a table
+    """Proxies and warnings depend on it."""
+    assert is_loopback(host) is own

@@ -1,0 +1,204 @@
+"""What a refusal means: which error, how long to wait, what text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import orjson
+import pytest
+
+from everturn_actors.errors import (
+    ContextOverflowError,
+    ModelAuthError,
+    ModelError,
+    ModelRefusedError,
+    ModelTransientError,
+    RateLimitedError,
+)
+from everturn_gateway.providers.model_errors import (
+    error_for,
+    read_refusal,
+    retry_after_s,
+    unsupported_parameter,
+)
+
+
+def refused(status: int, body: bytes, headers: Mapping[str, str] | None = None) -> ModelError:
+    """Return the error for this answer."""
+    return error_for(status, read_refusal(body), headers or {}, "m at host")
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (
+            400,
+            "This model's maximum context length is 8192 tokens. However, your messages resulted",
+        ),
+        (400, "Your input exceeds the context window of this model."),
+        (
+            400,
+            "This endpoint's maximum context length is 8192 tokens. However, you requested about",
+        ),
+        (400, "request (9031 tokens) exceeds the available context size (2048 tokens), try"),
+        (400, "You passed 9001 input tokens. However, the model's context length is only 4096"),
+        (400, "The decoder prompt (length 5000) is longer than the maximum model length of 4096."),
+        (400, "prompt too long; exceeded max context length by 42 tokens"),
+        (500, "the input length exceeds the context length"),
+        (400, "prompt is too long: 210000 tokens > 200000 maximum"),
+        (400, "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000"),
+        (400, "The input token count (1200000) exceeds the maximum number of tokens allowed"),
+        (
+            422,
+            "Prompt contains 40000 tokens, too large for model with 32768 maximum context length",
+        ),
+        (
+            400,
+            "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
+        ),
+        (400, "Input is too long for requested model."),
+        (400, "Invalid request: Your request exceeded model token limit: 8192"),
+        (400, "Range of input length should be [1, 30720]"),
+        (400, "Please reduce the length of the messages or completion."),
+        (413, "Payload Too Large"),
+        (
+            429,
+            "Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 50000.",
+        ),
+    ],
+)
+def test_every_wording_of_too_long_is_an_overflow(status: int, message: str) -> None:
+    """Only an overflow is answered by a shorter request; anything else would repeat it in vain."""
+    body = orjson.dumps({"error": {"message": message, "type": "invalid_request_error"}})
+
+    assert type(refused(status, body)) is ContextOverflowError
+
+
+@pytest.mark.parametrize("code", ["context_length_exceeded", "exceed_context_size_error"])
+def test_the_code_alone_tells_an_overflow(code: str) -> None:
+    """Azure and llama.cpp word it as they like, with these codes."""
+    assert type(refused(400, orjson.dumps({"error": {"message": "no", "code": code}}))) is (
+        ContextOverflowError
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "kind"),
+    [
+        (400, "max_tokens is too large: 5000. This model supports at most 4096", ModelRefusedError),
+        (400, "Invalid value for 'temperature'", ModelRefusedError),
+        (401, "Incorrect API key", ModelAuthError),
+        (403, "Country not supported", ModelAuthError),
+        (402, "Insufficient credits", ModelRefusedError),
+        (404, "model 'x' not found, try pulling it first", ModelRefusedError),
+        (408, "timeout", ModelTransientError),
+        (409, "conflict", ModelTransientError),
+        (429, "Rate limit reached", RateLimitedError),
+        (500, "oops", ModelTransientError),
+        (503, "overloaded", ModelTransientError),
+        (529, "overloaded", ModelTransientError),
+    ],
+)
+def test_each_status_is_the_kind_that_says_who_acts(
+    status: int, message: str, kind: type[ModelError]
+) -> None:
+    """What is retried, and what is not, follows from the kind alone."""
+    assert type(refused(status, orjson.dumps({"error": {"message": message}}))) is kind
+
+
+def test_an_empty_account_is_not_waited_for() -> None:
+    """OpenAI says 429 to who has not paid; no pause changes that."""
+    body = orjson.dumps(
+        {"error": {"message": "You exceeded your quota", "code": "insufficient_quota"}}
+    )
+
+    assert type(refused(429, body)) is ModelRefusedError
+
+
+@pytest.mark.parametrize(
+    ("headers", "wait_s"),
+    [
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": "0.5"}, 0.5),
+        ({"retry-after-ms": "1500", "retry-after": "2"}, 1.5),
+        (
+            {
+                "retry-after": "Sat, 21 Nov 2026 10:00:30 GMT",
+                "date": "Sat, 21 Nov 2026 10:00:00 GMT",
+            },
+            30.0,
+        ),
+        (
+            {
+                "retry-after": "Sat, 21 Nov 2026 09:00:00 GMT",
+                "date": "Sat, 21 Nov 2026 10:00:00 GMT",
+            },
+            0.0,
+        ),
+        ({"retry-after": "-3"}, 0.0),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "soon"}, None),
+        ({}, None),
+    ],
+)
+def test_the_wait_is_read_in_every_form(headers: dict[str, str], wait_s: float | None) -> None:
+    """Who comes back too early is refused again, and for longer."""
+    assert retry_after_s(headers) == wait_s
+
+
+def test_the_text_names_model_status_and_request() -> None:
+    """An operator asks the provider about a request by its id."""
+    error = refused(429, b'{"error":{"message":"Slow\\ndown"}}', {"x-request-id": "req_1"})
+
+    assert str(error) == "m at host: Slow down (HTTP 429, request req_1)"
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (b"<html><body><h1>Bad  gateway</h1></body></html>", "Bad gateway"),
+        (b"", "no explanation"),
+        (b'[{"error":{"message":"in a list"}}]', "in a list"),
+        (b'{"detail":"plain"}', "plain"),
+        (b'{"error":"text"}', "text"),
+        (b"\xff\xfe", "\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}"),
+        (b"[[[[]]]]", "[[[]]]"),
+        (b"null", "None"),
+        (b'{"error":{"message":"' + b"x" * 900 + b'"}}', "x" * 500 + "…"),
+    ],
+)
+def test_any_error_body_is_quoted_on_one_line(body: bytes, text: str) -> None:
+    """Proxies answer with web pages; a person still has to see what was said."""
+    assert str(refused(502, body)) == f"m at host: {text} (HTTP 502)"
+
+
+@pytest.mark.parametrize(
+    ("error", "parameter"),
+    [
+        (
+            {
+                "message": "Unsupported value: 'temperature' does not support 0.7 with this model.",
+                "param": "temperature",
+                "code": "unsupported_value",
+            },
+            "temperature",
+        ),
+        (
+            {
+                "message": "Unsupported parameter: 'max_tokens' is not supported with this model."
+                " Use 'max_completion_tokens' instead.",
+                "param": "max_tokens",
+                "code": "unsupported_parameter",
+            },
+            "max_tokens",
+        ),
+        ({"message": "Unrecognized request argument supplied: stream_options"}, "stream_options"),
+        ({"message": "temperature must be at most 2", "param": "temperature"}, ""),
+        ({"message": "Unsupported value: 'role'", "param": "messages[0].role"}, ""),
+    ],
+)
+def test_a_parameter_that_a_model_does_not_take_is_found(
+    error: dict[str, str], parameter: str
+) -> None:
+    """Only what is refused by name may be left out, and only what a reply does not need."""
+    assert unsupported_parameter(read_refusal(orjson.dumps({"error": error}))) == parameter

@@ -1,0 +1,154 @@
+"""What a person sees of a conversation's updates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from everturn_actors.events import (
+    Body,
+    CallFinished,
+    Event,
+    ModelReplied,
+    Received,
+    SessionEnded,
+    StatusChanged,
+    TurnFinished,
+)
+from everturn_actors.model import ToolCall
+from everturn_actors.service import TextDelta, Update
+from everturn_channels.terminal.reply import ReplyReader, clean
+from everturn_channels.terminal.screen import Screen
+
+AT = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def event(body: Body, seq: int = 1) -> Event:
+    """Return an event."""
+    return Event(seq=seq, at=AT, body=body)
+
+
+def delta(text: str, offset: int, *, turn: int = 1, step: int = 1) -> TextDelta:
+    """Return a piece of a reply."""
+    return TextDelta(turn=turn, step=step, offset=offset, text=text)
+
+
+def shown(updates: Iterable[Update], *, show_users: bool = False, colour: bool = False) -> str:
+    """Return what stands on the screen after `updates`."""
+    written: list[str] = []
+    reader, screen = ReplyReader(show_users=show_users), Screen(written.append, colour=colour)
+    for update in updates:
+        screen.show(reader.read(update))
+    return "".join(written)
+
+
+def test_pieces_are_shown_as_they_come_and_the_whole_reply_adds_nothing() -> None:
+    """A person reads along, and must not read it twice when the event arrives."""
+    updates = [delta("Hel", 0), delta("lo", 3), event(ModelReplied(text="Hello"))]
+
+    assert shown(updates[:1]) == "Hel"
+    assert shown(updates) == "Hello\n"
+
+
+def test_a_reply_without_pieces_is_shown_from_its_event() -> None:
+    """Whoever joins after the last piece still has to see the reply."""
+    assert shown([event(ModelReplied(text="Hello"))]) == "Hello\n"
+
+
+def test_text_so_far_after_a_reconnection_is_not_repeated() -> None:
+    """After a lost connection the text so far comes again as one piece."""
+    updates = [delta("Hello ", 0), delta("Hello wor", 0), delta("ld", 9)]
+
+    assert shown(updates) == "Hello world"
+
+
+def test_a_call_that_is_made_again_with_the_same_words_goes_on_where_it_was() -> None:
+    """Nothing is gained by showing the same beginning twice."""
+    updates = [delta("One two", 0), delta("One ", 0), delta("two ", 4), delta("three", 8)]
+
+    assert shown(updates) == "One two three"
+
+
+def test_a_call_that_is_made_again_with_other_words_is_told() -> None:
+    """What was read is not what will be kept; the person has to know."""
+    updates = [delta("One two", 0), delta("Tw", 0), delta("o", 2), event(ModelReplied(text="Two"))]
+
+    assert shown(updates) == "One two\n(the model was asked again)\nTwo\n"
+
+
+def test_a_final_reply_that_differs_from_its_pieces_is_shown_whole() -> None:
+    """The event is the truth, whatever was streamed."""
+    updates = [delta("Hello there", 0), event(ModelReplied(text="Hello"))]
+
+    assert shown(updates) == "Hello there\n(the model was asked again)\nHello\n"
+
+
+def test_steps_and_turns_are_shown_apart() -> None:
+    """The text before a tool call is not part of the answer after it."""
+    call = ToolCall(call_id="c1", name="look", arguments='{"where": "here"}')
+    updates = [
+        delta("Let me look.", 0),
+        event(ModelReplied(text="Let me look.", calls=(call,))),
+        event(CallFinished(call_id="c1", text="no such place\nat all", is_error=True)),
+        delta("Nothing.", 0, step=2),
+        event(ModelReplied(text="Nothing.")),
+        delta("Next", 0, turn=2),
+    ]
+
+    assert shown(updates) == (
+        'Let me look.\n  look {"where": "here"}\n  failed: no such place\nNothing.\nNext'
+    )
+
+
+def test_long_arguments_of_a_call_are_cut() -> None:
+    """A call is a hint beside the answer, not a wall of text."""
+    call = ToolCall(call_id="c1", name="write", arguments='{"text": "' + "x" * 5000 + '"}')
+
+    assert len(shown([event(ModelReplied(text="", calls=(call,)))])) < 80
+
+
+def test_every_end_of_a_turn_is_told() -> None:
+    """A turn without an answer must not look like an empty one."""
+    partial = delta("Hel", 0)
+    failed = event(TurnFinished(turn=1, outcome="failed", error="no key"))
+    cancelled = event(TurnFinished(turn=1, outcome="cancelled"))
+    interrupted = event(TurnFinished(turn=1, outcome="interrupted", error="too long"))
+
+    assert shown([partial, failed]) == "Hel\nno answer: no key\n"
+    assert shown([partial, cancelled]) == "Hel\n(cancelled)\n"
+    assert shown([partial, interrupted]) == "Hel\nthe answer was interrupted: too long\n"
+    assert shown([event(ModelReplied(text=""))]) == "(an empty reply)\n"
+    assert shown([event(SessionEnded(reason="reset"))]) == "(the session has ended: reset)\n"
+    assert shown([event(StatusChanged(status="paused"))]) == "(paused)\n"
+
+
+def test_other_peoples_messages_are_shown_to_who_looks_on() -> None:
+    """In a chat a person knows what they typed; whoever attaches does not."""
+    received = event(Received(text="Hello", sender="ann"))
+
+    assert shown([received]) == ""
+    assert shown([received], show_users=True) == "ann: Hello\n"
+
+
+def test_control_characters_never_reach_the_terminal() -> None:
+    """A model or a stranger must not move the cursor, set the title or hide text."""
+    hostile = "a\x1b]0;title\x07b\x1b[2Jc\x9bd\re\x7f\n\tf"
+
+    assert clean(hostile) == "a]0;titleb[2Jcde\n\tf"
+    assert "\x1b" not in shown(
+        [
+            event(Received(text=hostile, sender=hostile)),
+            delta(hostile, 0),
+            event(ModelReplied(text=hostile, calls=(ToolCall(call_id="1", name=hostile),))),
+            event(CallFinished(call_id="1", text=hostile, is_error=True)),
+            event(TurnFinished(turn=1, outcome="failed", error=hostile)),
+        ],
+        show_users=True,
+    )
+
+
+def test_colours_mark_what_is_not_the_reply() -> None:
+    """With colours a note stands back; the reply itself is never touched."""
+    updates = [delta("Hel", 0), event(TurnFinished(turn=1, outcome="cancelled"))]
+
+    assert shown(updates, colour=True) == "Hel\n\x1b[2m(cancelled)\x1b[0m\n"
