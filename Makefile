@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 .PHONY: run test check lock schema clean
 
 run: $(VENV)/.run
-	@$(BIN)/everturn local pull && export EVERTURN_PROVIDER=local EVERTURN_MODEL=smollm2-135m \
+	@$(BIN)/everturn local pull && export EVERTURN_PROVIDER=local EVERTURN_MODEL=smollm2-135m-instruct \
 	  || echo "No local model here: the built-in responder answers instead. It is not a language model."; \
 	exec $(BIN)/everturn serve --host 127.0.0.1 --port $(PORT)
 

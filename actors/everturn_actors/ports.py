@@ -91,7 +91,10 @@ class SessionStore(Protocol):
         session that loads to the same state.
 
         Raises:
-            JournalWriteError: The old snapshot and log still stand.
+            JournalWriteError: Nothing is lost: the old log still stands, under the old snapshot
+                or already under the new one.
+            FencedError: The log ends before `state` does.
+            UnknownSessionError: The session was never written, or deleted.
         """
         ...
 

@@ -83,6 +83,8 @@ class ServiceSettings:
     "How long running turns may take to finish when the service stops."
     sweep_s: float = 3600
     "How often idle sessions are looked at for their expiry."
+    resume: bool = True
+    "Let turns that were open go on by themselves. Without it they wait for the next message."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -425,6 +427,8 @@ class TurnService:
         feed = self._registry.feed(session_id)
         with feed.following():
             state = await self._registry.ask(session_id, _look_and_resume)
+            if state.status == "ended" and after >= state.last_seq:
+                return
             async for update in _follow(
                 feed, self._store, session_id, after, state.last_seq, whole=False
             ):
@@ -509,7 +513,8 @@ async def open_service(
         )
         try:
             async with anyio.create_task_group() as upkeep:
-                upkeep.start_soon(_resume_open_turns, store, registry)
+                if settings.resume:
+                    upkeep.start_soon(_resume_open_turns, store, registry)
                 upkeep.start_soon(_end_expired, store, registry, agents, clock, settings.sweep_s)
                 yield service
                 upkeep.cancel_scope.cancel()

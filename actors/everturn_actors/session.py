@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TypeAlias, TypeVar, assert_never
 
 import anyio
@@ -317,8 +318,10 @@ class SessionActor:
         """Let nobody wait for an actor that is gone; on a clean stop, put things away."""
         for command in self._mailbox.close():
             command.answer.fail(ActorStoppedError())
-        for answer in (*self._on_closed, *self._on_ended):
-            answer.fail(ActorStoppedError())
+        for closed in self._on_closed:
+            closed.fail(ActorStoppedError())
+        for ended in self._on_ended:
+            ended.fail(ActorStoppedError())
         self._tasks.cancel_scope.cancel()
         if self._stopping:
             with anyio.move_on_after(FLUSH_S, shield=True):
@@ -354,7 +357,7 @@ class SessionActor:
             case Look(resume, answer):
                 if resume and draft.known.status == "paused":
                     draft.add(StatusChanged(status="active"))
-                return lambda: answer.give(draft.known)
+                return partial(answer.give, draft.known)
             case Cancel(answer):
                 return self._plan_cancel(answer, draft)
             case End(reason, answer):
@@ -366,13 +369,13 @@ class SessionActor:
                 return self._plan_leave(command, draft)
             case Record(bodies, answer):
                 draft.add(*bodies)
-                return lambda: answer.give(None)
+                return partial(answer.give, None)
             case Pause(answer):
                 self._turn = None  # its task only waits for this answer
                 wanted = draft.known.waiting or self._feed.followers or self._ending
                 if draft.known.open_turn is not None and not wanted:
                     draft.add(StatusChanged(status="paused"))
-                return lambda: answer.give(None)
+                return partial(answer.give, None)
             case Stop(answer):
                 self._stopping.append(answer)
                 return _nothing
@@ -390,8 +393,7 @@ class SessionActor:
             else:
                 error = self._agent_error(state.key)
         if error is not None:
-            refusal = error
-            return lambda: answer.fail(refusal)
+            return partial(answer.fail, error)
         if state.status == "paused":
             draft.add(StatusChanged(status="active"))
         if seen is None:
@@ -403,12 +405,13 @@ class SessionActor:
                 )
             )
         seq = draft.known.last_seq if seen is None else seen
-        return lambda: answer.give(Accepted(seq=seq, duplicate=seen is not None, state=draft.known))
+        accepted = Accepted(seq=seq, duplicate=seen is not None, state=draft.known)
+        return partial(answer.give, accepted)
 
     def _plan_cancel(self, answer: Answer[bool], draft: _Draft) -> Callable[[], None]:
         turn = draft.known.open_turn
         if turn is None:
-            return lambda: answer.give(value=False)
+            return partial(answer.give, value=False)
         if self._turn is not None:
             self._on_closed.append(answer)
             self._stop_turn("cancel")
@@ -416,7 +419,7 @@ class SessionActor:
         draft.add(*close_turn(turn, "cancelled", "cancelled by its user"))
         if draft.known.status == "paused":
             draft.add(StatusChanged(status="active"))
-        return lambda: answer.give(value=True)
+        return partial(answer.give, value=True)
 
     def _plan_leave(self, command: Leave, draft: _Draft) -> Callable[[], None]:
         turn = draft.known.open_turn
@@ -424,7 +427,7 @@ class SessionActor:
         waits = turn is not None and any(user.seq == command.seq for user in turn.users)
         if waits and agent is not None and agent.spec.session.on_disconnect == "pause":
             self._tasks.start_soon(self._pause_unless_followed, command.seq)
-        return lambda: command.answer.give(None)
+        return partial(command.answer.give, None)
 
     def _plan_end(self, draft: _Draft) -> None:
         if self._ending is None or draft.state is None or draft.state.status == "ended":

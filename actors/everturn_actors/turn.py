@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import anyio
@@ -156,9 +157,7 @@ async def _call_model(host: TurnHost, turn: OpenTurn, agent: Agent, pace: Pace) 
         tries += 1
         try:
             with anyio.move_on_after(timeout_s):
-                reply = await agent.provider.complete(
-                    request, lambda text, live=live: host.add_text(live, text)
-                )
+                reply = await agent.provider.complete(request, partial(host.add_text, live))
                 return _checked(reply)
         except ModelError as error:
             delay_s = pace.delay_s(tries, error.retry_after_s)

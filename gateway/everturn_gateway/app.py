@@ -23,6 +23,7 @@ from everturn_gateway.specs import AgentLibrary, open_library
 
 logger = logging.getLogger(__name__)
 
+DRAIN_S = 10.0  # how long running turns may take to finish when the gateway stops
 MODELS_FOLDER = "models"  # in the workspace: weights of local models
 
 
@@ -66,16 +67,18 @@ async def open_gateway(
     *,
     environ: Mapping[str, str],
     watch: bool = True,
+    resume: bool = True,
     secrets: SecretRegistry | None = None,
 ) -> AsyncGenerator[Gateway]:
     """Open a gateway on the workspace of `config`.
-
-    Turns that were open when the last process ended go on by themselves.
 
     Args:
         config: What to open.
         environ: Where agents and models find their variables and keys.
         watch: Serve for long: reload agents when their files change, start local models at once.
+        resume: Let turns that were open go on by themselves, and those that run at the end
+            finish. Without it this is a short look: what runs at the end is cut off, and goes on
+            with the next start.
         secrets: Where keys are registered, so that nothing that is written shows them.
 
     Raises:
@@ -86,7 +89,9 @@ async def open_gateway(
     secrets = secrets or SecretRegistry()
     for token in (config.server.api_token, config.server.admin_token):
         secrets.add(token)
-    settings = ServiceSettings(idle_rest_s=config.sessions.idle_rest_s)
+    settings = ServiceSettings(
+        idle_rest_s=config.sessions.idle_rest_s, resume=resume, drain_s=DRAIN_S if resume else 0
+    )
     async with (
         open_file_store(config.workspace) as store,
         open_memory_store(MemoryDisk()) as scratch,

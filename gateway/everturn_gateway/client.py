@@ -125,6 +125,7 @@ class HttpDoor:
         """
         tries = _Tries(self._url, self._reconnect_s)
         while True:
+            begun = anyio.current_time()
             try:
                 async with aclosing(self._stream(session_id, after)) as updates:
                     async for update in updates:
@@ -141,6 +142,8 @@ class HttpDoor:
                 return
             except (httpx2.TransportError, _TryAgainError) as error:
                 lost = error
+            if anyio.current_time() > begun + CONNECT_S:
+                tries.begin_again()  # it stood, and was only silent
             await tries.pause(lost)
 
     async def _stream(self, session_id: str, after: int) -> AsyncGenerator[Update]:

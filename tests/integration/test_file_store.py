@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import anyio
@@ -25,6 +25,7 @@ from everturn_actors.errors import (
     JournalWriteError,
     WorkspaceLockedError,
 )
+from everturn_actors.events import SessionStarted
 from everturn_actors.journal.codec import encode
 from everturn_actors.journal.files import FileStore, open_file_store
 from everturn_actors.journal.layout import SessionFiles
@@ -490,7 +491,7 @@ async def test_history_shows_nothing_before_it_is_durable(
     assert (during, after) == (LOG[:1], LOG[:2])
 
 
-@pytest.mark.parametrize("change", ["longer", "shorter", "gone"])
+@pytest.mark.parametrize("change", ["longer", "shorter", "no newline", "gone"])
 async def test_a_log_that_somebody_else_changed_is_not_appended_to(
     tmp_path: Path, change: str
 ) -> None:
@@ -502,8 +503,12 @@ async def test_a_log_that_somebody_else_changed_is_not_appended_to(
         if change == "gone":
             log.unlink()
         else:
-            more = encode(SESSION_ID, LOG[6:7])
-            log.write_bytes(data + more if change == "longer" else data[: data.index(b"\n") + 1])
+            changed = {
+                "longer": data + encode(SESSION_ID, LOG[6:7]),
+                "shorter": data[: data.index(b"\n") + 1],
+                "no newline": data[:-1] + b" ",
+            }
+            log.write_bytes(changed[change])
         before = log.read_bytes() if log.exists() else None
         with pytest.raises(FencedError):
             await store.append(SESSION_ID, LOG[6:7], expected_seq=6)
@@ -519,6 +524,133 @@ async def test_an_append_that_is_queued_at_the_end_is_written(tmp_path: Path) ->
     async with open_file_store(tmp_path) as store:
         assert await store.load(SESSION_ID) is not None
         assert await store.load(OTHER_ID) is not None
+
+
+async def test_more_sessions_than_a_batch_takes_are_all_written(tmp_path: Path) -> None:
+    """The limits of a batch and of the queue make callers wait, never fail."""
+    ids = [f"20261121T22495{number:04d}-3f9a2c1b" for number in range(1000, 1300)]
+    async with open_file_store(tmp_path) as store, anyio.create_task_group() as tasks:
+        for session_id in ids:
+            tasks.start_soon(_append_one, store, session_id, 1)
+    async with open_file_store(tmp_path) as store:
+        rows = await store.sessions(after="", limit=999)
+
+    assert [row.session_id for row in rows] == ids[::-1]
+
+
+async def test_a_caller_that_leaves_a_full_queue_takes_its_append_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session whose append was never queued can go on at once."""
+    monkeypatch.setattr("everturn_actors.journal.writer.WAITING_JOBS_MAX", 1)
+    disk = SlowDisk()
+    async with open_file_store(tmp_path) as store:
+        await store.append(SESSION_ID, LOG[:1], expected_seq=0)
+        with edge(monkeypatch, "fdatasync", disk):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_append_one, store, SESSION_ID, 2)
+                await disk.syncing.wait()
+                with anyio.move_on_after(0):
+                    await _append_one(store, OTHER_ID, 1)
+                disk.release.set()
+        assert await store.load(OTHER_ID) is None
+        await _append_one(store, OTHER_ID, 1)
+
+        assert await store.load(OTHER_ID) is not None
+
+
+async def test_a_store_that_is_torn_down_lets_nobody_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the gateway fails, actors that wait for the disk must end too, with the truth."""
+    disk = SlowDisk()
+    outcomes: dict[str, str] = {}
+
+    async def append(store: FileStore, session_id: str) -> None:
+        try:
+            await _append_one(store, session_id, 1)
+            outcomes[session_id] = "written"
+        except JournalWriteError as error:
+            outcomes[session_id] = str(error)
+
+    async def live() -> None:
+        with edge(monkeypatch, "fdatasync", disk):
+            async with open_file_store(tmp_path) as store:
+                tasks.start_soon(append, store, SESSION_ID)
+                await disk.syncing.wait()
+                tasks.start_soon(append, store, OTHER_ID)
+                await anyio.wait_all_tasks_blocked()
+                disk.release.set()
+                raise FloodError
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            with pytest.RaisesGroup(FloodError):
+                await live()
+    async with open_file_store(tmp_path) as store:
+        found = [await store.load(SESSION_ID), await store.load(OTHER_ID)]
+
+    assert outcomes[SESSION_ID] == "written"
+    assert "closing" in outcomes[OTHER_ID]
+    assert [loaded is not None for loaded in found] == [True, False]
+
+
+class FloodError(Exception):
+    """Whatever ends a gateway."""
+
+
+async def test_a_session_with_long_instructions_is_listed(tmp_path: Path) -> None:
+    """The head of its snapshot is longer than what is read at first."""
+    body = SessionStarted(session_id=SESSION_ID, key=KEY, instructions="Be kind. ü" * 9_000)
+    event = replace(LOG[0], body=body)
+    async with open_file_store(tmp_path) as store:
+        await store.append(SESSION_ID, (event,), expected_seq=0)
+        await store.save_snapshot(replay((event,)), compaction="archive")
+        await store.mark_resting(SESSION_ID)
+        rows = await store.sessions(after="", limit=9)
+        await store.append(SESSION_ID, LOG[1:2], expected_seq=1)
+
+    assert [row.key for row in rows] == [KEY]
+
+
+async def test_a_workspace_that_cannot_be_written_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a read-only disk the gateway says so before it takes any message."""
+    real = os.open
+
+    def refuse(path: str | Path, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_CREAT:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        return real(path, flags, mode)
+
+    with (
+        edge(monkeypatch, "open", refuse),
+        pytest.raises(JournalWriteError, match=r"workspace\.lock: the disk is read-only"),
+    ):
+        async with open_file_store(tmp_path):
+            raise AssertionError
+
+
+@pytest.mark.parametrize("seq", [1, 2])
+async def test_a_log_that_cannot_be_opened_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seq: int
+) -> None:
+    """Out of descriptors, without the right: the session is refused, and nothing is left of it."""
+    real = os.open
+
+    def refuse(path: str | Path, flags: int, mode: int = 0o777) -> int:
+        if str(path).endswith("events.jsonl") and flags & os.O_RDWR:
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+        return real(path, flags, mode)
+
+    async with open_file_store(tmp_path) as store:
+        await store.append(SESSION_ID, LOG[: seq - 1], expected_seq=0)
+        with edge(monkeypatch, "open", refuse), pytest.raises(JournalWriteError, match="EACCES"):
+            await _append_one(store, SESSION_ID, seq)
+
+        assert len(list((tmp_path / "sessions").iterdir())) == seq - 1
+        await _append_one(store, SESSION_ID, seq)
 
 
 async def test_rested_sessions_cost_no_memory(tmp_path: Path) -> None:

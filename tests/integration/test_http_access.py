@@ -167,7 +167,7 @@ async def test_connections_beyond_the_limit_get_503(tmp_path: Path) -> None:
 @pytest.mark.parametrize("said", [b"", b"GET /livez HT", b"GET /livez HTTP/1.1\r\nHost: loc"])
 async def test_a_silent_connection_is_closed(tmp_path: Path, said: bytes) -> None:
     """Connections that never come to a request cannot use the server up."""
-    server = ServerConfig(idle_timeout_s=0.05)
+    server = ServerConfig(idle_timeout_s=0.3)
     async with (
         open_http_gateway(tmp_path, server=server) as gateway,
         await connect(gateway) as stream,
@@ -181,7 +181,7 @@ async def test_a_silent_connection_is_closed(tmp_path: Path, said: bytes) -> Non
 
 async def test_a_connection_is_closed_when_it_is_idle_after_a_request(tmp_path: Path) -> None:
     """A connection that is kept alive is not kept for ever."""
-    server = ServerConfig(idle_timeout_s=0.05)
+    server = ServerConfig(idle_timeout_s=0.3)
     async with (
         open_http_gateway(tmp_path, server=server) as gateway,
         await connect(gateway) as stream,

@@ -33,7 +33,8 @@ JSON = {"Content-Type": "application/json"}
         (b'{"content": " \\n\\t "}', 422, "#/content"),
         (b'{"content": "\\ud800"}', 422, "#/content"),
         (b'{"content": "a", "contnet": "b"}', 422, "#/contnet"),
-        (b'{"content": "a", "\\ud800/~": "b"}', 422, "#/\\ud800~1~0"),
+        (b'{"content": "a", "b/~": "b"}', 422, "#/b~1~0"),
+        (b'{"content": "a", "\\ud800": "b"}', 422, "not valid Unicode"),
     ],
 )
 async def test_a_bad_body_is_refused_by_place(
@@ -171,7 +172,7 @@ async def test_a_mistake_of_ours_is_500_and_shows_nothing_of_the_inside(
 ) -> None:
     """The traceback is for the log; the next request is served."""
 
-    async def broken(self: TurnService, session_id: str) -> None:
+    async def broken(_: TurnService, session_id: str) -> None:
         msg = f"inside of {session_id}"
         raise RuntimeError(msg)
 

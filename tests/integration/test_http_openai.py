@@ -260,6 +260,18 @@ async def test_what_has_no_effect_is_named(tmp_path: Path) -> None:
             },
             "messages.2",
         ),
+        (
+            {
+                "messages": [
+                    *HI,
+                    {
+                        "role": "assistant",
+                        "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": "{}"}}],
+                    },
+                ]
+            },
+            "messages.1.role",
+        ),
         ({"messages": [{"role": "user", "content": " "}]}, None),
         ({"model": 7}, "model"),
     ],

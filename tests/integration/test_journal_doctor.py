@@ -134,6 +134,20 @@ async def test_a_damaged_log_is_rebuilt_from_its_longest_good_beginning(
         assert await state_in(store) == replay(LOG)
 
 
+async def test_events_that_cannot_follow_each_other_are_left_out(tmp_path: Path) -> None:
+    """Whole lines in order can still tell an impossible story: a bug wrote them."""
+    impossible = replace(LOG[5], seq=7)  # the turn ended already
+    async with open_file_store(tmp_path) as store:
+        files = await write_session(store)
+        files.log.write_bytes(b"".join(LINES[:6]) + encode(SESSION_ID, [impossible]))
+        findings = await check(tmp_path, SESSION_ID)
+        report = await repair(store, SESSION_ID)
+
+        assert ["cannot stand here" in f.text for f in findings] == [True]
+        assert "1 good event(s), 7 to 7, were left out" in report[-1]
+        assert await state_in(store) == replay(LOG[:6])
+
+
 async def test_lines_behind_the_snapshot_are_saved_beyond_the_damage(tmp_path: Path) -> None:
     """Damage in what the snapshot holds already must not cost anything that came later."""
     async with open_file_store(tmp_path) as store:

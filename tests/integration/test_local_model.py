@@ -134,11 +134,8 @@ async def test_a_file_that_is_no_model_is_named_with_the_engines_words(tmp_path:
     assert psutil.Process().children() == []
 
 
-async def test_missing_weights_say_what_to_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_missing_weights_say_what_to_run(tmp_path: Path) -> None:
     """The text is the way out, and the pull helps without a restart."""
-    monkeypatch.syspath_prepend(ENGINE)
     given = {**os.environ, "PYTHONPATH": str(ENGINE)}
     async with open_providers(environ=given, models_dir=tmp_path) as providers:
         model = providers.make(ModelSpec(provider="local", name=SMOLLM2.name), tmp_path)
@@ -150,12 +147,14 @@ async def test_missing_weights_say_what_to_run(
         assert await said(model)
 
 
-async def test_a_missing_engine_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+# Run by Python itself when the child starts: then the engine is as if it were not there.
+NO_ENGINE = "import sys; sys.modules['xllamacpp'] = None"
+
+
+async def test_a_missing_engine_says_what_to_install(tmp_path: Path) -> None:
     """The extra is optional; who asks for the model without it gets its name."""
-    monkeypatch.setattr("everturn_gateway.providers.local.find_spec", lambda _name: None)
-    async with open_stub(tmp_path) as (_, model):
+    await anyio.to_thread.run_sync((tmp_path / "sitecustomize.py").write_text, NO_ENGINE)
+    async with open_stub(tmp_path, environ={"PYTHONPATH": str(tmp_path)}) as (_, model):
         with pytest.raises(ModelRefusedError, match=r"pip install 'everturn\[local\]'"):
             await said(model)
 

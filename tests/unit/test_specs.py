@@ -197,7 +197,6 @@ def test_fields_without_their_feature_are_listed(tmp_path: Path) -> None:
         "spec.hooks",
         "spec.tools",
         "spec.skills_dir",
-        "spec.session.context.policy: everturn (until it is, duragent renders)",
     )
     assert "spec.model.fallbacks" in added.inactive
     assert "spec.session.context.prune_protect" in added.inactive

@@ -44,7 +44,7 @@ def shown(updates: Iterable[Update], *, show_users: bool = False, colour: bool =
 
 def test_pieces_are_shown_as_they_come_and_the_whole_reply_adds_nothing() -> None:
     """A person reads along, and must not read it twice when the event arrives."""
-    updates = [delta("Hel", 0), delta("lo", 3), event(ModelReplied(text="Hello"))]
+    updates: list[Update] = [delta("Hel", 0), delta("lo", 3), event(ModelReplied(text="Hello"))]
 
     assert shown(updates[:1]) == "Hel"
     assert shown(updates) == "Hello\n"
@@ -57,28 +57,38 @@ def test_a_reply_without_pieces_is_shown_from_its_event() -> None:
 
 def test_text_so_far_after_a_reconnection_is_not_repeated() -> None:
     """After a lost connection the text so far comes again as one piece."""
-    updates = [delta("Hello ", 0), delta("Hello wor", 0), delta("ld", 9)]
+    updates: list[Update] = [delta("Hello ", 0), delta("Hello wor", 0), delta("ld", 9)]
 
     assert shown(updates) == "Hello world"
 
 
 def test_a_call_that_is_made_again_with_the_same_words_goes_on_where_it_was() -> None:
     """Nothing is gained by showing the same beginning twice."""
-    updates = [delta("One two", 0), delta("One ", 0), delta("two ", 4), delta("three", 8)]
+    updates: list[Update] = [
+        delta("One two", 0),
+        delta("One ", 0),
+        delta("two ", 4),
+        delta("three", 8),
+    ]
 
     assert shown(updates) == "One two three"
 
 
 def test_a_call_that_is_made_again_with_other_words_is_told() -> None:
     """What was read is not what will be kept; the person has to know."""
-    updates = [delta("One two", 0), delta("Tw", 0), delta("o", 2), event(ModelReplied(text="Two"))]
+    updates: list[Update] = [
+        delta("One two", 0),
+        delta("Tw", 0),
+        delta("o", 2),
+        event(ModelReplied(text="Two")),
+    ]
 
     assert shown(updates) == "One two\n(the model was asked again)\nTwo\n"
 
 
 def test_a_final_reply_that_differs_from_its_pieces_is_shown_whole() -> None:
     """The event is the truth, whatever was streamed."""
-    updates = [delta("Hello there", 0), event(ModelReplied(text="Hello"))]
+    updates: list[Update] = [delta("Hello there", 0), event(ModelReplied(text="Hello"))]
 
     assert shown(updates) == "Hello there\n(the model was asked again)\nHello\n"
 
@@ -86,7 +96,7 @@ def test_a_final_reply_that_differs_from_its_pieces_is_shown_whole() -> None:
 def test_steps_and_turns_are_shown_apart() -> None:
     """The text before a tool call is not part of the answer after it."""
     call = ToolCall(call_id="c1", name="look", arguments='{"where": "here"}')
-    updates = [
+    updates: list[Update] = [
         delta("Let me look.", 0),
         event(ModelReplied(text="Let me look.", calls=(call,))),
         event(CallFinished(call_id="c1", text="no such place\nat all", is_error=True)),
@@ -149,6 +159,6 @@ def test_control_characters_never_reach_the_terminal() -> None:
 
 def test_colours_mark_what_is_not_the_reply() -> None:
     """With colours a note stands back; the reply itself is never touched."""
-    updates = [delta("Hel", 0), event(TurnFinished(turn=1, outcome="cancelled"))]
+    updates: list[Update] = [delta("Hel", 0), event(TurnFinished(turn=1, outcome="cancelled"))]
 
     assert shown(updates, colour=True) == "Hel\n\x1b[2m(cancelled)\x1b[0m\n"

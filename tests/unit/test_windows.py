@@ -31,7 +31,8 @@ from everturn_actors.spec import ModelSpec
         ("mistral-large-2512", 262_144),
         ("mistral-small", 128_000),
         ("mixtral-8x7b", 128_000),
-        ("SmolLM2-135M", 128_000),
+        ("some-new-model", 128_000),
+        ("SmolLM2-135M-Instruct", 4096),
         ("", 128_000),
     ],
 )

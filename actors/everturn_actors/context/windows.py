@@ -31,6 +31,7 @@ _WINDOWS = (
     ("mistral-large", 262_144),
     ("mistral", 128_000),
     ("mixtral", 128_000),
+    ("smollm2-135m", 4096),  # ours: trained for 2,048, and served with no more than this
 )
 
 

@@ -164,11 +164,11 @@ def _write(begun: _Begun) -> None:
     if size != begun.size_before:
         message = f"the log has {size} bytes, not {begun.size_before}"
         raise FencedError(message, path=begun.job.files.log)
-    data = begun.job.data
     if size and os.pread(begun.fd, 1, size - 1) != b"\n":
-        data = b"\n" + data
-    write_all(begun.fd, data, size)
-    begun.size_bytes = size + len(data)
+        message = "the log was changed: its last line has no end"
+        raise FencedError(message, path=begun.job.files.log)
+    write_all(begun.fd, begun.job.data, size)
+    begun.size_bytes = size + len(begun.job.data)
 
 
 def _sync_parents(begun: Sequence[_Begun]) -> dict[Path, OSError]:

@@ -30,6 +30,8 @@ from everturn_actors.state import SessionState
 
 T = TypeVar("T")
 
+# PyYAML may be built without libyaml; it is slower then, and reads the same.
+_LOADER: type[yaml.SafeLoader | yaml.CSafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FIRST_SECTION = f"\n{SECTIONS[0]}:".encode()
 
 
@@ -163,7 +165,7 @@ def _parse_yaml(data: bytes) -> dict[str, Any]:
         msg = f"line {line}: this is not UTF-8"
         raise BadSnapshotError(msg) from error
     try:
-        document = yaml.load(text, yaml.CSafeLoader)
+        document = yaml.load(text, _LOADER)  # noqa: S506 - a safe one
     except yaml.YAMLError:
         document = _parse_slowly(text)
     if not isinstance(document, dict):

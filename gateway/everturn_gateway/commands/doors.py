@@ -26,8 +26,12 @@ _LOOK_AGAIN_S = 0.1
 
 
 @asynccontextmanager
-async def open_door(config: Config) -> AsyncGenerator[Door]:
+async def open_door(config: Config, *, resume: bool = True) -> AsyncGenerator[Door]:
     """Open the way to the conversations of the workspace.
+
+    Args:
+        config: Names the workspace.
+        resume: Where no gateway runs: let turns that were open go on, and wait for them at the end.
 
     Raises:
         WorkspaceLockedError: Another process has the workspace, and serves nobody.
@@ -38,10 +42,12 @@ async def open_door(config: Config) -> AsyncGenerator[Door]:
     secrets = SecretRegistry()
     async with AsyncExitStack() as stack:
         stack.enter_context(log_to_file(config, secrets))
-        yield await _enter(config, stack, secrets)
+        yield await _enter(config, stack, secrets, resume=resume)
 
 
-async def _enter(config: Config, stack: AsyncExitStack, secrets: SecretRegistry) -> Door:
+async def _enter(
+    config: Config, stack: AsyncExitStack, secrets: SecretRegistry, *, resume: bool
+) -> Door:
     deadline = anyio.current_time() + _STARTING_S
     while True:
         running = await find_running(config.workspace)
@@ -53,7 +59,9 @@ async def _enter(config: Config, stack: AsyncExitStack, secrets: SecretRegistry)
 
         try:
             gateway = await stack.enter_async_context(
-                open_gateway(config, environ=os.environ, watch=False, secrets=secrets)
+                open_gateway(
+                    config, environ=os.environ, watch=False, resume=resume, secrets=secrets
+                )
             )
         except WorkspaceLockedError:
             if anyio.current_time() > deadline:

@@ -11,7 +11,8 @@ from everturn_gateway.app import MODELS_FOLDER
 from everturn_gateway.commands.errors import EXIT_OK
 from everturn_gateway.commands.options import Options
 from everturn_gateway.commands.settings import load, run_async
-from everturn_gateway.providers.weights import SMOLLM2
+from everturn_gateway.providers.errors import WeightsError
+from everturn_gateway.providers.weights import SMOLLM2, missing_engine
 from everturn_gateway.providers.weights import pull as pull_weights
 
 
@@ -19,9 +20,12 @@ def pull(options: Options) -> int:
     """Fetch the weights into the workspace; return the exit code.
 
     Raises:
-        WeightsError: They cannot be fetched.
+        WeightsError: They cannot be fetched, or nothing here could run them.
     """
     config = load(options)
+    missing = missing_engine()
+    if missing:
+        raise WeightsError(missing)
 
     async def main() -> int:
         columns = (

@@ -31,7 +31,7 @@ def list_sessions(options: Options, *, limit: int, as_json: bool) -> int:
     config = load(options)
 
     async def main() -> int:
-        async with open_door(config) as door:
+        async with open_door(config, resume=False) as door:
             rows = await _newest(door, limit)
         if as_json:
             _print_json([_summary(row) for row in rows])
@@ -73,7 +73,7 @@ def show_session(options: Options, session_id: str, *, last: int, as_json: bool)
     config = load(options)
 
     async def main() -> int:
-        async with open_door(config) as door:
+        async with open_door(config, resume=False) as door:
             status = await door.status(session_id)
             messages = await _last_messages(door, status, last)
         if as_json:
@@ -117,7 +117,7 @@ def delete_session(options: Options, session_id: str, *, ask: bool) -> int:
     config = load(options)
 
     async def main() -> int:
-        async with open_door(config) as door:
+        async with open_door(config, resume=False) as door:
             status = await door.status(session_id)
             question = f"Delete session {session_id} with its {status.messages} messages?"
             if ask and not await confirm(question):

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
+import orjson
+from anyio.to_thread import run_sync
 from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
@@ -78,7 +80,11 @@ def create_app(gateway: Gateway, waits: OpenWaits | None = None) -> FastAPI:
     server = gateway.config.server
     access = Access(host=server.host, api_token=server.api_token, admin_token=server.admin_token)
     app = _Application(
-        version=gateway.version, docs_url=None, redoc_url=None, redirect_slashes=False
+        version=gateway.version,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
     )
     app.access = access
     app.routers = (
@@ -91,6 +97,13 @@ def create_app(gateway: Gateway, waits: OpenWaits | None = None) -> FastAPI:
     )
     for router in app.routers:
         app.include_router(router)
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def openapi() -> Response:
+        """Describe the API to programs."""
+        # Made once, in a thread: it takes longer than the loop may be kept.
+        document = await run_sync(app.openapi)
+        return Response(orjson.dumps(document), media_type="application/json")
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> Response:

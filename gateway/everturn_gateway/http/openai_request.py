@@ -143,7 +143,7 @@ def stateless(request: ChatRequest) -> Asked:
     builder = _Builder()
     for index, message in enumerate(request.messages):
         builder.add(message, index)
-    if not builder.users or builder.steps:
+    if not builder.users or builder.steps or builder.reply is not None:
         last = len(request.messages) - 1
         refuse(f"messages.{last}.role", "the last message has to be the user's")
     return Asked(

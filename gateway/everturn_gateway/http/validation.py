@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -54,20 +53,27 @@ def _malformed(why: str) -> Problem:
 
 
 def _no_object(fault: Mapping[str, Any], content_type: str | None) -> Problem:
-    if fault["type"] == "missing":
-        detail = "the request has no body; send a JSON object"
-        return invalid(detail, {"detail": detail, "pointer": "#"})
-    media_type = (content_type or "").split(";")[0].strip().lower()
-    if media_type != "application/json" and not media_type.endswith("+json"):
-        return Problem(
-            kind="unsupported-media-type",
-            title="The request body has to be JSON",
-            status=415,
-            detail=f"send the body as application/json, not as {media_type or 'nothing at all'}",
-            headers={"Accept-Post": "application/json"},
-        )
-    detail = "the request body has to be a JSON object"
+    match fault["type"]:
+        case "missing":
+            detail = "the request has no body; send a JSON object"
+        case "string_unicode":
+            detail = "a name in the request body is not valid Unicode text"
+        case _ if not _is_json(content_type):
+            return Problem(
+                kind="unsupported-media-type",
+                title="The request body has to be JSON",
+                status=415,
+                detail=f"send the body as application/json, not as {content_type or 'no type'}",
+                headers={"Accept-Post": "application/json"},
+            )
+        case _:
+            detail = "the request body has to be a JSON object"
     return invalid(detail, {"detail": detail, "pointer": "#"})
+
+
+def _is_json(content_type: str | None) -> bool:
+    media_type = (content_type or "").split(";")[0].strip().lower()
+    return media_type == "application/json" or media_type.endswith("+json")
 
 
 def _field_error(fault: Mapping[str, Any]) -> dict[str, str]:
@@ -81,6 +87,4 @@ def _field_error(fault: Mapping[str, Any]) -> dict[str, str]:
 
 def _escaped(step: object) -> str:
     """Return one step of a JSON pointer. Source: RFC 6901, section 3."""
-    text = str(step).replace("~", "~0").replace("/", "~1")
-    # The pointer goes into a document that is sent as UTF-8: a lone surrogate has no place in it.
-    return json.dumps(text)[1:-1] if not text.isprintable() else text
+    return str(step).replace("~", "~0").replace("/", "~1")

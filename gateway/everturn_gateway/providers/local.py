@@ -15,12 +15,10 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, cast
 
 import anyio
-import anyio.to_thread
 import orjson
 from anyio.abc import ByteReceiveStream, Process, TaskGroup, TaskStatus
 from anyio.streams.buffered import BufferedByteReceiveStream
@@ -73,21 +71,6 @@ def local_weights(model: ModelSpec, folder: Path, models_dir: Path) -> LocalWeig
     )
 
 
-def missing(weights: LocalWeights) -> str:
-    """Return what keeps a local model from running, and what to do; empty = nothing.
-
-    Looks at the disk: not for the event loop.
-    """
-    if find_spec("xllamacpp") is None:
-        return (
-            "the local model needs the package xllamacpp:"
-            " run `pip install 'everturn[local]'`, then `everturn local pull`"
-        )
-    if not weights.file.is_file():
-        return f"the local model has no weights at {weights.file}: {_PULL}"
-    return ""
-
-
 class LocalServer:
     """The child process of one model file. The only one that starts and stops it."""
 
@@ -116,9 +99,9 @@ class LocalServer:
         async with self._starting:
             if self._endpoint is not None:
                 return self._endpoint
-            reason = await anyio.to_thread.run_sync(missing, self._weights)
-            if reason:
-                raise ModelRefusedError(reason)
+            if not await anyio.Path(self._weights.file).is_file():
+                msg = f"the local model has no weights at {self._weights.file}: {_PULL}"
+                raise ModelRefusedError(msg)
             try:
                 with anyio.fail_after(START_TIMEOUT_S):
                     started: Endpoint = await self._tasks.start(self._run, name="local model")

@@ -19,6 +19,8 @@ import sys
 from importlib import import_module
 from typing import Any, TextIO
 
+from everturn_gateway.providers.weights import missing_engine
+
 _PR_SET_PDEATHSIG = 1  # Source: prctl(2)
 
 
@@ -32,7 +34,7 @@ def main() -> int:
     try:
         server = _serve(order)
     except ImportError as error:
-        return _tell(answers, error=f"the package xllamacpp cannot be loaded: {error}")
+        return _tell(answers, error=f"{missing_engine() or error}")
     except (RuntimeError, ValueError, OSError) as error:
         return _tell(answers, error=str(error))
     _tell(answers, address=server.listening_address)

@@ -18,6 +18,7 @@ import zipfile
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -75,6 +76,13 @@ SMOLLM2: Final = Pin(
 def installed(models_dir: Path, name: str) -> Path:
     """Return where the weights that agents call `name` are, or would be."""
     return models_dir / (SMOLLM2.file if name.lower() == SMOLLM2.name else f"{name}.gguf")
+
+
+def missing_engine() -> str:
+    """Return why weights are of no use here, and what to do; empty = the engine is there."""
+    if find_spec("xllamacpp") is None:
+        return "the local model needs the package xllamacpp: run `pip install 'everturn[local]'`"
+    return ""
 
 
 async def pull(

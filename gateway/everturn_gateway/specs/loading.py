@@ -49,6 +49,7 @@ ACTIVE = frozenset(
         "spec.session.context.max_history_tokens",
     )
 )
+_POLICY_FIELD = "spec.session.context.policy"
 _ACTIVE_POLICY = "duragent"
 
 
@@ -108,14 +109,19 @@ def _load(folder: Path, environ: Mapping[str, str], sessions: SessionsConfig) ->
         check_feasible(make_budget(spec, system_prompt(spec.prompt), ()))
     except ContextDoesNotFitError as error:
         raise ConfigError(faults=[document.fault(("spec", "model"), str(error))]) from None
+    lines = {dotted(path): place.line for path, place in document.places.items()}
     return AgentFile(
         spec=spec,
         folder=folder,
         labels=dict(values.metadata.labels),
-        inactive=(*_inactive(document.data), *_inactive_policy(spec), *_inactive_files(folder)),
+        inactive=(
+            *_inactive(document.data),
+            *_inactive_policy(spec, lines),
+            *_inactive_files(folder),
+        ),
         document=document.as_written(),
         text=document.text,
-        lines={dotted(path): place.line for path, place in document.places.items()},
+        lines=lines,
     )
 
 
@@ -178,10 +184,10 @@ def _inactive(data: Mapping[str, Any], above: str = "") -> Iterator[str]:
             yield path
 
 
-def _inactive_policy(spec: AgentSpec) -> Iterator[str]:
+def _inactive_policy(spec: AgentSpec, lines: Mapping[str, int]) -> Iterator[str]:
     policy = spec.session.context.policy
-    if policy != _ACTIVE_POLICY:
-        yield f"spec.session.context.policy: {policy} (until it is, {_ACTIVE_POLICY} renders)"
+    if policy != _ACTIVE_POLICY and _POLICY_FIELD in lines:
+        yield f"{_POLICY_FIELD}: {policy} (until it is, {_ACTIVE_POLICY} renders)"
 
 
 def _inactive_files(folder: Path) -> Iterator[str]:

@@ -77,9 +77,7 @@ def choose(conversation: Conversation, budget: Budget) -> Chosen:
     older, cut = _newest(turns, min(budget.history_tokens - asked, limit - asked - answered))
     if asked + answered > limit:
         kept = _shorten(kept, asked + answered - limit, budget)
-    return Chosen(
-        messages=(*older, *flatten(kept)), left_messages=conversation.left_messages + cut
-    )
+    return Chosen(messages=(*older, *flatten(kept)), left_messages=conversation.left_messages + cut)
 
 
 def notice(left_messages: int) -> Notice:
