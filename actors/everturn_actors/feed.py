@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import anyio
 
@@ -33,6 +33,10 @@ class TextDelta:
 
 Update: TypeAlias = Event | TextDelta
 
+Pieces: TypeAlias = Literal["none", "live", "all"]
+"""Which pieces of replies a follower reads: none; those of replies that run while it follows; or
+those of every reply, also where it was complete before it could be followed."""
+
 
 @dataclass(slots=True)
 class LiveReply:
@@ -50,7 +54,9 @@ class Feed:
 
     def __init__(self) -> None:
         self._recent: deque[Event] = deque(maxlen=RECENT_EVENTS)
-        self._changed = anyio.Event()
+        self._news = anyio.Event()  # an event, or the end
+        self._text = anyio.Event()  # or a piece of the running reply
+        self._readers = 0  # followers that read pieces
         self._live: LiveReply | None = None
         self._failure: Exception | None = None
         self._closed = False
@@ -74,8 +80,9 @@ class Feed:
         """Show a piece of the running reply."""
         if text and live is self._live:
             live.pieces.append(text)
-            if self.followers:
-                self._notify()
+            if self._readers:
+                self._text.set()
+                self._text = anyio.Event()
 
     def reopen(self) -> None:
         """A new actor serves the session: its predecessor's failure is history."""
@@ -93,19 +100,22 @@ class Feed:
         self._notify()
 
     def _notify(self) -> None:
-        self._changed.set()
-        self._changed = anyio.Event()
+        for changed in (self._news, self._text):
+            changed.set()
+        self._news, self._text = anyio.Event(), anyio.Event()
 
     # --- the followers' side ---
 
     @contextmanager
-    def following(self) -> Generator[None]:
-        """Count the caller as a follower."""
+    def following(self, *, pieces: bool = False) -> Generator[None]:
+        """Count the caller as a follower, and as one who reads the pieces of replies."""
         self.followers += 1
+        self._readers += pieces
         try:
             yield
         finally:
             self.followers -= 1
+            self._readers -= pieces
 
     async def follow(
         self,
@@ -113,7 +123,7 @@ class Feed:
         read_log: Callable[[int, int], Awaitable[tuple[Event, ...]]],
         *,
         last_seq: int,
-        whole_replies: bool,
+        pieces: Pieces,
     ) -> AsyncGenerator[Update]:
         """Yield every event with a seq above `after`, then what comes, until the session ends.
 
@@ -124,19 +134,20 @@ class Feed:
             after: The last event the follower knows.
             read_log: Reads `(after, limit)` events from the log, for what memory does not hold.
             last_seq: The last event of the session that is known to be durable.
-            whole_replies: Give the text of each reply as pieces even where it was complete before
-                it could be followed.
+            pieces: What to yield of the text of replies.
 
         Raises:
             Exception: The one the session failed with.
         """
-        place = _Place(after=after, whole_replies=whole_replies)
-        with self.following():
+        place = _Place(after=after, pieces=pieces)
+        with self.following(pieces=pieces != "none"):
             while True:
-                changed = self._changed
+                changed = self._news if pieces == "none" else self._text
                 events = self._since(place.after)
                 if events is None or (not self._recent and place.after < last_seq):
                     events = await read_log(place.after, READ_EVENTS) or tuple(self._recent)
+                    if not events:  # it was discarded; what comes is all there is
+                        place.after = last_seq
                 for event in events:
                     if event.seq <= place.after:
                         continue
@@ -171,24 +182,25 @@ class _Place:
     """Where one follower stands: the last event, and how much of the running reply it has read."""
 
     after: int
-    whole_replies: bool
+    pieces: Pieces
     live: LiveReply | None = None
-    pieces: int = 0
+    read: int = 0
+    "Pieces of `live` it has read."
     offset: int = 0
     turn: int = 0
     step: int = 0
 
     def read_live(self, live: LiveReply | None) -> TextDelta | None:
         """Return what the running reply gained since the last look."""
-        if live is None:
+        if live is None or self.pieces == "none":
             return None
         if live is not self.live:
-            self.live, self.pieces, self.offset = live, 0, 0
+            self.live, self.read, self.offset = live, 0, 0
             self.turn, self.step = live.turn, live.step
-        text = "".join(live.pieces[self.pieces :])
+        text = "".join(live.pieces[self.read :])
         if not text:
             return None
-        self.pieces = len(live.pieces)
+        self.read = len(live.pieces)
         live.was_read = True
         delta = TextDelta(turn=live.turn, step=live.step, offset=self.offset, text=text)
         self.offset += len(text)
@@ -202,7 +214,7 @@ class _Place:
             case StepStarted(turn=turn, step=step):
                 self.turn, self.step, self.offset, self.live = turn, step, 0, None
             case ModelReplied(text=text):
-                begun = self.offset > 0 or self.whole_replies
+                begun = self.offset > 0 or self.pieces == "all"
                 rest = text[self.offset :]
                 if begun and rest and self.turn:
                     updates.append(

@@ -34,7 +34,7 @@ from everturn_actors.events import (
     TurnFinished,
     TurnStarted,
 )
-from everturn_actors.feed import Feed, TextDelta, Update
+from everturn_actors.feed import Feed, Pieces, TextDelta, Update
 from everturn_actors.ids import new_session_id
 from everturn_actors.mailbox import Answer
 from everturn_actors.model import (
@@ -114,29 +114,18 @@ class Submission:
     _registry: Registry
     _store: SessionStore
     _feed: Feed
-    _last_seq: int
+    _state: SessionState
 
     async def updates(self) -> AsyncGenerator[Update]:
         """Yield the message's event, then all of the turn that answers it, to its end.
 
+        Nothing is yielded for an old message whose events were discarded.
+
         Raises:
             ActorFailedError: The session failed meanwhile; the turn goes on with its next message.
         """
-        turn = 0
-        async for update in _follow(
-            self._feed, self._store, self.session_id, self.seq - 1, self._last_seq, whole=True
-        ):
-            if isinstance(update, TextDelta):
-                if update.turn == turn:
-                    yield update
-                continue
-            body = update.body
-            if isinstance(body, TurnStarted) and self.seq in body.received:
-                turn = body.turn
-            if turn or update.seq == self.seq or isinstance(body, SessionEnded):
-                yield update
-            if isinstance(body, TurnFinished) and body.turn == turn:
-                return
+        async for update in self._follow("all"):
+            yield update
 
     async def result(self) -> TurnResult:
         """Wait for the end of the turn that answers the message.
@@ -146,8 +135,11 @@ class Submission:
             ActorStoppedError: The service stops first; the turn goes on at its next start.
             ActorFailedError: The session failed meanwhile.
         """
+        held = self._held_turn()
+        if held is not None:
+            return _held_result(self.session_id, held)
         turn, reply, usage = 0, None, Usage()
-        async for update in self.updates():
+        async for update in self._follow("none"):
             if isinstance(update, TextDelta):
                 continue
             match update.body:
@@ -168,6 +160,37 @@ class Submission:
             msg = "this message was answered before, and its answer is no longer stored"
             raise InvalidInputError(msg)
         raise ActorStoppedError
+
+    async def _follow(self, pieces: Pieces) -> AsyncGenerator[Update]:
+        if self.duplicate and not await self._is_stored():
+            return
+        turn, last_seq = 0, self._state.last_seq
+        async for update in _follow(
+            self._feed, self._store, self.session_id, self.seq - 1, last_seq, pieces
+        ):
+            if isinstance(update, TextDelta):
+                if update.turn == turn:
+                    yield update
+                continue
+            body = update.body
+            if isinstance(body, TurnStarted) and self.seq in body.received:
+                turn = body.turn
+            if turn or update.seq == self.seq or isinstance(body, SessionEnded):
+                yield update
+            if isinstance(body, TurnFinished) and body.turn == turn:
+                return
+
+    async def _is_stored(self) -> bool:
+        """Whether the log still holds the message; `compaction: discard` drops old ones."""
+        first = await self._store.read(self.session_id, after=self.seq - 1, limit=1)
+        return bool(first) and first[0].seq == self.seq
+
+    def _held_turn(self) -> Turn | None:
+        """Return the turn that answered the message, where it was over and held from the start."""
+        if not self.duplicate:
+            return None
+        turns = reversed(self._state.held_turns)
+        return next((t for t in turns if any(user.seq == self.seq for user in t.users)), None)
 
     def _leave(self, answer: Answer[None]) -> Command:
         return Leave(self.seq, answer)
@@ -206,7 +229,7 @@ async def _submit(
         _registry=registry,
         _store=store,
         _feed=feed,
-        _last_seq=accepted.state.last_seq,
+        _state=accepted.state,
     )
 
 
@@ -233,13 +256,27 @@ def _result(
     )
 
 
+def _held_result(session_id: str, turn: Turn) -> TurnResult:
+    reply = turn.steps[-1].reply if turn.steps else None
+    return TurnResult(
+        session_id=session_id,
+        turn=turn.number,
+        message_seq=reply.seq if reply else 0,
+        outcome=turn.outcome,
+        text=turn.text,
+        error=turn.error,
+        usage=turn.usage,
+        stop_reason=reply.stop_reason if reply else "",
+    )
+
+
 async def _follow(
-    feed: Feed, store: SessionStore, session_id: str, after: int, last_seq: int, *, whole: bool
+    feed: Feed, store: SessionStore, session_id: str, after: int, last_seq: int, pieces: Pieces
 ) -> AsyncGenerator[Update]:
     async def read_log(after: int, limit: int) -> tuple[Event, ...]:
         return await store.read(session_id, after=after, limit=limit)
 
-    async for update in feed.follow(after, read_log, last_seq=last_seq, whole_replies=whole):
+    async for update in feed.follow(after, read_log, last_seq=last_seq, pieces=pieces):
         yield update
 
 
@@ -430,7 +467,7 @@ class TurnService:
             if state.status == "ended" and after >= state.last_seq:
                 return
             async for update in _follow(
-                feed, self._store, session_id, after, state.last_seq, whole=False
+                feed, self._store, session_id, after, state.last_seq, "live"
             ):
                 yield update
 

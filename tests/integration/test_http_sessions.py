@@ -9,7 +9,7 @@ from support.gateway import HttpGateway, open_http_gateway, write_agent
 
 from everturn_actors.events import Received
 from everturn_actors.model import Reply, Usage
-from everturn_actors.testing import ScriptedProvider
+from everturn_actors.testing import ScriptedProvider, calling
 from everturn_gateway.config import ServerConfig
 
 UNKNOWN = "20260101T000000000-00000000"
@@ -229,9 +229,14 @@ async def test_a_path_as_session_id_reaches_no_file(tmp_path: Path) -> None:
 
 async def test_messages_are_paged_oldest_first(tmp_path: Path) -> None:
     """Walking through a history gives every message once, with its turn, wherever pages are cut."""
-    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
+    provider = ScriptedProvider(*(f"reply {number}" for number in range(1, 13)))
+    provider.script += [calling(("a", "clock"), ("b", "date")), "noon"]
+    async with (
+        open_http_gateway(tmp_path, provider=provider) as gateway,
+        gateway.client() as client,
+    ):
         session_id = await gateway.session()
-        await say(gateway, session_id, *(f"question {number}" for number in range(1, 13)))
+        await say(gateway, session_id, *(f"question {number}" for number in range(1, 14)))
         path = f"/api/v1/sessions/{session_id}/messages"
         whole = (await client.get(path, params={"limit": 500})).json()
         for size in (1, 2, 3, 7):
@@ -246,10 +251,10 @@ async def test_messages_are_paged_oldest_first(tmp_path: Path) -> None:
 
             assert pages == whole["messages"]
 
-    assert [m["role"] for m in whole["messages"]] == ["user", "assistant"] * 12
-    assert [m["turn_id"] for m in whole["messages"]] == [
-        f"t{number}" for number in range(1, 13) for _ in range(2)
-    ]
+    roles = [*["user", "assistant"] * 13, "tool", "tool", "assistant"]
+    turns = [*(f"t{number}" for number in range(1, 14) for _ in range(2)), *["t13"] * 3]
+    assert [m["role"] for m in whole["messages"]] == roles
+    assert [m["turn_id"] for m in whole["messages"]] == turns
     assert whole["messages"][2]["content"] == "question 2"
     assert whole["messages"][3]["content"] == "reply 2"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 
 import anyio
@@ -28,9 +28,18 @@ from everturn_actors.events import (
     TurnFinished,
 )
 from everturn_actors.journal.memory import MemoryDisk
-from everturn_actors.model import Inbound, Reply, Step, ToolCall, ToolDefinition, Turn, UserMessage
+from everturn_actors.model import (
+    Inbound,
+    ModelRequest,
+    Reply,
+    Step,
+    ToolCall,
+    ToolDefinition,
+    Turn,
+    UserMessage,
+)
 from everturn_actors.service import ServiceSettings, TextDelta, TurnResult, Update
-from everturn_actors.spec import SessionSpec
+from everturn_actors.spec import ModelSpec, SessionSpec
 from everturn_actors.testing import (
     ManualClock,
     ScriptedProvider,
@@ -303,24 +312,69 @@ async def test_a_model_that_cannot_answer_ends_the_turn_with_its_reason(
         assert (await say(test, "still there?")).outcome == "answered"
 
 
-async def test_a_broken_stream_is_not_taken_back_once_somebody_has_read_of_it() -> None:
-    """What a person has seen cannot be unsaid; nobody having seen it, it is tried again."""
+class Breaking(ScriptedProvider):
+    """A model whose first reply breaks off after a few words."""
 
-    class Breaking(ScriptedProvider):
-        async def complete(self, request, on_text):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
-            if not self.requests:
-                self.requests.append(request)
-                on_text("half a ")
-                await anyio.wait_all_tasks_blocked()
-                raise TruncatedStreamError
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+        if self.requests:
             return await super().complete(request, on_text)
+        self.requests.append(request)
+        on_text("half a ")
+        await anyio.wait_all_tasks_blocked()
+        raise TruncatedStreamError
 
+
+async def test_a_broken_stream_is_not_taken_back_once_somebody_has_read_of_it() -> None:
+    """What a person has seen cannot be unsaid."""
     async with open_test_service(provider=Breaking()) as test:
         submission = await test.service.submit(Inbound(text="hi", key=test.key()))
-        read = await submission.result()
+        updates = await collect(submission.updates())
 
-        assert read.outcome == "failed"
-        assert "broke off" in read.error
+        assert isinstance(updates[-1], Event)
+        assert isinstance(updates[-1].body, TurnFinished)
+        assert updates[-1].body.outcome == "failed"
+        assert "broke off" in updates[-1].body.error
+
+
+async def test_a_broken_stream_that_nobody_read_is_tried_again() -> None:
+    """Whoever waits for the whole answer need not know that the first try failed."""
+    clock = ManualClock()
+    async with open_test_service(provider=Breaking(), clock=clock) as test:
+        submission = await test.service.submit(Inbound(text="hi", key=test.key()))
+        async with anyio.create_task_group() as tasks:
+
+            async def move_on() -> None:
+                await clock.until_sleeping(1)
+                clock.advance(1)
+
+            tasks.start_soon(move_on)
+            result = await submission.result()
+
+        assert result.text == "reply 2"
+
+
+async def test_an_old_message_whose_answer_was_discarded_is_told_so() -> None:
+    """A repeat must neither hang nor be answered anew."""
+    spec = replace(
+        make_spec(),
+        model=ModelSpec(provider="scripted", name="x", max_input_tokens=5000),
+        session=SessionSpec(compaction="discard"),
+    )
+    disk = MemoryDisk()
+    async with open_test_service(disk=disk, spec=spec) as test:
+        for number in range(80):
+            await say(test, f"message {number}", key=f"k{number}")
+    async with open_test_service(disk=disk, spec=spec) as test:
+        recent = await say(test, "message 70", key="k70")
+        old = await test.service.submit(
+            Inbound(text="message 0", key=test.key(), idempotency_key="k0")
+        )
+
+        assert recent.text == "reply 71"
+        assert old.duplicate
+        assert await collect(old.updates()) == []
+        with pytest.raises(InvalidInputError, match="no longer stored"):
+            await old.result()
 
 
 async def test_deadlines_end_a_call_that_hangs() -> None:
