@@ -14,13 +14,13 @@ from everturn_actors.errors import UnknownAgentError, WorkspaceLockedError
 from everturn_actors.model import ConversationKey
 from everturn_channels.terminal.door import Door, ServiceDoor
 from everturn_gateway.client import open_http_door
+from everturn_gateway.commands.options import DEFAULT_AGENT
 from everturn_gateway.commands.running import find_running
 from everturn_gateway.commands.settings import api_token, log_to_file, require_agents
 from everturn_gateway.config import Config
 from everturn_gateway.errors import ConfigError, GatewayError
 from everturn_gateway.observe import SecretRegistry
 
-DEFAULT_AGENT = "assistant"
 _STARTING_S = 3.0  # a gateway that was just started holds the workspace before it listens
 _LOOK_AGAIN_S = 0.1
 

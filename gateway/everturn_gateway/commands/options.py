@@ -6,6 +6,8 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
+DEFAULT_AGENT = "assistant"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:

@@ -11,9 +11,8 @@ from typing import Final
 
 import typer
 
-from everturn_gateway.commands.doors import DEFAULT_AGENT
 from everturn_gateway.commands.errors import EXIT_OK
-from everturn_gateway.commands.options import Options
+from everturn_gateway.commands.options import DEFAULT_AGENT, Options
 from everturn_gateway.commands.questions import can_ask
 from everturn_gateway.commands.settings import load
 from everturn_gateway.errors import GatewayError

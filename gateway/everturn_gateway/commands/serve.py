@@ -17,9 +17,8 @@ from anyio.abc import TaskStatus
 
 from everturn_gateway.app import Gateway, open_gateway
 from everturn_gateway.commands.crash import crash_log
-from everturn_gateway.commands.doors import DEFAULT_AGENT
 from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, say
-from everturn_gateway.commands.options import Options
+from everturn_gateway.commands.options import DEFAULT_AGENT, Options
 from everturn_gateway.commands.running import Running, noted, remove_note
 from everturn_gateway.commands.settings import API_TOKEN_VARIABLE, load, make_private, run_async
 from everturn_gateway.config import Config, check_listener

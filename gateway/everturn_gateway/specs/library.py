@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 MakeProvider: TypeAlias = Callable[[ModelSpec, Path], ModelProvider]
 
 _DEBOUNCE_MS = 200  # editors write a file in several steps
-_POLL_MS = 2_000  # a folder that is missing, or made anew, is noticed after this
+_POLL_MS = 500  # a folder that is missing, or made anew, is noticed after this
 _WRITTEN_BY_AGENTS = frozenset(("memory",))  # folders beside agent.yaml
 
 
