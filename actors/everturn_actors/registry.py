@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 import anyio
 from anyio.abc import TaskGroup
 
+from everturn_actors.commands import Command, Stop
 from everturn_actors.errors import (
     ActorFailedError,
     ActorStoppedError,
@@ -25,7 +26,7 @@ from everturn_actors.errors import (
 from everturn_actors.events import SessionStarted
 from everturn_actors.feed import Feed
 from everturn_actors.mailbox import Answer, Mailbox
-from everturn_actors.session import Command, Runtime, SessionActor, Stop
+from everturn_actors.session import Runtime, SessionActor
 
 logger = logging.getLogger(__name__)
 

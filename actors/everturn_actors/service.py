@@ -6,7 +6,6 @@ leaves; between the two there is only this.
 
 from __future__ import annotations
 
-import logging
 import random
 import secrets
 from collections.abc import AsyncGenerator, Sequence
@@ -15,41 +14,21 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from everturn_actors.errors import (
-    ActorStoppedError,
-    CoreError,
-    InvalidInputError,
-    SessionEndedError,
-    UnknownSessionError,
-)
-from everturn_actors.events import (
-    Body,
-    CallFinished,
-    Event,
-    ModelReplied,
-    Received,
-    SessionEnded,
-    SessionStarted,
-    StepStarted,
-    TurnFinished,
-    TurnStarted,
-)
-from everturn_actors.feed import Feed, Pieces, TextDelta, Update
+from everturn_actors.commands import Cancel, Command, End, look, look_and_resume
+from everturn_actors.errors import InvalidInputError, SessionEndedError, UnknownSessionError
+from everturn_actors.events import Event, SessionStarted
+from everturn_actors.feed import TextDelta, Update
 from everturn_actors.ids import new_session_id
+from everturn_actors.intake import check, replay
 from everturn_actors.mailbox import Answer
-from everturn_actors.model import (
-    ConversationKey,
-    EndReason,
-    Inbound,
-    Outcome,
-    Turn,
-    Usage,
-)
+from everturn_actors.model import ConversationKey, EndReason, Inbound, Turn
 from everturn_actors.ports import Agents, Clock, SessionStore, SessionSummary
 from everturn_actors.registry import Registry
-from everturn_actors.session import Accepted, Cancel, Command, End, Leave, Look, Runtime, Submit
+from everturn_actors.session import Runtime
 from everturn_actors.state import SessionState
+from everturn_actors.submission import Submission, TurnResult, follow_feed, submit
 from everturn_actors.turn import Pace
+from everturn_actors.upkeep import end_expired, resume_open_turns
 
 __all__ = [
     "ServiceSettings",
@@ -60,15 +39,6 @@ __all__ = [
     "Update",
     "open_service",
 ]
-
-logger = logging.getLogger(__name__)
-
-TEXT_BYTES = (
-    1024 * 1024
-)  # the longest message; a person cannot type it, a program should send a file
-KEY_CHARS = 255  # the longest idempotency key
-RESUMES_AT_ONCE = 8  # sessions loaded side by side at start-up
-SWEEP_PAGE = 500  # sessions looked at in one go for their expiry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,199 +55,6 @@ class ServiceSettings:
     "How often idle sessions are looked at for their expiry."
     resume: bool = True
     "Let turns that were open go on by themselves. Without it they wait for the next message."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnResult:
-    """How the turn that answers a message came out."""
-
-    session_id: str
-    turn: int
-    message_seq: int
-    "The event of the last reply; 0 where there was none."
-    outcome: Outcome
-    text: str
-    error: str
-    usage: Usage
-    stop_reason: str = ""
-
-
-@dataclass(slots=True, kw_only=True)
-class Submission:
-    """A message that is durable, and the way to its answer."""
-
-    session_id: str
-    seq: int
-    "The event of the message."
-    duplicate: bool
-    "The same idempotency key was seen before: this is the first message of that key."
-    _registry: Registry
-    _store: SessionStore
-    _feed: Feed
-    _state: SessionState
-
-    async def updates(self) -> AsyncGenerator[Update]:
-        """Yield the message's event, then all of the turn that answers it, to its end.
-
-        Nothing is yielded for an old message whose events were discarded.
-
-        Raises:
-            ActorFailedError: The session failed meanwhile; the turn goes on with its next message.
-        """
-        async for update in self._follow("all"):
-            yield update
-
-    async def result(self) -> TurnResult:
-        """Wait for the end of the turn that answers the message.
-
-        Raises:
-            InvalidInputError: The message is an old one, and its answer is no longer stored.
-            ActorStoppedError: The service stops first; the turn goes on at its next start.
-            ActorFailedError: The session failed meanwhile.
-        """
-        held = self._held_turn()
-        if held is not None:
-            return _held_result(self.session_id, held)
-        turn, reply, usage = 0, None, Usage()
-        async for update in self._follow("none"):
-            if isinstance(update, TextDelta):
-                continue
-            match update.body:
-                case TurnStarted(turn=number):
-                    turn = number
-                case ModelReplied() as body:
-                    reply, usage = (update.seq, body), usage + body.usage
-                case TurnFinished() as body:
-                    return _result(self.session_id, body, reply, usage)
-                case SessionEnded(reason=reason):
-                    body = TurnFinished(
-                        turn=turn, outcome="cancelled", error=f"the session was ended ({reason})"
-                    )
-                    return _result(self.session_id, body, None, usage)
-                case _:
-                    pass
-        if self.duplicate and not turn:
-            msg = "this message was answered before, and its answer is no longer stored"
-            raise InvalidInputError(msg)
-        raise ActorStoppedError
-
-    async def _follow(self, pieces: Pieces) -> AsyncGenerator[Update]:
-        if self.duplicate and not await self._is_stored():
-            return
-        turn, last_seq = 0, self._state.last_seq
-        async for update in _follow(
-            self._feed, self._store, self.session_id, self.seq - 1, last_seq, pieces
-        ):
-            if isinstance(update, TextDelta):
-                if update.turn == turn:
-                    yield update
-                continue
-            body = update.body
-            if isinstance(body, TurnStarted) and self.seq in body.received:
-                turn = body.turn
-            if turn or update.seq == self.seq or isinstance(body, SessionEnded):
-                yield update
-            if isinstance(body, TurnFinished) and body.turn == turn:
-                return
-
-    async def _is_stored(self) -> bool:
-        """Whether the log still holds the message; `compaction: discard` drops old ones."""
-        first = await self._store.read(self.session_id, after=self.seq - 1, limit=1)
-        return bool(first) and first[0].seq == self.seq
-
-    def _held_turn(self) -> Turn | None:
-        """Return the turn that answered the message, where it was over and held from the start."""
-        if not self.duplicate:
-            return None
-        turns = reversed(self._state.held_turns)
-        return next((t for t in turns if any(user.seq == self.seq for user in t.users)), None)
-
-    def _leave(self, answer: Answer[None]) -> Command:
-        return Leave(self.seq, answer)
-
-    async def leave(self) -> None:
-        """Say that the client went away: by the agent's setting its turn may be paused."""
-        try:
-            await self._registry.ask(self.session_id, self._leave)
-        except CoreError as error:
-            logger.info(
-                "a client left a session that is gone",
-                extra={"session_id": self.session_id, "error": str(error)},
-            )
-
-
-async def _submit(
-    inbound: Inbound,
-    session_id: str,
-    registry: Registry,
-    store: SessionStore,
-    *,
-    begin_with: SessionStarted | None = None,
-    rest_at_once: bool = False,
-) -> Submission:
-    def submit(answer: Answer[Accepted]) -> Command:
-        return Submit(inbound, answer)
-
-    feed = registry.feed(session_id)
-    accepted = await registry.ask(
-        session_id, submit, begin_with=begin_with, rest_at_once=rest_at_once
-    )
-    return Submission(
-        session_id=session_id,
-        seq=accepted.seq,
-        duplicate=accepted.duplicate,
-        _registry=registry,
-        _store=store,
-        _feed=feed,
-        _state=accepted.state,
-    )
-
-
-def _look(answer: Answer[SessionState]) -> Command:
-    return Look(resume=False, answer=answer)
-
-
-def _look_and_resume(answer: Answer[SessionState]) -> Command:
-    return Look(resume=True, answer=answer)
-
-
-def _result(
-    session_id: str, end: TurnFinished, reply: tuple[int, ModelReplied] | None, usage: Usage
-) -> TurnResult:
-    return TurnResult(
-        session_id=session_id,
-        turn=end.turn,
-        message_seq=reply[0] if reply else 0,
-        outcome=end.outcome,
-        text=reply[1].text if reply else "",
-        error=end.error,
-        usage=usage,
-        stop_reason=reply[1].stop_reason if reply else "",
-    )
-
-
-def _held_result(session_id: str, turn: Turn) -> TurnResult:
-    reply = turn.steps[-1].reply if turn.steps else None
-    return TurnResult(
-        session_id=session_id,
-        turn=turn.number,
-        message_seq=reply.seq if reply else 0,
-        outcome=turn.outcome,
-        text=turn.text,
-        error=turn.error,
-        usage=turn.usage,
-        stop_reason=reply.stop_reason if reply else "",
-    )
-
-
-async def _follow(
-    feed: Feed, store: SessionStore, session_id: str, after: int, last_seq: int, pieces: Pieces
-) -> AsyncGenerator[Update]:
-    async def read_log(after: int, limit: int) -> tuple[Event, ...]:
-        return await store.read(session_id, after=after, limit=limit)
-
-    async for update in feed.follow(after, read_log, last_seq=last_seq, pieces=pieces):
-        yield update
 
 
 @dataclass(slots=True)
@@ -337,7 +114,7 @@ class TurnService:
             ActorFailedError, JournalError: The session cannot be read or written. The message
                 was not accepted.
         """
-        _check(inbound)
+        check(inbound)
         if inbound.session_id:
             return await self._submit_to(inbound, inbound.session_id, None)
         if inbound.key is None:
@@ -374,22 +151,20 @@ class TurnService:
         session_id = self._new_id()
         key = ConversationKey(channel="once", chat=session_id, agent=agent)
         inbound = Inbound(text=text, session_id=session_id)
-        _check(inbound)
+        check(inbound)
         begin = SessionStarted(session_id=session_id, key=key, instructions=instructions)
         now = self._runtime.now()
-        bodies = [begin, *_replay(history)]
+        bodies = [begin, *replay(history)]
         events = [Event(seq=seq, at=now, body=body) for seq, body in enumerate(bodies, 1)]
         await self._scratch.append(session_id, events, expected_seq=0)
-        return await _submit(
+        return await submit(
             inbound, session_id, self._scratch_registry, self._scratch, rest_at_once=True
         )
 
     async def _submit_to(
         self, inbound: Inbound, session_id: str, begin_with: SessionStarted | None
     ) -> Submission:
-        return await _submit(
-            inbound, session_id, self._registry, self._store, begin_with=begin_with
-        )
+        return await submit(inbound, session_id, self._registry, self._store, begin_with=begin_with)
 
     async def _session_of(self, key: ConversationKey, *, not_this: str) -> str:
         """Return the current session of `key`, bound durably; a new one instead of `not_this`."""
@@ -418,7 +193,7 @@ class TurnService:
             await self._store.bind(key, session_id)
             self._bindings.bind(key, session_id)
         begin = SessionStarted(session_id=session_id, key=key)
-        await self._registry.ask(session_id, _look, begin_with=begin)
+        await self._registry.ask(session_id, look, begin_with=begin)
         return session_id
 
     async def current(self, key: ConversationKey) -> str:
@@ -439,7 +214,7 @@ class TurnService:
             UnknownSessionError: There is none of this id.
             JournalError: It cannot be read.
         """
-        return await self._registry.ask(session_id, _look)
+        return await self._registry.ask(session_id, look)
 
     async def history(self, session_id: str, *, after: int, limit: int) -> tuple[Event, ...]:
         """Return up to `limit` events with a seq above `after` from the log, oldest first.
@@ -463,10 +238,10 @@ class TurnService:
         """
         feed = self._registry.feed(session_id)
         with feed.following():
-            state = await self._registry.ask(session_id, _look_and_resume)
+            state = await self._registry.ask(session_id, look_and_resume)
             if state.status == "ended" and after >= state.last_seq:
                 return
-            async for update in _follow(
+            async for update in follow_feed(
                 feed, self._store, session_id, after, state.last_seq, "live"
             ):
                 yield update
@@ -551,8 +326,8 @@ async def open_service(
         try:
             async with anyio.create_task_group() as upkeep:
                 if settings.resume:
-                    upkeep.start_soon(_resume_open_turns, store, registry)
-                upkeep.start_soon(_end_expired, store, registry, agents, clock, settings.sweep_s)
+                    upkeep.start_soon(resume_open_turns, store, registry)
+                upkeep.start_soon(end_expired, store, registry, agents, clock, settings.sweep_s)
                 yield service
                 upkeep.cancel_scope.cancel()
         finally:
@@ -561,87 +336,3 @@ async def open_service(
                     stopping.start_soon(registry.stop, settings.drain_s)
                     stopping.start_soon(scratch_registry.stop, settings.drain_s)
             actors.cancel_scope.cancel()
-
-
-async def _resume_open_turns(store: SessionStore, registry: Registry) -> None:
-    """Wake every session that may have an open turn; those that have none rest again at once."""
-    limiter = anyio.CapacityLimiter(RESUMES_AT_ONCE)
-
-    async def wake(session_id: str) -> None:
-        async with limiter:
-            await _wake(registry, session_id)
-
-    async with anyio.create_task_group() as tasks:
-        for session_id in await store.awake():
-            tasks.start_soon(wake, session_id)
-
-
-async def _end_expired(
-    store: SessionStore, registry: Registry, agents: Agents, clock: Clock, sweep_s: float
-) -> None:
-    """Every `sweep_s`, wake the sessions that are idle for longer than their agent allows.
-
-    An actor that wakes ends an expired session by itself.
-    """
-    while True:
-        await clock.sleep(sweep_s)
-        after = ""
-        while page := await store.sessions(after=after, limit=SWEEP_PAGE):
-            after = page[-1].session_id
-            for row in page:
-                try:
-                    hours = agents.get(row.key.agent).spec.session.ttl_hours
-                except CoreError:
-                    continue
-                idle_s = (clock.now() - row.updated_at).total_seconds()
-                if row.status != "ended" and 0 < hours * 3600 < idle_s:
-                    await _wake(registry, row.session_id)
-
-
-async def _wake(registry: Registry, session_id: str) -> None:
-    try:
-        await registry.ask(session_id, _look, rest_at_once=True)
-    except CoreError as error:
-        logger.warning(
-            "a session could not be woken", extra={"session_id": session_id, "error": str(error)}
-        )
-
-
-def _check(inbound: Inbound) -> None:
-    """Refuse what is not a message.
-
-    Raises:
-        InvalidInputError: With the reason.
-    """
-    if not inbound.text.strip():
-        msg = "the message is empty"
-        raise InvalidInputError(msg)
-    if len(inbound.idempotency_key) > KEY_CHARS:
-        msg = f"the idempotency key is longer than {KEY_CHARS} characters"
-        raise InvalidInputError(msg)
-    try:
-        size_bytes = len(inbound.text.encode())
-        (inbound.idempotency_key + inbound.sender).encode()
-    except UnicodeEncodeError as error:
-        msg = f"the message is not valid Unicode text at character {error.start}"
-        raise InvalidInputError(msg) from error
-    if size_bytes > TEXT_BYTES:
-        msg = f"the message has {size_bytes} bytes; at most {TEXT_BYTES} are accepted"
-        raise InvalidInputError(msg)
-
-
-def _replay(history: Sequence[Turn]) -> list[Body]:
-    """Return the events of a conversation that took place elsewhere."""
-    bodies: list[Body] = []
-    for number, turn in enumerate(history, 1):
-        first = len(bodies) + 2  # after session_started
-        bodies += [Received(text=user.text, sender=user.sender) for user in turn.users]
-        received = tuple(range(first, first + len(turn.users)))
-        bodies.append(TurnStarted(turn=number, received=received, window_messages=2000))
-        for index, step in enumerate(turn.steps, 1):
-            reply = step.reply
-            bodies.append(StepStarted(turn=number, step=index, model=""))
-            bodies.append(ModelReplied(text=reply.text, calls=reply.calls))
-            bodies += [CallFinished(call_id=r.call_id, text=r.text) for r in step.results]
-        bodies.append(TurnFinished(turn=number, outcome="answered"))
-    return bodies

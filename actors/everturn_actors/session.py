@@ -13,11 +13,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TypeAlias, TypeVar, assert_never
+from typing import TypeVar, assert_never
 
 import anyio
 from anyio.abc import TaskGroup
 
+from everturn_actors.commands import (
+    Accepted,
+    Cancel,
+    Command,
+    End,
+    Leave,
+    Look,
+    Pause,
+    Record,
+    Stop,
+    Submit,
+)
 from everturn_actors.context.window import window_messages
 from everturn_actors.context.windows import input_window
 from everturn_actors.errors import (
@@ -40,7 +52,7 @@ from everturn_actors.events import (
 )
 from everturn_actors.feed import Feed, LiveReply
 from everturn_actors.mailbox import Answer, Mailbox
-from everturn_actors.model import ConversationKey, EndReason, Inbound
+from everturn_actors.model import ConversationKey, EndReason
 from everturn_actors.ports import Agent, Agents, SessionStore
 from everturn_actors.recovery import Recovered, close_interrupted, close_turn, recover
 from everturn_actors.state import SessionState, apply
@@ -52,82 +64,6 @@ T = TypeVar("T")
 
 SNAPSHOT_EVENTS = 50  # a snapshot follows so many events
 FLUSH_S = 5.0  # deadline of the last snapshot when the actor is cancelled
-
-
-# --- commands ---
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accepted:
-    """A message that is durable."""
-
-    seq: int
-    duplicate: bool
-    state: SessionState
-
-
-@dataclass(frozen=True, slots=True)
-class Submit:
-    """Accept a message."""
-
-    inbound: Inbound
-    answer: Answer[Accepted]
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """Tell the present state; let a paused turn go on if asked to."""
-
-    resume: bool
-    answer: Answer[SessionState]
-
-
-@dataclass(frozen=True, slots=True)
-class Cancel:
-    """Close the open turn. Answers whether there was one, when it is closed."""
-
-    answer: Answer[bool]
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """End the session, its open turn before it."""
-
-    reason: EndReason
-    answer: Answer[None]
-
-
-@dataclass(frozen=True, slots=True)
-class Leave:
-    """The client that waits for message `seq` went away."""
-
-    seq: int
-    answer: Answer[None]
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """The running turn's events."""
-
-    bodies: tuple[Body, ...]
-    answer: Answer[None]
-
-
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """The turn was stopped because nobody waits for it."""
-
-    answer: Answer[None]
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """Finish what runs, begin nothing, go."""
-
-    answer: Answer[None]
-
-
-Command: TypeAlias = Submit | Look | Cancel | End | Leave | Record | Pause | Stop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,94 @@
+"""What an actor can be asked to do. Each command carries the slot for its answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from everturn_actors.events import Body
+from everturn_actors.mailbox import Answer
+from everturn_actors.model import EndReason, Inbound
+from everturn_actors.state import SessionState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """A message that is durable."""
+
+    seq: int
+    duplicate: bool
+    state: SessionState
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """Accept a message."""
+
+    inbound: Inbound
+    answer: Answer[Accepted]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Tell the present state; let a paused turn go on if asked to."""
+
+    resume: bool
+    answer: Answer[SessionState]
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Close the open turn. Answers whether there was one, when it is closed."""
+
+    answer: Answer[bool]
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """End the session, its open turn before it."""
+
+    reason: EndReason
+    answer: Answer[None]
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """The client that waits for message `seq` went away."""
+
+    seq: int
+    answer: Answer[None]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The running turn's events."""
+
+    bodies: tuple[Body, ...]
+    answer: Answer[None]
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """The turn was stopped because nobody waits for it."""
+
+    answer: Answer[None]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Finish what runs, begin nothing, go."""
+
+    answer: Answer[None]
+
+
+Command: TypeAlias = Submit | Look | Cancel | End | Leave | Record | Pause | Stop
+
+
+def look(answer: Answer[SessionState]) -> Command:
+    """Return the command that tells the present state."""
+    return Look(resume=False, answer=answer)
+
+
+def look_and_resume(answer: Answer[SessionState]) -> Command:
+    """Return the command that also lets a paused turn go on."""
+    return Look(resume=True, answer=answer)

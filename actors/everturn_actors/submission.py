@@ -1,0 +1,218 @@
+"""A message that is durable, and the way to its answer."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+
+from everturn_actors.commands import Accepted, Command, Leave, Submit
+from everturn_actors.errors import ActorStoppedError, CoreError, InvalidInputError
+from everturn_actors.events import (
+    Event,
+    ModelReplied,
+    SessionEnded,
+    SessionStarted,
+    TurnFinished,
+    TurnStarted,
+)
+from everturn_actors.feed import Feed, Pieces, TextDelta, Update
+from everturn_actors.mailbox import Answer
+from everturn_actors.model import Inbound, Outcome, Turn, Usage
+from everturn_actors.ports import SessionStore
+from everturn_actors.registry import Registry
+from everturn_actors.state import SessionState
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnResult:
+    """How the turn that answers a message came out."""
+
+    session_id: str
+    turn: int
+    message_seq: int
+    "The event of the last reply; 0 where there was none."
+    outcome: Outcome
+    text: str
+    error: str
+    usage: Usage
+    stop_reason: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Submission:
+    """A message that is durable, and the way to its answer."""
+
+    session_id: str
+    seq: int
+    "The event of the message."
+    duplicate: bool
+    "The same idempotency key was seen before: this is the first message of that key."
+    _registry: Registry
+    _store: SessionStore
+    _feed: Feed
+    _state: SessionState
+
+    async def updates(self) -> AsyncGenerator[Update]:
+        """Yield the message's event, then all of the turn that answers it, to its end.
+
+        Nothing is yielded for an old message whose events were discarded.
+
+        Raises:
+            ActorFailedError: The session failed meanwhile; the turn goes on with its next message.
+        """
+        async for update in self._follow("all"):
+            yield update
+
+    async def result(self) -> TurnResult:
+        """Wait for the end of the turn that answers the message.
+
+        Raises:
+            InvalidInputError: The message is an old one, and its answer is no longer stored.
+            ActorStoppedError: The service stops first; the turn goes on at its next start.
+            ActorFailedError: The session failed meanwhile.
+        """
+        held = self._held_turn()
+        if held is not None:
+            return _held_result(self.session_id, held)
+        turn, reply, usage = 0, None, Usage()
+        async for update in self._follow("none"):
+            if isinstance(update, TextDelta):
+                continue
+            match update.body:
+                case TurnStarted(turn=number):
+                    turn = number
+                case ModelReplied() as body:
+                    reply, usage = (update.seq, body), usage + body.usage
+                case TurnFinished() as body:
+                    return _result(self.session_id, body, reply, usage)
+                case SessionEnded(reason=reason):
+                    body = TurnFinished(
+                        turn=turn, outcome="cancelled", error=f"the session was ended ({reason})"
+                    )
+                    return _result(self.session_id, body, None, usage)
+                case _:
+                    pass
+        if self.duplicate and not turn:
+            msg = "this message was answered before, and its answer is no longer stored"
+            raise InvalidInputError(msg)
+        raise ActorStoppedError
+
+    async def _follow(self, pieces: Pieces) -> AsyncGenerator[Update]:
+        if self.duplicate and not await self._is_stored():
+            return
+        turn, last_seq = 0, self._state.last_seq
+        async for update in follow_feed(
+            self._feed, self._store, self.session_id, self.seq - 1, last_seq, pieces
+        ):
+            if isinstance(update, TextDelta):
+                if update.turn == turn:
+                    yield update
+                continue
+            body = update.body
+            if isinstance(body, TurnStarted) and self.seq in body.received:
+                turn = body.turn
+            if turn or update.seq == self.seq or isinstance(body, SessionEnded):
+                yield update
+            if isinstance(body, TurnFinished) and body.turn == turn:
+                return
+
+    async def _is_stored(self) -> bool:
+        """Whether the log still holds the message; `compaction: discard` drops old ones."""
+        first = await self._store.read(self.session_id, after=self.seq - 1, limit=1)
+        return bool(first) and first[0].seq == self.seq
+
+    def _held_turn(self) -> Turn | None:
+        """Return the turn that answered the message, where it was over and held from the start."""
+        if not self.duplicate:
+            return None
+        turns = reversed(self._state.held_turns)
+        return next((t for t in turns if any(user.seq == self.seq for user in t.users)), None)
+
+    def _leave(self, answer: Answer[None]) -> Command:
+        return Leave(self.seq, answer)
+
+    async def leave(self) -> None:
+        """Say that the client went away: by the agent's setting its turn may be paused."""
+        try:
+            await self._registry.ask(self.session_id, self._leave)
+        except CoreError as error:
+            logger.info(
+                "a client left a session that is gone",
+                extra={"session_id": self.session_id, "error": str(error)},
+            )
+
+
+async def submit(
+    inbound: Inbound,
+    session_id: str,
+    registry: Registry,
+    store: SessionStore,
+    *,
+    begin_with: SessionStarted | None = None,
+    rest_at_once: bool = False,
+) -> Submission:
+    """Accept a message in one session; return when it is durable.
+
+    See `Registry.ask` for the arguments and errors.
+    """
+
+    def command(answer: Answer[Accepted]) -> Command:
+        return Submit(inbound, answer)
+
+    feed = registry.feed(session_id)
+    accepted = await registry.ask(
+        session_id, command, begin_with=begin_with, rest_at_once=rest_at_once
+    )
+    return Submission(
+        session_id=session_id,
+        seq=accepted.seq,
+        duplicate=accepted.duplicate,
+        _registry=registry,
+        _store=store,
+        _feed=feed,
+        _state=accepted.state,
+    )
+
+
+def _result(
+    session_id: str, end: TurnFinished, reply: tuple[int, ModelReplied] | None, usage: Usage
+) -> TurnResult:
+    return TurnResult(
+        session_id=session_id,
+        turn=end.turn,
+        message_seq=reply[0] if reply else 0,
+        outcome=end.outcome,
+        text=reply[1].text if reply else "",
+        error=end.error,
+        usage=usage,
+        stop_reason=reply[1].stop_reason if reply else "",
+    )
+
+
+def _held_result(session_id: str, turn: Turn) -> TurnResult:
+    reply = turn.steps[-1].reply if turn.steps else None
+    return TurnResult(
+        session_id=session_id,
+        turn=turn.number,
+        message_seq=reply.seq if reply else 0,
+        outcome=turn.outcome,
+        text=turn.text,
+        error=turn.error,
+        usage=turn.usage,
+        stop_reason=reply.stop_reason if reply else "",
+    )
+
+
+async def follow_feed(
+    feed: Feed, store: SessionStore, session_id: str, after: int, last_seq: int, pieces: Pieces
+) -> AsyncGenerator[Update]:
+    """Follow a session; what memory no longer holds is read from its log. See `Feed.follow`."""
+
+    async def read_log(after: int, limit: int) -> tuple[Event, ...]:
+        return await store.read(session_id, after=after, limit=limit)
+
+    async for update in feed.follow(after, read_log, last_seq=last_seq, pieces=pieces):
+        yield update

@@ -1,0 +1,61 @@
+"""What a service does by itself: let open turns go on, end sessions that nobody uses."""
+
+from __future__ import annotations
+
+import logging
+
+import anyio
+
+from everturn_actors.commands import look
+from everturn_actors.errors import CoreError
+from everturn_actors.ports import Agents, Clock, SessionStore
+from everturn_actors.registry import Registry
+
+logger = logging.getLogger(__name__)
+
+RESUMES_AT_ONCE = 8  # sessions loaded side by side at start-up
+SWEEP_PAGE = 500  # sessions looked at in one go for their expiry
+
+
+async def resume_open_turns(store: SessionStore, registry: Registry) -> None:
+    """Wake every session that may have an open turn; those that have none rest again at once."""
+    limiter = anyio.CapacityLimiter(RESUMES_AT_ONCE)
+
+    async def wake(session_id: str) -> None:
+        async with limiter:
+            await _wake(registry, session_id)
+
+    async with anyio.create_task_group() as tasks:
+        for session_id in await store.awake():
+            tasks.start_soon(wake, session_id)
+
+
+async def end_expired(
+    store: SessionStore, registry: Registry, agents: Agents, clock: Clock, sweep_s: float
+) -> None:
+    """Every `sweep_s`, wake the sessions that are idle for longer than their agent allows.
+
+    An actor that wakes ends an expired session by itself.
+    """
+    while True:
+        await clock.sleep(sweep_s)
+        after = ""
+        while page := await store.sessions(after=after, limit=SWEEP_PAGE):
+            after = page[-1].session_id
+            for row in page:
+                try:
+                    hours = agents.get(row.key.agent).spec.session.ttl_hours
+                except CoreError:
+                    continue
+                idle_s = (clock.now() - row.updated_at).total_seconds()
+                if row.status != "ended" and 0 < hours * 3600 < idle_s:
+                    await _wake(registry, row.session_id)
+
+
+async def _wake(registry: Registry, session_id: str) -> None:
+    try:
+        await registry.ask(session_id, look, rest_at_once=True)
+    except CoreError as error:
+        logger.warning(
+            "a session could not be woken", extra={"session_id": session_id, "error": str(error)}
+        )
