@@ -414,6 +414,7 @@ class SessionActor:
             _give_all(self._on_closed, value=True)
         if turn is not None and state.status == "active" and not self._turn and not self._stopping:
             self._turn, self._turn_number = anyio.CancelScope(), turn.number
+            self._close_as = None  # what was asked of the turn before, in its last moment
             self._tasks.start_soon(self._run_turn, self._turn, turn.number)
         if state.status == "ended":
             self._rest_s = 0.0

@@ -594,6 +594,26 @@ async def test_continue_finishes_the_turn_without_its_client() -> None:
         assert len(test.provider.requests) == 1
 
 
+async def test_a_stop_in_the_last_moment_of_a_turn_is_not_held_against_the_next() -> None:
+    """A cancel that came too late must not keep the next turn from being paused."""
+    async with open_test_service() as test:
+        test.provider.hold()
+        first = await test.service.submit(Inbound(text="one", key=test.key()))
+        await test.provider.until_called()
+        await anyio.wait_all_tasks_blocked()
+        async with anyio.create_task_group() as tasks:
+            test.provider.release()
+            tasks.start_soon(test.service.cancel, first.session_id)
+        test.provider.hold()
+        second = await test.service.submit(Inbound(text="two", key=test.key()))
+        await test.provider.until_called(2)
+        await second.leave()
+        await test.clock.until_sleeping(0)  # type: ignore[attr-defined]
+        test.clock.advance(0)  # type: ignore[attr-defined]
+
+        await until_status(test, second.session_id, "paused")
+
+
 # --- the life of a session ---
 
 
