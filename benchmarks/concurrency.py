@@ -11,7 +11,6 @@ import time
 
 from harness import (
     Connection,
-    Running,
     gateway,
     model_api,
     new_session,
@@ -23,12 +22,12 @@ from harness import (
 )
 
 
-async def measure(running: Running, conversations: int, turns: int) -> tuple[float, list[float]]:
+async def measure(url: str, conversations: int, turns: int) -> tuple[float, list[float]]:
     """Return the seconds that all took, and each turn's milliseconds."""
     times: list[float] = []
 
     async def talk(number: int) -> None:
-        async with Connection(running.url) as connection:
+        async with Connection(url) as connection:
             session_id = await new_session(connection)
             times.extend(
                 [await turn(connection, session_id, f"{number}: {n}") for n in range(turns)]
@@ -39,6 +38,11 @@ async def measure(running: Running, conversations: int, turns: int) -> tuple[flo
         for number in range(conversations):
             tasks.create_task(talk(number))
     return time.perf_counter() - began, times
+
+
+def talk(url: str, conversations: int, turns: int) -> tuple[float, list[float]]:
+    """Do as `measure` does, from a process without a loop."""
+    return asyncio.run(measure(url, conversations, turns))
 
 
 def main() -> None:
@@ -54,9 +58,9 @@ def main() -> None:
             workspace(model_url) as folder,
             gateway(folder) as running,
         ):
-            asyncio.run(measure(running, 2, 5))  # warm up
+            talk(running.url, 2, 5)  # warm up
             before = running.cpu_s()
-            took_s, times = asyncio.run(measure(running, options.conversations, options.turns))
+            took_s, times = talk(running.url, options.conversations, options.turns)
             cpu_ms = (running.cpu_s() - before) * 1000 / len(times)
         rows.append((f"{delay_ms} ms", len(times) / took_s, p50(times), p(times, 0.95), cpu_ms))
     show(
