@@ -15,6 +15,7 @@ run: $(VENV)/.run
 	exec $(BIN)/everturn serve --host 127.0.0.1 --port $(PORT)
 
 test: check
+	@$(BIN)/everturn local pull || echo "No local model here: its test is left out."
 	$(BIN)/python -m pytest
 
 check: $(VENV)/.test
@@ -54,7 +55,7 @@ $(VENV)/.run: requirements-local.lock $(VENV)/.installed
 	  || echo "The engine of the local model cannot be installed on this machine."
 	@touch $@
 
-$(VENV)/.test: requirements-dev.lock $(VENV)/.installed
+$(VENV)/.test: requirements-dev.lock $(VENV)/.run
 	@echo "Installing what the tests need ..."
 	$(PIP) install --require-hashes -r requirements-dev.lock
 	@touch $@

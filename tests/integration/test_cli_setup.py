@@ -138,8 +138,7 @@ async def test_a_person_who_changes_their_mind_leaves_nothing(tmp_path: Path) ->
     """Ctrl-C at a question means: do nothing."""
     async with terminal("init", cwd=tmp_path) as person:
         await person.expect("Name of the first agent")
-        await person.press_control("c")
-        code, _ = await person.end()
+        code, _ = await person.press_until_end("c")
 
     assert code == 130
     assert names_in(tmp_path) == []

@@ -161,6 +161,22 @@ class Terminal:
         assert "Traceback" not in said
         return int(self._child.exitstatus or 0), said
 
+    async def press_until_end(self, letter: str) -> tuple[int, str]:
+        """Press Ctrl and a letter, again and again until the command ends; return as `end` does.
+
+        A Ctrl-C between a question and Python's reading of the answer is acted on only with the
+        next key, so a person presses again.
+        """
+
+        def press() -> None:
+            for _ in range(int(DEADLINE_S)):
+                self._child.sendcontrol(letter)
+                if self._child.expect([pexpect.EOF, pexpect.TIMEOUT], timeout=1) == 0:
+                    return
+
+        await anyio.to_thread.run_sync(press)
+        return await self.end()
+
     def _before(self) -> str:
         before = self._child.before
         return before if isinstance(before, str) else ""
