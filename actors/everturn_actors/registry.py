@@ -153,8 +153,8 @@ class Registry:
             cause = _first_cause(error)
             if isinstance(cause, UnknownSessionError):
                 failure = cause
-                await self._runtime.store.mark_resting(session_id)  # a mark without a session
-            else:
+                await self._forget(session_id)
+            elif not isinstance(cause, ActorStoppedError):
                 logger.exception(
                     "a session failed", extra={"session_id": session_id, "error": str(cause)}
                 )
@@ -171,10 +171,21 @@ class Registry:
             awake.gone.set()
         await self._on_gone(session_id)
 
+    async def _forget(self, session_id: str) -> None:
+        """Take back the mark of a session that is not there."""
+        try:
+            await self._runtime.store.mark_resting(session_id)
+        except JournalError as error:
+            logger.warning(
+                "the mark of an unknown session stays",
+                extra={"session_id": session_id, "error": str(error)},
+            )
+
 
 def _first_cause(error: Exception) -> Exception:
-    """Return the first leaf of what may be a group of errors."""
+    """Return the first failure of what may be a group; that an actor stopped is never the cause."""
     if isinstance(error, ExceptionGroup):
         group = cast("ExceptionGroup[Exception]", error)
-        return _first_cause(group.exceptions[0])
+        causes = [_first_cause(leaf) for leaf in group.exceptions]
+        return next((c for c in causes if not isinstance(c, ActorStoppedError)), causes[0])
     return error

@@ -6,6 +6,7 @@ leaves; between the two there is only this.
 
 from __future__ import annotations
 
+import logging
 import random
 import secrets
 from collections.abc import AsyncGenerator, Sequence
@@ -15,7 +16,13 @@ from dataclasses import dataclass, field
 import anyio
 
 from everturn_actors.commands import Cancel, Command, End, look, look_and_resume
-from everturn_actors.errors import InvalidInputError, SessionEndedError, UnknownSessionError
+from everturn_actors.errors import (
+    CorruptJournalError,
+    InvalidInputError,
+    SessionEndedError,
+    UnknownFormatError,
+    UnknownSessionError,
+)
 from everturn_actors.events import Event, SessionStarted
 from everturn_actors.feed import TextDelta, Update
 from everturn_actors.ids import new_session_id
@@ -39,6 +46,8 @@ __all__ = [
     "Update",
     "open_service",
 ]
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,10 +270,18 @@ class TurnService:
     async def delete(self, session_id: str) -> None:
         """End a session and remove all that is stored of it; return when that is durable.
 
+        One whose files are damaged is removed as they are.
+
         Raises:
             UnknownSessionError: There is no such session.
         """
-        await self._end(session_id, "deleted")
+        try:
+            await self._end(session_id, "deleted")
+        except (CorruptJournalError, UnknownFormatError) as error:
+            logger.warning(
+                "a damaged session is deleted",
+                extra={"session_id": session_id, "error": str(error)},
+            )
         await self._registry.gone(session_id)
         await self._store.delete(session_id)
 
@@ -326,7 +343,7 @@ async def open_service(
         try:
             async with anyio.create_task_group() as upkeep:
                 if settings.resume:
-                    upkeep.start_soon(resume_open_turns, store, registry)
+                    upkeep.start_soon(resume_open_turns, store, registry, clock)
                 upkeep.start_soon(end_expired, store, registry, agents, clock, settings.sweep_s)
                 yield service
                 upkeep.cancel_scope.cancel()

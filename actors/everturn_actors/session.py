@@ -37,6 +37,7 @@ from everturn_actors.errors import (
     ActorStoppedError,
     CoreError,
     JournalWriteError,
+    MailboxFullError,
     SessionEndedError,
     UnknownAgentError,
     UnknownSessionError,
@@ -63,6 +64,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 SNAPSHOT_EVENTS = 50  # a snapshot follows so many events
+WAITING_LIMIT = 256  # messages that wait for a turn; more come from a loop, not from people
 FLUSH_S = 5.0  # deadline of the last snapshot when the actor is cancelled
 
 
@@ -214,13 +216,10 @@ class SessionActor:
         if state is None:
             return
         draft = _Draft(state, self._runtime.now())
-        agent = self._agent(state.key)
-        idle = not state.has_work or state.status == "paused"
-        if agent is not None and idle and _is_expired(state, agent, self._runtime.now()):
-            self._ending = "expired"
-        elif state.open_turn is not None:
-            draft.add(*close_interrupted(state.open_turn, is_repeatable(agent)))
-        self._plan_end(draft)
+        self._plan_expiry(draft)
+        if state.open_turn is not None and self._ending is None:
+            rule = is_repeatable(self._agent(state.key))
+            draft.add(*close_interrupted(state.open_turn, rule))
         self._plan_turn(draft)
         await self._commit(draft)
 
@@ -273,6 +272,7 @@ class SessionActor:
         if draft.state is None and self._begin_with is not None:
             draft.add(self._begin_with)
         try:
+            self._plan_expiry(draft)
             answers = [self._plan(command, draft) for command in batch]
             self._plan_end(draft)
             self._plan_turn(draft)
@@ -308,8 +308,11 @@ class SessionActor:
                 return partial(answer.give, None)
             case Pause(answer):
                 self._turn = None  # its task only waits for this answer
+                turn = draft.known.open_turn
                 wanted = draft.known.waiting or self._feed.followers or self._ending
-                if draft.known.open_turn is not None and not wanted:
+                if turn is not None and self._on_closed:  # a cancel came on the way to the pause
+                    draft.add(*close_turn(turn, "cancelled", "cancelled by its user"))
+                elif turn is not None and not wanted:
                     draft.add(StatusChanged(status="paused"))
                 return partial(answer.give, None)
             case Stop(answer):
@@ -326,6 +329,8 @@ class SessionActor:
         if seen is None:
             if ending:
                 error = SessionEndedError(self.session_id, ending)
+            elif len(state.waiting) >= WAITING_LIMIT:
+                error = MailboxFullError()
             else:
                 error = self._agent_error(state.key)
         if error is not None:
@@ -365,6 +370,20 @@ class SessionActor:
             self._tasks.start_soon(self._pause_unless_followed, command.seq)
         return partial(command.answer.give, None)
 
+    def _plan_expiry(self, draft: _Draft) -> None:
+        """End a session in which nothing was said for longer than its agent allows."""
+        state = draft.state
+        if (
+            state is None
+            or state.status == "ended"
+            or (state.has_work and state.status == "active")
+        ):
+            return
+        agent = self._agent(state.key)
+        if agent is not None and _is_expired(state, agent, draft.now):
+            self._ending = self._ending or "expired"
+            self._plan_end(draft)
+
     def _plan_end(self, draft: _Draft) -> None:
         if self._ending is None or draft.state is None or draft.state.status == "ended":
             return
@@ -398,9 +417,12 @@ class SessionActor:
     async def _commit(self, draft: _Draft) -> None:
         """Journal, then apply; then let the turn that is open now run."""
         if draft.events:
-            await self._runtime.store.append(
-                self.session_id, draft.events, expected_seq=draft.events[0].seq - 1
-            )
+            # What the disk has begun cannot be called off. Whoever is cancelled here would not know
+            # whether it was written, and a message that is written must not be tried again.
+            with anyio.CancelScope(shield=True):
+                await self._runtime.store.append(
+                    self.session_id, draft.events, expected_seq=draft.events[0].seq - 1
+                )
             self._state = draft.state
             self._has_written = True
             self._checkpoint = draft.checkpoint or self._checkpoint
@@ -434,8 +456,8 @@ class SessionActor:
         if turn is None or turn.number != number:
             return  # it came to its end in the same moment
         if agent is None:
-            why = f"there is no agent {self.state.key.agent!r} any more"
-            await self.record(*close_turn(turn, "failed", why))
+            why = self._agent_error(self.state.key) or "its agent was away for a moment"
+            await self.record(*close_turn(turn, "failed", str(why)))
         elif close_as == "cancel":
             await self.record(*close_turn(turn, "cancelled", "cancelled by its user"))
         elif close_as == "pause":

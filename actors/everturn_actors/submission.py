@@ -101,9 +101,12 @@ class Submission:
         raise ActorStoppedError
 
     async def _follow(self, pieces: Pieces) -> AsyncGenerator[Update]:
-        if self.duplicate and not await self._is_stored():
-            return
         turn, last_seq = 0, self._state.last_seq
+        if self.duplicate and not await self._is_stored():
+            # The log may have let go of the message while it waited, or while its turn ran.
+            turn = self._turn_it_is_in()
+            if not turn and all(message.seq != self.seq for message in self._state.waiting):
+                return
         async for update in follow_feed(
             self._feed, self._store, self.session_id, self.seq - 1, last_seq, pieces
         ):
@@ -123,6 +126,13 @@ class Submission:
         """Whether the log still holds the message; `compaction: discard` drops old ones."""
         first = await self._store.read(self.session_id, after=self.seq - 1, limit=1)
         return bool(first) and first[0].seq == self.seq
+
+    def _turn_it_is_in(self) -> int:
+        """Return the number of the open turn, if that answers the message; else 0."""
+        turn = self._state.open_turn
+        if turn is None or all(user.seq != self.seq for user in turn.users):
+            return 0
+        return turn.number
 
     def _held_turn(self) -> Turn | None:
         """Return the turn that answered the message, where it was over and held from the start."""

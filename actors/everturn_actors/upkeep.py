@@ -7,17 +7,18 @@ import logging
 import anyio
 
 from everturn_actors.commands import look
-from everturn_actors.errors import CoreError
+from everturn_actors.errors import CoreError, JournalError
 from everturn_actors.ports import Agents, Clock, SessionStore
 from everturn_actors.registry import Registry
 
 logger = logging.getLogger(__name__)
 
 RESUMES_AT_ONCE = 8  # sessions loaded side by side at start-up
+RETRY_S = 10.0  # until open turns are looked for again where that failed
 SWEEP_PAGE = 500  # sessions looked at in one go for their expiry
 
 
-async def resume_open_turns(store: SessionStore, registry: Registry) -> None:
+async def resume_open_turns(store: SessionStore, registry: Registry, clock: Clock) -> None:
     """Wake every session that may have an open turn; those that have none rest again at once."""
     limiter = anyio.CapacityLimiter(RESUMES_AT_ONCE)
 
@@ -26,8 +27,19 @@ async def resume_open_turns(store: SessionStore, registry: Registry) -> None:
             await _wake(registry, session_id)
 
     async with anyio.create_task_group() as tasks:
-        for session_id in await store.awake():
+        for session_id in await _awake(store, clock):
             tasks.start_soon(wake, session_id)
+
+
+async def _awake(store: SessionStore, clock: Clock) -> tuple[str, ...]:
+    while True:
+        try:
+            return await store.awake()
+        except JournalError as error:
+            logger.warning(
+                "open turns cannot be looked for; trying again", extra={"error": str(error)}
+            )
+        await clock.sleep(RETRY_S)
 
 
 async def end_expired(
@@ -39,17 +51,27 @@ async def end_expired(
     """
     while True:
         await clock.sleep(sweep_s)
-        after = ""
-        while page := await store.sessions(after=after, limit=SWEEP_PAGE):
-            after = page[-1].session_id
-            for row in page:
-                try:
-                    hours = agents.get(row.key.agent).spec.session.ttl_hours
-                except CoreError:
-                    continue
-                idle_s = (clock.now() - row.updated_at).total_seconds()
-                if row.status != "ended" and 0 < hours * 3600 < idle_s:
-                    await _wake(registry, row.session_id)
+        try:
+            await _sweep(store, registry, agents, clock)
+        except JournalError as error:
+            logger.warning(
+                "expired sessions cannot be looked for; the next round will",
+                extra={"error": str(error)},
+            )
+
+
+async def _sweep(store: SessionStore, registry: Registry, agents: Agents, clock: Clock) -> None:
+    after = ""
+    while page := await store.sessions(after=after, limit=SWEEP_PAGE):
+        after = page[-1].session_id
+        for row in page:
+            try:
+                hours = agents.get(row.key.agent).spec.session.ttl_hours
+            except CoreError:
+                continue
+            idle_s = (clock.now() - row.updated_at).total_seconds()
+            if row.status != "ended" and 0 < hours * 3600 < idle_s:
+                await _wake(registry, row.session_id)
 
 
 async def _wake(registry: Registry, session_id: str) -> None:

@@ -720,3 +720,26 @@ async def test_a_session_that_cannot_be_read_is_left_out_of_the_list(tmp_path: P
         rows = await store.sessions(after="", limit=10)
 
         assert [row.session_id for row in rows] == [ids[4]]
+
+
+async def test_marks_can_be_made_after_their_folder_was_removed(tmp_path: Path) -> None:
+    """A tidy-up by hand must not refuse every conversation until the next restart."""
+    async with open_file_store(tmp_path) as store:
+        (tmp_path / "awake").rmdir()
+        await store.mark_awake(SESSION_ID)
+
+        assert await store.awake() == (SESSION_ID,)
+
+
+async def test_a_start_without_the_index_of_open_turns_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Turns that do not go on by themselves are noticed by the operator, not by the customer."""
+    async with open_file_store(tmp_path):
+        pass
+    assert "index" not in caplog.text
+    (tmp_path / "awake").rmdir()
+    async with open_file_store(tmp_path):
+        pass
+
+    assert "everturn doctor --repair" in caplog.text

@@ -129,6 +129,7 @@ async def test_a_damaged_log_is_rebuilt_from_its_longest_good_beginning(
         assert said in "\n".join(report)
         assert kept(files) == {"events.jsonl": damaged}
         assert await state_in(store) == replay(LOG[:good])
+        await rebuild_index(store)  # what was cut off may leave a turn open
         assert await check(tmp_path, SESSION_ID) == ()
         await store.append(SESSION_ID, LOG[good:], expected_seq=good)
         assert await state_in(store) == replay(LOG)
@@ -310,3 +311,23 @@ async def test_a_repair_that_the_disk_refuses_says_so(
                 await repair(store, SESSION_ID)
 
         assert files.log.read_bytes() == before
+
+
+async def test_an_open_turn_that_no_start_would_find_is_reported_and_found_again(
+    tmp_path: Path,
+) -> None:
+    """Without its mark an accepted message waits for somebody to write again, perhaps for ever."""
+    async with open_file_store(tmp_path) as store:
+        files = await write_session(store)
+        again = Event(seq=len(LOG) + 1, at=instant(len(LOG) + 1), body=Received(text="and?"))
+        await store.append(SESSION_ID, [again], expected_seq=len(LOG))
+        findings = await check(tmp_path, SESSION_ID)
+
+        assert [finding.path for finding in findings] == [tmp_path / "awake" / SESSION_ID]
+        assert not findings[0].blocks
+        before = files.log.read_bytes()
+        assert await repair(store, SESSION_ID) == ()
+        assert files.log.read_bytes() == before
+        await rebuild_index(store)
+        assert await check(tmp_path, SESSION_ID) == ()
+        assert await store.awake() == (SESSION_ID,)

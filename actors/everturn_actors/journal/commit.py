@@ -17,6 +17,7 @@ from typing import assert_never
 from everturn_actors.errors import FencedError, JournalError
 from everturn_actors.journal.codec import BadLineError
 from everturn_actors.journal.disk import (
+    make_directory,
     open_for_writing,
     sync_directory,
     touch,
@@ -221,7 +222,7 @@ def _mark(marks: Sequence[Mark]) -> None:
     created: list[Mark] = []
     for mark in marks:
         try:
-            touch(mark.path)
+            _touch(mark.path)
         except OSError as error:
             mark.error = write_error(error, mark.path)
         else:
@@ -236,3 +237,12 @@ def _mark(marks: Sequence[Mark]) -> None:
         else:
             for mark in here:
                 mark.is_durable = True
+
+
+def _touch(path: Path) -> None:
+    try:
+        touch(path)
+    except FileNotFoundError:  # somebody removed the folder; what was marked rests or wakes anew
+        logger.warning("the folder of marks was removed; made anew", extra={"path": str(path)})
+        make_directory(path.parent)
+        touch(path)

@@ -66,8 +66,9 @@ async def check(workspace: Path, session_id: str) -> tuple[Finding, ...]:
     Raises:
         UnknownSessionError: `session_id` is no session id.
     """
-    files = Layout(workspace=workspace).session(session_id)
-    return await to_thread.run_sync(_check, files)
+    layout = Layout(workspace=workspace)
+    files = layout.session(session_id)
+    return await to_thread.run_sync(_check_with_mark, layout, files)
 
 
 async def repair(store: FileStore, session_id: str) -> tuple[str, ...]:
@@ -182,11 +183,40 @@ def _read_lines(files: SessionFiles, path: Path) -> tuple[_Line, ...]:
     return tuple(lines)
 
 
-def _check(files: SessionFiles) -> tuple[Finding, ...]:
+def _check_with_mark(layout: Layout, files: SessionFiles) -> tuple[Finding, ...]:
+    """Check a session, and that a start would know that it has an open turn."""
+    mark = layout.marker(files.session_id)
+    was_marked = mark.exists()
     try:
         session = _read(files)
     except UnknownFormatError as error:
-        return (_finding(files, error.path or files.folder, 0, str(error)),)
+        return (_unknown_format(files, error),)
+    findings = _findings(files, session)
+    if findings or was_marked:
+        return findings
+    state = _usable(session).state
+    has_open_turn = state is not None and state.has_work and state.status != "paused"
+    if not has_open_turn or mark.exists():  # a gateway that runs has just marked it
+        return ()
+    text = (
+        "the mark is missing, and the session has an open turn: it would go on with the next "
+        f"message, not by itself. `{REPAIR_HINT}` puts the mark back"
+    )
+    return (_finding(files, mark, 0, text, blocks=False),)
+
+
+def _check(files: SessionFiles) -> tuple[Finding, ...]:
+    try:
+        return _findings(files, _read(files))
+    except UnknownFormatError as error:
+        return (_unknown_format(files, error),)
+
+
+def _unknown_format(files: SessionFiles, error: UnknownFormatError) -> Finding:
+    return _finding(files, error.path or files.folder, 0, str(error))
+
+
+def _findings(files: SessionFiles, session: _Session) -> tuple[Finding, ...]:
     findings = [
         *_check_lines(files, files.log, session.log, is_log=True),
         *_check_lines(files, files.archive, session.archive, is_log=False),
@@ -223,7 +253,7 @@ def _check_lines(
 
 def _check_whole(files: SessionFiles, session: _Session) -> list[Finding]:
     """Check that the files, each good by itself, fit together."""
-    run, why = _usable(session)
+    usable = _usable(session)
     after = session.snapshot.last_seq if session.snapshot else 0
     last = max((line.event.seq for line in session.log if line.event), default=0)
     if last and last < after:
@@ -231,8 +261,8 @@ def _check_whole(files: SessionFiles, session: _Session) -> list[Finding]:
         return [_finding(files, files.log, 0, text)]
     if not files.log.exists() and (session.snapshot is not None or session.archive):
         return [_finding(files, files.log, 0, "the log is missing")]
-    if last > after + len(run):
-        return [_finding(files, files.log, 0, why)]
+    if last > after + len(usable.run):
+        return [_finding(files, files.log, 0, usable.why)]
     return []
 
 
@@ -251,8 +281,19 @@ def _good(lines: tuple[_Line, ...]) -> dict[int, _Line]:
     return good
 
 
-def _usable(session: _Session) -> tuple[list[Event], str]:
-    """Return the longest run of events that can follow the snapshot, and why it ends there."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Usable:
+    """How far a session can be followed."""
+
+    run: tuple[Event, ...]
+    "The longest run of events that can follow the snapshot."
+    state: SessionState | None
+    "The state at its end."
+    why: str
+    "Why it ends there."
+
+
+def _usable(session: _Session) -> _Usable:
     good = {**_good(session.log), **_good(session.archive)}
     state = session.snapshot
     run: list[Event] = []
@@ -260,11 +301,12 @@ def _usable(session: _Session) -> tuple[list[Event], str]:
         number = (state.last_seq if state else 0) + 1
         line = good.get(number)
         if line is None or line.event is None:
-            return run, f"event {number} is missing or damaged"
+            why = f"event {number} is missing or damaged"
+            return _Usable(run=tuple(run), state=state, why=why)
         try:
             state = apply(state, line.event)
         except CorruptJournalError as error:
-            return run, str(error)
+            return _Usable(run=tuple(run), state=state, why=str(error))
         run.append(line.event)
 
 
@@ -272,15 +314,15 @@ def _repair(files: SessionFiles) -> tuple[str, ...]:
     session = _read(files)
     if not _check(files):
         return ()
-    run, why = _usable(session)
+    usable = _usable(session)
     base = session.snapshot.last_seq if session.snapshot else 0
-    if session.snapshot is None and not run:
+    if session.snapshot is None and not usable.run:
         message = (
             "nothing that is good reaches back to the session's beginning, so that it cannot be "
             f"rebuilt; `everturn sessions delete {files.session_id}` removes it"
         )
         raise CorruptJournalError(message, path=files.folder)
-    end = base + len(run)
+    end = base + len(usable.run)
     good = {**_good(session.log), **_good(session.archive)}
     in_archive = {
         seq for seq in good if seq <= base or (seq <= end and seq in _good(session.archive))
@@ -298,7 +340,7 @@ def _repair(files: SessionFiles) -> tuple[str, ...]:
             done.append(f"state.yaml ({session.snapshot_fault}) is kept as {kept.name}")
     except OSError as error:
         raise write_error(error, files.folder) from error
-    done += _left_out(session, good, end, why)
+    done += _left_out(session, good, end, usable.why)
     _prove(files)
     return tuple(done)
 

@@ -6,6 +6,7 @@ and lets go of both at its end.
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -28,12 +29,14 @@ from everturn_actors.journal.disk import make_directory, remove, sync_directory,
 from everturn_actors.journal.layout import Layout, SessionFiles
 from everturn_actors.journal.loading import find_tail, load_session
 from everturn_actors.journal.lock import release_lock, take_lock
-from everturn_actors.journal.logs import Tail, read_events
+from everturn_actors.journal.logs import REPAIR_HINT, Tail, read_events
 from everturn_actors.journal.snapshot_reader import BadSnapshotError
 from everturn_actors.journal.writer import Writer
 from everturn_actors.model import Compaction, ConversationKey
 from everturn_actors.ports import Loaded, SessionSummary
 from everturn_actors.state import SessionState
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -211,6 +214,13 @@ class FileStore:
 
 def _enter(layout: Layout) -> int:
     """Make the workspace what it has to be, and lock it."""
+    if layout.sessions.is_dir() and not layout.awake.is_dir():
+        logger.warning(
+            "the index of open turns is missing: a turn that was open goes on with the next"
+            " message of its session, not by itself; `%s` rebuilds the index",
+            REPAIR_HINT,
+            extra={"path": str(layout.awake)},
+        )
     try:
         for folder in layout.folders:
             make_directory(folder)
