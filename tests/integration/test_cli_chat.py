@@ -199,6 +199,19 @@ async def test_a_failed_turn_is_told_and_the_chat_goes_on(tmp_path: Path) -> Non
     assert "turns     1" in done.out
 
 
+async def test_a_person_who_mistyped_a_command_leaves_without_an_error(tmp_path: Path) -> None:
+    """The prompt of a shell must not turn red over a typo that was told and mended long ago."""
+    write_agent(tmp_path)
+    async with terminal("chat", cwd=tmp_path) as person:
+        await person.expect("you>")
+        await person.enter("/nonsense")
+        await person.expect("there is no command /nonsense", "you>")
+        await person.press_control("d")
+        code, _ = await person.end()
+
+    assert code == 0
+
+
 async def test_lines_that_are_no_messages_are_refused_one_by_one(tmp_path: Path) -> None:
     """One bad line of a file must not stop those after it."""
     write_agent(tmp_path)

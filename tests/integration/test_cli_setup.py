@@ -247,3 +247,5 @@ async def test_weights_that_cannot_be_fetched_are_explained(tmp_path: Path) -> N
     assert done.code == 2
     assert done.err.splitlines()[-1].startswith("everturn: ")
     assert done.out == ""
+    workspace = tmp_path / ".everturn"
+    assert not workspace.exists() or workspace.stat().st_mode & 0o777 == 0o700

@@ -30,7 +30,7 @@ JSON = {"Content-Type": "application/json"}
         (b"{}", 422, "#/content: Field required"),
         (b'{"content": null}', 422, "#/content: Input should be a valid string"),
         (b'{"content": ""}', 422, "#/content"),
-        (b'{"content": " \\n\\t "}', 422, "#/content"),
+        (b'{"content": " \\n\\t "}', 422, "#/content: must be more than blanks"),
         (b'{"content": "\\ud800"}', 422, "#/content"),
         (b'{"content": "a", "contnet": "b"}', 422, "#/contnet"),
         (b'{"content": "a", "b/~": "b"}', 422, "#/b~1~0"),

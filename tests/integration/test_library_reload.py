@@ -186,6 +186,22 @@ async def test_a_provider_is_kept_until_its_model_changes(tmp_path: Path) -> Non
     assert [model.temperature for model in providers.made] == [0.7, 0.1]
 
 
+async def test_a_script_that_is_written_anew_is_read_anew(tmp_path: Path) -> None:
+    """Who edits the replies of a demo sees them, as with every other file of an agent."""
+    model = ("provider: builtin\n    name: builtin", "provider: scripted\n    name: replies.yaml")
+    folder = write_agent(tmp_path, "a", replies__yaml="one")
+    yaml = folder / "agent.yaml"
+    yaml.write_text(yaml.read_text(encoding="utf-8").replace(*model), encoding="utf-8")
+    library = await load(tmp_path)
+    first = library.get("a")
+    same = await library.reload()
+    (folder / "replies.yaml").write_text("another", encoding="utf-8")
+    changed = await library.reload()
+
+    assert (same.changed, changed.changed) == ((), ("a",))
+    assert library.get("a").provider is not first.provider
+
+
 async def test_a_name_belongs_to_one_folder(tmp_path: Path) -> None:
     """Which of two agents answers must not depend on chance, nor change when one is added."""
     write_agent(tmp_path, "twin")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import string
 import tempfile
 from pathlib import Path
@@ -59,7 +60,7 @@ def read(
             value, faults = check(read_document(file, environ), AgentDocument)
         except ConfigError as error:
             value, faults = None, error.faults
-        lines = raw.count(b"\n") + 1
+        lines = len(re.split("\r\n|[\n\r\x85\u2028\u2029]", raw.decode(errors="replace")))
         assert all(0 <= fault.line <= lines and fault.message for fault in faults)
         assert all(fault.file == file for fault in faults)
         return value, [(fault.line, fault.field) for fault in faults]
@@ -67,6 +68,7 @@ def read(
 
 @given(NOISE | st.text(max_size=60) | st.binary(max_size=60))
 @example("? a\n: b")
+@example("\x85{")
 @example("a: &a\n  <<: *a\n")
 @example("\x00")
 @example("--- !!set {a, b}")

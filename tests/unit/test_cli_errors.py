@@ -80,6 +80,21 @@ def test_without_a_workspace_the_traceback_has_a_file_of_its_own(
     log.unlink()
 
 
+def test_on_a_full_disk_the_traceback_goes_elsewhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The error that a full disk causes must not be hidden behind the next one."""
+    (tmp_path / "everturn.log").symlink_to("/dev/full")
+    code = explain(RuntimeError("odd"))
+    said = capsys.readouterr().err
+    log = Path(said.rpartition(" ")[2].strip())
+
+    assert code == 1
+    assert said.startswith("everturn: unexpected RuntimeError: odd; the traceback is in ")
+    assert "RuntimeError: odd" in log.read_text()
+    log.unlink()
+
+
 def test_debug_shows_the_traceback_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     """Whoever works on the program wants to see it where they are."""
     crash_log.debug = True

@@ -82,6 +82,18 @@ async def test_the_note_is_private_and_goes_with_its_gateway(tmp_path: Path) -> 
     assert await to_thread.run_sync(read_note, tmp_path) is None
 
 
+async def test_a_gateway_whose_note_cannot_be_written_serves_all_the_same(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A full disk stops what is written, not what is read."""
+    served = False
+    async with noted(tmp_path / "none", Running(pid=os.getpid(), url="http://127.0.0.1:1")):
+        served = True
+
+    assert served
+    assert "cannot be written" in caplog.text
+
+
 def test_processes_are_told_alive_from_gone() -> None:
     """A number from a file may be anything."""
     assert is_alive(os.getpid())

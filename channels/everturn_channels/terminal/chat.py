@@ -58,7 +58,9 @@ class Chat:
             await self._loop(status, interrupts)
         if interrupts.ended or self._left:
             return EXIT_INTERRUPTED
-        return EXIT_FAILED if self._failed else EXIT_OK
+        # A person has read what failed, and went on; only a script has to be told at the end.
+        is_person = isinstance(self._reader, PromptReader)
+        return EXIT_FAILED if self._failed and not is_person else EXIT_OK
 
     def _greet(self, status: Status) -> None:
         goes_on = f"goes on after {status.turns} turns" if status.turns else "begins"

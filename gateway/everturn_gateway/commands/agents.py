@@ -90,7 +90,7 @@ def _facts(agent: AgentFile) -> Iterator[str]:
         )
         if text
     ]
-    yield f"prompt       {', '.join(sizes) or 'none'} (characters)"
+    yield f"prompt       {', '.join(sizes) + ' (characters)' if sizes else 'none'}"
     session = spec.session
     yield (
         f"session      {session.context.policy} context policy, "

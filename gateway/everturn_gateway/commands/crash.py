@@ -29,24 +29,24 @@ class CrashLog:
         if self.debug:
             sys.stderr.write(text)
             return None
-        try:
-            path, log = self._open()
-        except OSError:
-            return None
-        with os.fdopen(log, "a", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
-        return path
-
-    def _open(self) -> tuple[Path, int]:
-        """Open the log of the workspace, or a file of its own where there is none."""
         if self.folder is not None and self.folder.is_dir():
             path = self.folder / LOG_NAME
             try:
-                return path, os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+                log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+                return _append(log, path, text)
             except OSError:
-                pass  # the workspace may be what is broken
-        log, name = tempfile.mkstemp(prefix="everturn-", suffix=".log")
-        return Path(name), log
+                pass  # the workspace may be what is broken, or its disk is full
+        try:
+            log, name = tempfile.mkstemp(prefix="everturn-", suffix=".log")
+            return _append(log, Path(name), text)
+        except OSError:
+            return None
+
+
+def _append(log: int, path: Path, text: str) -> Path:
+    with os.fdopen(log, "a", encoding="utf-8", errors="backslashreplace") as file:
+        file.write(text)
+    return path
 
 
 crash_log = CrashLog()

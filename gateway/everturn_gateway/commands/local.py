@@ -10,7 +10,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from everturn_gateway.app import MODELS_FOLDER
 from everturn_gateway.commands.errors import EXIT_OK
 from everturn_gateway.commands.options import Options
-from everturn_gateway.commands.settings import load, run_async
+from everturn_gateway.commands.settings import load, make_private, run_async
 from everturn_gateway.providers.errors import WeightsError
 from everturn_gateway.providers.weights import SMOLLM2, missing_engine
 from everturn_gateway.providers.weights import pull as pull_weights
@@ -26,6 +26,8 @@ def pull(options: Options) -> int:
     missing = missing_engine()
     if missing:
         raise WeightsError(missing)
+
+    make_private(config.workspace)  # the weights lie in it, and conversations soon will
 
     async def main() -> int:
         columns = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -15,6 +16,8 @@ import anyio.to_thread
 import httpx2
 
 from everturn_gateway.client import open_client
+
+logger = logging.getLogger(__name__)
 
 NOTE_NAME = "gateway.json"
 _LIVE_S = 2.0  # a gateway answers /livez in milliseconds
@@ -31,8 +34,18 @@ class Running:
 
 @asynccontextmanager
 async def noted(workspace: Path, running: Running) -> AsyncGenerator[None]:
-    """Leave the note as long as the block runs. Only the owner of the workspace can read it."""
-    await anyio.to_thread.run_sync(_write, workspace, running)
+    """Leave the note as long as the block runs. Only the owner of the workspace can read it.
+
+    Where it cannot be written, on a full disk, the gateway serves all the same.
+    """
+    try:
+        await anyio.to_thread.run_sync(_write, workspace, running)
+    except OSError as error:
+        logger.warning(
+            "other commands on this machine will not find this gateway: the note of its address"
+            " cannot be written",
+            extra={"path": str(workspace / NOTE_NAME), "error": error.strerror or str(error)},
+        )
     try:
         yield
     finally:
@@ -51,9 +64,13 @@ def _write(workspace: Path, running: Running) -> None:
     path = workspace / NOTE_NAME
     draft = path.with_name(f"{NOTE_NAME}.{running.pid}")
     draft.unlink(missing_ok=True)
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        json.dump(asdict(running), file)
-    draft.replace(path)
+    try:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            json.dump(asdict(running), file)
+        draft.replace(path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
 
 
 def read_note(workspace: Path) -> Running | None:

@@ -32,6 +32,7 @@ _TAGS = frozenset(
     f"{_YAML}{kind}"
     for kind in ("map", "seq", "str", "int", "float", "bool", "null", "timestamp", "value")
 )
+_LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")  # what YAML 1.1 counts as a line's end
 _REFERENCE = re.compile(r"\$(?P<plain>\$(?=\{))|\$\{(?P<inside>[^}]*)(?P<end>\}?)")
 _VARIABLE = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?", re.DOTALL)
 
@@ -266,7 +267,7 @@ def _syntax_fault(file: Path, text: str, error: yaml.YAMLError) -> Fault:
         return Fault(file=file, line=line, message=message)
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     line, column = (int(mark.line), int(mark.column)) if mark else (0, 0)
-    lines = text.split("\n")
+    lines = _LINE_BREAK.split(text)
     indent = lines[line][: column + 1] if line < len(lines) else ""
     context, problem = getattr(error, "context", None), getattr(error, "problem", None)
     if "\t" in indent and not indent.strip():
@@ -277,4 +278,5 @@ def _syntax_fault(file: Path, text: str, error: yaml.YAMLError) -> Fault:
         message = (
             f"is not valid YAML: {', '.join(str(part) for part in (problem, context) if part)}"
         )
-    return Fault(file=file, line=line + 1, message=message)
+    # At the end of the text the mark may stand on a line that is not there.
+    return Fault(file=file, line=min(line + 1, len(lines)), message=message)

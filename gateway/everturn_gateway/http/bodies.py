@@ -21,6 +21,7 @@ Instant: TypeAlias = Annotated[
         {"type": "string", "format": "date-time", "examples": ["2026-11-21T22:49:56.123456Z"]}
     ),
 ]
+NOT_BLANK = r"[^\s]"  # the pattern of a text that says something
 MessageId: TypeAlias = Annotated[str, Field(pattern=r"^m[0-9]+$", examples=["m7"])]
 TurnId: TypeAlias = Annotated[str, Field(pattern=r"^t[0-9]+$", examples=["t2"])]
 
@@ -67,7 +68,7 @@ class NewMessage(Body):
 
     content: str = Field(
         min_length=1,
-        pattern=r"[^\s]",
+        pattern=NOT_BLANK,
         description="The text; at most 1 MiB in UTF-8, and more than blanks.",
         examples=["Good morning!"],
     )

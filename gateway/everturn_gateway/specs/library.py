@@ -51,6 +51,8 @@ class ReloadReport:
 class _Entry:
     file: AgentFile
     agent: Agent
+    script: tuple[int, int]
+    "Which version of the file of a scripted model was read."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,9 +242,11 @@ class AgentLibrary:
 
     def _load(self, folder: Path, known: _Entry | None) -> _Entry:
         file = load_agent(folder, environ=self._environ, sessions=self._sessions)
-        if known and known.file == file:
+        script = _script_version(file.spec.model, folder)
+        is_same_script = known is not None and known.script == script
+        if known and known.file == file and is_same_script:
             return known
-        if known and known.file.spec.model == file.spec.model:
+        if known and known.file.spec.model == file.spec.model and is_same_script:
             provider = known.agent.provider
         else:
             try:
@@ -253,7 +257,7 @@ class AgentLibrary:
                 ) from error
             except GatewayError as error:
                 raise ConfigError(faults=[file.fault("spec.model", str(error))]) from error
-        return _Entry(file=file, agent=Agent(spec=file.spec, provider=provider))
+        return _Entry(file=file, agent=Agent(spec=file.spec, provider=provider), script=script)
 
     def _report(self, shelf: _Shelf) -> ReloadReport:
         old, new = self._by_name, shelf.by_name
@@ -319,12 +323,23 @@ async def open_library(
         agents_dir: The folder.
         environ: The environment variables, for `${NAME}` in the files.
         make_provider: Makes what talks to an agent's model, given the model and the agent's
-            folder; called in a thread, again only when the agent's model has changed.
+            folder; called in a thread, again only when the agent's model or script has changed.
         sessions: What holds for agents that do not say otherwise; None = the defaults.
     """
     library = AgentLibrary(agents_dir, environ, make_provider, sessions or SessionsConfig())
     await library.reload()
     return library
+
+
+def _script_version(model: ModelSpec, folder: Path) -> tuple[int, int]:
+    """Return what changes when the replies of a scripted model are written anew."""
+    if model.provider != "scripted":
+        return (0, 0)
+    try:
+        found = (folder / model.name).stat()
+    except (OSError, ValueError):
+        return (0, 0)  # making the provider says what is wrong
+    return (found.st_mtime_ns, found.st_size)
 
 
 def _is_agent(folder: Path) -> bool:
