@@ -489,7 +489,7 @@ async def answered(
             if not error.retryable:
                 break
             # Not for synchronisation: llmock judges whether and how long the client waited.
-            await anyio.sleep(error.retry_after_s or 0.05 * 3**attempt)
+            await anyio.sleep(error.retry_after_s or 0.25 * 2**attempt)
     assert failure is not None
     return failure
 
