@@ -32,9 +32,11 @@ app = typer.Typer(
 )
 sessions_app = typer.Typer(help="List, show and delete sessions.", no_args_is_help=True)
 agent_app = typer.Typer(help="List, show, check and create agents.", no_args_is_help=True)
+context_app = typer.Typer(help="See what a model would be shown.", no_args_is_help=True)
 local_app = typer.Typer(help="The small model that runs on this machine.", no_args_is_help=True)
 app.add_typer(sessions_app, name="sessions")
 app.add_typer(agent_app, name="agent")
+app.add_typer(context_app, name="context")
 app.add_typer(local_app, name="local")
 
 Config: TypeAlias = Annotated[
@@ -368,6 +370,47 @@ def doctor(
 
     options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
     _end(command.doctor(options, repair=repair))
+
+
+@context_app.command("apply")
+def apply_context(
+    *,
+    policy: Annotated[str, typer.Option("--policy", "-p", help="By which policy.")] = "",
+    compare: Annotated[bool, typer.Option("--compare", help="Print a table of all.")] = False,
+    window: Annotated[
+        int | None, typer.Option(help="The model's window, in tokens.", min=1)
+    ] = None,
+    max_output: Annotated[
+        int | None, typer.Option("--max-output", help="Tokens kept free for the reply.", min=0)
+    ] = None,
+    system: Annotated[Path | None, typer.Option(help="A file with the system prompt.")] = None,
+    tools: Annotated[Path | None, typer.Option(help="A JSON file with the tools.")] = None,
+    turn_start: Annotated[
+        int | None,
+        typer.Option("--turn-start", help="Index of the running turn's first message.", min=0),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A number of the policy.", metavar="NAME=VALUE"),
+    ] = None,
+) -> None:
+    """Read a transcript from stdin; print the request that a policy makes of it, and a report.
+
+    The transcript is a JSON list of OpenAI-style messages. No model or workspace is needed.
+    """
+    from everturn_gateway.commands import context  # noqa: PLC0415 - as above
+
+    options = context.ApplyOptions(
+        policy=policy,
+        compare=compare,
+        window_tokens=window,
+        output_tokens=max_output,
+        system=system,
+        tools=tools,
+        turn_start=turn_start,
+        settings=settings or (),
+    )
+    _end(context.apply(options))
 
 
 @local_app.command("pull")

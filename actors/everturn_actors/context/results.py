@@ -1,11 +1,22 @@
 """Making one text shorter, with a marker that says so. Pure.
 
-Source: the seed design "Context Window Management", layer 3a; the marker is exact.
+Source: the seed designs "Context Window Management", layer 3a (head, tail, both), and "Context
+Management" of BaseAgent (middle-out); the markers are exact.
 """
 
 from __future__ import annotations
 
+import re
+from typing import Literal, TypeAlias
+
 from everturn_actors.context.tokens import BYTES_PER_TOKEN, estimate_text
+
+Shape: TypeAlias = Literal["head", "tail", "both"]
+"Which part of a long text stays."
+
+MIDDLE_MARKER = "\n\n[...truncated...]\n\n"
+_MIDDLE_ROOM_CHARACTERS = 50  # of each half, for the marker
+_CUT = re.compile(r"\[truncated: kept (?:first|last|first\+last) ~(\d+) of ~\d+ tokens \((\w+)\)\]")
 
 
 def truncate_head(text: str, max_tokens: int) -> str:
@@ -16,9 +27,40 @@ def truncate_head(text: str, max_tokens: int) -> str:
     size = estimate_text(text)
     if size <= max_tokens:
         return text
-    # Bytes cut inside a character: what is left of it goes too.
-    head = text.encode("utf-8", "surrogatepass")[: max_tokens * BYTES_PER_TOKEN]
-    return head.decode("utf-8", "ignore") + _marker(max_tokens, size)
+    return _head(_bytes(text), max_tokens * BYTES_PER_TOKEN) + _marker(max_tokens, size)
+
+
+def truncate(text: str, max_tokens: int, shape: Shape) -> str:
+    """Return `text` if it is at most `max_tokens`, else its part of that size and the marker.
+
+    A text that was cut to the same size before comes back as it is, so that cutting twice is
+    cutting once.
+    """
+    size = estimate_text(text)
+    if size <= max_tokens or _is_truncated(text, max_tokens, shape):
+        return text
+    keep, raw = max_tokens * BYTES_PER_TOKEN, _bytes(text)
+    match shape:
+        case "head":
+            return truncate_head(text, max_tokens)
+        case "tail":
+            marker = f"[truncated: kept last ~{max_tokens} of ~{size} tokens (tail)]"
+            return f"{marker}\n\n{_tail(raw, keep)}"
+        case "both":
+            marker = f"[truncated: kept first+last ~{max_tokens} of ~{size} tokens (both)]"
+            return f"{_head(raw, keep // 2)}\n\n{marker}\n\n{_tail(raw, keep // 2)}"
+
+
+def middle_out(text: str, max_tokens: int) -> str:
+    """Return `text` if it has at most four characters for each token, else its two ends.
+
+    Each end has half the characters less 50; where that leaves none, only the marker stays.
+    """
+    max_characters = max_tokens * BYTES_PER_TOKEN
+    if len(text) <= max_characters or text == MIDDLE_MARKER:
+        return text
+    keep = max(max_characters // 2 - _MIDDLE_ROOM_CHARACTERS, 0)
+    return f"{text[:keep]}{MIDDLE_MARKER}{text[-keep:] if keep else ''}"
 
 
 def shorten(text: str, *, excess_tokens: int, floor_tokens: int) -> str:
@@ -37,3 +79,27 @@ def shorten(text: str, *, excess_tokens: int, floor_tokens: int) -> str:
 
 def _marker(kept_tokens: int, size_tokens: int) -> str:
     return f"\n\n[truncated: kept first ~{kept_tokens} of ~{size_tokens} tokens (head)]"
+
+
+def _is_truncated(text: str, max_tokens: int, shape: Shape) -> bool:
+    """Say whether `truncate` made `text` with the same numbers."""
+    return any(
+        match[1] == str(max_tokens)
+        and match[2] == shape
+        and len(_bytes(text[: match.start()] + text[match.end() :]))
+        <= max_tokens * BYTES_PER_TOKEN + len("\n\n\n\n")
+        for match in _CUT.finditer(text)
+    )
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _head(raw: bytes, keep: int) -> str:
+    # Bytes cut inside a character: what is left of it goes too.
+    return raw[:keep].decode("utf-8", "ignore")
+
+
+def _tail(raw: bytes, keep: int) -> str:
+    return raw[max(len(raw) - keep, 0) :].decode("utf-8", "ignore")

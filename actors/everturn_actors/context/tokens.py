@@ -52,22 +52,37 @@ def estimate_message(message: AnyMessage) -> int:
 
 def estimate_tools(tools: Sequence[ToolDefinition]) -> int:
     """Return the estimated tokens of the tool definitions as JSON; none cost nothing."""
-    if not tools:
-        return 0
-    return estimate_text(
-        _json(
-            [
-                {
-                    "type": "function",
-                    "function": {
-                        "name": tool.name,
-                        "description": tool.description,
-                        "parameters": tool.parameters,
-                    },
-                }
-                for tool in tools
-            ]
-        )
+    return estimate_text(tools_json(tools)) if tools else 0
+
+
+def tools_json(tools: Sequence[ToolDefinition]) -> str:
+    """Return tool definitions as the JSON that a request carries."""
+    return _json(
+        [
+            {
+                "type": "function",
+                "function": {
+                    "name": tool.name,
+                    "description": tool.description,
+                    "parameters": tool.parameters,
+                },
+            }
+            for tool in tools
+        ]
+    )
+
+
+def calls_json(calls: Sequence[ToolCall]) -> str:
+    """Return calls as the JSON that a request carries."""
+    return _json(
+        [
+            {
+                "id": call.call_id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call in calls
+        ]
     )
 
 
@@ -84,20 +99,7 @@ def _estimate(message: AnyMessage) -> int:
 
 
 def _estimate_calls(calls: Sequence[ToolCall]) -> int:
-    if not calls:
-        return 0
-    return estimate_text(
-        _json(
-            [
-                {
-                    "id": call.call_id,
-                    "type": "function",
-                    "function": {"name": call.name, "arguments": call.arguments},
-                }
-                for call in calls
-            ]
-        )
-    )
+    return estimate_text(calls_json(calls)) if calls else 0
 
 
 def _json(value: Any) -> str:  # noqa: ANN401 - any JSON value

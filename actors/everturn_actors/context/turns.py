@@ -1,7 +1,7 @@
 """The blocks a conversation is cut into. Pure.
 
-A block is a user message or a whole step (a reply and the results of its calls). Nothing in
-`context` holds, keeps or leaves out less than a block, so no call can lose its result.
+A block is a user message, a whole step (a reply and the results of its calls), or a notice. Nothing
+in `context` holds, keeps or leaves out less than a block, so no call can lose its result.
 """
 
 from __future__ import annotations
@@ -10,9 +10,17 @@ from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 from everturn_actors.context.tokens import estimate_message
-from everturn_actors.model import AnyMessage, OpenTurn, Step, Turn, UserMessage, remember
+from everturn_actors.model import (
+    AnyMessage,
+    Notice,
+    OpenTurn,
+    Step,
+    Turn,
+    UserMessage,
+    remember,
+)
 
-Block: TypeAlias = UserMessage | Step
+Block: TypeAlias = UserMessage | Step | Notice
 
 
 def blocks(turn: Turn | OpenTurn) -> tuple[Block, ...]:

@@ -8,13 +8,22 @@ Source: https://platform.openai.com/docs/api-reference/chat/create (read 2026-11
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Literal, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from everturn_actors.model import Reply, Step, ToolCall, ToolResult, Turn, UserMessage
+from everturn_actors.context.grouping import Grouping, Misplaced
+from everturn_actors.model import (
+    Notice,
+    Reply,
+    Step,
+    ToolCall,
+    ToolResult,
+    Turn,
+    UserMessage,
+)
 from everturn_gateway.http.problems import Problem, ProblemError
 
 # Parameter -> the values of it that ask for nothing special.
@@ -140,16 +149,31 @@ def stateless(request: ChatRequest) -> Asked:
     Raises:
         ProblemError: The messages do not make a conversation that ends with a user (400).
     """
-    builder = _Builder()
+    grouping = Grouping(on_fault=_refuse_fault)
+    asked = False
     for index, message in enumerate(request.messages):
-        builder.add(message, index)
-    if not builder.users or builder.steps or builder.reply is not None:
+        asked |= message.role == "user"
+        if message.role == "assistant" and not asked:
+            refuse(f"messages.{index}", "a user message has to come before the assistant's")
+        _add(grouping, message, index)
+    turns: list[Turn] = []
+    users: list[UserMessage] = []
+    steps: list[Step] = []
+    for block in grouping.blocks:
+        if isinstance(block, UserMessage):
+            if steps:
+                turns.append(Turn(number=len(turns) + 1, users=tuple(users), steps=tuple(steps)))
+                users, steps = [], []
+            users.append(block)
+        elif isinstance(block, Step):
+            steps.append(block)
+    if not users or steps or grouping.missing:
         last = len(request.messages) - 1
         refuse(f"messages.{last}.role", "the last message has to be the user's")
     return Asked(
-        instructions="\n\n".join(builder.instructions),
-        history=tuple(builder.turns),
-        text="\n\n".join(user.text for user in builder.users),
+        instructions="\n\n".join(b.text for b in grouping.blocks if isinstance(b, Notice)),
+        history=tuple(turns),
+        text="\n\n".join(user.text for user in users),
     )
 
 
@@ -170,69 +194,28 @@ def refuse(param: str, detail: str) -> NoReturn:
     )
 
 
-@dataclass(slots=True)
-class _Builder:
-    """Groups messages into turns and steps."""
-
-    instructions: list[str] = field(default_factory=list[str])
-    turns: list[Turn] = field(default_factory=list[Turn])
-    users: list[UserMessage] = field(default_factory=list[UserMessage])
-    steps: list[Step] = field(default_factory=list[Step])
-    reply: Reply | None = None
-    "A reply whose calls do not all have their result yet."
-    results: dict[str, ToolResult] = field(default_factory=dict[str, ToolResult])
-
-    def add(self, message: ChatMessage, index: int) -> None:
-        text = _text(message, index)
-        if self.reply is not None and message.role != "tool":
-            missing = [c.call_id for c in self.reply.calls if c.call_id not in self.results]
-            detail = f"a tool message is missing for the calls {', '.join(missing)}"
-            refuse(f"messages.{index}", detail)
-        match message.role:
-            case "system" | "developer":
-                self.instructions.append(text)
-            case "user":
-                self._close_turn()
-                self.users.append(UserMessage(text=text))
-            case "assistant":
-                self._add_reply(message, text, index)
-            case "tool":
-                self._add_result(message, text, index)
-
-    def _add_reply(self, message: ChatMessage, text: str, index: int) -> None:
-        if not self.users:
-            refuse(f"messages.{index}", "a user message has to come before the assistant's")
-        calls = tuple(
-            ToolCall(call_id=call.id, name=call.function.name, arguments=call.function.arguments)
-            for call in message.tool_calls or ()
-        )
-        if len({call.call_id for call in calls}) < len(calls):
-            refuse(f"messages.{index}.tool_calls", "two calls have the same id")
-        reply = Reply(text=text, calls=calls)
-        if calls:
-            self.reply = reply
-        else:
-            self.steps.append(Step(reply=reply))
-
-    def _add_result(self, message: ChatMessage, text: str, index: int) -> None:
-        calls: Sequence[ToolCall] = self.reply.calls if self.reply else ()
-        call = next((call for call in calls if call.call_id == message.tool_call_id), None)
-        if self.reply is None or call is None or call.call_id in self.results:
-            detail = f"no call waits for the result of {message.tool_call_id!r}"
-            refuse(f"messages.{index}.tool_call_id", detail)
-        self.results[call.call_id] = ToolResult(call_id=call.call_id, name=call.name, text=text)
-        if len(self.results) == len(calls):
-            results = tuple(self.results[call.call_id] for call in calls)
-            self.steps.append(Step(reply=self.reply, results=results))
-            self.reply, self.results = None, {}
-
-    def _close_turn(self) -> None:
-        if self.steps:
-            turn = Turn(
-                number=len(self.turns) + 1, users=tuple(self.users), steps=tuple(self.steps)
+def _add(grouping: Grouping, message: ChatMessage, index: int) -> None:
+    text = _text(message, index)
+    match message.role:
+        case "system" | "developer":
+            grouping.add(Notice(text=text), index)
+        case "user":
+            grouping.add(UserMessage(text=text), index)
+        case "assistant":
+            calls = tuple(
+                ToolCall(
+                    call_id=call.id, name=call.function.name, arguments=call.function.arguments
+                )
+                for call in message.tool_calls or ()
             )
-            self.turns.append(turn)
-            self.users, self.steps = [], []
+            grouping.add(Reply(text=text, calls=calls), index)
+        case "tool":
+            grouping.add(ToolResult(call_id=message.tool_call_id or "", name="", text=text), index)
+
+
+def _refuse_fault(fault: Misplaced) -> None:
+    field = f".{fault.field}" if fault.field else ""
+    refuse(f"messages.{fault.index}{field}", fault.problem)
 
 
 def _text(message: ChatMessage, index: int) -> str:

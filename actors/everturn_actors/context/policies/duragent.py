@@ -1,8 +1,13 @@
 """The `duragent` policy: which blocks a request keeps, and how large they may be. Pure.
 
-Layer 2 of the seed design: walk from the newest block to the oldest, stop at the first that would
-exceed the budget, and tell the model how many messages are left out. Where this differs from the
-seed, it is on purpose:
+Three layers: a message-count window; a budget filled from the newest block to the oldest, with a
+notice that tells how many messages are left out; and, inside the running turn, results that are cut
+(before anything else), masked, and left out by whole iterations. `choose` is the second layer
+alone, as live sessions are rendered; `POLICY` is all of them. Its third layer takes neither system
+prompt nor tools off its budget, and counts neither, as the seed says: the margin has to cover them.
+It counts the history, so a smaller window, which shows less of that, may show more of the turn.
+
+Where this differs from the seed, it is on purpose:
 
 - The current turn is never left out. It may exceed the history cap, its steps do not count
   towards it (the cap exists to leave room for them), and where it is larger than the window it is
@@ -11,8 +16,13 @@ seed, it is on purpose:
   the actor still holds, so what the message-count window let go was never reported.
 - The notice is paid for by the margin; only where a tiny window makes the margin smaller than the
   notice is the difference charged.
+- A result that is masked stays as it is, so the number in its mark stays that of the result.
+- The newest user message never leaves with an iteration, though it steers it.
+- The message-count window lets whole steps go; the seed may cut one in two.
+- At the end, a request that would not fit the window even so is shortened like the current turn
+  above, and its older messages leave; where that is not enough it is refused, with the parts named.
 
-Source: the seed design "Context Window Management", layer 2.
+Source: the seed design "Context Window Management".
 """
 
 from __future__ import annotations
@@ -22,16 +32,30 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeVar
 
-from everturn_actors.context.budget import Budget
-from everturn_actors.context.results import shorten
-from everturn_actors.context.tokens import estimate_message
+from everturn_actors.context.budget import DEFAULT_RESERVE_TOKENS, Budget
+from everturn_actors.context.policy import Limits, Policy
+from everturn_actors.context.results import Shape, shorten, truncate
+from everturn_actors.context.stages.clearing import mask_results
+from everturn_actors.context.stages.cutting import (
+    count_messages,
+    drop_iterations,
+    keep_messages,
+    keep_newest,
+    newest_blocks,
+)
+from everturn_actors.context.stages.texts import cap_results
+from everturn_actors.context.tokens import estimate_message, estimate_text, estimate_tools
 from everturn_actors.context.turns import Block, blocks, flatten, size_tokens, whole
+from everturn_actors.context.view import Outcome, Place, Reduction, Stage, View, edit, remove
+from everturn_actors.context.window import window_messages
+from everturn_actors.context.windows import DEFAULT_WINDOW_TOKENS
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.model import (
     AnyMessage,
     Conversation,
     Notice,
     Step,
+    ToolDefinition,
     ToolResult,
     Turn,
     UserMessage,
@@ -121,13 +145,8 @@ def _newest(turns: Sequence[Turn], room_tokens: int) -> tuple[tuple[AnyMessage, 
 
 def _newest_blocks(turn: Turn, room_tokens: int) -> tuple[AnyMessage, ...]:
     """Return the messages of the newest blocks of one turn that fit, oldest first."""
-    kept: list[Block] = []
-    for block in reversed(blocks(turn)):
-        room_tokens -= size_tokens(block)
-        if room_tokens < 0:
-            break
-        kept.append(block)
-    return tuple(flatten(reversed(kept)))
+    held = blocks(turn)
+    return tuple(flatten(held[newest_blocks(held, room_tokens) :]))
 
 
 def _shorten(kept: Sequence[Block], excess_tokens: int, budget: Budget) -> tuple[Block, ...]:
@@ -168,3 +187,134 @@ def _does_not_fit(shortened: Sequence[Block], budget: Budget) -> ContextDoesNotF
         " max_output_tokens or choose a model with a larger window"
     )
     return ContextDoesNotFitError(msg)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numbers:
+    """The numbers of the policy, as the agent format names them."""
+
+    max_history_tokens: int = 20_000
+    max_tool_result_tokens: int = 8_000
+    tool_result_truncation: Shape = "head"
+    tool_result_keep_first: int = 2
+    tool_result_keep_last: int = 5
+
+
+class Estimates:
+    """Bytes // 4 of each part, and 4 for each message. Images and files cost nothing here."""
+
+    def text(self, text: str) -> int:
+        """Return the tokens of a text on its own."""
+        return estimate_text(text)
+
+    def message(self, message: AnyMessage, media: int) -> int:  # noqa: ARG002 - see above
+        """Return the tokens of a message."""
+        return estimate_message(message)
+
+    def tools(self, tools: Sequence[ToolDefinition]) -> int:
+        """Return the tokens of tool definitions."""
+        return estimate_tools(tools)
+
+
+_ESTIMATES = Estimates()
+_ROLL_MESSAGES = 50  # so many pending messages become checkpointed; only those can leave
+
+
+def _divide(numbers: Numbers, limits: Limits, system_tokens: int, tools_tokens: int) -> Budget:
+    window = DEFAULT_WINDOW_TOKENS if limits.window_tokens is None else limits.window_tokens
+    reserve = DEFAULT_RESERVE_TOKENS if limits.output_tokens is None else limits.output_tokens
+    return Budget(
+        window_tokens=window,
+        system_tokens=system_tokens,
+        tools_tokens=tools_tokens,
+        reserve_tokens=reserve,
+        margin_tokens=window // 10,
+        history_cap_tokens=numbers.max_history_tokens,
+    )
+
+
+def _ladder(numbers: Numbers, _limits: Limits) -> tuple[Stage, ...]:
+    def cut(text: str) -> str:
+        return truncate(text, numbers.max_tool_result_tokens, numbers.tool_result_truncation)
+
+    first, last = numbers.tool_result_keep_first, numbers.tool_result_keep_last
+    return (
+        cap_results(cut, _ESTIMATES),
+        keep_messages(left=_leaving, estimator=_ESTIMATES),
+        keep_newest(_ESTIMATES),
+        mask_results(keep_first=first, keep_last=last, estimator=_ESTIMATES),
+        drop_iterations(limit=_turn_limit, estimator=_ESTIMATES),
+        _fit,
+    )
+
+
+def _leaving(window_tokens: int, spoken: Sequence[bool]) -> int:
+    """Return how many messages have left the old end after all of them came in one by one."""
+    limit, gone = window_messages(window_tokens), 0
+    checkpointed = pending = 0
+    for by_user_or_model in spoken:
+        pending += 1
+        if pending >= _ROLL_MESSAGES:
+            checkpointed, pending = checkpointed + pending, 0
+        excess = min(checkpointed + pending - limit, checkpointed)
+        if by_user_or_model and excess > 0:
+            checkpointed -= excess
+            gone += excess
+    return gone
+
+
+def _turn_limit(budget: Budget) -> int:
+    return budget.window_tokens - budget.reserve_tokens - budget.margin_tokens
+
+
+def _fit(view: View, budget: Budget) -> Outcome:
+    """Make a request fit that is larger than the window all the same."""
+    limit = budget.free_tokens + budget.margin_tokens
+    if sum(map(size_tokens, view.blocks)) <= limit - (_NOTICE_TOKENS if _omits(view) else 0):
+        return view, ()
+    limit -= _NOTICE_TOKENS
+    start = view.protected
+    current = view.blocks[start:]
+    asked = sum(map(size_tokens, current))
+    cut = newest_blocks(view.blocks[:start], limit - asked)
+    omitted = view.omitted_messages + count_messages(view.blocks[:cut])
+    view, reductions = remove(
+        replace(view, omitted_messages=omitted),
+        range(cut),
+        fate="dropped",
+        stage="fit",
+        estimator=_ESTIMATES,
+    )
+    if asked > limit:
+        short = _shorten(current, asked - limit, budget)
+        view, more = _put(view, start - cut, current, short)
+        reductions += more
+    return view, reductions
+
+
+def _omits(view: View) -> bool:
+    return view.omitted_messages > 0
+
+
+def _put(
+    view: View, start: int, old: Sequence[Block], new: Sequence[Block]
+) -> tuple[View, tuple[Reduction, ...]]:
+    """Put the shortened messages of `new` in the places of `old`, which begin at `start`."""
+    changes: dict[Place, AnyMessage] = {}
+    for index, (before, after) in enumerate(zip(old, new, strict=True), start):
+        for number, (was, is_now) in enumerate(
+            zip(flatten([before]), flatten([after]), strict=True)
+        ):
+            if was != is_now:
+                changes[index, number] = is_now
+    return edit(view, changes, fate="shortened", stage="fit", estimator=_ESTIMATES)
+
+
+POLICY = Policy(
+    name="duragent",
+    numbers=Numbers(),
+    estimator=_ESTIMATES,
+    divide=_divide,
+    ladder=_ladder,
+    notice=lambda omitted: notice(omitted).text,
+)

@@ -1,0 +1,129 @@
+"""The `baseagent` policy: cut each result in its middle, prune old ones, summarise. Pure.
+
+Above 85 % of window - reserve, results older than the newest 40,000 tokens of them are cleared, if
+more than 20,000 come free and two user messages have gone by; the result that goes beyond the
+40,000 is cleared too. With one user message nothing is ever cleared, as in the seed's algorithm;
+the picture there (150,000 to 60,000) needs `protect_last_turns: 0`. What is still above after that
+would be replaced by a summary; without a model it stays as it is, as the seed does where its model
+fails, and a note says so.
+
+The walk ends at a result that was cleared before; the seed's sketch does not say. Nothing here
+makes a request fit: one that does not is reported, not refused.
+
+Source: the seed design "Context Management" of BaseAgent. Where its code cuts results by bytes, the
+seed's characters count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from everturn_actors.context.budget import Budget
+from everturn_actors.context.policy import Limits, Policy
+from everturn_actors.context.results import middle_out
+from everturn_actors.context.stages.clearing import clear_results
+from everturn_actors.context.stages.cutting import count_messages
+from everturn_actors.context.stages.texts import cap_results
+from everturn_actors.context.tokens import BYTES_PER_TOKEN, tools_json
+from everturn_actors.context.view import Outcome, Stage, View, size_tokens
+from everturn_actors.model import AnyMessage, Reply, ToolDefinition, ToolResult
+
+MARKER = "[Old tool result content cleared]"
+_WINDOW_TOKENS = 200_000
+_RESERVE_TOKENS = 32_000
+_IMAGE_TOKENS = 1000
+_MESSAGE_TOKENS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numbers:
+    """The numbers of the policy, as the agent format names them."""
+
+    model_context_limit: int | None = None
+    "None = the model's window; where that is not known, 200,000."
+    output_token_max: int | None = None
+    "None = the model's; where that is not known, 32,000."
+    auto_compact_threshold: float = 0.85
+    prune_protect: int = 40_000
+    prune_minimum: int = 20_000
+    protect_last_turns: int = 2
+    max_output_tokens: int = 2_500
+    "Of one tool result."
+    max_iterations: int = 200
+    "Steps of one turn; a request that is rendered has no use for it."
+
+
+class Estimates:
+    """Characters // 4 of each part, 4 for each message, 1,000 for each image."""
+
+    def text(self, text: str) -> int:
+        """Return the tokens of a system message."""
+        return len(text) // BYTES_PER_TOKEN + _MESSAGE_TOKENS if text else 0
+
+    def message(self, message: AnyMessage, media: int) -> int:
+        """Return the tokens of a message."""
+        tokens = len(message.text) // BYTES_PER_TOKEN + _MESSAGE_TOKENS + media * _IMAGE_TOKENS
+        if isinstance(message, Reply):
+            for call in message.calls:
+                tokens += len(call.name) // BYTES_PER_TOKEN + len(call.arguments) // BYTES_PER_TOKEN
+        return tokens
+
+    def tools(self, tools: Sequence[ToolDefinition]) -> int:
+        """Return the tokens of tool definitions. The seed counts none; this is for the report."""
+        return len(tools_json(tools)) // BYTES_PER_TOKEN if tools else 0
+
+
+_ESTIMATES = Estimates()
+
+
+def _divide(numbers: Numbers, limits: Limits, system_tokens: int, tools_tokens: int) -> Budget:
+    return Budget(
+        window_tokens=numbers.model_context_limit or limits.window_tokens or _WINDOW_TOKENS,
+        system_tokens=system_tokens,
+        tools_tokens=tools_tokens,
+        reserve_tokens=_first(numbers.output_token_max, limits.output_tokens, _RESERVE_TOKENS),
+        margin_tokens=0,
+        history_cap_tokens=0,
+    )
+
+
+def _first(*values: int | None) -> int:
+    return next(value for value in values if value is not None)
+
+
+def _ladder(numbers: Numbers, _limits: Limits) -> tuple[Stage, ...]:
+    def above(view: View, budget: Budget) -> bool:
+        used = budget.system_tokens + size_tokens(view, view.messages, _ESTIMATES)
+        usable = budget.window_tokens - budget.reserve_tokens
+        return used > numbers.auto_compact_threshold * usable
+
+    def compact(view: View, budget: Budget) -> Outcome:
+        note = f"would summarise all {count_messages(view.blocks)} messages"
+        if not above(view, budget) or note in view.notes:
+            return view, ()
+        return replace(view, notes=(*view.notes, note)), ()
+
+    return (
+        cap_results(lambda text: middle_out(text, numbers.max_output_tokens), _ESTIMATES),
+        clear_results(
+            when=above,
+            size=_content_tokens,
+            marker=MARKER,
+            estimator=_ESTIMATES,
+            protect_turns=numbers.protect_last_turns,
+            protect_tokens=numbers.prune_protect,
+            minimum_tokens=numbers.prune_minimum,
+            stop_at_cleared=True,
+        ),
+        compact,
+    )
+
+
+def _content_tokens(result: ToolResult) -> int:
+    return len(result.text) // BYTES_PER_TOKEN
+
+
+POLICY = Policy(
+    name="baseagent", numbers=Numbers(), estimator=_ESTIMATES, divide=_divide, ladder=_ladder
+)

@@ -1,0 +1,104 @@
+"""Stages that take the text of old tool results away; the calls stay. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
+
+from everturn_actors.context.budget import Budget
+from everturn_actors.context.tokens import estimate_message
+from everturn_actors.context.view import Estimator, Outcome, Place, Stage, View, edit
+from everturn_actors.model import AnyMessage, Step, ToolResult, UserMessage
+
+_MASKED = re.compile(r"\[result masked — ~\d+ tokens removed\]")
+
+
+def mask_results(*, keep_first: int, keep_last: int, estimator: Estimator) -> Stage:
+    """Return the stage that masks the results of the running turn but the first and last ones.
+
+    Both 0 mask nothing. A masked result stays as it is, so its number stays true.
+    """
+
+    def stage(view: View, _budget: Budget) -> Outcome:
+        found = [(place, r) for place, r in view.results() if place[0] >= view.current]
+        end = max(len(found) - keep_last, 0)
+        middle = found[keep_first:end] if keep_first or keep_last else []
+        changes: dict[Place, AnyMessage] = {
+            place: replace(result, text=masked(result))
+            for place, result in middle
+            if not _MASKED.fullmatch(result.text)
+        }
+        return edit(view, changes, fate="masked", stage="mask", estimator=estimator)
+
+    return stage
+
+
+def masked(result: ToolResult) -> str:
+    """Return what stands in place of a masked result."""
+    return f"[result masked — ~{estimate_message(result)} tokens removed]"
+
+
+def clear_results(
+    *,
+    when: Callable[[View, Budget], bool],
+    size: Callable[[ToolResult], int],
+    marker: str,
+    estimator: Estimator,
+    keep_results: int = 0,
+    protect_turns: int = 0,
+    protect_tokens: int | None = None,
+    minimum_tokens: int | None = None,
+    exclude: Collection[str] = (),
+    stop_at_cleared: bool = False,
+) -> Stage:
+    """Return the stage that replaces old results by `marker`.
+
+    It walks from the newest to the oldest result. What is protected, is counted before it is
+    protected: the result that goes beyond `protect_tokens` is cleared.
+
+    Args:
+        when: Says whether there is need.
+        size: Gives the tokens of a result that count here.
+        marker: The new text.
+        estimator: Counts what is gained.
+        keep_results: So many newest results stay.
+        protect_turns: Results stay until the walk has come by so many user messages.
+        protect_tokens: So many newest tokens of the remaining results stay; None = none.
+        minimum_tokens: Nothing happens unless more than this comes free; None = no minimum.
+        exclude: Tools whose results stay.
+        stop_at_cleared: Whether a result that is cleared already ends the walk.
+    """
+
+    def stage(view: View, budget: Budget) -> Outcome:
+        if not when(view, budget):
+            return view, ()
+        changes: dict[Place, AnyMessage] = {}
+        running = saved = 0
+        for number, (place, result) in enumerate(_newest_results(view, protect_turns)):
+            if result.text == marker and stop_at_cleared:
+                break
+            if number < keep_results or result.text == marker or result.name in exclude:
+                continue
+            running += size(result)
+            if protect_tokens is None or running > protect_tokens:
+                saved += size(result)
+                changes[place] = replace(result, text=marker)
+        if minimum_tokens is not None and saved <= minimum_tokens:
+            return view, ()
+        ordered = {place: changes[place] for place in sorted(changes)}
+        return edit(view, ordered, fate="cleared", stage="clear", estimator=estimator)
+
+    return stage
+
+
+def _newest_results(view: View, protect_turns: int) -> Iterator[tuple[Place, ToolResult]]:
+    """Yield results from the newest to the oldest, once enough user messages have gone by."""
+    turns = 0
+    for index in range(len(view.blocks) - 1, -1, -1):
+        block = view.blocks[index]
+        turns += isinstance(block, UserMessage)
+        if turns < protect_turns or not isinstance(block, Step):
+            continue
+        for number in range(len(block.results), 0, -1):
+            yield (index, number), block.results[number - 1]

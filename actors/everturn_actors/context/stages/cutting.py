@@ -1,0 +1,235 @@
+"""Stages that leave out whole blocks: windows, turns, iterations, emergency halving. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from everturn_actors.context.budget import Budget
+from everturn_actors.context.turns import Block, size_tokens
+from everturn_actors.context.view import (
+    Estimator,
+    Outcome,
+    Stage,
+    View,
+    block_tokens,
+    remove,
+)
+from everturn_actors.model import AnyMessage, Step, UserMessage
+
+STEERING = "[steering]"
+"How a user message begins that was put into a running turn."
+
+
+def newest_blocks(
+    blocks: Sequence[Block], room_tokens: int, cost: Callable[[Block], int] = size_tokens
+) -> int:
+    """Return the index of the oldest block that fits, walking from the newest one on.
+
+    The first that does not fit ends the walk; where none fits it is the number of blocks.
+    """
+    for index in range(len(blocks) - 1, -1, -1):
+        room_tokens -= cost(blocks[index])
+        if room_tokens < 0:
+            return index + 1
+    return 0
+
+
+def count_messages(blocks: Sequence[Block]) -> int:
+    """Return how many messages of the conversation these blocks hold."""
+    return sum(1 for block in blocks for message in _messages(block) if message.seq)
+
+
+def _messages(block: Block) -> tuple[AnyMessage, ...]:
+    return block.messages if isinstance(block, Step) else (block,)
+
+
+def keep_messages(*, left: Callable[[int, Sequence[bool]], int], estimator: Estimator) -> Stage:
+    """Return the stage that keeps a number of newest messages.
+
+    Args:
+        left: Told the window in tokens and, for each message up to the running turn's question,
+            whether it is a user's or an assistant's, it gives how many leave the old end. A step
+            that would be cut leaves whole; the running turn never leaves.
+        estimator: Counts what is gained.
+    """
+
+    def stage(view: View, budget: Budget) -> Outcome:
+        asked = view.current
+        while asked < len(view.blocks) and isinstance(view.blocks[asked], UserMessage):
+            asked += 1
+        spoken: list[bool] = []
+        starts: list[int] = []
+        for block in view.blocks[:asked]:
+            starts.append(len(spoken))
+            spoken += [number == 0 for number in range(len(_messages(block)))]
+        leaving = left(budget.window_tokens, spoken)
+        cut = sum(1 for start in starts if start < leaving)
+        return _cut(view, min(cut, view.protected), "window", estimator)
+
+    return stage
+
+
+def keep_newest(estimator: Estimator) -> Stage:
+    """Return the stage that fills the budget's history from the newest block to the oldest.
+
+    The running turn's questions are part of it, its steps are not. It never leaves.
+    """
+
+    def stage(view: View, budget: Budget) -> Outcome:
+        start = view.protected
+        newest = view.blocks[start:]
+        if view.current < len(view.blocks):
+            newest = tuple(block for block in newest if isinstance(block, UserMessage))
+        room = budget.history_tokens - sum(block_tokens(view, b, estimator) for b in newest)
+
+        def cost(block: Block) -> int:
+            return block_tokens(view, block, estimator)
+
+        cut = newest_blocks(view.blocks[:start], room, cost)
+        return _cut(view, cut, "history_budget", estimator)
+
+    return stage
+
+
+def _cut(view: View, cut: int, stage: str, estimator: Estimator) -> Outcome:
+    """Remove the oldest blocks and count them among what the notice tells."""
+    omitted = view.omitted_messages + count_messages(view.blocks[:cut])
+    view = replace(view, omitted_messages=omitted)
+    return remove(view, range(cut), fate="dropped", stage=stage, estimator=estimator)
+
+
+def drop_iterations(*, limit: Callable[[Budget], int], estimator: Estimator) -> Stage:
+    """Return the stage that leaves out the oldest steps of the running turn.
+
+    While all messages cost more than `limit`, the oldest step with calls goes, with one steering
+    message directly after it; the last such step never goes, nor does the newest user message.
+    """
+
+    def stage(view: View, budget: Budget) -> Outcome:
+        excess = sum(block_tokens(view, b, estimator) for b in view.blocks) - limit(budget)
+        gone: list[int] = []
+        for group in list(_iterations(view))[:-1]:
+            if excess <= 0:
+                break
+            gone += group
+            excess -= sum(block_tokens(view, view.blocks[index], estimator) for index in group)
+        return remove(view, gone, fate="dropped", stage="drop_iterations", estimator=estimator)
+
+    return stage
+
+
+def _iterations(view: View) -> Iterator[list[int]]:
+    """Yield the blocks of each iteration of the running turn."""
+    newest = max((n for n, b in enumerate(view.blocks) if isinstance(b, UserMessage)), default=-1)
+    for index in range(view.current, len(view.blocks)):
+        block = view.blocks[index]
+        if not isinstance(block, Step) or not block.reply.calls:
+            continue
+        after = view.blocks[index + 1] if index + 1 < len(view.blocks) else None
+        steered = isinstance(after, UserMessage) and after.text.startswith(STEERING)
+        yield [index, index + 1] if steered and index + 1 != newest else [index]
+
+
+def boundaries(blocks: Sequence[Block]) -> list[int]:
+    """Return where turns begin, counted in messages: one at each user message."""
+    found: list[int] = []
+    start = 0
+    for block in blocks:
+        if isinstance(block, UserMessage):
+            found.append(start)
+        start += len(_messages(block))
+    return found
+
+
+def safe_boundary(blocks: Sequence[Block], target: int) -> int:
+    """Return where to cut near message `target` so that no turn is cut in two.
+
+    The last turn that begins at `target` or before, if it is not the first; else the next one
+    after it; else 0. Without any user message it is `target` itself.
+    """
+    total = sum(len(_messages(block)) for block in blocks)
+    if target <= 0:
+        return 0
+    if target >= total:
+        return total
+    starts = boundaries(blocks)
+    if not starts:
+        return target
+    before = [start for start in starts if start <= target]
+    if before and before[-1] > 0:
+        return before[-1]
+    return next((start for start in starts if start > target), 0)
+
+
+def block_at(blocks: Sequence[Block], message: int) -> int:
+    """Return the block that holds message number `message`: a cut inside a step moves back."""
+    start = 0
+    for index, block in enumerate(blocks):
+        start += len(_messages(block))
+        if message < start:
+            return index
+    return len(blocks)
+
+
+def trim_turns(
+    *,
+    cost: Callable[[View, Budget], int],
+    limit: Callable[[Budget], int],
+    estimator: Estimator,
+    down_to: Callable[[Budget], int] | None = None,
+) -> Stage:
+    """Return the stage that leaves out the oldest whole turns until the request fits.
+
+    Args:
+        cost: Gives the tokens of everything.
+        limit: Above it, turns leave.
+        estimator: Counts what is gained.
+        down_to: Where they leave, they leave until this is reached, so that the next cut is far
+            away; None = `limit`.
+    """
+
+    def stage(view: View, budget: Budget) -> Outcome:
+        excess = cost(view, budget)
+        if excess <= limit(budget):
+            return view, ()
+        excess -= (down_to or limit)(budget)
+        cut, protected = 0, view.protected
+        for index in range(1, protected + 1):
+            excess -= block_tokens(view, view.blocks[index - 1], estimator)
+            if index == protected or isinstance(view.blocks[index], UserMessage):
+                cut = index
+                if excess <= 0:
+                    break
+        return remove(view, range(cut), fate="dropped", stage="trim_turns", estimator=estimator)
+
+    return stage
+
+
+def halve(estimator: Estimator) -> Stage:
+    """Return the stage for a request that the provider found too long: half of the turns go.
+
+    What was dropped is told in the summary. Images and files of what stays, stay.
+    """
+
+    def stage(view: View, _budget: Budget) -> Outcome:
+        total = sum(len(_messages(block)) for block in view.blocks)
+        if total <= 2:  # noqa: PLR2004 - the seed's own number: a question and its answer
+            return view, ()
+        starts = boundaries(view.blocks)
+        middle = (
+            starts[len(starts) // 2] if len(starts) > 1 else safe_boundary(view.blocks, total // 2)
+        )
+        if middle > 0:
+            gone = set(range(block_at(view.blocks, middle)))
+        else:  # one turn, and it begins with its question: nothing else of it stays
+            users = [n for n, b in enumerate(view.blocks) if isinstance(b, UserMessage)]
+            gone = set(range(len(view.blocks))) - {users[-1]} if users else set[int]()
+        dropped = count_messages([view.blocks[index] for index in gone])
+        if not dropped:
+            return view, ()
+        note = f"[Emergency compression dropped {dropped} oldest messages due to context limit]"
+        view = replace(view, summary=f"{view.summary}\n\n{note}" if view.summary else note)
+        return remove(view, gone, fate="dropped", stage="halve", estimator=estimator)
+
+    return stage

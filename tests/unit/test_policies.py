@@ -1,0 +1,625 @@
+"""The examples of the four seed documents, number by number."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from inline_snapshot import snapshot
+from support.transcripts import IMAGE, Json, called, result, run, said, step, user
+
+from everturn_actors.context.catalog import POLICIES
+from everturn_actors.context.policies import jutul, picoclaw
+from everturn_actors.context.policy import Applied
+from everturn_actors.context.stages.cutting import safe_boundary, trim_turns
+from everturn_actors.context.stages.texts import preview
+from everturn_actors.errors import ContextDoesNotFitError
+from everturn_actors.model import (
+    AnyMessage,
+    Notice,
+    Reply,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+    UserMessage,
+)
+from everturn_gateway.commands.transcript import read_transcript
+from everturn_gateway.specs.numbers import ContextSection
+
+
+def tokens(count: int) -> str:
+    """Return a text of `count` tokens, four characters each."""
+    return "abcd" * count
+
+
+def fates(applied: Applied) -> dict[int, str]:
+    """Return what became of the messages that are not as they were, by index."""
+    return {seq - 1: became.fate for seq, became in sorted(applied.view.became.items())}
+
+
+def contents(request: list[Json]) -> list[Any]:
+    """Return the contents of a request, cut where they are long."""
+    return [
+        c if not isinstance(c, str) or len(c) < 90 else f"{c[:20]}...{c[-60:]}"
+        for c in (message["content"] for message in request)
+    ]
+
+
+# --- duragent ---
+
+
+@pytest.mark.parametrize(
+    ("shape", "marker"),
+    [
+        ("head", "[truncated: kept first ~8000 of ~52000 tokens (head)]"),
+        ("tail", "[truncated: kept last ~8000 of ~52000 tokens (tail)]"),
+        ("both", "[truncated: kept first+last ~8000 of ~52000 tokens (both)]"),
+    ],
+)
+def test_duragent_cuts_a_result_of_52_000_tokens_to_8_000(shape: str, marker: str) -> None:
+    """The seed's own example: a model has to know how much it does not see."""
+    text = "H" * 104_000 + "T" * 104_000
+    messages = [user("go"), *step("a", text)]
+    applied, request = run("duragent", messages, numbers={"tool_result_truncation": shape})
+    head, tail, half = "H" * 32_000, "T" * 32_000, 16_000
+    expected = {
+        "head": f"{head}\n\n{marker}",
+        "tail": f"{marker}\n\n{tail}",
+        "both": f"{'H' * half}\n\n{marker}\n\n{'T' * half}",
+    }
+
+    assert request[-1]["content"] == expected[shape]
+    assert fates(applied) == {2: "shortened"}
+
+
+def test_duragent_cuts_between_characters() -> None:
+    """A broken character would make the whole request invalid."""
+    messages = [user("go"), *step("a", "日" * 100)]
+    _, request = run("duragent", messages, numbers={"max_tool_result_tokens": 10})
+    tail = run(
+        "duragent",
+        messages,
+        numbers={"max_tool_result_tokens": 10, "tool_result_truncation": "tail"},
+    )[1]
+
+    assert request[-1]["content"].startswith("日" * 13 + "\n\n")
+    assert tail[-1]["content"].endswith("\n\n" + "日" * 13)
+
+
+def test_duragent_masks_the_middle_results() -> None:
+    """The seed's eight iterations with keep_first 2, keep_last 3: results 3, 4 and 5 are masked."""
+    messages = [user("go")]
+    for number in range(8):
+        messages += step(f"c{number:03}", tokens(11_995))  # and 1 for its id, 4 for the message
+    numbers = {"tool_result_keep_last": 3, "max_tool_result_tokens": 20_000}
+    applied, request = run("duragent", messages, numbers=numbers, window=10**6)
+
+    assert fates(applied) == {6: "masked", 8: "masked", 10: "masked"}
+    assert {request[i]["content"] for i in (6, 8, 10)} == {
+        "[result masked — ~12000 tokens removed]"
+    }
+
+
+@pytest.mark.parametrize(("first", "last", "masked"), [(2, 5, 1), (0, 0, 0), (3, 5, 0), (0, 2, 6)])
+def test_duragent_masks_nothing_that_it_keeps(first: int, last: int, masked: int) -> None:
+    """Both 0 switch masking off, and few results are all kept."""
+    messages = [user("go"), *(m for n in range(8) for m in step(f"c{n}", "x"))]
+    numbers = {"tool_result_keep_first": first, "tool_result_keep_last": last}
+    applied, _ = run("duragent", messages, numbers=numbers)
+
+    assert list(fates(applied).values()) == ["masked"] * masked
+
+
+def test_duragent_masks_the_running_turn_only() -> None:
+    """What an earlier turn found is history: another layer looks after it."""
+    older = [user("first"), *(m for n in range(9) for m in step(f"o{n}", "x")), said("done")]
+    messages = [*older, user("go"), *(m for n in range(8) for m in step(f"c{n}", "x"))]
+    applied, _ = run("duragent", messages)
+
+    assert fates(applied) == {len(older) + 6: "masked"}
+
+
+def test_duragent_tells_how_many_older_messages_are_left_out() -> None:
+    """The seed's notice: 47 left out, and its text to the byte."""
+    chat = [user(tokens(996)) if n % 2 == 0 else said(tokens(996)) for n in range(66)]
+    applied, request = run(
+        "duragent", [{"role": "system", "content": "Be brief."}, *chat, user("")]
+    )
+
+    assert request[:2] == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "system", "content": "[conversation truncated — 47 older messages omitted]"},
+    ]
+    assert len(request) == 2 + 20  # 19 messages of 1,000 tokens beside the question's 4
+    assert list(fates(applied).values()) == ["dropped"] * 47
+
+
+def test_duragent_leaves_all_room_for_history_without_a_cap() -> None:
+    """max_history_tokens 0: window - system - tools - reply - margin, as the seed says."""
+    chat = [user(tokens(996)) if n % 2 == 0 else said(tokens(996)) for n in range(100)]
+    applied, _ = run(
+        "duragent",
+        [*chat, user("")],
+        window=100_000,
+        reserve=10_000,
+        numbers={"max_history_tokens": 0},
+    )
+
+    assert applied.budget.history_tokens == 80_000
+    assert len(applied.view.messages) == 80  # 79 of 1,000 and the question
+
+
+def test_duragent_sends_a_question_that_is_larger_than_the_history_may_be() -> None:
+    """Literally nothing would be sent: the walk ends at the newest message."""
+    applied, request = run("duragent", [user("a"), said("b"), user(tokens(30_000))])
+
+    assert contents(request)[0] == "[conversation truncated — 2 older messages omitted]"
+    assert fates(applied) == {0: "dropped", 1: "dropped"}
+    assert request[1]["content"] == tokens(30_000)
+
+
+def test_duragent_never_shows_results_whose_call_is_cut() -> None:
+    """The seed moves the start forward over them."""
+    messages = [user("a"), *step("c", tokens(500)), said("b"), user("now")]
+    applied, _ = run("duragent", messages, numbers={"max_history_tokens": 510 + 4 + 5})
+
+    assert fates(applied) == {0: "dropped", 1: "dropped", 2: "dropped"}
+
+
+def test_duragent_drops_the_oldest_iterations_but_not_the_last() -> None:
+    """Layer 3c: history stays, the newest work stays."""
+    messages = [user("a"), said("b"), user("go")]
+    for number in range(4):
+        messages += step(f"c{number}", tokens(2_000))
+    applied, _ = run("duragent", messages, window=10_000, reserve=3_000)
+
+    # 10,000 - 3,000 - 1,000 = 6,000 hold two of them
+    assert fates(applied) == dict.fromkeys(range(3, 7), "dropped")
+
+
+def test_duragent_drops_a_steering_message_with_its_iteration() -> None:
+    """The system does; only the newest user message never goes."""
+    messages = [user("go"), *step("a", tokens(3_000)), user("[steering] left")]
+    messages += [*step("b", tokens(3_000)), user("[steering] right"), *step("c", "x")]
+    numbers = {"max_history_tokens": 0}
+    applied, _ = run(
+        "duragent", messages, window=4_000, reserve=1_000, turn_start=0, numbers=numbers
+    )
+
+    assert fates(applied) == {1: "dropped", 2: "dropped", 3: "dropped", 4: "dropped", 5: "dropped"}
+
+
+def test_duragent_holds_so_many_messages_as_its_window_allows() -> None:
+    """Layer 1: clamp((max_input // 200) x 2, 100, 2000), and only what is checkpointed leaves."""
+    chat = [user("a") if n % 2 == 0 else said("b") for n in range(1_500)]
+    applied, request = run("duragent", [*chat, user("now")])
+
+    assert [r.stage for r in applied.reductions] == ["window"]
+    assert len(applied.view.messages) == 1_280
+    assert request[0]["content"] == "[conversation truncated — 221 older messages omitted]"
+
+
+def test_duragent_makes_a_request_fit_that_would_not() -> None:
+    """The seed leaves prompt and tools to the margin; beyond it a provider would refuse."""
+    messages = [user("go"), *step("a", tokens(5_000))]
+    applied, _ = run("duragent", messages, window=8_000, reserve=1_000, system=tokens(3_000))
+
+    assert [r.stage for r in applied.reductions] == ["fit"]
+    assert applied.total_tokens <= 8_000
+
+
+# --- picoclaw ---
+
+
+def test_picoclaw_counts_two_tokens_for_five_characters() -> None:
+    """Runes of content, reasoning and calls, 12 a message; 256 for each picture."""
+    count = POLICIES["picoclaw"].estimator
+    call = ToolCall(call_id="id12", name="bash", arguments="{}")
+    tool = ToolDefinition(name="bash", description="Runs.", parameters={"type": "object"})
+
+    assert count.message(UserMessage(text="漢" * 88), 0) == 40  # (88 + 12) * 2 // 5
+    assert count.message(UserMessage(text=""), 2) == 4 + 512
+    assert count.message(Reply(text="ab", reasoning="abc", calls=(call,)), 0) == 14  # 35
+    assert count.message(ToolResult(call_id="id12", name="bash", text="abcd"), 0) == 8  # 20
+    assert count.tools([tool]) == (4 + 5 + 17 + 20) * 2 // 5
+    assert count.tools([]) == 0
+
+
+def test_picoclaw_takes_four_times_the_reply_for_its_window() -> None:
+    """131,072 by default; 8,192 tokens of reply where it is set to 0."""
+    windows = [
+        run("picoclaw", [user("a")], reserve=reserve)[0].budget for reserve in (None, 0, 1_000)
+    ]
+
+    assert [b.window_tokens for b in windows] == [131_072, 32_768, 4_000]
+    assert [b.reserve_tokens for b in windows] == [32_768, 8_192, 1_000]
+
+
+def test_picoclaw_summarises_more_than_twenty_messages() -> None:
+    """Cut at a turn, the newest four stay; without a model the beginnings are the summary."""
+    chat = [user(f"q{n}") if n % 2 == 0 else said(f"a{n}") for n in range(22)]
+    at_twenty, _ = run("picoclaw", chat[:20])
+    applied, request = run("picoclaw", [{"role": "system", "content": "Be brief."}, *chat])
+
+    assert at_twenty.reductions == ()
+    assert [r.stage for r in applied.reductions] == ["summarise"]
+    assert [m["content"] for m in request[1:]] == ["q18", "a19", "q20", "a21"]
+    assert request[0]["content"] == snapshot(
+        "Be brief.\n\n---\n\n"
+        "CONTEXT_SUMMARY: an approximate summary of the earlier conversation, for reference only."
+        " Where what follows says something else, that holds.\n\n"
+        "Conversation summary: user: q0 | assistant: a1 | user: q2 | assistant: a3 | user: q4"
+        " | assistant: a5 | user: q6 | assistant: a7"
+        " Conversation summary: user: q8 | assistant: a9 | user: q10 | assistant: a11 | user: q12"
+        " | assistant: a13 | user: q14 | assistant: a15 | user: q16 | assistant: a17"
+    )
+
+
+def test_picoclaw_summarises_above_75_percent_of_the_window() -> None:
+    """32,768 x 4 x 75 // 100 = 98,304 tokens; exactly so many are not above."""
+    text = "x" * (98_304 * 5 // 2 // 6 - 12)  # 6 messages of 16,384
+    chat = [user(text), said(text)] * 3
+    at_limit, _ = run("picoclaw", chat)
+    above, _ = run("picoclaw", [*chat[:-1], said(f"{text}xxx")])
+
+    assert at_limit.messages_tokens == 98_304
+    assert at_limit.reductions == ()
+    assert fates(above) == {0: "summarised", 1: "summarised"}
+
+
+def test_picoclaw_cuts_a_summary_that_is_too_large() -> None:
+    """The beginnings of thousands of messages at once would leave no room for the newest."""
+    chat = [m for n in range(2_000) for m in (user(f"q{n} {'x' * 190}"), said("y" * 190))]
+    applied, request = run("picoclaw", chat, window=100_000, reserve=1_000)
+
+    assert 99_000 < applied.total_tokens <= 100_000
+    assert len(request) == 1 + 4
+    assert "q1997" in request[0]["content"]
+
+
+def test_picoclaw_digest_keeps_200_characters_or_a_tenth() -> None:
+    """And says where a message was too large to be in it."""
+    messages: list[AnyMessage] = [
+        UserMessage(text=" " + "q" * 199),
+        Reply(text="a" * 3_000),
+        UserMessage(text="漢" * 21_000),
+        ToolResult(call_id="c", name="bash", text="never"),
+    ]
+    text = picoclaw.digest(messages, 60_000)
+
+    assert text == (
+        f"Conversation summary: user: {'q' * 199} | assistant: {'a' * 300}..."
+        "\n[Note: Some oversized messages were omitted from this summary for efficiency.]"
+    )
+
+
+def test_picoclaw_cuts_at_turns_only() -> None:
+    """The rule of the safe boundary, case by case."""
+    blocks = read_transcript(
+        [user("a"), *step("x", "r"), said("b"), user("c"), said("d")]
+    ).blocks  # turns at 0 and 4 of 6 messages
+
+    assert [safe_boundary(blocks, t) for t in (-1, 0, 1, 3, 4, 5, 6, 9)] == [
+        *(0, 0, 4, 4, 4, 4, 6, 6)
+    ]
+    assert safe_boundary(blocks[1:3], 2) == 2  # no user message: the target itself
+    assert safe_boundary(blocks[:3], 2) == 0  # one turn
+
+
+def test_picoclaw_drops_the_oldest_whole_turns_before_a_call() -> None:
+    """Over when messages + tools + max_tokens > window: turn by turn, until it is not."""
+    text = "x" * (2_500 - 12)  # a message of 1,000 tokens
+    chat = [user(text), said(text), user(text), *step("c", text), said(text), user(text)]
+    fits, _ = run("picoclaw", chat, window=16_010, reserve=10_000)
+    over, _ = run("picoclaw", chat, window=16_009, reserve=10_000)
+    tight, _ = run("picoclaw", chat, window=13_000, reserve=10_000)
+
+    assert fits.total_tokens == 16_010
+    assert fits.reductions == ()
+    assert fates(over) == {0: "dropped", 1: "dropped"}
+    assert fates(tight) == dict.fromkeys(range(6), "dropped")
+
+
+def test_picoclaw_refuses_to_drop_the_running_turn() -> None:
+    """A request without a question would be worse than an error."""
+    with pytest.raises(ContextDoesNotFitError, match="running turn are never dropped"):
+        run("picoclaw", [user("a"), said("b"), user("x" * 9_000)], window=4_000, reserve=1_000)
+
+
+def test_picoclaw_leaves_out_what_providers_refuse() -> None:
+    """System messages, calls without results, calls directly after an answer."""
+    messages = [
+        user("a"),
+        {"role": "system", "content": "aside"},
+        called("x", "y"),
+        result("x", "1"),
+        result("x", "2"),
+        user("b"),
+        said("c"),
+        *step("z", "3"),
+        user("d"),
+        *step("x", "4"),
+    ]
+    applied, request = run("picoclaw", messages)
+
+    assert contents(request) == ["a", "b", "c", "d", None, "4"]
+    assert {b.stage for b in applied.view.became.values()} == {"repair", "sanitise"}
+
+
+def test_picoclaw_halves_the_turns_after_an_overflow() -> None:
+    """The note goes into the summary, pictures of what stays are kept."""
+    newest = {"role": "user", "content": [{"type": "text", "text": "look"}, IMAGE]}
+    chat = [user("a"), said("b"), user("c"), *step("x", "r"), said("d"), newest]
+    view = read_transcript(chat).view(None)
+    halved, reductions = picoclaw.OVERFLOW(view, run("picoclaw", chat)[0].budget)
+    again, _ = picoclaw.OVERFLOW(halved, run("picoclaw", chat)[0].budget)
+
+    assert [r.seqs for r in reductions] == [(1, 2)]
+    assert halved.summary == (
+        "[Emergency compression dropped 2 oldest messages due to context limit]"
+    )
+    assert halved.media == {7: 1}
+    assert [m.text for m in again.messages] == ["look"]
+    assert again.summary.count("Emergency compression dropped") == 2
+
+
+def test_picoclaw_keeps_the_question_of_a_single_turn_after_an_overflow() -> None:
+    """The last resort against a loop of errors; two messages stay as they are."""
+    chat = [user("a"), *step("x", "huge")]
+    budget = run("picoclaw", chat)[0].budget
+    halved, _ = picoclaw.OVERFLOW(read_transcript(chat).view(None), budget)
+    small = read_transcript([user("a"), said("b")]).view(None)
+
+    assert [m.text for m in halved.messages] == ["a"]
+    assert "dropped 2 oldest" in halved.summary
+    assert picoclaw.OVERFLOW(small, budget) == (small, ())
+
+
+# --- jutul ---
+
+
+def test_jutul_evicts_results_above_80_000_characters() -> None:
+    """Exactly 80,000 stay; the id becomes a safe file name; file tools are never evicted."""
+    stays, _ = run("jutul", [user("go"), *step("a", "x" * 80_000)])
+    applied, request = run(
+        "jutul", [user("go"), *step("fn.a/1", "x" * 80_001), *step("r", "x" * 80_001, name="grep")]
+    )
+
+    assert stays.reductions == ()
+    assert fates(applied) == {2: "evicted"}
+    assert [(s.path, len(s.text)) for s in applied.view.stored] == [
+        ("large_tool_results/fn_a_1", 80_001)
+    ]
+    assert request[2]["content"].rstrip("x") == snapshot(
+        "This tool result is too large to show; the whole of it is in the file"
+        " large_tool_results/fn_a_1. Read parts of that file where you need more. Its beginning"
+        " and end:\n\n"
+    )
+    assert request[2]["content"].endswith("\n" + "x" * 1_000)
+
+
+def test_jutul_gives_each_result_a_file_of_its_own() -> None:
+    """Some models use an id again; the second result must not take the place of the first."""
+    big = "y" * 80_001
+    applied, _ = run("jutul", [user("go"), *step("a", big), *step("a", f"{big}2")])
+
+    assert [s.path for s in applied.view.stored] == [
+        "large_tool_results/a",
+        "large_tool_results/a-2",
+    ]
+
+
+def test_jutul_previews_the_first_and_last_five_lines() -> None:
+    """Ten lines are shown whole; each is cut at 1,000 characters."""
+    lines = [str(n) for n in range(12)]
+
+    assert preview("\n".join(lines[:10])) == "\n".join(lines[:10])
+    assert preview("\n".join(lines)).split("\n") == [
+        *lines[:5],
+        "... [2 lines truncated] ...",
+        *lines[7:],
+    ]
+    assert preview("x" * 1_001) == "x" * 1_000
+
+
+def test_jutul_evicts_the_newest_question_only() -> None:
+    """200,000 characters stay; an older question stays whatever its size."""
+    big = "q" * 200_001
+    applied, request = run("jutul", [user(big), said("a"), user(big)])
+
+    assert fates(applied) == {2: "evicted"}
+    assert request[0]["content"] == big
+    assert run("jutul", [user(big[1:])])[0].reductions == ()
+
+
+@pytest.mark.parametrize(
+    ("window", "trigger", "keeps"),
+    [(50_000, 30_000, 3), (99_999, 59_999, 3), (100_000, 60_000, 6), (None, 60_000, 6)],
+)
+def test_jutul_clears_old_results_above_60_percent(
+    window: int | None, trigger: int, keeps: int
+) -> None:
+    """int(window x 0.6), strictly above; the newest 3 or 6 stay; never the attempt log."""
+    messages = [user("go"), *step("log0", "kept", name="record_attempt")]
+    for number in range(8):
+        messages += step(f"id{number:02}", "x" * 80)
+    base = run("jutul", messages, window=window)[0].messages_tokens
+    filler = said("x" * ((trigger - base - 3) * 4))
+    at_trigger, _ = run("jutul", [*messages, filler], window=window)
+    above, request = run("jutul", [*messages, said(f"{filler['content']}x")], window=window)
+
+    assert at_trigger.messages_tokens == trigger
+    assert at_trigger.reductions == ()
+    assert [m["content"] for m in request if m["role"] == "tool"] == [
+        "kept",
+        *["[cleared]"] * (8 - keeps),
+        *["x" * 80] * keeps,
+    ]
+    assert [r.stage for r in above.reductions] == ["clear"]
+
+
+def test_jutul_shortens_old_arguments_and_would_summarise() -> None:
+    """From 85 % on, before the newest tenth; the arguments stay valid JSON."""
+    arguments = json.dumps({"path": "a.jl", "content": "z" * 2_001, "mode": "y" * 2_000})
+    edit = called("e", name="write_file", arguments=arguments)
+    messages = [user("go"), edit, result("e", "ok"), said("x" * 34_000), said("done")]
+    below, _ = run("jutul", messages, window=12_000)
+    applied, request = run("jutul", [user("x" * 400), *messages], window=10_600)
+    shortened = json.loads(request[2]["tool_calls"][0]["function"]["arguments"])
+
+    assert below.reductions == ()
+    assert below.view.notes == ()
+    assert shortened == {
+        "path": "a.jl",
+        "content": "z" * 20 + "...(argument truncated)",
+        "mode": "y" * 2_000,
+    }
+    assert fates(applied) == {2: "shortened"}
+    assert applied.view.notes == ("would summarise the oldest 5 messages",)
+
+
+def test_jutul_summarises_from_170_000_tokens_where_the_window_is_unknown() -> None:
+    """And six messages would stay, with the call that a result belongs to."""
+    chat = [user("x" * 190_000)] * 3 + [*step("a", "1"), *step("b", "2"), said("c"), said("d")]
+    applied, _ = run("jutul", chat)
+    with_more, _ = run("jutul", [*chat, user("x" * 150_000)])
+
+    assert applied.messages_tokens < 170_000
+    assert applied.view.notes == ()
+    assert with_more.view.notes == ("would summarise the oldest 3 messages",)
+
+
+def test_jutul_counts_characters_rounded_up() -> None:
+    """ceil(characters / 4) + 3 a message; a picture is 85."""
+    count = jutul.POLICY.estimator
+
+    assert [count.message(UserMessage(text="x" * n), 0) for n in (0, 1, 4, 5)] == [3, 4, 4, 5]
+    assert count.message(UserMessage(text=""), 2) == 173
+    assert count.message(Notice(text="abc"), 0) == 4
+
+
+# --- baseagent ---
+
+
+def test_baseagent_has_168_000_usable_tokens() -> None:
+    """200,000 - 32,000; the trigger is 142,800, strictly above."""
+    at_trigger, _ = run("baseagent", [user(tokens(142_796))])
+    above, _ = run("baseagent", [user(tokens(142_797))])
+
+    assert at_trigger.messages_tokens == 142_800
+    assert at_trigger.view.notes == ()
+    assert above.view.notes == ("would summarise all 1 messages",)
+
+
+def picture() -> list[Json]:
+    """Return the seed's picture: 150K tokens, 114K of them in three results."""
+    arguments = json.dumps({"a": tokens(9_990)})
+    return [
+        {"role": "system", "content": tokens(4_996)},
+        user(tokens(996)),
+        called("1", arguments=arguments),
+        result("1", tokens(50_000)),
+        called("2", arguments=arguments),
+        result("2", tokens(40_000)),
+        called("3", arguments=arguments),
+        result("3", tokens(24_000)),
+    ]
+
+
+def test_baseagent_prunes_the_picture_from_150k_to_60k() -> None:
+    """The seed's picture, which its own two-turn guard would leave alone."""
+    numbers = {"protect_last_turns": 0, "max_output_tokens": 50_000}
+    applied, request = run("baseagent", picture(), numbers=numbers)
+    guarded, _ = run("baseagent", picture(), numbers={"max_output_tokens": 50_000})
+    reduction = applied.reductions[0]
+
+    assert reduction.tokens_before - reduction.tokens_after == 90_000 - 16  # 2 markers of 8 tokens
+    assert round(applied.total_tokens - 32_000, -4) == 60_000
+    assert [m["content"][:33] for m in request if m["role"] == "tool"] == [
+        "[Old tool result content cleared]",
+        "[Old tool result content cleared]",
+        "abcd" * 8 + "a",
+    ]
+    assert guarded.reductions == ()
+    assert guarded.view.notes == ("would summarise all 7 messages",)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "cleared"),
+    [
+        ([20_000, 40_000], 0),  # saves 20,000: not more than the minimum
+        ([20_001, 40_000], 1),
+        ([30_000, 60_000], 2),  # the newest goes beyond 40,000 by itself
+        ([100_000, 15_000, 15_000, 10_000], 1),
+    ],
+)
+def test_baseagent_clears_only_what_is_worth_it(sizes: list[int], cleared: int) -> None:
+    """40,000 newest tokens stay, counted before they are protected; more than 20,000 come free."""
+    numbers = {"max_output_tokens": 200_000}
+    steps = [m for n, size in enumerate(sizes) for m in step(f"{n}", tokens(size))]
+    messages = [user("a"), *steps, said("b"), user(tokens(90_000)), said("c"), user("d")]
+    applied, _ = run("baseagent", messages, numbers=numbers)
+
+    assert list(fates(applied).values()) == ["cleared"] * cleared
+
+
+def test_baseagent_leaves_the_newest_turns_alone() -> None:
+    """Results are skipped until two user messages have gone by."""
+    numbers = {"max_output_tokens": 200_000}
+    messages = [user("a"), *step("1", tokens(70_000)), user("b"), *step("2", tokens(80_000))]
+    messages.append(user("c"))
+    applied, _ = run("baseagent", messages, numbers=numbers)
+
+    assert fates(applied) == {2: "cleared"}
+
+
+def test_baseagent_cuts_results_in_the_middle() -> None:
+    """Over 10,000 characters: the first and last 4,950 around the marker."""
+    text = "H" * 5_000 + "T" * 5_000
+    at_limit, _ = run("baseagent", [user("go"), *step("a", text)])
+    applied, request = run("baseagent", [user("go"), *step("a", f"{text}!")])
+
+    assert at_limit.reductions == ()
+    assert request[-1]["content"] == ("H" * 4_950 + "\n\n[...truncated...]\n\n" + "T" * 4_949 + "!")
+    assert fates(applied) == {2: "shortened"}
+
+
+def test_baseagent_counts_characters_and_1_000_for_a_picture() -> None:
+    """Each part is floored on its own; the envelope is 4."""
+    count = POLICIES["baseagent"].estimator
+    call = ToolCall(call_id="x", name="bash_tool", arguments='{"a": 1}')
+
+    assert count.message(UserMessage(text="漢" * 7), 1) == 1 + 1_000 + 4
+    assert count.message(Reply(text="abc", calls=(call,)), 0) == 0 + 2 + 2 + 4
+
+
+# --- all ---
+
+
+def test_turns_can_leave_in_a_jump() -> None:
+    """A cut that goes further than it has to, stays where it is for many turns."""
+    messages = [m for n in range(10) for m in (user(f"{n}"), said("x" * 388))] + [user("now")]
+    view = read_transcript(messages).view(None)
+    policy = POLICIES["baseagent"]
+    budget = run("baseagent", messages, window=1_000, reserve=0)[0].budget
+    stage = trim_turns(
+        cost=lambda v, _b: sum(policy.estimator.message(m, 0) for m in v.messages),
+        limit=lambda b: b.window_tokens,
+        down_to=lambda b: b.window_tokens * 3 // 4,
+        estimator=policy.estimator,
+    )
+    kept, reductions = stage(view, budget)
+
+    assert reductions[0].seqs == (1, 2, 3, 4, 5, 6)
+    assert [m.text for m in kept.messages[:1]] == ["3"]
+
+
+def test_every_number_can_be_set_by_the_name_the_agent_format_gives_it() -> None:
+    """A number that only the code knows cannot be tuned by whoever runs it."""
+    known = set(ContextSection.model_fields)
+
+    for policy in POLICIES.values():
+        assert set(policy.number_names()) <= known
+        with pytest.raises(KeyError):
+            policy.with_numbers({"no_such_number": 1})
