@@ -197,6 +197,8 @@ async def terminal(
             encoding="utf-8",
             dimensions=(40, 120),
             timeout=DEADLINE_S,
+            # Tests that run in the background inherit an ignored Ctrl-C; a terminal's do not.
+            preexec_fn=_hear_interrupts,
         )
 
     child = await anyio.to_thread.run_sync(spawn)
@@ -205,6 +207,10 @@ async def terminal(
     finally:
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(partial(child.close, force=True))
+
+
+def _hear_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def plain(text: str) -> str:
