@@ -92,15 +92,18 @@ class SessionState:
         return self.checkpointed + self.pending
 
     @property
+    def held_messages(self) -> int:
+        """How many messages are in memory: checkpointed, pending and running."""
+        held = self.checkpointed_messages + self.pending_messages
+        return held if self.open_turn is None else held + _size_messages(self.open_turn)
+
+    @property
     def conversation(self) -> Conversation:
         """What the model may be shown."""
-        held = self.checkpointed_messages + self.pending_messages
-        if self.open_turn is not None:
-            held += _size_messages(self.open_turn)
         return Conversation(
             turns=self.held_turns,
             current=self.open_turn,
-            left_messages=self.logged_messages - held,
+            left_messages=self.logged_messages - self.held_messages,
             instructions=self.instructions,
         )
 
@@ -315,9 +318,7 @@ def _checkpoint(state: SessionState) -> SessionState:
 
 def _window(state: SessionState) -> SessionState:
     """Let whole turns leave the old end until the messages fit the window."""
-    held = state.checkpointed_messages + state.pending_messages
-    if state.open_turn is not None:
-        held += _size_messages(state.open_turn)
+    held = state.held_messages
     if held <= state.window_messages or not state.checkpointed:
         return state
     turns, messages = let_go(
