@@ -47,6 +47,21 @@ class UnknownSessionError(CoreError):
         super().__init__(f"there is no session {session_id!r}")
 
 
+class UnknownRequestError(CoreError):
+    """No request to a model was sent there.
+
+    Attributes:
+        session_id: The session.
+        seq: The event that was asked for.
+    """
+
+    def __init__(self, session_id: str, seq: int, why: str) -> None:
+        self.session_id, self.seq = session_id, seq
+        super().__init__(
+            f"no request can be shown for event {seq} of session {session_id!r}: {why}"
+        )
+
+
 class SessionEndedError(CoreError):
     """The session has ended; a new one has to be started.
 
@@ -145,6 +160,10 @@ class ModelError(CoreError):
         self.retry_after_s = retry_after_s
         super().__init__(message)
 
+    def with_text(self, text: str) -> ModelError:
+        """Return the same error with another text."""
+        return type(self)(text, retry_after_s=self.retry_after_s)
+
 
 class ModelAuthError(ModelError):
     """The provider refused the key; the operator has to set a valid one."""
@@ -155,7 +174,25 @@ class ModelRefusedError(ModelError):
 
 
 class ContextOverflowError(ModelRefusedError):
-    """The request is larger than the model's context window."""
+    """The request is larger than the model's context window.
+
+    Attributes:
+        window_tokens: The window as the provider named it; None where it did not.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        retry_after_s: float | None = None,
+        window_tokens: int | None = None,
+    ) -> None:
+        self.window_tokens = window_tokens
+        super().__init__(message, retry_after_s=retry_after_s)
+
+    def with_text(self, text: str) -> ContextOverflowError:
+        """Return the same error with another text."""
+        return type(self)(text, retry_after_s=self.retry_after_s, window_tokens=self.window_tokens)
 
 
 class RateLimitedError(ModelError):

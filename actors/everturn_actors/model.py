@@ -16,6 +16,11 @@ Outcome: TypeAlias = Literal["answered", "failed", "cancelled", "interrupted"]
 SessionStatus: TypeAlias = Literal["active", "paused", "ended"]
 EndReason: TypeAlias = Literal["reset", "expired", "deleted"]
 Compaction: TypeAlias = Literal["archive", "discard", "disabled"]
+Fate: TypeAlias = Literal[
+    "kept", "shortened", "masked", "cleared", "evicted", "summarised", "dropped"
+]
+"What becomes of a message on its way into a request."
+SummarySource: TypeAlias = Literal["model", "digest"]
 
 T = TypeVar("T")
 
@@ -103,6 +108,8 @@ class ToolResult(Message):
     name: str
     text: str
     is_error: bool = False
+    path: str = ""
+    "Under the session's results, the file that holds the whole text; empty where this is it."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,11 +207,75 @@ class OpenTurn:
     steps: tuple[Step, ...] = ()
     step: OpenStep | None = None
 
+    @property
+    def size_messages(self) -> int:
+        """How many messages its users and finished steps have."""
+        return len(self.users) + sum(1 + len(step.results) for step in self.steps)
+
     def finished(self, outcome: Outcome, error: str) -> Turn:
         """Return this turn as a finished one; a step without its reply is left out."""
         return Turn(
             number=self.number, users=self.users, steps=self.steps, outcome=outcome, error=error
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replaced:
+    """What stands for one message from now on."""
+
+    seq: int
+    "Of the message."
+    fate: Fate
+    text: str
+    arguments: tuple[str, ...] = ()
+    "New arguments for the calls of a reply, in their order; empty = as they are."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What stands for the oldest messages of a session."""
+
+    last_turn: int
+    "The newest turn it tells of; it begins with the session."
+    messages: int
+    "How many messages it stands for, those of earlier summaries included."
+    text: str
+    source: SummarySource = "model"
+    "Who wrote it."
+    path: str = ""
+    "Under the session's results, the file with what it stands for, where the log is discarded."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What is hidden from the model for good, and what stands in its place."""
+
+    cut_turn: int = 0
+    "Finished turns with a lower number are not shown."
+    replaced: Mapping[int, Replaced] = field(default_factory=dict[int, Replaced])
+    "By the seq of the message."
+    dropped: frozenset[int] = frozenset()
+    "Seqs of messages that are not shown though their turn is; always whole steps."
+    summary: Summary | None = None
+    note: str = ""
+    "What the summary does not tell and has to: what left in an emergency since it was made."
+    failures: int = 0
+    "Summaries in a row that no model could write."
+    retry_at: datetime | None = None
+    "No model is asked for a summary before this instant, UTC."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """What is remembered of a request, to compare the next one with it."""
+
+    prefix: str = ""
+    "A hash of its bytes; empty = nothing to compare with."
+    messages: int = 0
+    units: int = 0
+    "Its estimated tokens before scaling, in hundredths."
+    drifted: bool = False
+    "Whether it did not begin with the request before it, though nothing had been reduced."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,6 +289,23 @@ class Conversation:
     "Messages of this session that the message-count window let go."
     instructions: str = ""
     "Instructions the caller gave for this session alone."
+    standing: Standing = field(default_factory=Standing)
+    sent: Sent = field(default_factory=Sent)
+    "The last request; empty since the last reduction, and before the first request."
+    reported: Usage = Usage()
+    "What the provider reported for it."
+    window_messages: int = 0
+    "How many messages the session holds; 0 = not known."
+    counted_messages: int | None = None
+    "Messages of the turns here, those of an open step left out; None = not counted yet."
+
+    @property
+    def held_messages(self) -> int:
+        """How many messages the turns here have, those of an open step left out."""
+        if self.counted_messages is not None:
+            return self.counted_messages
+        running = self.current.size_messages if self.current else 0
+        return sum(turn.size_messages for turn in self.turns) + running
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +323,7 @@ class Inbound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolDefinition:
+class ToolDefinition(Remembering):
     """A tool as the model sees it."""
 
     name: str

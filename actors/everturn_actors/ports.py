@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+from everturn_actors.context.calibration import ModelFacts
 from everturn_actors.events import Event
 from everturn_actors.model import (
     Compaction,
+    Conversation,
     ConversationKey,
     ModelRequest,
     Reply,
@@ -21,7 +23,7 @@ from everturn_actors.model import (
     ToolCall,
     ToolDefinition,
 )
-from everturn_actors.spec import AgentSpec
+from everturn_actors.spec import AgentSpec, ModelSpec
 from everturn_actors.state import SessionState
 
 
@@ -114,6 +116,28 @@ class SessionStore(Protocol):
         """
         ...
 
+    async def save_result(self, session_id: str, name: str, text: str) -> None:
+        """Keep a text that is too large for the log, under `name`; return when it is durable.
+
+        A text of the same name is replaced. `name` is letters, digits, `-`, `_` and dots inside,
+        at most 100 of them. The oldest texts of the session go where all together exceed the
+        store's limit; never the one just saved.
+
+        Raises:
+            JournalWriteError: It could not be written. A text that stood there before still does.
+            InvalidInputError: The name is none.
+            UnknownSessionError: The session was never written, or deleted.
+        """
+        ...
+
+    async def read_result(self, session_id: str, name: str) -> str | None:
+        """Return a text that was kept, or None where there is none (any more).
+
+        Raises:
+            JournalError: It is there and cannot be read.
+        """
+        ...
+
     async def delete(self, session_id: str) -> None:
         """Remove a session and all that belongs to it; return when that is durable."""
         ...
@@ -155,6 +179,42 @@ class ModelProvider(Protocol):
         ...
 
 
+@runtime_checkable
+class WindowSource(Protocol):
+    """A provider that can say how large its model's window is."""
+
+    async def window_tokens(self) -> int | None:
+        """Return the window of the model as it is served, in tokens; None where it is not told.
+
+        Never raises for a server that does not answer; returns within seconds.
+        """
+        ...
+
+
+class ModelMemory(Protocol):
+    """What was learnt about models, across sessions and restarts."""
+
+    def facts(self, model: ModelSpec) -> ModelFacts:
+        """Return what is known of a model; of one that was never used, what its name tells."""
+        ...
+
+    def learn(self, model: ModelSpec, facts: ModelFacts) -> None:
+        """Remember `facts`; where they are kept on disk, that happens later."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolContext:
+    """Where a call runs."""
+
+    session_id: str
+    key: ConversationKey
+    store: SessionStore
+    "Holds the session's log and large results. For reading alone."
+    conversation: Conversation = field(default_factory=Conversation)
+    "The session as it stands when the call begins."
+
+
 class Tool(Protocol):
     """Something an agent can do."""
 
@@ -168,7 +228,7 @@ class Tool(Protocol):
         """Whether running it twice does no harm; such a call is run again after a crash."""
         ...
 
-    async def run(self, call: ToolCall) -> str:
+    async def run(self, call: ToolCall, context: ToolContext) -> str:
         """Run one call and return the text of its result.
 
         Raises:
@@ -178,12 +238,27 @@ class Tool(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Summariser:
+    """The model that writes summaries."""
+
+    provider: ModelProvider
+    model: ModelSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
     """One agent, ready to work: its values and the live things behind them."""
 
     spec: AgentSpec
     provider: ModelProvider
     tools: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
+    summariser: Summariser | None = None
+    "None: older turns leave without a summary."
+
+    @property
+    def definitions(self) -> tuple[ToolDefinition, ...]:
+        """Its tools as the model sees them."""
+        return tuple(tool.definition for tool in self.tools.values())
 
 
 class Agents(Protocol):

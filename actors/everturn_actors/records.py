@@ -7,18 +7,24 @@ hold their default are left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, is_dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeAlias, cast, get_args, get_origin, get_type_hints
 
 from everturn_actors.errors import UnknownFormatError
 from everturn_actors.events import Body, Event
-from everturn_actors.model import ConversationKey, ToolCall, Usage
 
 FORMAT_VERSION = 1
+"""How a record is to be read: the names of its head, its times, what a left out field means.
 
-_Build: TypeAlias = Callable[[str, Any], object]
-"Builds the value of a field from its name and what stands in the record."
+New types and new fields leave it as it is. A version that does not know one stops at the event that
+has it, names it and says what to do, which tells more than a number could; and a log in which none
+of them stands can still be read by the version before.
+"""
+
+_WAY_OUT = "use the version that wrote it, or a later one"
+_Read: TypeAlias = Callable[[str, Any], object]
+"Makes a value of what stands in a record; the name is that of its place, for errors."
 _HEAD: dict[str, type] = {"seq": int, "at": str}
 
 
@@ -64,7 +70,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - any field of any event
         return value
     if isinstance(value, tuple):
         return [_plain(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
-    return {f.name: getattr(value, f.name) for f in fields(value)}
+    return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
 
 
 def from_record(record: Mapping[str, Any]) -> Event:
@@ -77,37 +83,45 @@ def from_record(record: Mapping[str, Any]) -> Event:
     data = dict(record)
     try:
         seq, at, kind = data.pop("seq"), data.pop("at"), data.pop("type")
-        reader = _READERS.get(kind) if isinstance(kind, str) else None
-        if reader is None:
+        read = _READERS.get(kind) if isinstance(kind, str) else None
+        if read is None:
             msg = (
                 f"event {seq} has the type {kind!r}, which this version (event format "
-                f"{FORMAT_VERSION}) does not know; use the version that wrote it, or a later one"
+                f"{FORMAT_VERSION}) does not know; {_WAY_OUT}"
             )
             raise UnknownFormatError(msg)
-        cls, nested, kinds = reader
-        for name, build in nested:
-            if name in data:
-                data[name] = build(name, data[name])
-        body = cls(**data)
-        _check_kinds(data, kinds)
-        _check_kinds({"seq": seq, "at": at}, _HEAD)
+        body = cast("Body", read("", data))
+        _check_kinds("", {"seq": seq, "at": at}, _HEAD)
         return Event(seq=seq, at=_instant(at), body=body)
     except KeyError as error:
-        msg = (
-            f"event {record.get('seq')} cannot be read by event format {FORMAT_VERSION}:"
-            f" it has no {error.args[0]}"
-        )
-        raise UnknownFormatError(msg) from error
+        raise _unreadable(record, f"it has no {error.args[0]}") from error
     except (TypeError, ValueError) as error:
-        msg = f"event {record.get('seq')} cannot be read by event format {FORMAT_VERSION}: {error}"
-        raise UnknownFormatError(msg) from error
+        raise _unreadable(record, str(error)) from error
 
 
-def _check_kinds(data: Mapping[str, object], kinds: Mapping[str, type]) -> None:
+def _unreadable(record: Mapping[str, Any], why: str) -> UnknownFormatError:
+    return UnknownFormatError(
+        f"event {record.get('seq')} cannot be read by event format {FORMAT_VERSION}: {why}"
+    )
+
+
+def _check_kinds(where: str, data: Mapping[str, object], kinds: Mapping[str, type]) -> None:
     for name, value in data.items():
         if type(value) is not kinds[name]:
-            msg = f"{name} must be {kinds[name].__name__}, not {type(value).__name__}"
-            raise TypeError(msg)
+            raise _wrong_kind(_within(where, name), value, kinds[name])
+
+
+def _wrong_kind(name: str, value: object, kind: type) -> TypeError:
+    return TypeError(f"{name} must be {kind.__name__}, not {type(value).__name__}")
+
+
+def _within(where: str, name: str) -> str:
+    """Return the name of a field as errors give it: `usage.input_tokens`."""
+    return f"{where}.{name}" if where else name
+
+
+def _item(where: str, index: int) -> str:
+    return f"{where}[{index}]"
 
 
 def _instant(text: str) -> datetime:
@@ -118,58 +132,81 @@ def _instant(text: str) -> datetime:
     return instant
 
 
-def _one_of(hint: object) -> _Build:
-    allowed = get_args(hint)
+def _kind(hint: object) -> type:
+    """Return what a value of this type is in Python, once it is read."""
+    origin = get_origin(hint)
+    return cast("type", str if origin is Literal else origin or hint)
 
-    def build(name: str, value: object) -> object:
+
+def _reader(hint: object) -> _Read | None:
+    """Return what reads a value of this type; None where it is taken as it stands."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return _one_of(arguments)
+    if origin is tuple:
+        return _tuple_of(arguments[0])
+    return _value_of(hint) if isinstance(hint, type) and is_dataclass(hint) else None
+
+
+def _one_of(allowed: tuple[str, ...]) -> _Read:
+    def read(name: str, value: object) -> object:
         if value not in allowed:
             msg = f"{name} is {value!r}, which is none of {', '.join(allowed)}"
             raise ValueError(msg)
         return value
 
-    return build
+    return read
 
 
-def _value_of(cls: type) -> _Build:
-    kinds = get_type_hints(cls)
+def _tuple_of(hint: object) -> _Read:
+    read_item, kind = _reader(hint), _kind(hint)
 
-    def build(name: str, value: Any) -> object:  # noqa: ANN401 - whatever stands in the record
-        _check_kinds({name: value}, {name: dict})
-        found = cls(**value)
-        _check_kinds(value, kinds)
-        return found
+    def read(name: str, value: Any) -> object:  # noqa: ANN401 - whatever stands in the record
+        if type(value) is not list:
+            raise _wrong_kind(name, value, list)
+        items = enumerate(cast("list[object]", value))
+        if read_item is not None:
+            return tuple([read_item(_item(name, index), item) for index, item in items])
+        for index, item in items:
+            if type(item) is not kind:
+                raise _wrong_kind(_item(name, index), item, kind)
+        return tuple(cast("list[object]", value))
 
-    return build
-
-
-def _tuple_of(build_item: _Build) -> _Build:
-    def build(name: str, value: Any) -> object:  # noqa: ANN401 - whatever stands in the record
-        _check_kinds({name: value}, {name: list})
-        return tuple([build_item(name, item) for item in value])
-
-    return build
+    return read
 
 
-def _whole(name: str, value: object) -> object:
-    _check_kinds({name: value}, {name: int})
-    return value
+def _value_of(cls: type) -> _Read:
+    """Return what reads the fields of a value; those that are left out hold their default."""
+    hints = get_type_hints(cls)
+    nested = [(name, reader) for name, hint in hints.items() if (reader := _reader(hint))]
+    kinds = {name: _kind(hint) for name, hint in hints.items()}
+
+    def read(name: str, value: Any) -> object:  # noqa: ANN401 - whatever stands in the record
+        if type(value) is not dict:
+            raise _wrong_kind(name, value, dict)
+        data = cast("dict[str, Any]", {**value} if nested else value)
+        for part, reader in nested:
+            if part in data:
+                data[part] = reader(_within(name, part), data[part])
+        try:
+            found = cls(**data)
+        except TypeError as error:
+            raise _misfit(cls, name, data) from error
+        _check_kinds(name, data, kinds)
+        return cast("object", found)
+
+    return read
 
 
-_NESTED: dict[str, _Build] = {
-    "key": _value_of(ConversationKey),
-    "usage": _value_of(Usage),
-    "calls": _tuple_of(_value_of(ToolCall)),
-    "received": _tuple_of(_whole),
-}
+def _misfit(cls: type, where: str, data: Mapping[str, Any]) -> ValueError:
+    """Return the error of a record whose fields are not those of `cls`."""
+    known = {f.name: f.default is MISSING for f in fields(cls)}
+    for name in data:
+        if name not in known:
+            why = f"{_within(where, name)} is a field that this version does not know; {_WAY_OUT}"
+            return ValueError(why)
+    missing = next(name for name, is_needed in known.items() if is_needed and name not in data)
+    return ValueError(f"it has no {_within(where, missing)}")
 
 
-def _reader(cls: type[Body]) -> tuple[type[Body], tuple[tuple[str, _Build], ...], dict[str, type]]:
-    """Return the class, the fields that are more than a plain value, and the kind of each field."""
-    hints = {name: (hint, get_origin(hint)) for name, hint in get_type_hints(cls).items()}
-    nested = [(name, _NESTED[name]) for name in hints if name in _NESTED]
-    nested += [(name, _one_of(hint)) for name, (hint, kind) in hints.items() if kind is Literal]
-    kinds = {name: str if kind is Literal else kind or hint for name, (hint, kind) in hints.items()}
-    return cls, tuple(nested), kinds
-
-
-_READERS = {name: _reader(cls) for name, cls in _TYPES.items()}
+_READERS = {name: _value_of(cls) for name, cls in _TYPES.items()}

@@ -5,8 +5,9 @@ Pure values; the gateway reads them from files.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from everturn_actors.model import Compaction
 
@@ -41,11 +42,15 @@ class PromptSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextSpec:
-    """Numbers of the context policy."""
+    """How the conversation is made to fit."""
 
     policy: str = "everturn"
-    max_history_tokens: int = 20_000
-    "0 = no cap but the window."
+    numbers: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    "Settings of the policy, by name; those that are left out are the policy's own."
+    summary_timeout_s: float = 120
+    "Deadline of one summary, all tries together."
+    recall: bool | None = None
+    "Whether the model gets the tool that reads back what is hidden; None = where it can call it."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from everturn_gateway.errors import ConfigError, Fault
 DEFAULT_FILE = Path("everturn.yaml")
 _COMMAND_LINE = Path("command line")  # stands for a file in faults of options
 _PORTS = 65_535
+_MEGABYTE = 1024 * 1024
 
 # --- values --------------------------------------------------------------------------------------
 
@@ -47,6 +48,8 @@ class SessionsConfig:
     compaction: Compaction = "archive"
     idle_rest_s: float = 600
     "A session without work leaves memory after this."
+    results_max_bytes: int = 256 * _MEGABYTE
+    "Of one session's large results; beyond it the oldest go."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +117,7 @@ class _Sessions(Section):
     ttl_hours: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 168
     compaction: Compaction = "archive"
     idle_rest_seconds: _Seconds = 600
+    results_max_megabytes: _Count = 256
 
 
 class _Telegram(Section):
@@ -238,6 +242,7 @@ def load_config(
             ttl_hours=values.sessions.ttl_hours,
             compaction=values.sessions.compaction,
             idle_rest_s=values.sessions.idle_rest_seconds,
+            results_max_bytes=values.sessions.results_max_megabytes * _MEGABYTE,
         ),
         notes=notes,
     )

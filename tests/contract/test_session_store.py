@@ -22,6 +22,7 @@ from support.stores import FileWorld, MemoryWorld, World
 from everturn_actors.errors import (
     CoreError,
     FencedError,
+    InvalidInputError,
     UnknownSessionError,
     WorkspaceLockedError,
 )
@@ -370,6 +371,7 @@ async def test_a_deleted_session_leaves_nothing(world: World) -> None:
         for session_id in (SESSION_ID, OTHER_ID):
             await store.append(session_id, simple_log(1, session_id=session_id), expected_seq=0)
             await store.mark_awake(session_id)
+            await store.save_result(session_id, "call_1", session_id)
         await store.bind(KEY, SESSION_ID)
         await store.save_snapshot(replay(LOG[:6]), compaction="archive")
         await store.delete(SESSION_ID)
@@ -379,10 +381,154 @@ async def test_a_deleted_session_leaves_nothing(world: World) -> None:
 
         assert await store.load(SESSION_ID) is None
         assert await store.read(SESSION_ID, after=0, limit=9) == ()
+        assert await store.read_result(SESSION_ID, "call_1") is None
+        assert await store.read_result(OTHER_ID, "call_1") == OTHER_ID
         assert [row.session_id for row in listed] == [OTHER_ID]
         assert await store.awake() == (OTHER_ID,)
         assert await store.bound(KEY) == ""
         assert (await state_in(store, OTHER_ID)).last_seq == 6
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        pytest.param("a", "", id="empty"),
+        pytest.param("call_1.txt", "plain", id="short"),
+        pytest.param("x" * 100, "a\ud800b \x00\u2028\r\n", id="hostile"),
+        pytest.param("a.b-C_9", "\ud83d\ude00", id="surrogates that stand as a pair"),
+        pytest.param("a..b", "漢字👩‍👩‍👧" * 50_000, id="large"),
+    ],
+)
+async def test_a_result_is_there_after_a_restart(world: World, name: str, text: str) -> None:
+    """The event that names it comes right after: what it names must not be lost before it."""
+    async with world.open() as store:
+        await store.append(SESSION_ID, LOG, expected_seq=0)
+        await store.save_result(SESSION_ID, name, text)
+    async with world.open() as store:
+        assert await store.read_result(SESSION_ID, name) == text
+        assert await state_in(store) == replay(LOG)
+
+
+async def test_a_result_of_the_same_name_is_replaced(world: World) -> None:
+    """A call that is run again after a crash gives its result anew."""
+    async with world.open() as store:
+        await store.append(SESSION_ID, LOG, expected_seq=0)
+        await store.save_result(SESSION_ID, "call_1", "a long first text")
+        await store.save_result(SESSION_ID, "call_2", "another")
+        await store.save_result(SESSION_ID, "call_1", "second")
+
+        assert await store.read_result(SESSION_ID, "call_1") == "second"
+        assert await store.read_result(SESSION_ID, "call_2") == "another"
+
+
+async def test_a_result_that_is_not_there_is_none(world: World) -> None:
+    """The model may ask for what has gone meanwhile, or for what never was."""
+    async with world.open() as store:
+        assert await store.read_result(SESSION_ID, "call_1") is None
+        await store.append(SESSION_ID, LOG, expected_seq=0)
+        assert await store.read_result(SESSION_ID, "call_1") is None
+        await store.append(OTHER_ID, simple_log(1, session_id=OTHER_ID), expected_seq=0)
+        await store.save_result(OTHER_ID, "call_1", "of the other")
+
+        assert await store.read_result(SESSION_ID, "call_1") is None
+        assert await store.read_result(SESSION_ID, "call_2") is None
+
+
+NO_NAMES = ["", ".", "..", "../x", "a/b", "/etc/passwd", f"../{OTHER_ID}/events.jsonl", "a\\b"]
+NO_NAMES += [".hidden", "end.", "a b", "a\n", "a\x00", "ä", "a:b", "x" * 101]
+
+
+@pytest.mark.parametrize("name", NO_NAMES, ids=lambda name: repr(name[:12]))
+async def test_a_result_under_what_is_no_name_is_refused(world: World, name: str) -> None:
+    """Names are made from what a model wrote: one that is a path must not leave its folder."""
+    async with world.open() as store:
+        await store.append(SESSION_ID, LOG, expected_seq=0)
+        await store.append(OTHER_ID, simple_log(1, session_id=OTHER_ID), expected_seq=0)
+        with pytest.raises(InvalidInputError, match="is no name for a result"):
+            await store.save_result(SESSION_ID, name, "text")
+
+        assert await store.read_result(SESSION_ID, name) is None
+        assert await state_in(store) == replay(LOG)
+
+
+async def test_a_result_of_no_session_is_refused(world: World) -> None:
+    """A tool that ends after its session was deleted must not bring a part of it back."""
+    async with world.open() as store:
+        with pytest.raises(UnknownSessionError):
+            await store.save_result(SESSION_ID, "call_1", "text")
+        for text in NO_IDS:
+            with pytest.raises(UnknownSessionError):
+                await store.save_result(text, "call_1", "text")
+            assert await store.read_result(text, "call_1") is None
+
+        assert await store.load(SESSION_ID) is None
+        assert await store.sessions(after="", limit=9) == ()
+
+
+async def test_the_oldest_results_go_when_all_together_are_too_large(world: World) -> None:
+    """A long session must not fill the disk, and what is asked for is mostly recent."""
+    async with world.open(results_max_bytes=100) as store:
+        await store.append(SESSION_ID, LOG, expected_seq=0)
+        await store.append(OTHER_ID, simple_log(1, session_id=OTHER_ID), expected_seq=0)
+        await store.save_result(OTHER_ID, "a", "o" * 100)
+        for name in "edcba":
+            await store.save_result(SESSION_ID, name, name * 20)
+        await store.save_result(SESSION_ID, "e", "e" * 20)  # saved again, it is the newest
+        whole = await held(store, "abcde")
+        await store.save_result(SESSION_ID, "f", "f" * 20)
+    async with world.open(results_max_bytes=100) as store:
+        less = await held(store, "abcdef")
+        await store.save_result(SESSION_ID, "g", "漢" * 20)
+
+        assert (whole, less) == ("abcde", "abcef")
+        assert await held(store, "abcdefg") == "efg"
+        assert await store.read_result(OTHER_ID, "a") == "o" * 100
+
+
+async def test_the_result_just_saved_stays_whatever_its_size(world: World) -> None:
+    """The marker that the model reads next names it."""
+    async with world.open(results_max_bytes=10) as store:
+        await store.append(SESSION_ID, LOG, expected_seq=0)
+        await store.save_result(SESSION_ID, "a", "a" * 5)
+        await store.save_result(SESSION_ID, "b", "b" * 5000)
+        first = await held(store, "ab")
+        await store.save_result(SESSION_ID, "a", "a" * 5)
+
+        assert first == "b"
+        assert await held(store, "ab") == "a"
+
+
+async def held(store: SessionStore, names: str) -> str:
+    """Return those of the names, each one letter, under which there is a result."""
+    found = [name for name in names if await store.read_result(SESSION_ID, name) is not None]
+    return "".join(found)
+
+
+@pytest.mark.parametrize("compaction", COMPACTIONS)
+async def test_results_stay_when_the_log_is_compacted(world: World, compaction: Compaction) -> None:
+    """What was summarised stays readable, also where its events are gone."""
+    async with world.open() as store:
+        await store.append(SESSION_ID, LOG, expected_seq=0)
+        await store.save_result(SESSION_ID, "call_1", "text")
+        await store.save_snapshot(replay(LOG), compaction=compaction)
+        await store.mark_resting(SESSION_ID)
+
+        assert await store.read_result(SESSION_ID, "call_1") == "text"
+        await store.append(SESSION_ID, (_next(16),), expected_seq=16)
+
+
+async def test_results_saved_side_by_side_are_all_kept(world: World) -> None:
+    """Calls that run side by side end side by side, while the session is written to."""
+    async with world.open() as store:
+        await store.append(SESSION_ID, LOG[:6], expected_seq=0)
+        async with anyio.create_task_group() as tasks:
+            for name in "abcdefgh":
+                tasks.start_soon(store.save_result, SESSION_ID, name, name * 1000)
+            for event in LOG[6:]:
+                await store.append(SESSION_ID, (event,), expected_seq=event.seq - 1)
+
+        assert await held(store, "abcdefgh") == "abcdefgh"
+        assert await state_in(store) == replay(LOG)
 
 
 async def test_deleting_an_old_session_keeps_the_pointer_to_the_new_one(world: World) -> None:
@@ -399,10 +545,12 @@ async def test_a_deleted_session_can_be_written_anew(world: World) -> None:
     """What the store remembered of the old one must not stand in the way."""
     async with world.open() as store:
         await store.append(SESSION_ID, LOG, expected_seq=0)
+        await store.save_result(SESSION_ID, "call_1", "of the old one")
         await store.delete(SESSION_ID)
         await store.append(SESSION_ID, LOG[:6], expected_seq=0)
 
         assert (await state_in(store)).last_seq == 6
+        assert await store.read_result(SESSION_ID, "call_1") is None
 
 
 async def test_sessions_are_listed_newest_first_page_by_page(world: World) -> None:

@@ -115,6 +115,7 @@ async def test_a_workspace_is_private_to_its_user(tmp_path: Path) -> None:
         async with open_file_store(tmp_path / "deep" / "workspace") as store:
             await store.append(SESSION_ID, LOG, expected_seq=0)
             await store.save_snapshot(replay(LOG[:6]), compaction="archive")
+            await store.save_result(SESSION_ID, "call_1.txt", "text")
             await store.bind(KEY, SESSION_ID)
             await store.mark_awake(SESSION_ID)
     finally:
@@ -134,6 +135,8 @@ async def test_a_workspace_is_private_to_its_user(tmp_path: Path) -> None:
         f"sessions/{SESSION_ID}/events.jsonl",
         f"sessions/{SESSION_ID}/events.archive.jsonl",
         f"sessions/{SESSION_ID}/state.yaml",
+        f"sessions/{SESSION_ID}/results",
+        f"sessions/{SESSION_ID}/results/call_1.txt",
         "awake",
         f"awake/{SESSION_ID}",
         "conversations",

@@ -13,8 +13,17 @@ from inline_snapshot import snapshot
 from support.conversations import KEY, STARTED
 
 from everturn_actors.errors import UnknownFormatError
-from everturn_actors.events import Body, Event, ModelReplied, Received, SessionStarted, TurnStarted
-from everturn_actors.model import ConversationKey, ToolCall, Usage
+from everturn_actors.events import (
+    Body,
+    ContextReduced,
+    Event,
+    ModelReplied,
+    Received,
+    SessionStarted,
+    Summarised,
+    TurnStarted,
+)
+from everturn_actors.model import ConversationKey, Replaced, Sent, ToolCall, Usage
 from everturn_actors.records import FORMAT_VERSION, from_record, to_record, type_name
 
 instants = st.integers(0, 10**16).map(
@@ -56,6 +65,7 @@ def test_a_record_can_be_read_by_a_person() -> None:
             text="wait",
             calls=(ToolCall(call_id="a", name="bash"),),
             usage=Usage(input_tokens=5),
+            sent=Sent(prefix="9f86d081", messages=3, units=4_700),
         ),
     )
 
@@ -67,6 +77,48 @@ def test_a_record_can_be_read_by_a_person() -> None:
             "text": "wait",
             "calls": [{"call_id": "a", "name": "bash", "arguments": "{}"}],
             "usage": {"input_tokens": 5, "output_tokens": 0, "cached_tokens": 0},
+            "sent": {"prefix": "9f86d081", "messages": 3, "units": 4700, "drifted": False},
+        }
+    )
+
+
+def test_what_was_hidden_can_be_read_by_a_person() -> None:
+    """Whoever asks why the model did not know finds the answer in the log."""
+    reduced = ContextReduced(
+        stage="clear",
+        cut_turn=3,
+        dropped=(12, 13),
+        replaced=(Replaced(seq=9, fate="shortened", text="a", arguments=("{}",)),),
+        messages=5,
+        tokens_before=900,
+        tokens_after=12,
+    )
+    summarised = Summarised(last_turn=2, messages=4, text="They met.", source="digest", error="no")
+
+    assert to_record(Event(seq=14, at=STARTED, body=reduced)) == snapshot(
+        {
+            "seq": 14,
+            "at": "2026-11-21T22:49:56.123456Z",
+            "type": "context_reduced",
+            "stage": "clear",
+            "cut_turn": 3,
+            "dropped": [12, 13],
+            "replaced": [{"seq": 9, "fate": "shortened", "text": "a", "arguments": ["{}"]}],
+            "messages": 5,
+            "tokens_before": 900,
+            "tokens_after": 12,
+        }
+    )
+    assert to_record(Event(seq=15, at=STARTED, body=summarised)) == snapshot(
+        {
+            "seq": 15,
+            "at": "2026-11-21T22:49:56.123456Z",
+            "type": "summarised",
+            "last_turn": 2,
+            "messages": 4,
+            "text": "They met.",
+            "source": "digest",
+            "error": "no",
         }
     )
 
@@ -84,6 +136,9 @@ def test_fields_that_hold_their_default_are_left_out() -> None:
 GOOD: dict[str, Any] = to_record(Event(seq=3, at=STARTED, body=Received(text="hi")))
 STARTED_RECORD = to_record(Event(seq=1, at=STARTED, body=SessionStarted(session_id="s", key=KEY)))
 REPLIED = to_record(Event(seq=5, at=STARTED, body=ModelReplied(text="")))
+REDUCED = to_record(Event(seq=6, at=STARTED, body=ContextReduced(stage="clear")))
+REPLACED = {"seq": 2, "fate": "cleared", "text": "t"}
+SUMMARISED = to_record(Event(seq=7, at=STARTED, body=Summarised(last_turn=1, messages=2, text="")))
 
 
 @pytest.mark.parametrize(
@@ -106,8 +161,35 @@ REPLIED = to_record(Event(seq=5, at=STARTED, body=ModelReplied(text="")))
         pytest.param({**STARTED_RECORD, "key": "c1"}, "key", id="text for key"),
         pytest.param({**STARTED_RECORD, "key": {"chat": "c"}}, "channel", id="part of a key"),
         pytest.param({**REPLIED, "calls": "bash"}, "calls", id="text for calls"),
-        pytest.param({**REPLIED, "calls": [{"id": "a"}]}, "id", id="unknown field of a call"),
-        pytest.param({**REPLIED, "usage": {"input_tokens": "5"}}, "input_tokens", id="usage"),
+        pytest.param({**REPLIED, "calls": [{"id": "a"}]}, "calls[0].id", id="field of a call"),
+        pytest.param({**REPLIED, "calls": ["bash"]}, "calls[0] must be dict", id="call"),
+        pytest.param({**REPLIED, "usage": {"input_tokens": "5"}}, "usage.input_", id="usage"),
+        pytest.param({**REPLIED, "sent": "9f86"}, "sent must be dict", id="text for sent"),
+        pytest.param({**REPLIED, "sent": {"units": 1.5}}, "sent.units must be int", id="sent"),
+        pytest.param({**REPLIED, "sent": {"drifted": 1}}, "sent.drifted must be bool", id="drift"),
+        pytest.param({**REDUCED, "dropped": 5}, "dropped must be list", id="dropped"),
+        pytest.param({**REDUCED, "dropped": [5, "6"]}, "dropped[1] must be int", id="of dropped"),
+        pytest.param({**REDUCED, "replaced": REPLACED}, "replaced must be list", id="replaced"),
+        pytest.param(
+            {**REDUCED, "replaced": [REPLACED, {**REPLACED, "fate": "eaten"}]},
+            "replaced[1].fate is 'eaten', which is none of kept",
+            id="fate",
+        ),
+        pytest.param(
+            {**REDUCED, "replaced": [{"seq": 2, "text": "t"}]}, "has no replaced[0].fate", id="none"
+        ),
+        pytest.param(
+            {**REDUCED, "replaced": [{**REPLACED, "arguments": "{}"}]},
+            "replaced[0].arguments must be list",
+            id="text for arguments",
+        ),
+        pytest.param(
+            {**REDUCED, "replaced": [{**REPLACED, "arguments": ["{}", {}]}]},
+            "replaced[0].arguments[1] must be str",
+            id="object for an argument",
+        ),
+        pytest.param({**SUMMARISED, "source": "me"}, "source is 'me', which", id="source"),
+        pytest.param({**SUMMARISED, "first_turn": 1}, "first_turn is a field that", id="first"),
         pytest.param(
             {"seq": 9, "at": GOOD["at"], "type": "turn_finished", "turn": 1, "outcome": "won"},
             "outcome",

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import yaml
 from hypothesis import example, given
+from hypothesis import strategies as st
 from inline_snapshot import snapshot
 from support.histories import HOSTILE, KEY, SESSION_ID, histories, replay, simple_log, started
 
@@ -24,14 +25,19 @@ from everturn_actors.journal.snapshot_reader import (
 from everturn_actors.model import (
     OpenStep,
     OpenTurn,
+    Replaced,
     Reply,
+    Sent,
+    Standing,
     Step,
+    Summary,
     ToolCall,
     ToolResult,
     Turn,
     Usage,
     UserMessage,
 )
+from everturn_actors.recovery import recover
 from everturn_actors.state import SessionState
 
 
@@ -50,6 +56,20 @@ def test_every_state_comes_back_as_it_was(events: tuple[Event, ...]) -> None:
 
     assert read_fast(data) is not None
     assert decode_state(data) == state
+    assert encode_state(decode_state(data)) == data
+
+
+@given(histories(), st.data())
+def test_a_replay_from_any_snapshot_gives_the_same_state(
+    events: tuple[Event, ...], data: st.DataObject
+) -> None:
+    """IN-07: what is hidden, and what the last request was, do not hang on when a restart came."""
+    at = data.draw(st.integers(1, len(events)))
+    recovered = recover(decode_state(encode_state(replay(events[:at]))), events)
+
+    assert recovered is not None
+    assert recovered.state == replay(events)
+    assert encode_state(recovered.state) == encode_state(replay(events))
 
 
 @given(histories())
@@ -107,7 +127,7 @@ REPLY = Reply(
     model="test-model",
 )
 RESULTS = (
-    ToolResult(seq=10, call_id="a", name="bash", text="done"),
+    ToolResult(seq=10, call_id="a", name="bash", text="done", path="a.txt"),
     ToolResult(seq=11, call_id="b", name="web", text="no route", is_error=True),
 )
 FULL = replace(
@@ -131,6 +151,21 @@ FULL = replace(
         started_at=started().at,
         step=OpenStep(reply=REPLY, started=("a",), results={"b": RESULTS[1]}),
     ),
+    standing=Standing(
+        cut_turn=1,
+        dropped=frozenset([12, 5]),
+        summary=Summary(last_turn=0, messages=7, text="They met.", source="digest", path="0.txt"),
+        replaced={
+            10: Replaced(seq=10, fate="cleared", text="[cleared]"),
+            9: Replaced(seq=9, fate="shortened", text="let", arguments=("{}", '{"a":1}')),
+        },
+        note="2 messages left in an emergency.",
+        failures=1,
+        retry_at=started().at,
+    ),
+    sent=Sent(prefix="9f86d081", messages=3, units=12_345),
+    reported=Usage(input_tokens=130, output_tokens=6, cached_tokens=100),
+    drifts=2,
 )
 
 
@@ -139,9 +174,9 @@ def test_a_person_can_read_and_compare_the_file() -> None:
     assert encode_state(FULL).decode() == snapshot("""\
 # What this session knew at event `last_seq`. The log, events.jsonl, is the truth; with this file
 # only what was logged later has to be replayed. Each line of the lists below is one message and
-# names the turn that it belongs to. While Everturn is stopped, the file may be edited by hand: any
-# valid YAML of the same fields will do.
-format: everturn/state-v1
+# names the turn that it belongs to; at the end, what the model sees in place of messages. While
+# Everturn is stopped, the file may be edited by hand: any valid YAML of the same fields will do.
+format: everturn/state-v2
 session: "20261121T224956123-3f9a2c1b"
 conversation: {"channel":"http","chat":"c1","topic":"","agent":"assistant"}
 status: "active"
@@ -155,6 +190,10 @@ turns: 1
 logged_messages: 2
 usage: {"input_tokens":9,"output_tokens":3,"cached_tokens":0}
 instructions: ""
+standing: {"cut_turn":1,"dropped":[5,12],"note":"2 messages left in an emergency.","failures":1,"retry_at":"2026-11-21T22:49:56.123456Z"}
+sent: {"prefix":"9f86d081","messages":3,"units":12345,"drifted":false}
+reported: {"input_tokens":130,"output_tokens":6,"cached_tokens":100}
+drifts: 2
 seen:
 - {"key":"key-1","seq":2}
 waiting:
@@ -168,12 +207,17 @@ open_turn:
 checkpointed:
 - {"turn":1,"role":"user","seq":2,"text":"hi","sender":"alice"}
 - {"turn":1,"role":"assistant","seq":9,"text":"let me see","calls":[{"call_id":"a","name":"bash","arguments":"{}"},{"call_id":"b","name":"web","arguments":"{}"}],"usage":{"input_tokens":5,"output_tokens":6,"cached_tokens":0},"stop_reason":"tool_calls","model":"test-model"}
-- {"turn":1,"role":"tool","seq":10,"call_id":"a","name":"bash","text":"done"}
+- {"turn":1,"role":"tool","seq":10,"call_id":"a","name":"bash","text":"done","path":"a.txt"}
 - {"turn":1,"role":"tool","seq":11,"call_id":"b","name":"web","text":"no route","is_error":true}
 - {"turn":1,"role":"assistant","seq":12,"text":"it works"}
 pending:
 - {"turn":2,"role":"user","seq":14,"text":"go on"}
 - {"turn":2,"role":"outcome","outcome":"failed","error":"down"}
+summary:
+- {"last_turn":0,"messages":7,"text":"They met.","source":"digest","path":"0.txt"}
+replaced:
+- {"seq":9,"fate":"shortened","text":"let","arguments":["{}","{\\"a\\":1}"]}
+- {"seq":10,"fate":"cleared","text":"[cleared]"}
 """)  # noqa: E501 - the format has one line for each message
     assert decode_state(encode_state(FULL)) == FULL
 
@@ -196,6 +240,67 @@ def test_a_file_edited_by_hand_means_what_it_says() -> None:
     assert read_fast(data) is None
     assert state.checkpointed[0].text == "fine\nnow"
     assert replace(state, checkpointed=FULL.checkpointed) == FULL
+
+
+OLDER = """\
+format: everturn/state-v1
+session: "20261121T224956123-3f9a2c1b"
+conversation: {"channel":"http","chat":"c1","topic":"","agent":"assistant"}
+status: "active"
+ended_reason: ""
+created: "2026-11-21T22:49:57.123456Z"
+updated: "2026-11-21T22:50:02.123456Z"
+last_seq: 6
+checkpoint_seq: 0
+window_messages: 1000
+turns: 1
+logged_messages: 2
+usage: {"input_tokens":9,"output_tokens":3,"cached_tokens":0}
+instructions: ""
+seen:
+- {"key":"key-1","seq":2}
+waiting: []
+open_turn: []
+checkpointed: []
+pending:
+- {"turn":1,"role":"user","seq":2,"text":"question 1","sender":"alice"}
+- {"turn":1,"role":"assistant","seq":5,"text":"answer 1","usage":{"input_tokens":9,"output_tokens":3,"cached_tokens":0},"model":""}
+"""  # noqa: E501 - the format has one line for each message
+
+
+def test_a_file_of_the_version_before_is_read_as_fast() -> None:
+    """Nobody converts a workspace, and its sessions must not take longer to load."""
+    state = decode_state(OLDER.encode())
+    plain = replay(simple_log(1))
+
+    assert read_fast(OLDER.encode()) is not None
+    assert replace(state, reported=plain.reported) == plain
+    assert decode_header(OLDER.encode()).last_seq == 6
+    assert decode_state(encode_state(state)) == state
+
+
+def test_equal_states_give_equal_bytes() -> None:
+    """Files are compared and copied; the order in which things were hidden says nothing."""
+    standing = FULL.standing
+    turned = replace(
+        standing,
+        replaced=dict(reversed([*standing.replaced.items()])),
+        dropped=frozenset(reversed([*standing.dropped])),
+    )
+    state = replace(FULL, standing=turned)
+
+    assert state == FULL
+    assert encode_state(state) == encode_state(FULL)
+
+
+def test_what_is_hidden_can_be_shown_again_by_hand() -> None:
+    """A person who takes a line out sees the model get the message back."""
+    text = encode_state(FULL).decode()
+    line = next(line for line in text.splitlines(keepends=True) if '"cleared"' in line)
+    state = decode_state(text.replace(line, "").encode())
+
+    assert [*state.standing.replaced] == [9]
+    assert replace(state, standing=FULL.standing) == FULL
 
 
 def test_a_file_with_other_line_ends_is_read() -> None:
@@ -236,6 +341,24 @@ def test_sections_that_were_removed_are_empty() -> None:
         pytest.param(r"^waiting:\n- .*$", "waiting: {}", "must be a list", id="section"),
         pytest.param(r'^- \{"key".*', "- key-1", "must be a mapping", id="entry"),
         pytest.param('"key":"key-1"', '"kee":"key-1"', "a key", id="seen"),
+        pytest.param("^standing: .*", "standing: 5", "standing: it must be a map", id="standing"),
+        pytest.param('"cut_turn":1', '"cut_turn":"1"', "cut_turn must be int", id="cut"),
+        pytest.param('"cut_turn"', '"cut_turns"', "standing: .*cut_turns", id="cuts"),
+        pytest.param('"dropped":.5,12.', '"dropped":5', "dropped must be a list", id="dropped"),
+        pytest.param('"dropped":.5', '"dropped":["5"', "dropped must hold int", id="of dropped"),
+        pytest.param('"retry_at":"[^"]+"', '"retry_at":"soon"', "standing: .*soon", id="retry"),
+        pytest.param('"note":', '"summary":', "summary is a section of its own", id="nested"),
+        pytest.param('"units":12345', '"units":1.5', "sent: units must be int", id="sent"),
+        pytest.param("^reported: .*", "reported: []", "reported: ", id="reported"),
+        pytest.param("^drifts: 2", "drifts: two", "drifts must be int", id="drifts"),
+        pytest.param('"source":"digest"', '"source":"me"', "source is 'me', which", id="source"),
+        pytest.param('"last_turn":0', '"last_turn":null', "last_turn must be int", id="last"),
+        pytest.param(r'^(- \{"last_turn.*\n)', r"\1\1", "at most one summary", id="summaries"),
+        pytest.param('"fate":"cleared"', '"fate":"eaten"', "fate is 'eaten', which", id="fate"),
+        pytest.param('"fate":"cleared",', "", "'fate'", id="no fate"),
+        pytest.param('"arguments":."{}",', '"arguments":[5,', "arguments must hold", id="args"),
+        pytest.param('"seq":10,"fate"', '"seq":9,"fate"', "9 is replaced twice", id="twice"),
+        pytest.param('"path":"a.txt"', '"path":7', r"line \d+: path must be str", id="path"),
         pytest.param("^format: .*\n", "", "'format' is missing", id="format"),
         pytest.param("^status:", "\tstatus:", r"line \d+: this is not YAML", id="tab"),
         pytest.param("^status:", "status: [", r"line \d+: this is not YAML", id="bracket"),
@@ -278,9 +401,9 @@ def test_what_is_no_state_at_all_is_refused(data: bytes) -> None:
 def test_a_state_of_another_version_is_told_from_damage(read: object) -> None:
     """The operator has to upgrade; a rebuild from the log would lose what that version knew."""
     assert callable(read)
-    data = edited("^format: .*", "format: everturn/state-v2")
+    data = edited("^format: .*", "format: everturn/state-v3")
 
-    with pytest.raises(UnknownFormatError, match=r"everturn/state-v2"):
+    with pytest.raises(UnknownFormatError, match=r"everturn/state-v3"):
         read(data)
 
 

@@ -1,8 +1,9 @@
 """A session against crashes: whatever happens in between, what comes back is what was.
 
 Hypothesis plays the life of one session - batches of legal events, snapshots, compaction, rest,
-restarts, crashes in the middle of a write - and compares the store with a model in memory: the
-state after each acknowledged event, and the events that have to be readable.
+restarts, large results, crashes in the middle of a write - and compares the store with a model in
+memory: the state after each acknowledged event, and the events and results that have to be
+readable.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ from everturn_actors.recovery import Recovered, recover
 from everturn_actors.state import SessionState, apply
 
 COMPACTIONS: tuple[Compaction, ...] = get_args(Compaction)
+RESULTS_MAX_BYTES = 40
+names = st.sampled_from(["call_1", "call_2", "3-1.txt"])
+results = st.sampled_from(["", "short", "\ud800", "x" * 15, "漢" * 10, "larger than all" * 4])
 
 
 class Session(RuleBasedStateMachine):
@@ -48,6 +52,8 @@ class Session(RuleBasedStateMachine):
         self.saved: SessionState | None = None
         self.archive: list[Event] = []
         self.log: list[Event] = []
+        self.results: dict[str, str] = {}
+        "Oldest first."
 
     def make_world(self) -> World:
         """Return an empty disk."""
@@ -55,7 +61,8 @@ class Session(RuleBasedStateMachine):
 
     def start(self) -> SessionStore:
         """Open a store on what the disk holds."""
-        opened = self.portal.wrap_async_context_manager(self.world.open())
+        opening = self.world.open(results_max_bytes=RESULTS_MAX_BYTES)
+        opened = self.portal.wrap_async_context_manager(opening)
         return self.open.enter_context(opened)
 
     def stop(self) -> None:
@@ -136,6 +143,33 @@ class Session(RuleBasedStateMachine):
             self.log = self.log[len(behind) :]
             self.archive += behind if compaction == "archive" else []
 
+    def save_result(self, name: str, text: str) -> None:
+        """Save as a turn does."""
+        self.portal.call(self.store.save_result, SESSION_ID, name, text)
+
+    def keep_result(self, name: str, text: str) -> None:
+        """Move the model on: this result is durable, and the oldest others go."""
+        self.results.pop(name, None)
+        self.results[name] = text
+        while len(self.results) > 1 and self.results_bytes > RESULTS_MAX_BYTES:
+            del self.results[next(iter(self.results))]
+
+    @property
+    def results_bytes(self) -> int:
+        """How much room the results take."""
+        return sum(len(text.encode(errors="surrogatepass")) for text in self.results.values())
+
+    @precondition(lambda self: self.state is not None)
+    @rule(name=names, text=results)
+    def a_result_is_saved(self, name: str, text: str) -> None:
+        self.save_result(name, text)
+        self.keep_result(name, text)
+
+    @rule(name=names)
+    def a_result_is_read(self, name: str) -> None:
+        found = self.portal.call(self.store.read_result, SESSION_ID, name)
+        assert found == self.results.get(name)
+
     @rule()
     def it_goes_to_rest(self) -> None:
         self.portal.call(self.store.mark_resting, SESSION_ID)
@@ -154,7 +188,7 @@ class Session(RuleBasedStateMachine):
     def it_is_deleted(self) -> None:
         self.portal.call(self.store.delete, SESSION_ID)
         self.state = self.checkpoint = self.saved = None
-        self.archive, self.log = [], []
+        self.archive, self.log, self.results = [], [], {}
 
     # --- what befalls it ---
 
@@ -188,8 +222,22 @@ class Session(RuleBasedStateMachine):
         self.accept(events[:survived])
         self.compare(loaded, may_repair=True)
 
+    @precondition(lambda self: self.state is not None)
+    @rule(name=names, text=results, kept=st.booleans())
+    def the_power_goes_during_a_save(self, name: str, text: str, *, kept: bool) -> None:
+        self.lose_power_at_save(name, text, kept=kept)
+        self.store = self.start()
+        if kept:
+            self.keep_result(name, text)
+        self.a_result_is_read(name)
+        self.compare(self.load(), may_repair=False)
+
     def lose_power(self, events: list[Event], data: st.DataObject) -> None:
         """Begin to append `events` and crash before that is acknowledged; the store is closed."""
+        raise NotImplementedError
+
+    def lose_power_at_save(self, name: str, text: str, *, kept: bool) -> None:
+        """Begin to save a result and crash just before or just after it is in its place."""
         raise NotImplementedError
 
     # --- what has to be true ---
@@ -240,6 +288,15 @@ class SessionOnDisk(Session):
         written = log.read_bytes()
         log.write_bytes(written[: data.draw(st.integers(before, len(written)), label="cut at")])
 
+    def lose_power_at_save(self, name: str, text: str, *, kept: bool) -> None:
+        folder = Layout(workspace=self.workspace).session(SESSION_ID).results
+        if kept:
+            self.save_result(name, text)
+        self.stop()
+        if not kept:
+            folder.mkdir(exist_ok=True)
+            (folder / f".{name}.tmp").write_bytes(b"half of it")
+
 
 class SessionInMemory(Session):
     """The memory store, told to fail."""
@@ -253,6 +310,12 @@ class SessionInMemory(Session):
         self.memory.disk.lose_power_at_append(kept_events=kept, tear=data.draw(st.booleans()))
         with pytest.raises(JournalError):
             self.append(events)
+        self.stop()
+
+    def lose_power_at_save(self, name: str, text: str, *, kept: bool) -> None:
+        self.memory.disk.lose_power_at_result(kept=kept)
+        with pytest.raises(JournalError):
+            self.save_result(name, text)
         self.stop()
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
+from support.histories import hiding
 
-from everturn_actors.context.tokens import estimate_message, estimate_text
-from everturn_actors.context.turns import blocks, flatten
 from everturn_actors.events import (
     Body,
     CallFinished,
@@ -38,6 +38,7 @@ from everturn_actors.model import (
     UserMessage,
 )
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, PromptSpec, SessionSpec
+from everturn_actors.state import SessionState, apply
 
 STARTED = datetime(2026, 11, 21, 22, 49, 56, 123456, tzinfo=UTC)
 KEY = ConversationKey(channel="http", chat="c1", agent="assistant")
@@ -161,7 +162,7 @@ def agent(
     cap_tokens: int = 20_000,
     prompt: PromptSpec | None = None,
 ) -> AgentSpec:
-    """Return an agent with these numbers."""
+    """Return an agent with these numbers, which the policy duragent reads."""
     return AgentSpec(
         name="assistant",
         model=ModelSpec(
@@ -171,31 +172,10 @@ def agent(
             max_output_tokens=reserve_tokens,
         ),
         prompt=prompt or PromptSpec(),
-        session=SessionSpec(context=ContextSpec(max_history_tokens=cap_tokens)),
+        session=SessionSpec(
+            context=ContextSpec(policy="duragent", numbers={"max_history_tokens": cap_tokens})
+        ),
     )
-
-
-_agents: SearchStrategy[AgentSpec] = st.builds(
-    agent,
-    window_tokens=st.one_of(st.integers(16, 1000), *[st.integers(1000, 60_000)] * 3),
-    reserve_tokens=st.sampled_from([0, 64, 1024]),
-    cap_tokens=st.sampled_from([0, 1, 200, 2000, 20_000]),
-    prompt=st.builds(PromptSpec, system_prompt=short_texts),
-)
-
-
-@st.composite
-def cases(draw: st.DrawFn) -> tuple[Conversation, AgentSpec]:
-    """Draw a conversation, and an agent whose window often just about holds its current turn."""
-    conversation, spec = draw(conversations()), draw(_agents)
-    if draw(st.integers(0, 2)):
-        newest = conversation.current or conversation.turns[-1]
-        cost = sum(map(estimate_message, flatten(blocks(newest))))
-        room = draw(st.integers(cost // 2, cost + 200))
-        fixed = estimate_text(spec.prompt.system_prompt) + estimate_text(conversation.instructions)
-        window = (room + fixed + (spec.model.max_output_tokens or 0)) * 10 // 9
-        spec = replace(spec, model=replace(spec.model, context_window=window))
-    return conversation, spec
 
 
 class Log:
@@ -225,15 +205,39 @@ class Log:
             for result in step.results:
                 self.add(CallStarted(call_id=result.call_id))
             for result in reversed(step.results):  # calls side by side end in any order
-                self.add(
-                    CallFinished(call_id=result.call_id, text=result.text, is_error=result.is_error)
+                finished = CallFinished(
+                    call_id=result.call_id,
+                    text=result.text,
+                    is_error=result.is_error,
+                    path=result.path,
                 )
+                self.add(finished)
         self.add(TurnFinished(turn=turn.number, outcome=turn.outcome, error=turn.error))
+
+
+class _HidingLog(Log):
+    """A log in which something is hidden from the model right after some of the events."""
+
+    def __init__(self, draw: st.DrawFn, after: AbstractSet[int]) -> None:
+        self._draw, self._after = draw, after
+        self._state: SessionState | None = None
+        super().__init__()
+
+    def add(self, body: Body) -> Event:
+        """Append one event and, where it is time, what is hidden after it; return the former."""
+        event = super().add(body)
+        self._state = apply(self._state, event)
+        if event.seq in self._after:
+            self.add(self._draw(hiding(self._state)))
+        return event
 
 
 @st.composite
 def logs(draw: st.DrawFn, *, max_turns: int = 30, window_messages: int = 1000) -> list[Event]:
-    """Draw the log of a session whose turns have all ended, some of them after a pause."""
+    """Draw the log of a session whose turns have all ended, some of them after a pause.
+
+    Anywhere in it, also inside a turn, something may have been hidden from the model for good.
+    """
     shapes = draw(
         st.lists(
             st.tuples(st.integers(1, 3), st.lists(st.integers(0, 6), max_size=3), st.booleans()),
@@ -241,7 +245,7 @@ def logs(draw: st.DrawFn, *, max_turns: int = 30, window_messages: int = 1000) -
             max_size=max_turns,
         )
     )
-    log = Log()
+    log = _HidingLog(draw, draw(st.sets(st.integers(1, 150), max_size=4)))
     for number, (users, calls, paused) in enumerate(shapes, 1):
         log.run(simple_turn(number, users=users, calls=calls), window_messages=window_messages)
         if paused:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import get_args
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
@@ -16,6 +17,7 @@ from everturn_actors.events import (
     Body,
     CallFinished,
     CallStarted,
+    ContextReduced,
     Event,
     ModelReplied,
     Received,
@@ -23,10 +25,24 @@ from everturn_actors.events import (
     SessionStarted,
     StatusChanged,
     StepStarted,
+    Summarised,
     TurnFinished,
     TurnStarted,
 )
-from everturn_actors.model import ConversationKey, OpenStep, OpenTurn, Reply, ToolCall, Usage
+from everturn_actors.model import (
+    AnyMessage,
+    ConversationKey,
+    Fate,
+    OpenStep,
+    OpenTurn,
+    Replaced,
+    Reply,
+    Sent,
+    Step,
+    SummarySource,
+    ToolCall,
+    Usage,
+)
 from everturn_actors.state import SessionState, apply
 
 SESSION_ID = "20261121T224956123-3f9a2c1b"
@@ -61,6 +77,16 @@ names: SearchStrategy[str] = st.one_of(
 _counts = st.integers(0, 1_000_000)
 usages = st.builds(Usage, input_tokens=_counts, output_tokens=_counts, cached_tokens=_counts)
 keys = st.builds(ConversationKey, channel=names, chat=names, agent=names, topic=names)
+sent = st.builds(
+    Sent,
+    prefix=st.sampled_from(["", "9f86d081", "60303ae2"]),
+    messages=_counts,
+    units=_counts,
+    drifted=st.booleans(),
+)
+paths = st.sampled_from(["", "", "call_1.txt", "4-2.txt"])
+"Names of results, as events give them."
+_seldom = st.sampled_from([False, False, False, True])
 
 
 def next_bodies(state: SessionState | None, *, may_end: bool = True) -> SearchStrategy[Body] | None:
@@ -79,6 +105,8 @@ def next_bodies(state: SessionState | None, *, may_end: bool = True) -> SearchSt
     moves: list[SearchStrategy[Body]] = [
         st.builds(Received, text=texts, sender=names, idempotency_key=names)
     ]
+    if state.turns:
+        moves.append(hiding(state))
     if state.open_turn is None:
         if state.waiting:
             moves += [_turn_started(state)] * 3
@@ -97,6 +125,68 @@ def _turn_started(state: SessionState) -> SearchStrategy[Body]:
         turn=st.just(state.turns + 1),
         received=count.map(lambda n: tuple(message.seq for message in state.waiting[:n])),
         window_messages=st.sampled_from([2, 6, 100, 1000]),
+    )
+
+
+def hiding(state: SessionState) -> SearchStrategy[Body]:
+    """Return what may be hidden from the model at this point, for good."""
+    finished = _finished_turns(state)
+    if finished:
+        reduced = _context_reduced(state)
+        return st.one_of(reduced, reduced, _summarised(state, finished))
+    return _context_reduced(state)
+
+
+def _finished_turns(state: SessionState) -> int:
+    return state.turns - (state.open_turn is not None)
+
+
+@st.composite
+def _context_reduced(draw: st.DrawFn, state: SessionState) -> Body:
+    """Draw a reduction of what the session holds: any turns, any steps, any messages."""
+    running = state.open_turn
+    turns = (*state.held_turns, *((running,) if running else ()))
+    steps: list[Step] = [step for turn in turns for step in turn.steps]
+    messages: list[AnyMessage] = [user for turn in turns for user in turn.users]
+    messages += [message for step in steps for message in step.messages]
+    chosen = draw(st.lists(st.sampled_from(messages), min_size=1, max_size=3)) if messages else []
+    dropped = draw(st.lists(st.sampled_from(steps), max_size=2)) if steps else []
+    cut_turn = draw(st.integers(0, _finished_turns(state) + 1)) if draw(_seldom) else 0
+    return ContextReduced(
+        stage=draw(names),
+        cut_turn=cut_turn,
+        dropped=tuple(message.seq for step in dropped for message in step.messages),
+        replaced=tuple(_replaced(draw, message) for message in chosen),
+        messages=draw(_counts),
+        tokens_before=draw(_counts),
+        tokens_after=draw(_counts),
+        note=draw(names),
+    )
+
+
+def _replaced(draw: st.DrawFn, message: AnyMessage) -> Replaced:
+    calls = message.calls if isinstance(message, Reply) and draw(st.booleans()) else ()
+    return Replaced(
+        seq=message.seq,
+        fate=draw(st.sampled_from(get_args(Fate))),
+        text=draw(texts),
+        arguments=tuple(draw(texts) for _ in calls),
+    )
+
+
+def _summarised(state: SessionState, finished: int) -> SearchStrategy[Body]:
+    before = state.standing.summary
+    return st.builds(
+        Summarised,
+        last_turn=st.integers(before.last_turn if before else 1, finished),
+        messages=_counts,
+        text=texts,
+        source=st.sampled_from(get_args(SummarySource)),
+        tries=st.integers(0, 3),
+        model=names,
+        usage=usages,
+        path=paths,
+        error=names,
     )
 
 
@@ -126,13 +216,16 @@ def _replied(draw: st.DrawFn) -> Body:
         usage=draw(usages),
         stop_reason=draw(st.sampled_from(["stop", "length", "tool_calls"])),
         model=draw(names),
+        sent=draw(sent),
     )
 
 
 def _in_calls(step: OpenStep, reply: Reply) -> list[SearchStrategy[Body]]:
     open_ids = [call.call_id for call in reply.calls if call.call_id not in step.results]
     chosen = st.sampled_from(open_ids)
-    finished = st.builds(CallFinished, call_id=chosen, text=texts, is_error=st.booleans())
+    finished = st.builds(
+        CallFinished, call_id=chosen, text=texts, is_error=st.booleans(), path=paths
+    )
     return [st.builds(CallStarted, call_id=chosen), finished, finished]
 
 

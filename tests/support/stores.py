@@ -10,13 +10,16 @@ from typing import Protocol
 from everturn_actors.journal.files import open_file_store
 from everturn_actors.journal.layout import Layout
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
+from everturn_actors.journal.results import RESULTS_MAX_BYTES
 from everturn_actors.ports import SessionStore
 
 
 class World(Protocol):
     """A disk, and the way to open a store on it; opened again, it is a restart."""
 
-    def open(self) -> AbstractAsyncContextManager[SessionStore]:
+    def open(
+        self, *, results_max_bytes: int = RESULTS_MAX_BYTES
+    ) -> AbstractAsyncContextManager[SessionStore]:
         """Open a store on what the last one left."""
         ...
 
@@ -31,9 +34,11 @@ class FileWorld:
     def __init__(self, workspace: Path) -> None:
         self.workspace = workspace
 
-    def open(self) -> AbstractAsyncContextManager[SessionStore]:
+    def open(
+        self, *, results_max_bytes: int = RESULTS_MAX_BYTES
+    ) -> AbstractAsyncContextManager[SessionStore]:
         """Open a file store."""
-        return open_file_store(self.workspace)
+        return open_file_store(self.workspace, results_max_bytes=results_max_bytes)
 
     def tear(self, session_id: str) -> None:
         """Write the beginning of a line."""
@@ -49,9 +54,11 @@ class MemoryWorld:
     def __init__(self) -> None:
         self.disk = MemoryDisk()
 
-    def open(self) -> AbstractAsyncContextManager[SessionStore]:
+    def open(
+        self, *, results_max_bytes: int = RESULTS_MAX_BYTES
+    ) -> AbstractAsyncContextManager[SessionStore]:
         """Open a memory store."""
-        return open_memory_store(self.disk)
+        return open_memory_store(self.disk, results_max_bytes=results_max_bytes)
 
     def tear(self, session_id: str) -> None:
         """Tell the disk."""

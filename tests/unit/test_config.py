@@ -102,7 +102,9 @@ def test_without_a_file_the_defaults_stand(tmp_path: Path) -> None:
         max_connections=1024,
         max_body_bytes=1024 * 1024,
     )
-    assert config.sessions == SessionsConfig(ttl_hours=168, compaction="archive", idle_rest_s=600)
+    assert config.sessions == SessionsConfig(
+        ttl_hours=168, compaction="archive", idle_rest_s=600, results_max_bytes=256 * 2**20
+    )
 
 
 def test_the_file_in_the_current_folder_is_found(tmp_path: Path) -> None:
@@ -185,6 +187,7 @@ sessions:
   ttl_hours: -1
   compaction: archiv
   idle_rest_seconds: -5
+  results_max_megabytes: 0
 channels:
   telegram: {mode: polling}
   discord: {bot_tokn: x}
@@ -204,12 +207,20 @@ routes:
         ":11: sessions.ttl_hours: must be at least 0, not '-1'",
         ":12: sessions.compaction: must be archive, discard or disabled, not 'archiv'",
         ":13: sessions.idle_rest_seconds: must be more than 0, not '-5'",
-        ":15: channels.telegram.bot_token: is required",
-        ":16: channels.discord.bot_token: is required",
-        ":16: channels.discord.bot_tokn: is not a known field; did you mean bot_token?",
-        ":18: routes[0].match.chat_type: must be dm, group or channel, not 'room'",
-        ":18: routes[0].agent: is required",
+        ":14: sessions.results_max_megabytes: must be at least 1, not '0'",
+        ":16: channels.telegram.bot_token: is required",
+        ":17: channels.discord.bot_token: is required",
+        ":17: channels.discord.bot_tokn: is not a known field; did you mean bot_token?",
+        ":19: routes[0].match.chat_type: must be dm, group or channel, not 'room'",
+        ":19: routes[0].agent: is required",
     ]
+
+
+def test_large_results_are_limited_in_megabytes(tmp_path: Path) -> None:
+    """People think of disks in megabytes, and the store counts bytes."""
+    config = load(tmp_path, "sessions: {results_max_megabytes: 1}\n")
+
+    assert config.sessions.results_max_bytes == 1_048_576
 
 
 def test_secrets_do_not_show(tmp_path: Path) -> None:

@@ -61,6 +61,39 @@ async def test_the_power_goes_during_a_chosen_append(kept: int, *, tear: bool) -
     assert bool(loaded.repairs) is tear
 
 
+async def test_a_chosen_result_fails_and_the_old_one_stays() -> None:
+    """A turn is tested against a disk that is too full for a large result."""
+    disk = MemoryDisk()
+    async with open_memory_store(disk) as store:
+        await store.append(SESSION_ID, LOG, expected_seq=0)
+        disk.fail_result(errno.ENOSPC, nth=2)
+        await store.save_result(SESSION_ID, "call_1", "first")
+        with pytest.raises(JournalWriteError, match="the disk is full"):
+            await store.save_result(SESSION_ID, "call_1", "second")
+        kept = await store.read_result(SESSION_ID, "call_1")
+        await store.save_result(SESSION_ID, "call_1", "third")
+
+        assert disk.saved_results == 3
+        assert kept == "first"
+        assert await store.read_result(SESSION_ID, "call_1") == "third"
+
+
+@pytest.mark.parametrize(("kept", "left"), [(False, "first"), (True, "second")])
+async def test_the_power_goes_while_a_chosen_result_is_saved(left: str, *, kept: bool) -> None:
+    """What was not acknowledged may be there or not; what was before is never half gone."""
+    disk = MemoryDisk()
+    async with open_memory_store(disk) as store:
+        await store.append(SESSION_ID, LOG, expected_seq=0)
+        await store.save_result(SESSION_ID, "call_1", "first")
+        disk.lose_power_at_result(kept=kept)
+        with pytest.raises(PowerLostError):
+            await store.save_result(SESSION_ID, "call_1", "second")
+        with pytest.raises(PowerLostError):
+            await store.read_result(SESSION_ID, "call_1")
+    async with open_memory_store(disk) as store:
+        assert await store.read_result(SESSION_ID, "call_1") == left
+
+
 async def test_a_disk_without_power_can_be_opened_anew_at_once() -> None:
     """A crashed process does not close its store; the next one must not be locked out."""
     disk = MemoryDisk()

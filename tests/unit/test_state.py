@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from support.conversations import KEY, STARTED, Log, simple_turn
@@ -12,6 +13,7 @@ from everturn_actors.events import (
     Body,
     CallFinished,
     CallStarted,
+    ContextReduced,
     Event,
     ModelReplied,
     Received,
@@ -19,11 +21,23 @@ from everturn_actors.events import (
     SessionStarted,
     StatusChanged,
     StepStarted,
+    Summarised,
     TurnFinished,
     TurnStarted,
 )
-from everturn_actors.model import Reply, Step, ToolCall, ToolResult, Usage, UserMessage
-from everturn_actors.state import SEEN_KEYS, SessionState, apply
+from everturn_actors.model import (
+    Replaced,
+    Reply,
+    Sent,
+    Standing,
+    Step,
+    Summary,
+    ToolCall,
+    ToolResult,
+    Usage,
+    UserMessage,
+)
+from everturn_actors.state import NOTE_CHARACTERS, SEEN_KEYS, SessionState, apply
 
 RECEIVED = Received(text="hi")
 TURN = TurnStarted(turn=1, received=(2,), window_messages=1000)
@@ -31,6 +45,7 @@ STEP = StepStarted(turn=1, step=1, model="m")
 CALLS = (ToolCall(call_id="a", name="bash"), ToolCall(call_id="b", name="web"))
 REPLIED = ModelReplied(text="wait", calls=CALLS)
 ENDED = TurnFinished(turn=1, outcome="answered")
+SENT = Sent(prefix="9f86d081", messages=3, units=4_700)
 
 
 def after(*bodies: Body) -> SessionState:
@@ -53,6 +68,30 @@ def of(log: Log) -> SessionState:
 def finish(call_id: str) -> CallFinished:
     """Return a result."""
     return CallFinished(call_id=call_id, text=f"result {call_id}")
+
+
+def instead(seq: int, text: str = "[cleared]") -> Replaced:
+    """Return what stands for a message."""
+    return Replaced(seq=seq, fate="cleared", text=text)
+
+
+def summarised(last_turn: int, *, text: str = "They met.", error: str = "") -> Summarised:
+    """Return a summary of the turns up to `last_turn`, by a digest where there is an error."""
+    return Summarised(
+        last_turn=last_turn,
+        messages=last_turn * 2,
+        text=text,
+        source="digest" if error else "model",
+        usage=Usage(input_tokens=50, output_tokens=5),
+        error=error,
+    )
+
+
+TWO_TURNS = (
+    *(RECEIVED, TURN, STEP, ModelReplied(text="a", sent=SENT), ENDED),  # events 2 to 6
+    *(RECEIVED, replace(TURN, turn=2, received=(7,)), replace(STEP, turn=2)),
+    *(ModelReplied(text="b", sent=SENT), replace(ENDED, turn=2)),  # event 11
+)
 
 
 @pytest.mark.parametrize(
@@ -102,6 +141,22 @@ def finish(call_id: str) -> CallFinished:
         pytest.param((SessionEnded(reason="reset"), RECEIVED), id="a message after the end"),
         pytest.param((SessionEnded(reason="reset"), StatusChanged(status="active")), id="revived"),
         pytest.param((StatusChanged(status="ended"),), id="ended without a reason"),
+        pytest.param((ContextReduced(stage="s", cut_turn=2),), id="a cut before the first turn"),
+        pytest.param(
+            (RECEIVED, TURN, ContextReduced(stage="s", cut_turn=2)), id="a cut in the running turn"
+        ),
+        pytest.param(
+            (RECEIVED, TURN, ENDED, ContextReduced(stage="s", cut_turn=3)), id="a cut too far"
+        ),
+        pytest.param((RECEIVED, ContextReduced(stage="s", dropped=(2, 3))), id="itself dropped"),
+        pytest.param(
+            (RECEIVED, ContextReduced(stage="s", replaced=(instead(4),))), id="the next replaced"
+        ),
+        pytest.param((RECEIVED, TURN, summarised(1)), id="a summary of the running turn"),
+        pytest.param((RECEIVED, TURN, ENDED, summarised(2)), id="a summary of what is to come"),
+        pytest.param(
+            (*TWO_TURNS, summarised(2), summarised(1)), id="a summary of less than the one before"
+        ),
     ],
 )
 def test_an_event_that_cannot_follow_is_refused(bodies: tuple[Body, ...]) -> None:
@@ -331,3 +386,217 @@ def test_the_callers_instructions_reach_the_conversation() -> None:
     assert state.conversation.instructions == "Speak French."
     assert (state.created_at, state.key) == (log.events[0].at, KEY)
     assert state.created_at > STARTED
+
+
+# --- what is hidden from the model for good ---
+
+
+def test_what_is_hidden_stands_until_more_is_hidden() -> None:
+    """Each reduction adds to those before; the newest word on a message counts."""
+    first = ContextReduced(stage="mask", dropped=(5,), replaced=(instead(2), instead(7)))
+    second = ContextReduced(stage="clear", dropped=(10,), replaced=(instead(7, "[gone]"),))
+    state = after(*TWO_TURNS, first, second)
+
+    assert state.standing == Standing(
+        dropped=frozenset([5, 10]),
+        replaced={2: instead(2), 7: instead(7, "[gone]")},
+    )
+    assert state.conversation.standing == state.standing
+
+
+def test_a_cut_moves_forward_only() -> None:
+    """What was hidden from the model once does not come back between two requests."""
+    cut = after(*TWO_TURNS, ContextReduced(stage="jump", cut_turn=3))
+    again = after(
+        *TWO_TURNS,
+        ContextReduced(stage="jump", cut_turn=3),
+        ContextReduced(stage="jump", cut_turn=2),
+        ContextReduced(stage="clear"),
+        summarised(1),
+    )
+
+    assert cut.standing.cut_turn == 3
+    assert again.standing.cut_turn == 3
+    assert again.standing.summary is not None
+
+
+def test_hiding_changes_nothing_of_what_is_held() -> None:
+    """Rendering hides; the turns themselves stay, and so does the count of messages."""
+    before = after(*TWO_TURNS)
+    hidden = after(*TWO_TURNS, ContextReduced(stage="jump", cut_turn=3, messages=4), summarised(2))
+
+    assert hidden.held_turns == before.held_turns
+    assert (hidden.logged_messages, hidden.conversation.left_messages) == (4, 0)
+    assert hidden.last_seq == before.last_seq + 2
+
+
+def test_what_was_said_of_turns_that_are_cut_off_is_forgotten() -> None:
+    """The state of a long session must not grow with every result that was ever cleared."""
+    single = ContextReduced(stage="clear", dropped=(5, 10), replaced=(instead(2), instead(7)))
+    first_cut = after(*TWO_TURNS, single, ContextReduced(stage="jump", cut_turn=2))
+    at_once = after(*TWO_TURNS, replace(single, cut_turn=2))
+    all_cut = after(*TWO_TURNS, single, summarised(2))
+
+    assert first_cut.standing == at_once.standing
+    assert first_cut.standing == Standing(
+        cut_turn=2, dropped=frozenset([10]), replaced={7: instead(7)}
+    )
+    assert (all_cut.standing.dropped, all_cut.standing.replaced) == (frozenset(), {})
+
+
+def test_a_message_of_the_running_turn_stays_shortened_when_older_turns_are_cut_off() -> None:
+    """It may have come while an older turn was running: its number is no sign of its age."""
+    state = after(
+        *(RECEIVED, TURN, STEP, RECEIVED, ModelReplied(text="a"), ENDED),  # the second is event 5
+        replace(TURN, turn=2, received=(5,)),
+        ContextReduced(stage="shorten", replaced=(instead(5, "a long que..."),)),
+        ContextReduced(stage="jump", cut_turn=2),
+    )
+
+    assert state.standing.replaced == {5: instead(5, "a long que...")}
+
+
+def test_what_left_the_window_is_forgotten_too() -> None:
+    """A policy that only clears never cuts, and its state must stay bounded all the same."""
+    log = Log()
+    for number in range(1, 26):  # five events each, in a window of ten messages
+        log.run(simple_turn(number), window_messages=10)
+        reply = len(log.events) - 1
+        log.add(ContextReduced(stage="clear", replaced=(instead(reply),)))
+    state = of(log)
+
+    assert len(state.held_turns) < 15
+    assert len(state.standing.replaced) <= len(state.held_turns) + 1
+
+
+def test_the_notes_of_emergencies_add_up_until_a_summary_tells_of_them() -> None:
+    """The model has to know that something is missing, once and not for ever."""
+    first = ContextReduced(stage="halve", cut_turn=2, note="4 messages left.")
+    second = ContextReduced(stage="halve", cut_turn=3, note="2 messages left.")
+    both = (*TWO_TURNS, first, ContextReduced(stage="clear"), second)
+    noted = "4 messages left.\n2 messages left."
+
+    assert after(*both).standing.note == noted
+    assert after(*both, summarised(2, text=f"They met.\n{noted}")).standing.note == ""
+
+
+def test_a_note_that_came_while_a_summary_was_made_stays() -> None:
+    """The summary cannot tell of what it did not know."""
+    late = ContextReduced(stage="halve", cut_turn=2, note="4 messages left.")
+    state = after(*TWO_TURNS, late, summarised(1, text="They met."))
+
+    assert state.standing.note == "4 messages left."
+
+
+def test_notes_are_bounded_and_the_newest_are_kept() -> None:
+    """Where nobody writes summaries, every emergency of a long session adds one."""
+    notes = [f"{number} messages left." for number in range(500)]
+    state = after(*(ContextReduced(stage="halve", note=note) for note in notes))
+
+    assert len(state.standing.note) <= NOTE_CHARACTERS
+    assert state.standing.note.endswith(notes[-1])
+
+
+def test_a_summary_takes_the_place_of_the_turns_it_tells_of() -> None:
+    """Chained: the newer one stands for the older one's messages as well."""
+    first = after(*TWO_TURNS, summarised(1))
+    second = after(*TWO_TURNS, summarised(1), replace(summarised(2, text="All."), path="2.txt"))
+
+    assert first.standing == Standing(
+        cut_turn=2, summary=Summary(last_turn=1, messages=2, text="They met.")
+    )
+    assert second.standing == Standing(
+        cut_turn=3, summary=Summary(last_turn=2, messages=4, text="All.", path="2.txt")
+    )
+
+
+def test_messages_that_arrive_while_a_summary_is_written_are_all_kept() -> None:
+    """It is written beside the conversation and told in the middle of a later turn."""
+    running = (RECEIVED, replace(TURN, turn=3, received=(12,)), replace(STEP, turn=3), RECEIVED)
+    state = after(*TWO_TURNS, *running, summarised(2), ModelReplied(text="c", calls=CALLS))
+    turn = state.open_turn
+
+    assert turn is not None
+    assert turn.step is not None
+    assert [user.seq for user in turn.users] == [12]
+    assert [user.seq for user in state.waiting] == [15]
+    assert state.standing.cut_turn == 3
+
+
+@pytest.mark.parametrize(("failures", "cool_down_s"), [(1, 60), (2, 300), (3, 900), (4, 900)])
+def test_failed_summaries_cool_down_by_the_time_of_their_events(
+    failures: int, cool_down_s: int
+) -> None:
+    """From the event's own time, so that a restart neither forgets the wait nor begins it anew."""
+    log = Log()
+    for body in TWO_TURNS:
+        log.add(body)
+    last = log.events[-1]
+    for _ in range(failures):
+        last = log.add(summarised(1, error="the model did not answer"))
+    log.add(ContextReduced(stage="clear"))
+    state = of(log)
+
+    assert state.standing.failures == failures
+    assert state.standing.retry_at == last.at + timedelta(seconds=cool_down_s)
+    assert state.standing.summary is not None
+    assert state.standing.summary.source == "digest"
+
+
+def test_a_summary_that_succeeds_ends_the_cool_down() -> None:
+    """One bad evening of a provider must not slow a session down for ever."""
+    failed = [summarised(1, error="no")] * 5
+    state = after(*TWO_TURNS, *failed, summarised(1), summarised(2, error="no"))
+    well = after(*TWO_TURNS, *failed, summarised(1))
+
+    assert (well.standing.failures, well.standing.retry_at) == (0, None)
+    assert state.standing.failures == 1
+
+
+def test_a_digest_that_nobody_tried_to_better_is_no_failure() -> None:
+    """Without a summariser there is nothing to wait for."""
+    state = after(*TWO_TURNS, replace(summarised(1), source="digest", tries=0))
+
+    assert (state.standing.failures, state.standing.retry_at) == (0, None)
+
+
+def test_summaries_cost_tokens_too() -> None:
+    """Whoever reads what a session used sees all of it."""
+    state = after(*TWO_TURNS, summarised(1), summarised(2, error="cut short"))
+
+    assert state.usage == Usage(input_tokens=100, output_tokens=10)
+
+
+def test_the_last_request_is_remembered_until_something_is_hidden() -> None:
+    """The next request is compared with it, and after a cut there is nothing to compare."""
+    used = Usage(input_tokens=130, output_tokens=6)
+    replied = ModelReplied(text="c", sent=SENT, usage=used)
+    begun = (*TWO_TURNS, RECEIVED, replace(TURN, turn=3, received=(12,)), replace(STEP, turn=3))
+    told = after(*begun, replied, replace(ENDED, turn=3))
+    hidden = after(*begun, replied, ContextReduced(stage="clear"))
+    summed_up = after(*begun, replied, summarised(1))
+
+    assert (told.sent, told.reported) == (SENT, used)
+    assert (told.conversation.sent, told.conversation.reported) == (SENT, used)
+    cut = Sent(units=SENT.units)  # the rate at which the provider counts holds on
+    assert (hidden.sent, hidden.reported) == (cut, used)
+    assert summed_up.sent == cut
+
+
+def test_drifts_are_counted() -> None:
+    """A cache that misses is money; the count shows that something in the prompt moves."""
+    drifted = ModelReplied(text="b", calls=CALLS[:1], sent=replace(SENT, drifted=True))
+    more = (replace(STEP, step=2), drifted, finish("a"), ContextReduced(stage="clear"))
+    state = after(RECEIVED, TURN, STEP, drifted, finish("a"), *more)
+
+    assert state.drifts == 2
+    assert after(*TWO_TURNS).drifts == 0
+
+
+def test_a_result_knows_where_its_whole_text_is() -> None:
+    """The marker that the model reads names it, and recall reads it back."""
+    found = replace(finish("a"), path="a.txt")
+    state = after(RECEIVED, TURN, STEP, replace(REPLIED, calls=CALLS[:1]), found)
+
+    assert state.open_turn is not None
+    assert [result.path for result in state.open_turn.steps[0].results] == ["a.txt"]

@@ -1,4 +1,4 @@
-"""One desk for each session in use: who is at it, and where the session's log ends."""
+"""One desk for each session in use: who is at it, and what is known of the session's files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from everturn_actors.journal.logs import Tail
+from everturn_actors.journal.results import Shelf
 
 KEPT_MAX = 4096  # ends of logs kept in memory; beyond, they are read again from the file
 
@@ -15,12 +16,14 @@ KEPT_MAX = 4096  # ends of logs kept in memory; beyond, they are read again from
 class Desk:
     """A place for one: whoever sits here is the only one to touch the session's files."""
 
-    __slots__ = ("free", "session_id", "tail", "users")
+    __slots__ = ("free", "session_id", "shelf", "tail", "users")
 
     def __init__(self, session_id: str) -> None:
         self.session_id = session_id
         self.tail: Tail | None = None
         "Where the log ends; None = look."
+        self.shelf: Shelf | None = None
+        "Which large results there are; None = look."
         self.users = 0
         "Who sits here or waits to."
         self.free = anyio.Semaphore(1, max_value=1, fast_acquire=True)
@@ -68,7 +71,7 @@ class Desks:
         """Keep nothing of a session that went to rest."""
         desk = self._desks.get(session_id)
         if desk is not None:
-            desk.tail = None
+            desk.tail = desk.shelf = None
             self._tidy(desk)
 
     def _leave(self, desk: Desk) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from everturn_actors.errors import JournalWriteError
 
 _DIRECTORY_MODE = 0o700  # conversations are private: only the user that runs the gateway
-_FILE_MODE = 0o600
+FILE_MODE = 0o600
 _NAMES_MAX = 1000  # files set aside with the same stamp; more means that something loops
 
 
@@ -74,7 +74,7 @@ def sync_directory(path: Path) -> None:
 
 def open_for_writing(path: Path, *, create: bool) -> int:
     """Return a descriptor for reading and writing; the caller closes it."""
-    return os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), _FILE_MODE)
+    return os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), FILE_MODE)
 
 
 def touch(path: Path) -> None:
@@ -85,7 +85,7 @@ def touch(path: Path) -> None:
 def replace_file(path: Path, data: bytes) -> None:
     """Put `data` in the place of `path`: after a crash the old file stands there or the new one."""
     temporary = path.with_name(f"{path.name}.tmp")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _FILE_MODE)
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE)
     try:
         try:
             write_all(fd, data, 0)

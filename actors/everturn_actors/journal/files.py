@@ -20,7 +20,7 @@ from anyio import to_thread
 from everturn_actors.errors import FencedError, JournalError, UnknownSessionError
 from everturn_actors.events import Event
 from everturn_actors.ids import is_session_id
-from everturn_actors.journal import index
+from everturn_actors.journal import index, results
 from everturn_actors.journal.codec import HEAD_BYTES, BadLineError, check_numbers, encode, seq_of
 from everturn_actors.journal.commit import Append, Mark
 from everturn_actors.journal.compaction import save_snapshot
@@ -30,6 +30,7 @@ from everturn_actors.journal.layout import Layout, SessionFiles
 from everturn_actors.journal.loading import find_tail, load_session
 from everturn_actors.journal.lock import release_lock, take_lock
 from everturn_actors.journal.logs import REPAIR_HINT, Tail, read_events
+from everturn_actors.journal.results import RESULTS_MAX_BYTES, check_result_name
 from everturn_actors.journal.snapshot_reader import BadSnapshotError
 from everturn_actors.journal.writer import Writer
 from everturn_actors.model import Compaction, ConversationKey
@@ -44,10 +45,16 @@ READERS_MAX = 8  # worker threads that load, list and save at the same time; dis
 
 
 @asynccontextmanager
-async def open_file_store(workspace: Path) -> AsyncGenerator[FileStore]:
+async def open_file_store(
+    workspace: Path, *, results_max_bytes: int = RESULTS_MAX_BYTES
+) -> AsyncGenerator[FileStore]:
     """Open the workspace, creating it where it is missing, and keep others out until the end.
 
     At the end everything that was queued is written; after that every append is refused.
+
+    Args:
+        workspace: The folder.
+        results_max_bytes: How much `save_result` keeps of each session.
 
     Raises:
         WorkspaceLockedError: Another process, or another store of this one, has it open.
@@ -60,7 +67,7 @@ async def open_file_store(workspace: Path) -> AsyncGenerator[FileStore]:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(writer.run, name="journal writer")
             try:
-                yield FileStore(layout, writer)
+                yield FileStore(layout, writer, results_max_bytes=results_max_bytes)
             finally:
                 writer.close()
     finally:
@@ -78,9 +85,10 @@ class FileStore:
     * Where a log ends is kept in memory until `mark_resting`, and read from the file again then.
     """
 
-    def __init__(self, layout: Layout, writer: Writer) -> None:
+    def __init__(self, layout: Layout, writer: Writer, *, results_max_bytes: int) -> None:
         self._layout = layout
         self._writer = writer
+        self._results_max_bytes = results_max_bytes
         self._desks = Desks()
         self._awake = set[str]()
         "Sessions whose marker is known to be durable."
@@ -150,12 +158,30 @@ class FileStore:
         work = partial(index.list_sessions, self._layout, after=after, limit=limit)
         return await self._in_thread(work, self._layout.sessions)
 
+    async def save_result(self, session_id: str, name: str, text: str) -> None:
+        """See `SessionStore.save_result`."""
+        check_result_name(name)
+        files = self._layout.session(session_id)
+        async with self._desks.at(session_id) as desk:
+            known, desk.shelf = desk.shelf, None
+            work = partial(
+                results.save, files, name, text, max_bytes=self._results_max_bytes, shelf=known
+            )
+            desk.shelf = await self._in_thread(work, files.results)
+
+    async def read_result(self, session_id: str, name: str) -> str | None:
+        """See `SessionStore.read_result`."""
+        if not is_session_id(session_id):
+            return None
+        files = self._layout.session(session_id)
+        return await self._in_thread(partial(results.read, files, name), files.results)
+
     async def delete(self, session_id: str) -> None:
         """See `SessionStore.delete`."""
         if not is_session_id(session_id):
             return
         async with self._desks.at(session_id) as desk:
-            desk.tail = None
+            desk.tail = desk.shelf = None
             self._awake.discard(session_id)
             work = partial(_delete, self._layout, session_id)
             await self._in_thread(work, self._layout.session(session_id).folder)
@@ -200,7 +226,7 @@ class FileStore:
         """Do blocking work on the files of a session while nobody else touches them."""
         files = self._layout.session(session_id)
         async with self._desks.at(session_id) as desk:
-            desk.tail = None
+            desk.tail = desk.shelf = None
             return await self._in_thread(work, files.folder)
 
     async def _in_thread(self, work: Callable[[], T], path: Path) -> T:

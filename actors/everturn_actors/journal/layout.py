@@ -4,6 +4,7 @@ workspace.lock                      held by the one process that uses the worksp
 sessions/<id>/events.jsonl          the log
 sessions/<id>/state.yaml            the snapshot
 sessions/<id>/events.archive.jsonl  older events, moved there by compaction
+sessions/<id>/results/<name>        texts too large for the log, as UTF-8; the oldest go first
 awake/<id>                          empty: this session may have an open turn
 conversations/<sha256>.json         the current session of one conversation
 deleted/<id>                        a deleted session whose files are still being removed
@@ -42,6 +43,11 @@ class SessionFiles:
     def archive(self) -> Path:
         """Events before those of the log, oldest first."""
         return self.folder / "events.archive.jsonl"
+
+    @property
+    def results(self) -> Path:
+        """The folder of texts that are too large for the log."""
+        return self.folder / "results"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from anyio.lowlevel import checkpoint
 from everturn_actors.errors import (
     FencedError,
     JournalError,
+    JournalWriteError,
     UnknownSessionError,
     WorkspaceLockedError,
 )
@@ -25,6 +26,12 @@ from everturn_actors.events import Event, SessionStarted
 from everturn_actors.ids import is_session_id
 from everturn_actors.journal.codec import check_numbers
 from everturn_actors.journal.disk import write_error
+from everturn_actors.journal.results import (
+    RESULTS_MAX_BYTES,
+    check_result_name,
+    decode_text,
+    encode_text,
+)
 from everturn_actors.model import Compaction, ConversationKey
 from everturn_actors.ports import Loaded, SessionSummary
 from everturn_actors.state import SessionState
@@ -46,6 +53,8 @@ class Stored:
     log: list[Event] = field(default_factory=list[Event])
     archive: list[Event] = field(default_factory=list[Event])
     snapshot: SessionState | None = None
+    results: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    "By name, in the order in which they were saved."
     is_torn: bool = False
     "The log ends in half a line."
     first: Event | None = None
@@ -64,15 +73,25 @@ class Stored:
             self.last = event
             self.log.append(event)
 
+    def keep(self, name: str, text: str, *, max_bytes: int) -> None:
+        """Keep a text under a name; the oldest others go until all fit."""
+        self.results.pop(name, None)
+        self.results[name] = encode_text(text)
+        total = sum(map(len, self.results.values()))
+        for oldest in [*self.results][:-1]:
+            if total <= max_bytes:
+                break
+            total -= len(self.results.pop(oldest))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """What is to happen at one append to come."""
+    """What is to happen at one append, or one result, to come."""
 
     error: int = 0
     "The errno to fail with; 0 = the power goes."
     kept_events: int = 0
-    "Events of that append which still reach the disk."
+    "Events of that append which still reach the disk; of a result, 1 = it does."
     tear: bool = False
     "Whether half of the next line does as well."
 
@@ -89,6 +108,10 @@ class MemoryDisk:
         "Appends tried so far, those that failed included."
         self.failures: dict[int, Failure] = {}
         "By the number of the append."
+        self.saved_results = 0
+        "Results that were to be saved so far, those that failed included."
+        self.result_failures: dict[int, Failure] = {}
+        "By the number of the result."
         self.user: MemoryStore | None = None
         "The store that uses it."
 
@@ -108,6 +131,14 @@ class MemoryDisk:
         """
         self.failures[self.appends + nth] = Failure(kept_events=kept_events, tear=tear)
 
+    def fail_result(self, error: int, *, nth: int = 1) -> None:
+        """Let the n-th result from now fail with an errno; what stood there before still does."""
+        self.result_failures[self.saved_results + nth] = Failure(error=error)
+
+    def lose_power_at_result(self, *, nth: int = 1, kept: bool = False) -> None:
+        """Let the power go while the n-th result from now is saved; `kept`: just after that."""
+        self.result_failures[self.saved_results + nth] = Failure(kept_events=int(kept))
+
     def lose_power(self) -> None:
         """End the store that uses this disk, now: what it had written stays, and it fails."""
         self.user = None
@@ -118,8 +149,14 @@ class MemoryDisk:
 
 
 @asynccontextmanager
-async def open_memory_store(disk: MemoryDisk | None = None) -> AsyncGenerator[MemoryStore]:
+async def open_memory_store(
+    disk: MemoryDisk | None = None, *, results_max_bytes: int = RESULTS_MAX_BYTES
+) -> AsyncGenerator[MemoryStore]:
     """Open a store on `disk`, or on one of its own that is gone at the end.
+
+    Args:
+        disk: What outlives the store.
+        results_max_bytes: How much `save_result` keeps of each session.
 
     Raises:
         WorkspaceLockedError: Another store uses this disk.
@@ -127,7 +164,7 @@ async def open_memory_store(disk: MemoryDisk | None = None) -> AsyncGenerator[Me
     disk = disk or MemoryDisk()
     if disk.user is not None:
         raise WorkspaceLockedError(_NOWHERE, os.getpid())
-    store = disk.user = MemoryStore(disk)
+    store = disk.user = MemoryStore(disk, results_max_bytes=results_max_bytes)
     try:
         yield store
     finally:
@@ -138,8 +175,9 @@ async def open_memory_store(disk: MemoryDisk | None = None) -> AsyncGenerator[Me
 class MemoryStore:
     """`SessionStore` in memory; see there for what each method promises."""
 
-    def __init__(self, disk: MemoryDisk) -> None:
+    def __init__(self, disk: MemoryDisk, *, results_max_bytes: int) -> None:
         self._disk = disk
+        self._results_max_bytes = results_max_bytes
 
     async def load(self, session_id: str) -> Loaded | None:
         """See `SessionStore.load`."""
@@ -166,8 +204,7 @@ class MemoryStore:
         disk.appends += 1
         failure = disk.failures.pop(disk.appends, None)
         if failure is not None and failure.error:
-            error = OSError(failure.error, os.strerror(failure.error))
-            raise write_error(error, Path("memory", session_id))
+            raise _write_error(failure, session_id)
         stored = disk.sessions.get(session_id) or Stored()
         if stored.is_torn or stored.last_seq != expected_seq:
             message = f"the log ends at event {stored.last_seq}, not at {expected_seq}"
@@ -211,6 +248,29 @@ class MemoryStore:
         summaries = (_summary(session_id, stored[session_id]) for session_id in ids)
         return tuple(islice((s for s in summaries if s is not None), max(limit, 0)))
 
+    async def save_result(self, session_id: str, name: str, text: str) -> None:
+        """See `SessionStore.save_result`."""
+        check_result_name(name)
+        disk = await self._powered()
+        stored = disk.sessions.get(_check(session_id))
+        if stored is None:
+            raise UnknownSessionError(session_id)
+        disk.saved_results += 1
+        failure = disk.result_failures.pop(disk.saved_results, None)
+        if failure is not None and failure.error:
+            raise _write_error(failure, session_id)
+        if failure is None or failure.kept_events:
+            stored.keep(name, text, max_bytes=self._results_max_bytes)
+        if failure is not None:
+            disk.lose_power()
+            raise PowerLostError
+
+    async def read_result(self, session_id: str, name: str) -> str | None:
+        """See `SessionStore.read_result`."""
+        stored = (await self._powered()).sessions.get(session_id)
+        data = None if stored is None else stored.results.get(name)
+        return None if data is None else decode_text(data)
+
     async def delete(self, session_id: str) -> None:
         """See `SessionStore.delete`."""
         disk = await self._powered()
@@ -253,6 +313,11 @@ def _check(session_id: str) -> str:
     if not is_session_id(session_id):
         raise UnknownSessionError(session_id)
     return session_id
+
+
+def _write_error(failure: Failure, session_id: str) -> JournalWriteError:
+    error = OSError(failure.error, os.strerror(failure.error))
+    return write_error(error, Path("memory", session_id))
 
 
 def _summary(session_id: str, stored: Stored) -> SessionSummary | None:

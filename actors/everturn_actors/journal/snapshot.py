@@ -12,14 +12,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import fields
 from typing import Any, assert_never
 
 import orjson
 
 from everturn_actors.model import (
     OpenTurn,
+    Replaced,
     Reply,
+    Sent,
+    Standing,
     Step,
+    Summary,
     ToolCall,
     ToolResult,
     Turn,
@@ -29,15 +34,22 @@ from everturn_actors.model import (
 from everturn_actors.records import utc_text
 from everturn_actors.state import SessionState
 
-FORMAT = "everturn/state-v1"
-SECTIONS = ("seen", "waiting", "open_turn", "checkpointed", "pending")
+FORMAT = "everturn/state-v2"
+OLDER_FORMATS = ("everturn/state-v1",)
+"""Formats that are read as well.
+
+A version that does not know the format refuses the file; fields that it does not know would look to
+it like a slip of an editor, and the file like a damaged one. v1 is v2 without what is hidden from
+the model and without the last request.
+"""
+SECTIONS = ("seen", "waiting", "open_turn", "checkpointed", "pending", "summary", "replaced")
 "What follows the header, in this order: lists of one line each."
 
 _COMMENT = """\
 # What this session knew at event `last_seq`. The log, events.jsonl, is the truth; with this file
 # only what was logged later has to be replayed. Each line of the lists below is one message and
-# names the turn that it belongs to. While Everturn is stopped, the file may be edited by hand: any
-# valid YAML of the same fields will do.
+# names the turn that it belongs to; at the end, what the model sees in place of messages. While
+# Everturn is stopped, the file may be edited by hand: any valid YAML of the same fields will do.
 """
 _HOSTILE_BYTES = re.compile(
     rb"\x7f|\xc2[\x80-\x9f]|\xe2\x80[\xa8\xa9]|\xef(?:\xbb\xbf|\xbf[\xbe\xbf])"
@@ -53,6 +65,8 @@ def encode_state(state: SessionState) -> bytes:
         _open_turn_lines(state.open_turn),
         (line for turn in state.checkpointed for line in _turn_lines(turn)),
         (line for turn in state.pending for line in _turn_lines(turn)),
+        () if state.standing.summary is None else (_fields(state.standing.summary),),
+        (_replaced(each) for _, each in sorted(state.standing.replaced.items())),
     )
     parts = [_COMMENT.encode(), _header(state)]
     for name, lines in zip(SECTIONS, sections, strict=True):
@@ -63,7 +77,7 @@ def encode_state(state: SessionState) -> bytes:
 
 def _header(state: SessionState) -> bytes:
     key, usage = state.key, state.usage
-    fields: tuple[tuple[str, object], ...] = (
+    values: tuple[tuple[str, object], ...] = (
         ("session", state.session_id),
         (
             "conversation",
@@ -80,9 +94,36 @@ def _header(state: SessionState) -> bytes:
         ("logged_messages", state.logged_messages),
         ("usage", _usage(usage)),
         ("instructions", state.instructions),
+        ("standing", _standing(state.standing)),
+        ("sent", _fields(state.sent)),
+        ("reported", _usage(state.reported)),
+        ("drifts", state.drifts),
     )
-    lines = b"".join(b"%b: %b\n" % (name.encode(), _json(value)) for name, value in fields)
+    lines = b"".join(
+        b"%b: %b\n" % (name.encode(), _json(value))
+        for name, value in values
+        if name not in _EMPTY or value != _EMPTY[name]
+    )
     return b"format: %b\n%b" % (FORMAT.encode(), lines)
+
+
+def _standing(standing: Standing) -> dict[str, Any]:
+    """Return what is hidden for good, but for the long parts, which have lines of their own."""
+    retry_at = standing.retry_at
+    return {
+        "cut_turn": standing.cut_turn,
+        "dropped": sorted(standing.dropped),
+        "note": standing.note,
+        "failures": standing.failures,
+        "retry_at": "" if retry_at is None else utc_text(retry_at),
+    }
+
+
+def _replaced(replaced: Replaced) -> dict[str, Any]:
+    line: dict[str, Any] = {"seq": replaced.seq, "fate": replaced.fate, "text": replaced.text}
+    if replaced.arguments:
+        line["arguments"] = list(replaced.arguments)
+    return line
 
 
 def _turn_lines(turn: Turn) -> Iterator[dict[str, Any]]:
@@ -145,6 +186,8 @@ def _message(message: UserMessage | Reply | ToolResult, head: dict[str, Any]) ->
             }
             if message.is_error:
                 line["is_error"] = True
+            if message.path:
+                line["path"] = message.path
         case _:
             assert_never(message)
     return line
@@ -163,6 +206,19 @@ def _usage(usage: Usage) -> dict[str, int]:
         "output_tokens": usage.output_tokens,
         "cached_tokens": usage.cached_tokens,
     }
+
+
+def _fields(value: Sent | Summary) -> dict[str, Any]:
+    return {field.name: getattr(value, field.name) for field in fields(value)}
+
+
+_EMPTY = {
+    "standing": _standing(Standing()),
+    "sent": _fields(Sent()),
+    "reported": _usage(_NO_USAGE),
+    "drifts": 0,
+}
+"What fields of the header hold in most sessions; those are then left out."
 
 
 def _json(value: object) -> bytes:

@@ -8,7 +8,7 @@ parser as a whole and means the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeVar, cast, get_args
 
@@ -16,7 +16,8 @@ import yaml
 
 from everturn_actors.errors import UnknownFormatError
 from everturn_actors.journal.codec import load_json
-from everturn_actors.journal.snapshot import FORMAT, SECTIONS
+from everturn_actors.journal.snapshot import FORMAT, OLDER_FORMATS, SECTIONS
+from everturn_actors.journal.snapshot_standing import replaced_of, standing_of, summary_of
 from everturn_actors.journal.snapshot_turns import (
     EntryError,
     build,
@@ -25,7 +26,15 @@ from everturn_actors.journal.snapshot_turns import (
     read_message,
     turns_of,
 )
-from everturn_actors.model import ConversationKey, SessionStatus, Turn, Usage, UserMessage
+from everturn_actors.model import (
+    ConversationKey,
+    Sent,
+    SessionStatus,
+    Standing,
+    Turn,
+    Usage,
+    UserMessage,
+)
 from everturn_actors.state import SessionState
 
 T = TypeVar("T")
@@ -33,6 +42,7 @@ T = TypeVar("T")
 # PyYAML may be built without libyaml; it is slower then, and reads the same.
 _LOADER: type[yaml.SafeLoader | yaml.CSafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FIRST_SECTION = f"\n{SECTIONS[0]}:".encode()
+_SECTION_LINES = {f"{name}:{rest}".encode(): name for name in SECTIONS for rest in ("", " []")}
 
 
 class BadSnapshotError(Exception):
@@ -80,7 +90,7 @@ def decode_state(data: bytes) -> SessionState:
         window_messages=header.number("window_messages"),
         turns=header.number("turns"),
         logged_messages=header.number("logged_messages"),
-        usage=header.usage(),
+        usage=header.usage("usage"),
         instructions=header.text("instructions", ""),
         seen=seen,
         waiting=header.section("waiting", _waiting),
@@ -89,6 +99,14 @@ def decode_state(data: bytes) -> SessionState:
         checkpointed_messages=_size_messages(checkpointed),
         pending=pending,
         pending_messages=_size_messages(pending),
+        standing=replace(
+            header.read("standing", lambda value: standing_of(value, _instant), Standing()),
+            summary=header.section("summary", summary_of),
+            replaced=header.section("replaced", replaced_of),
+        ),
+        sent=header.read("sent", lambda value: build(Sent, value), Sent()),
+        reported=header.usage("reported", Usage()),
+        drifts=header.number("drifts", 0),
     )
 
 
@@ -133,12 +151,11 @@ def read_fast(data: bytes) -> dict[str, Any] | None:
             if line.startswith(b"- {") and line.endswith(b"}"):
                 entries.append(load_json(line[2:]))
                 continue
-            name = next(expected)
-            if line not in (f"{name}:".encode(), f"{name}: []".encode()):
+            if (name := _SECTION_LINES.get(line)) is None:
                 return None
+            while next(expected) != name:  # a section that is not there is empty
+                pass
             entries = sections[name]
-        if next(expected, None) is not None:
-            return None
         return {**_parse_yaml(data[: end + 1]), **sections}
     except (ValueError, StopIteration, BadSnapshotError):
         return None
@@ -195,7 +212,7 @@ def _check_format(document: Mapping[str, Any]) -> None:
     if found is None:
         msg = f"line 1: the field 'format' is missing; this version of Everturn writes {FORMAT}"
         raise BadSnapshotError(msg)
-    if found != FORMAT:
+    if found != FORMAT and found not in OLDER_FORMATS:
         msg = (
             f"it has the format {found!r}, which this version of Everturn does not know (it knows "
             f"{FORMAT}); use the version that wrote it, or a later one"
@@ -219,6 +236,10 @@ _KNOWN = frozenset(
         "logged_messages",
         "usage",
         "instructions",
+        "standing",
+        "sent",
+        "reported",
+        "drifts",
         *SECTIONS,
     )
 )
@@ -238,20 +259,20 @@ class _Fields:
     def text(self, name: str, default: str | None = None) -> str:
         return self._value(name, str, default)
 
-    def number(self, name: str) -> int:
-        return self._value(name, int)
+    def number(self, name: str, default: int | None = None) -> int:
+        return self._value(name, int, default)
 
     def instant(self, name: str) -> datetime:
-        return self._read(name, _instant)
+        return self.read(name, _instant)
 
     def key(self) -> ConversationKey:
-        return self._read("conversation", _key)
+        return self.read("conversation", _key)
 
     def status(self) -> SessionStatus:
-        return self._read("status", _status)
+        return self.read("status", _status)
 
-    def usage(self) -> Usage:
-        return self._read("usage", lambda value: build(Usage, value))
+    def usage(self, name: str, default: Usage | None = None) -> Usage:
+        return self.read(name, lambda value: build(Usage, value), default)
 
     def section(self, name: str, read: Callable[[list[Mapping[str, Any]]], T]) -> T:
         lines = self._document[name]
@@ -274,8 +295,10 @@ class _Fields:
             raise self.fault(name, why)
         return value
 
-    def _read(self, name: str, read: Callable[[Any], T]) -> T:
+    def read(self, name: str, read: Callable[[Any], T], default: T | None = None) -> T:
         if name not in self._document:
+            if default is not None:
+                return default
             raise self.fault(name, f"the field {name!r} is missing")
         try:
             return read(self._document[name])

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from everturn_actors.model import (
     OpenStep,
     OpenTurn,
     Outcome,
+    Replaced,
     Reply,
+    Sent,
+    Standing,
     Step,
+    Summary,
     ToolCall,
     ToolResult,
     Turn,
@@ -43,12 +47,12 @@ def explain(error: Exception) -> str:
 
 
 def _kinds(cls: type) -> dict[str, type]:
-    return {name: get_origin(hint) or hint for name, hint in get_type_hints(cls).items()}
+    hints = get_type_hints(cls).items()
+    return {name: str if get_origin(h) is Literal else get_origin(h) or h for name, h in hints}
 
 
-_KINDS: dict[type, dict[str, type]] = {
-    cls: _kinds(cls) for cls in (UserMessage, Reply, ToolResult, ToolCall, Usage)
-}
+_VALUES = (UserMessage, Reply, ToolResult, ToolCall, Usage, Sent, Summary, Replaced, Standing)
+_KINDS: dict[type, dict[str, type]] = {cls: _kinds(cls) for cls in _VALUES}
 
 
 def build(cls: type[T], values: Mapping[str, Any]) -> T:
