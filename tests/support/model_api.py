@@ -31,6 +31,7 @@ import orjson
 from everturn_actors.model import ToolCall
 
 _REASONS = {200: "OK", 307: "Temporary Redirect", 400: "Bad Request", 401: "Unauthorized"}
+_ABOUT = ("/v1/models", "/props", "/api/ps", "/api/show", "/api/v0/models")
 _WAIT_S = 10.0  # how long a test waits for something that must happen
 
 
@@ -120,6 +121,10 @@ class ModelApi:
         "Requests since it was opened."
         self.connections = 0
         "Connections since it was opened."
+        self.told: dict[str, Any] = {}
+        "What it tells about itself by path (`/props`): JSON, or bytes as they are; else a 404."
+        self.asked: list[Received] = []
+        "Requests for that; they are not among `requests`."
         self._scripted: deque[Answer] = deque()
         self._news = anyio.Event()
         self._encoded: dict[tuple[int, bool], tuple[Answer, bytes]] = {}
@@ -147,13 +152,15 @@ class ModelApi:
                         return
 
     async def _answer(self, stream: anyio.abc.SocketStream, request: Received) -> bool:
+        if request.path in _ABOUT:
+            self.asked.append(request)
+            await stream.send(whole_response(self._about(request.path), streamed=False))
+            return True
         self.count += 1
         self.requests.append(request)
         self._news.set()
         self._news = anyio.Event()
-        if request.path.endswith("/models"):
-            answer = Answer(body=_MODELS)
-        elif not request.path.partition("?")[0].endswith("/chat/completions"):
+        if not request.path.partition("?")[0].endswith("/chat/completions"):
             answer = refused(404, f"no such path: {request.path}")
         elif self._scripted:
             answer = self._scripted.popleft()
@@ -168,6 +175,12 @@ class ModelApi:
             request.left.set()
             raise
         return answer.cut_after is None
+
+    def _about(self, path: str) -> Answer:
+        if path in self.told:
+            told = self.told[path]
+            return Answer(body=told if isinstance(told, bytes) else orjson.dumps(told))
+        return Answer(body=_MODELS) if path == "/v1/models" else refused(404, f"no path {path}")
 
     def _at_once(self, answer: Answer, *, streamed: bool) -> bytes:
         kept = self._encoded.get((id(answer), streamed))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from everturn_actors.context.calibration import ModelFacts
 from everturn_actors.context.windows import input_window, model_window
 from everturn_actors.spec import ModelSpec
 
@@ -61,3 +62,27 @@ def test_what_the_operator_says_beats_the_table(
     )
 
     assert input_window(model) == tokens
+
+
+@pytest.mark.parametrize(
+    ("window", "cap", "told", "limit", "tokens"),
+    [
+        (None, None, 32_768, None, 32_768),  # better than the table
+        (None, None, None, 16_384, 16_384),
+        (None, None, 32_768, 16_384, 16_384),
+        (None, None, 8_192, 16_384, 8_192),
+        (64_000, None, 32_768, None, 64_000),  # the spec is law
+        (None, 64_000, 32_768, None, 64_000),
+        (64_000, 48_000, 32_768, None, 48_000),
+        (64_000, 48_000, 128_000, 16_384, 16_384),  # but for what was refused
+        (None, 8_000, None, 16_384, 8_000),
+    ],
+)
+def test_what_the_provider_says_beats_the_table_and_what_it_refuses_beats_all(
+    window: int | None, cap: int | None, told: int | None, limit: int | None, tokens: int
+) -> None:
+    """A request larger than what was refused would be refused again, with every turn."""
+    model = ModelSpec(provider="openai", name="qwen3", context_window=window, max_input_tokens=cap)
+    facts = ModelFacts(scale=1.0, window_tokens=told, limit_tokens=limit)
+
+    assert input_window(model, facts) == tokens

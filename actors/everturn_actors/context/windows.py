@@ -5,6 +5,7 @@ Source: the seed design "Context Window Management", which read OpenRouter's mod
 
 from __future__ import annotations
 
+from everturn_actors.context.calibration import ModelFacts
 from everturn_actors.spec import ModelSpec
 
 DEFAULT_WINDOW_TOKENS = 128_000
@@ -41,14 +42,24 @@ def model_window(name: str) -> int:
     return next((tokens for part, tokens in _WINDOWS if part in lowered), DEFAULT_WINDOW_TOKENS)
 
 
-def input_window(model: ModelSpec) -> int:
+def input_window(model: ModelSpec, facts: ModelFacts | None = None) -> int:
     """Return how many tokens a request to `model` may hold, the reply included.
 
-    `max_input_tokens` caps a window that the spec names. Where the spec names none, the table is
-    only a guess by name, and `max_input_tokens` stands in its place: it lowers it (cost), or
-    raises it (a model the table does not know).
+    `max_input_tokens` caps a window that the spec names. Where the spec names none, the rest is
+    only a guess, and `max_input_tokens` stands in its place: it lowers it (cost), or raises it (a
+    model the table does not know). What the provider tells comes before the table. What it named
+    when it refused a request is law.
+
+    Args:
+        model: The agent's model.
+        facts: What was learnt about it; None = nothing.
     """
     window, cap = model.context_window, model.max_input_tokens
-    if window is None:
-        return model_window(model.name) if cap is None else cap
-    return window if cap is None else min(window, cap)
+    if window is not None:
+        window = window if cap is None else min(window, cap)
+    elif cap is not None:
+        window = cap
+    else:
+        window = (facts.window_tokens if facts else None) or model_window(model.name)
+    limit = facts.limit_tokens if facts else None
+    return window if limit is None else min(window, limit)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
 import anyio
 from anyio.abc import TaskGroup
 
-from everturn_actors.ports import ModelProvider
+from everturn_actors.learning import ShortMemory
+from everturn_actors.ports import ModelMemory, ModelProvider
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.observe import SecretRegistry
 from everturn_gateway.providers.builtin import BuiltinResponder
@@ -33,7 +34,7 @@ _LATER: Final = {
 class _Connected(Protocol):
     """The providers that need connections or processes."""
 
-    def remote(self, endpoint: Endpoint) -> ModelProvider: ...
+    def remote(self, model: ModelSpec, endpoint: Endpoint) -> ModelProvider: ...
     def local(self, model: ModelSpec, folder: Path) -> ModelProvider: ...
     async def warm(self) -> None: ...
     async def aclose(self) -> None: ...
@@ -49,11 +50,13 @@ class Providers:
         models_dir: Path,
         registry: SecretRegistry,
         tasks: TaskGroup,
+        memory: ModelMemory,
     ) -> None:
         self._environ = environ
         self._models_dir = models_dir
         self._registry = registry
         self._tasks = tasks
+        self._memory = memory
         self._opened: _Connected | None = None
 
     def make(self, model: ModelSpec, folder: Path) -> ModelProvider:
@@ -79,7 +82,7 @@ class Providers:
         self._registry.add(endpoint.key)
         if endpoint.key and endpoint.address.startswith("http://") and not endpoint.is_loopback:
             logger.warning("key goes out unencrypted", extra={"address": endpoint.address})
-        return self._connected().remote(endpoint)
+        return self._connected().remote(model, endpoint)
 
     async def warm(self) -> None:
         """Start the local models that agents use, so that the first message need not wait.
@@ -105,6 +108,7 @@ class Providers:
                 models_dir=self._models_dir,
                 registry=self._registry,
                 tasks=self._tasks,
+                memory=self._memory,
             )
         return self._opened
 
@@ -115,21 +119,25 @@ async def open_providers(
     environ: Mapping[str, str],
     models_dir: Path,
     registry: SecretRegistry | None = None,
+    memory: ModelMemory | None = None,
 ) -> AsyncGenerator[Providers]:
     """Open the providers; at the end connections are closed and child processes are gone.
 
     Keys come from `environ` alone. Those that are used are added to `registry`, which also masks
-    every error text; weights of local models are in `models_dir`.
+    every error text; weights of local models are in `models_dir`. `memory` is told the windows of
+    models.
     """
-    async with anyio.create_task_group() as tasks:
+    # Connections are closed last: tasks that are being cancelled may still use them.
+    async with AsyncExitStack() as last, anyio.create_task_group() as tasks:
         providers = Providers(
             environ=environ,
             models_dir=models_dir,
             registry=registry or SecretRegistry(),
             tasks=tasks,
+            memory=memory or ShortMemory(),
         )
+        last.push_async_callback(providers.aclose)
         try:
             yield providers
         finally:
             tasks.cancel_scope.cancel()
-            await providers.aclose()

@@ -9,12 +9,15 @@ from pathlib import Path
 import anyio
 from anyio.abc import TaskGroup
 
+from everturn_actors.context.calibration import with_window
 from everturn_actors.errors import ModelError
+from everturn_actors.ports import ModelMemory
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.observe import SecretRegistry
 from everturn_gateway.providers.endpoints import Endpoint
 from everturn_gateway.providers.errors import ProviderConfigError
 from everturn_gateway.providers.http_clients import HttpClients
+from everturn_gateway.providers.inquiry import Inquiring, Inquiry
 from everturn_gateway.providers.local import LocalModel, LocalServer, LocalWeights, local_weights
 from everturn_gateway.providers.openai_compatible import OpenAICompatible
 
@@ -31,17 +34,26 @@ class ConnectedProviders:
         models_dir: Path,
         registry: SecretRegistry,
         tasks: TaskGroup,
+        memory: ModelMemory,
     ) -> None:
         self._environ = environ
         self._models_dir = models_dir
         self._registry = registry
         self._tasks = tasks
         self._clients = HttpClients()
+        self._memory = memory
         self._servers: dict[LocalWeights, LocalServer] = {}
+        self._inquiries: dict[tuple[Endpoint, str], Inquiry] = {}
 
-    def remote(self, endpoint: Endpoint) -> OpenAICompatible:
-        """Return the model behind an OpenAI-compatible API."""
-        return OpenAICompatible(endpoint, clients=self._clients, mask=self._registry.mask)
+    def remote(self, model: ModelSpec, endpoint: Endpoint) -> Inquiring:
+        """Return a model behind an OpenAI-compatible API."""
+        provider = OpenAICompatible(
+            endpoint, clients=self._clients, mask=self._registry.mask, model=model.name
+        )
+        inquiry = self._inquiries.setdefault(
+            (endpoint, model.name), Inquiry(memory=self._memory, tasks=self._tasks)
+        )
+        return Inquiring(provider, model=model, inquiry=inquiry)
 
     def local(self, model: ModelSpec, folder: Path) -> LocalModel:
         """Return a model in a process of this gateway.
@@ -61,6 +73,8 @@ class ConnectedProviders:
                 tasks=self._tasks,
                 on_secret=self._registry.add,
             )
+        told = with_window(self._memory.facts(model), weights.context_tokens)
+        self._memory.learn(model, told)
         return LocalModel(
             server, name=weights.name, clients=self._clients, mask=self._registry.mask
         )

@@ -17,6 +17,7 @@ STALL_TIMEOUT_S = 60.0  # a model that thinks for long sends comments meanwhile
 OWN_STALL_TIMEOUT_S = 600.0
 
 MaxTokensField: TypeAlias = Literal["max_tokens", "max_completion_tokens"]
+Tells: TypeAlias = Literal["nothing", "listing", "ollama", "anything"]
 
 _COMPLETIONS: Final = "/chat/completions"
 _DEFAULT_PATH: Final = "/v1"  # where base_url names a host alone: of Ollama, vLLM, llama.cpp, ...
@@ -37,6 +38,13 @@ class Endpoint:
     "What to do where nothing answers at this address."
     stall_timeout_s: float = STALL_TIMEOUT_S
     "How long it may send nothing before it is given up."
+    tells: Tells = "nothing"
+    "How it tells a model's window: not at all, in a list, as Ollama does, or nobody knows how."
+
+    @property
+    def base(self) -> str:
+        """Path under which the API stands: `/v1`."""
+        return self.path.partition("?")[0].removesuffix(_COMPLETIONS)
 
     @property
     def is_loopback(self) -> bool:
@@ -52,6 +60,8 @@ class Vendor:
     key_variable: str = ""
     "Environment variable with the key; empty = it takes none."
     hint: str = ""
+    tells: Tells = "nothing"
+    "See `Endpoint.tells`; elsewhere than at its own address, a server may tell in any way."
 
 
 # Sources, read 2026-11-21: https://platform.openai.com/docs/api-reference,
@@ -59,10 +69,14 @@ class Vendor:
 VENDORS: Final[Mapping[str, Vendor]] = {
     "openai": Vendor(base_url="https://api.openai.com/v1", key_variable="OPENAI_API_KEY"),
     "openrouter": Vendor(
-        base_url="https://openrouter.ai/api/v1", key_variable="OPENROUTER_API_KEY"
+        base_url="https://openrouter.ai/api/v1",
+        key_variable="OPENROUTER_API_KEY",
+        tells="listing",
     ),
     "ollama": Vendor(
-        base_url="http://127.0.0.1:11434/v1", hint="is Ollama running? (`ollama serve`)"
+        base_url="http://127.0.0.1:11434/v1",
+        hint="is Ollama running? (`ollama serve`)",
+        tells="ollama",
     ),
 }
 
@@ -98,7 +112,13 @@ def endpoint_for(model: ModelSpec, environ: Mapping[str, str]) -> Endpoint:
         ),
         hint=vendor.hint,
         stall_timeout_s=OWN_STALL_TIMEOUT_S if _on_this_machine(address) else STALL_TIMEOUT_S,
+        tells=_tells(model, vendor, address),
     )
+
+
+def _tells(model: ModelSpec, vendor: Vendor, address: str) -> Tells:
+    own = vendor.base_url.startswith(address)
+    return vendor.tells if own or model.provider != "openai" else "anything"
 
 
 def is_loopback(host: str) -> bool:

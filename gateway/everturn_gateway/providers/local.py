@@ -89,6 +89,11 @@ class LocalServer:
         self._starting = anyio.Lock()
         self._endpoint: Endpoint | None = None
 
+    @property
+    def context_tokens(self) -> int:
+        """The window that the model is started with."""
+        return self._weights.context_tokens
+
     async def ready(self) -> Endpoint:
         """Return where the model answers; start it where it does not run.
 
@@ -183,7 +188,10 @@ class LocalServer:
 
 
 class LocalModel:
-    """A `ModelProvider` on a `LocalServer`. Knows no tools: a model this small cannot use them."""
+    """A `ModelProvider` and `WindowSource` on a `LocalServer`.
+
+    Knows no tools: a model this small cannot use them.
+    """
 
     def __init__(
         self,
@@ -215,6 +223,10 @@ class LocalModel:
             max_output_tokens=request.max_output_tokens or REPLY_TOKENS,
         )
         return await self._adapter.complete(small, on_text)
+
+    async def window_tokens(self) -> int | None:
+        """Return the window that the model is started with."""
+        return self._server.context_tokens
 
 
 def threads() -> int:

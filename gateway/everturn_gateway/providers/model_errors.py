@@ -43,6 +43,32 @@ _OVERFLOW: Final = re.compile(
     r"|request too large",
     re.IGNORECASE,
 )
+# Where such a refusal names the limit itself; the first that matches anything counts.
+_LIMITS: Final = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        # llama.cpp and LM Studio, as a field or in the text
+        r"\bn_ctx\W{1,4}([\d,]+)",
+        r"context size \(([\d,]+)",
+        # OpenAI, Azure, OpenRouter, vLLM and xAI say "maximum context length is 8192 tokens"
+        r"(?:context|prompt|model) (?:length|window|size) (?:is|of|only)(?: only)?:? ([\d,]+)",
+        # Mistral says "32768 maximum context length"
+        r"([\d,]+) maximum context length",
+        # Anthropic says "210000 tokens > 200000 maximum", "190000 + 20000 > 200000"
+        r"> ([\d,]+)",
+        # Moonshot says "exceeded model token limit: 8192"
+        r"token limit:? (?:of |is )?([\d,]+)",
+        # Gemini says "exceeds the maximum number of tokens allowed (1048576)"
+        r"tokens allowed \(?([\d,]+)",
+        # Text Generation Inference says "must be <= 4096"
+        r"must be <= ([\d,]+)",
+        # DashScope says "Range of input length should be [1, 30720]"
+        r"input length should be \[\d+, ?([\d,]+)\]",
+    )
+)
+_LIMIT_RANGE: Final = range(256, 100_000_001)  # tokens; what is outside is something else
+# A limit on what an account may send in a minute; the model's window is another.
+_RATE: Final = re.compile(r"tokens per min|\bTPM\b", re.IGNORECASE)
 _QUOTA: Final = re.compile(r"insufficient_quota|billing_hard_limit|credit balance", re.IGNORECASE)
 _UNSUPPORTED: Final = re.compile(
     r"unsupported|not supported|does not support|unknown|unrecognized|extra_forbidden"
@@ -76,6 +102,8 @@ class Refusal:
     "The parameter it objects to."
     status: int = 0
     "The status it gave inside the body; 0 where there is none."
+    window_tokens: int | None = None
+    "The window that it named in a field of its own."
 
 
 def read_refusal(body: bytes) -> Refusal:
@@ -104,7 +132,23 @@ def refusal_in(parsed: object) -> Refusal:
         code=" ".join(str(name) for name in (code, kind) if name),
         parameter=str(error.get("param") or ""),
         status=code if isinstance(code, int) and 400 <= code < 600 else 0,  # noqa: PLR2004 - HTTP
+        window_tokens=_plausible(error.get("n_ctx")),  # llama.cpp
     )
+
+
+def window_in_error(text: str) -> int | None:
+    """Return the window that a refusal of a too long request names; None where it names none."""
+    if _RATE.search(text):
+        return None
+    for limit in _LIMITS:
+        found = limit.search(text)
+        if found:
+            return _plausible(int(found[1].replace(",", "") or 0))
+    return None
+
+
+def _plausible(tokens: object) -> int | None:
+    return tokens if isinstance(tokens, int) and tokens in _LIMIT_RANGE else None
 
 
 def unsupported_parameter(refusal: Refusal) -> str:
@@ -143,7 +187,8 @@ def _typed(status: int, refusal: Refusal, text: str, retry_after: float | None) 
     if status in {401, 403}:
         return ModelAuthError(text)
     if status == 413 or (status < 501 and _OVERFLOW.search(words)):  # noqa: PLR2004 - HTTP
-        return ContextOverflowError(text)
+        window = refusal.window_tokens or window_in_error(refusal.message)
+        return ContextOverflowError(text, window_tokens=window)
     if status == 429:  # noqa: PLR2004 - HTTP
         if _QUOTA.search(words):
             return ModelRefusedError(text)  # waiting does not pay the bill

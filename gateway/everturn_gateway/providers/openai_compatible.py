@@ -6,6 +6,7 @@ it ended; everything else is one of the kinds of `ModelError`, with a text that 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from math import inf
@@ -30,21 +31,31 @@ from everturn_gateway.providers.model_errors import (
 )
 from everturn_gateway.providers.reading import ReplyReader
 from everturn_gateway.providers.sse import EventParser, EventTooLargeError
+from everturn_gateway.providers.windows import served_window
 from everturn_gateway.providers.wire import BodyWriter
+
+logger = logging.getLogger(__name__)
 
 ERROR_BODY_LIMIT_BYTES = 64 * 1024
 REPLY_BODY_LIMIT_BYTES = 16 * 1024 * 1024  # of a server that does not stream though it was asked to
 TAIL_S = 5.0  # from the end of the reply to its usage and the end of the stream
+WINDOW_TIMEOUT_S = 5.0  # for all questions about a model's window together
 DRAIN_S = 0.2  # what may follow the last chunk; then the connection is given up, not kept
 
 
 class OpenAICompatible:
-    """One model behind an OpenAI-compatible API; a `ModelProvider`."""
+    """One model behind an OpenAI-compatible API; a `ModelProvider` and a `WindowSource`."""
 
     def __init__(
-        self, endpoint: Endpoint, *, clients: HttpClients, mask: Callable[[str], str]
+        self,
+        endpoint: Endpoint,
+        *,
+        clients: HttpClients,
+        mask: Callable[[str], str],
+        model: str = "",
     ) -> None:
         self._endpoint = endpoint
+        self._model = model
         self._clients = clients
         self._mask = mask
         self._writer = BodyWriter()
@@ -75,13 +86,23 @@ class OpenAICompatible:
                     self._leave_out |= {refused.name}
         return await self._masked(request, on_text)
 
+    async def window_tokens(self) -> int | None:
+        """Return the window of the model as it is served; see `WindowSource.window_tokens`."""
+        with anyio.move_on_after(WINDOW_TIMEOUT_S):
+            try:
+                client = await self._clients.client(self._endpoint.address)
+                return await served_window(client, self._endpoint, self._model)
+            except (httpx2.HTTPError, httpx2.InvalidURL, ModelRefusedError) as error:
+                # A call to the model fails for the same reason, and tells it.
+                reason = self._mask(str(error))
+                logger.debug("window not told", extra={"model": self._model, "reason": reason})
+        return None
+
     async def _masked(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         try:
             return await self._once(request, on_text)
         except ModelError as error:
-            # The kinds differ in their class alone: same class, same wait, a text without secrets.
-            masked = self._mask(str(error))
-            raise type(error)(masked, retry_after_s=error.retry_after_s) from error.__cause__
+            raise error.with_text(self._mask(str(error))) from error.__cause__
 
     async def _once(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         where = f"{request.model} at {self._endpoint.address}"

@@ -1,0 +1,225 @@
+"""What was learnt about models, kept in the workspace: `models.json`.
+
+Only a hint: without the file, everything is learnt again. So learning never waits for the disk, a
+write that fails is logged and tried again, and a file that cannot be read is put aside.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.to_thread
+import orjson
+
+from everturn_actors.context.calibration import ModelFacts, bounded, cold_facts
+from everturn_actors.ports import Clock
+from everturn_actors.spec import ModelSpec
+
+logger = logging.getLogger(__name__)
+
+VERSION: Final = 1
+SAVE_EVERY_S = 10.0  # at most so much of what was learnt is lost in a crash
+CLOSE_TIMEOUT_S = 2.0  # for the last save
+_MODELS_MAX = 1000  # the models used longest ago go; a workspace has a handful
+_FILE_MODE = 0o600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Learnt:
+    """One line of the file."""
+
+    facts: ModelFacts
+    learnt_at: str
+    "UTC, ISO 8601."
+
+
+class FileMemory:
+    """A `ModelMemory` that keeps what it learns in a file. Made by `open_model_memory`."""
+
+    def __init__(self, path: Path, clock: Clock, known: Mapping[str, _Learnt]) -> None:
+        self._path = path
+        self._clock = clock
+        self._known = dict(known)
+        self._changes = self._saved = 0
+
+    def facts(self, model: ModelSpec) -> ModelFacts:
+        """Return what is known of a model; of one that was never used, what its name tells."""
+        learnt = self._known.get(_key(model))
+        return cold_facts(model.name) if learnt is None else learnt.facts
+
+    def learn(self, model: ModelSpec, facts: ModelFacts) -> None:
+        """Remember `facts`; they are on disk a few seconds later. May be called in any thread."""
+        key = _key(model)
+        known = self._known.get(key)
+        if known is None or known.facts != facts:
+            self._known[key] = _Learnt(facts=facts, learnt_at=_stamp(self._clock.now()))
+            self._changes += 1
+
+    async def save_for_ever(self) -> None:
+        """Save what is new every few seconds."""
+        while True:
+            await self._clock.sleep(SAVE_EVERY_S)
+            await self.save()
+
+    async def save(self, *, last: bool = False) -> None:
+        """Write the file, if anything is new. Where that fails, the next time may succeed.
+
+        Only the last time a write may be left to itself: two at once would spoil each other.
+        """
+        changes = self._changes
+        if changes == self._saved:
+            return
+        by_age = sorted(self._known.items(), key=lambda item: item[1].learnt_at)
+        data = _encoded(dict(by_age[-_MODELS_MAX:]))
+        try:
+            await anyio.to_thread.run_sync(_write, self._path, data, abandon_on_cancel=last)
+        except OSError as error:
+            logger.warning(
+                "what was learnt about models is not saved",
+                extra={"path": str(self._path), "reason": error.strerror or str(error)},
+            )
+        else:
+            self._saved = changes
+
+
+@asynccontextmanager
+async def open_model_memory(path: Path, clock: Clock) -> AsyncGenerator[FileMemory]:
+    """Open the memory of a workspace; at the end what is new is saved.
+
+    Args:
+        path: The file, in a directory that exists. One that is damaged is put aside, beside it.
+        clock: Says when something was learnt, and when to save.
+    """
+    memory = FileMemory(path, clock, await anyio.to_thread.run_sync(_read, path))
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(memory.save_for_ever, name="model memory")
+            yield memory
+            tasks.cancel_scope.cancel()
+    finally:
+        with anyio.move_on_after(CLOSE_TIMEOUT_S, shield=True):
+            await memory.save(last=True)
+
+
+def _key(model: ModelSpec) -> str:
+    """Return the name of a model in the file: `openai/gpt-5`, `openai/qwen3 at host:8000/v1`."""
+    key = f"{model.provider}/{model.name}"
+    if not model.base_url:
+        return key
+    # What stands after a question mark can be a key.
+    parts = urlsplit(model.base_url)
+    return f"{key} at {parts.netloc}{parts.path.rstrip('/')}"
+
+
+def _stamp(now: datetime) -> str:
+    return now.isoformat(timespec="seconds")
+
+
+def _encoded(known: Mapping[str, _Learnt]) -> bytes:
+    models = {
+        key: {
+            "scale": round(learnt.facts.scale, 4),
+            "reports": learnt.facts.reports,
+            "units": learnt.facts.units,
+            "window_tokens": learnt.facts.window_tokens,
+            "limit_tokens": learnt.facts.limit_tokens,
+            "learnt_at": learnt.learnt_at,
+        }
+        for key, learnt in known.items()
+    }
+    return orjson.dumps({"version": VERSION, "models": models}, option=orjson.OPT_INDENT_2) + b"\n"
+
+
+def _read(path: Path) -> dict[str, _Learnt]:
+    """Return what the file holds; nothing where there is none or it is damaged."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        logger.warning(
+            "what was learnt about models cannot be read",
+            extra={"path": str(path), "reason": error.strerror or str(error)},
+        )
+        return {}
+    try:
+        return _decoded(data)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        aside = _put_aside(path)
+        logger.warning(
+            "what was learnt about models is damaged and put aside",
+            extra={"path": str(aside), "reason": f"{type(error).__name__}: {error}"},
+        )
+        return {}
+
+
+def _decoded(data: bytes) -> dict[str, _Learnt]:
+    held: Any = orjson.loads(data)
+    if held["version"] != VERSION:
+        msg = f"version {held['version']!r} is unknown to this version of Everturn"
+        raise ValueError(msg)
+    return {
+        key: _Learnt(
+            facts=ModelFacts(
+                scale=bounded(float(entry["scale"])),
+                reports=_count(entry["reports"]),
+                units=_count(entry["units"]),
+                window_tokens=_window(entry["window_tokens"]),
+                limit_tokens=_window(entry["limit_tokens"]),
+            ),
+            learnt_at=str(entry["learnt_at"]),
+        )
+        for key, entry in held["models"].items()
+    }
+
+
+def _count(value: object) -> int:
+    if not isinstance(value, int) or value < 0:
+        msg = f"{value!r} is not a count"
+        raise ValueError(msg)
+    return value
+
+
+def _window(value: object) -> int | None:
+    if value is None:
+        return None
+    return _count(value) or None
+
+
+def _put_aside(path: Path) -> Path:
+    """Rename a file to a free name beside it; return that, or the old one where it must stay."""
+    aside = path.with_name(f"{path.name}.damaged")
+    number = 1
+    while aside.exists():
+        number += 1
+        aside = path.with_name(f"{path.name}.damaged-{number}")
+    try:
+        path.rename(aside)
+    except OSError:
+        return path
+    return aside
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Put `data` in the place of `path`: after a crash the old file stands there or the new one."""
+    temporary = path.with_name(f"{path.name}.tmp")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _FILE_MODE)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink()
+        raise

@@ -1,0 +1,82 @@
+"""Asking a provider, after the first call to a model, how large its window is."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from anyio.abc import TaskGroup
+
+from everturn_actors.context.calibration import with_window
+from everturn_actors.context.windows import input_window
+from everturn_actors.errors import ContextOverflowError
+from everturn_actors.model import ModelRequest, Reply
+from everturn_actors.ports import ModelMemory, ModelProvider, WindowSource
+from everturn_actors.spec import ModelSpec
+
+logger = logging.getLogger(__name__)
+
+_ASKS_MAX = 3  # of a server that does not tell: it may have been too busy to answer
+
+
+class Asked(ModelProvider, WindowSource, Protocol):
+    """A provider that can say how large its model's window is."""
+
+
+class Inquiry:
+    """Finds out one model's window and remembers it; shared by all agents with this model."""
+
+    def __init__(self, *, memory: ModelMemory, tasks: TaskGroup) -> None:
+        self._memory = memory
+        self._tasks = tasks
+        self._asks = 0
+        self._asking = False
+
+    def begin(self, source: WindowSource, model: ModelSpec) -> None:
+        """Ask, unless that was done, or often enough in vain. Returns at once."""
+        if not self._asking and self._asks < _ASKS_MAX:
+            self._asking = True
+            self._tasks.start_soon(self._ask, source, model, name=f"window of {model.name}")
+
+    async def _ask(self, source: WindowSource, model: ModelSpec) -> None:
+        self._asks += 1
+        told = await source.window_tokens()
+        self._asking = False
+        if told is None:
+            return
+        self._asks = _ASKS_MAX
+        facts = with_window(self._memory.facts(model), told)
+        self._memory.learn(model, facts)
+        taken = input_window(model, facts)
+        if taken > told:  # some servers cut a longer request without a word
+            logger.warning(
+                "model is served with a smaller window than its agent says",
+                extra={"model": model.name, "served_tokens": told, "agent_tokens": taken},
+            )
+
+
+class Inquiring:
+    """A `ModelProvider` whose first call is followed by an inquiry, which delays and fails nothing.
+
+    Not sooner: some servers load a model with the first call, and only then know its window.
+    """
+
+    def __init__(self, provider: Asked, *, model: ModelSpec, inquiry: Inquiry) -> None:
+        self._provider = provider
+        self._model = model
+        self._inquiry = inquiry
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+        """Return the complete reply; see `ModelProvider.complete`."""
+        try:
+            reply = await self._provider.complete(request, on_text)
+        except ContextOverflowError:
+            self._inquiry.begin(self._provider, self._model)
+            raise
+        self._inquiry.begin(self._provider, self._model)
+        return reply
+
+    async def window_tokens(self) -> int | None:
+        """Return the window; see `WindowSource.window_tokens`."""
+        return await self._provider.window_tokens()

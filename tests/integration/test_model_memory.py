@@ -1,0 +1,282 @@
+"""What was learnt about models, across restarts and bad days of the disk."""
+
+from __future__ import annotations
+
+import json
+import logging
+import stat
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from everturn_actors.context.calibration import (
+    SCALE_MAX,
+    ModelFacts,
+    cold_facts,
+    learn,
+    with_limit,
+    with_window,
+)
+from everturn_actors.spec import ModelSpec
+from everturn_actors.testing import ManualClock
+from everturn_gateway import model_memory
+from everturn_gateway.model_memory import SAVE_EVERY_S, open_model_memory
+
+MODEL = ModelSpec(provider="openai", name="gpt-5")
+FACTS = ModelFacts(
+    scale=1.1234, reports=7, units=90_000, window_tokens=400_000, limit_tokens=128_000
+)
+WAIT_S = 10.0
+
+
+def names(folder: Path) -> list[str]:
+    """Return the files of a folder."""
+    return sorted(child.name for child in folder.iterdir())
+
+
+async def stored(path: Path) -> Any:  # noqa: ANN401 - JSON
+    """Return what the file holds."""
+    return json.loads(await anyio.Path(path).read_text())
+
+
+async def known(path: Path, model: ModelSpec = MODEL) -> ModelFacts:
+    """Return what a gateway that starts now knows."""
+    async with open_model_memory(path, ManualClock()) as memory:
+        return memory.facts(model)
+
+
+async def test_a_restart_keeps_what_was_learnt(tmp_path: Path) -> None:
+    """Otherwise every start begins with a guess, and with the same overflow."""
+    path = tmp_path / "models.json"
+    async with open_model_memory(path, ManualClock()) as memory:
+        assert memory.facts(MODEL) == cold_facts("gpt-5")
+        memory.learn(MODEL, FACTS)
+        assert memory.facts(MODEL) == FACTS
+
+    assert await known(path) == FACTS
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert names(tmp_path) == ["models.json"]
+
+
+async def test_it_is_on_disk_a_few_seconds_later(tmp_path: Path) -> None:
+    """A gateway that is killed must not forget its whole life."""
+    path, clock = tmp_path / "models.json", ManualClock()
+    async with open_model_memory(path, clock) as memory:
+        memory.learn(MODEL, FACTS)
+        with anyio.fail_after(WAIT_S):
+            await clock.until_sleeping(SAVE_EVERY_S)
+            before = path.exists()
+            clock.advance(SAVE_EVERY_S)
+            await clock.until_sleeping(SAVE_EVERY_S)
+        entry = (await stored(path))["models"]["openai/gpt-5"]
+
+    assert not before
+    assert entry == {
+        "scale": 1.1234,
+        "reports": 7,
+        "units": 90_000,
+        "window_tokens": 400_000,
+        "limit_tokens": 128_000,
+        "learnt_at": "2026-01-02T03:04:05+00:00",
+    }
+
+
+async def test_nothing_new_is_not_written(tmp_path: Path) -> None:
+    """An idle gateway must let the disk sleep."""
+    path, clock = tmp_path / "models.json", ManualClock()
+    async with open_model_memory(path, clock) as memory:
+        memory.learn(MODEL, FACTS)
+    path.unlink()
+    async with open_model_memory(path, clock) as memory:
+        pass
+    assert not path.exists()
+    async with open_model_memory(path, clock) as memory:
+        memory.learn(MODEL, FACTS)
+        await memory.save()
+        path.unlink()
+        memory.learn(MODEL, FACTS)
+        await memory.save()
+
+    assert not path.exists()
+
+
+async def test_models_of_other_providers_and_servers_are_others(tmp_path: Path) -> None:
+    """The same name at two servers can have two windows."""
+    path = tmp_path / "models.json"
+    there = ModelSpec(provider="openai", name="q", base_url="http://gpu:8000/v1/?key=secret")
+    here = ModelSpec(provider="openai", name="q", base_url="http://127.0.0.1:8000/v1")
+    async with open_model_memory(path, ManualClock()) as memory:
+        memory.learn(there, with_window(memory.facts(there), 32_768))
+        memory.learn(here, with_limit(memory.facts(here), 8_192))
+
+    assert (await known(path, there)).window_tokens == 32_768
+    assert await known(path, here) == with_limit(cold_facts("q"), 8_192)
+    assert await known(path, ModelSpec(provider="ollama", name="q")) == cold_facts("q")
+    assert "secret" not in await anyio.Path(path).read_text()
+
+
+def entry(**changes: object) -> bytes:
+    """Return a file with one entry."""
+    fields = {
+        "scale": 1.0,
+        "reports": 1,
+        "units": 1,
+        "window_tokens": None,
+        "limit_tokens": None,
+        "learnt_at": "",
+    }
+    return json.dumps({"version": 1, "models": {"openai/gpt-5": fields | changes}}).encode()
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        b"",
+        b"{",
+        b"\x00" * 100,
+        b"[]",
+        b"{}",
+        b'{"version": 2, "models": {}}',
+        b'{"version": 1, "models": []}',
+        b'{"version": 1, "models": {"openai/gpt-5": 3}}',
+        b'{"version": 1, "models": {"openai/gpt-5": {"scale": 1.0}}}',
+        entry(scale="much"),
+        entry(reports=-1),
+        entry(window_tokens="large"),
+    ],
+)
+async def test_a_damaged_file_is_put_aside(
+    tmp_path: Path, damaged: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It holds only what can be learnt again: no reason not to start, nor to throw it away."""
+    path = tmp_path / "models.json"
+    path.write_bytes(damaged)
+    (tmp_path / "models.json.damaged").write_bytes(b"from last week")
+    with caplog.at_level(logging.WARNING):
+        async with open_model_memory(path, ManualClock()) as memory:
+            assert memory.facts(MODEL) == cold_facts("gpt-5")
+            memory.learn(MODEL, FACTS)
+
+    assert (tmp_path / "models.json.damaged-2").read_bytes() == damaged
+    assert (tmp_path / "models.json.damaged").read_bytes() == b"from last week"
+    assert [record.__dict__["path"] for record in caplog.records] == [
+        str(tmp_path / "models.json.damaged-2")
+    ]
+    assert await known(path) == FACTS
+
+
+async def test_a_scale_out_of_bounds_is_taken_back_into_them(tmp_path: Path) -> None:
+    """A person may edit the file; no estimate may leave its order of magnitude."""
+    path = tmp_path / "models.json"
+    path.write_bytes(entry(scale=1e9, window_tokens=0))
+
+    assert await known(path) == ModelFacts(scale=SCALE_MAX, reports=1, units=1)
+
+
+async def test_a_file_that_cannot_be_read_is_left_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Wrong permissions are for the operator to set right; the gateway works meanwhile."""
+    path = tmp_path / "models.json"
+    path.mkdir()
+    async with open_model_memory(path, ManualClock()) as memory:
+        assert memory.facts(MODEL) == cold_facts("gpt-5")
+        memory.learn(MODEL, FACTS)
+        assert memory.facts(MODEL) == FACTS
+
+    assert path.is_dir()
+    assert len(caplog.records) == 2  # not read, not saved
+    assert names(tmp_path) == ["models.json"]
+
+
+async def test_a_save_that_fails_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A full disk is emptied some day; nothing of what was learnt is lost until then."""
+    path, clock = tmp_path / "models.json", ManualClock()
+    write = model_memory._write
+    full = True
+
+    def maybe(to: Path, data: bytes) -> None:
+        if full:
+            raise OSError(28, "No space left on device")
+        write(to, data)
+
+    monkeypatch.setattr(model_memory, "_write", maybe)
+    async with open_model_memory(path, clock) as memory:
+        memory.learn(MODEL, FACTS)
+        await memory.save()
+        full = False
+        await memory.save()
+        saved = path.exists()
+
+    assert saved
+    assert [record.__dict__["reason"] for record in caplog.records] == ["No space left on device"]
+
+
+@pytest.mark.parametrize("step", ["os.fsync", "pathlib.Path.replace"])
+async def test_a_write_that_breaks_off_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Half a file would be put aside at the next start, and everything learnt again."""
+    path = tmp_path / "models.json"
+    async with open_model_memory(path, ManualClock()) as memory:
+        memory.learn(MODEL, FACTS)
+    old = path.read_bytes()
+
+    def fail(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(step, fail)
+        async with open_model_memory(path, ManualClock()) as memory:
+            memory.learn(MODEL, learn(FACTS, units=100_000, tokens=2_000))
+
+    assert path.read_bytes() == old
+    assert names(tmp_path) == ["models.json"]
+
+
+async def test_only_the_newest_models_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names come from agents' files; a file must not grow with every name there ever was."""
+    monkeypatch.setattr(model_memory, "_MODELS_MAX", 3)
+    path, clock = tmp_path / "models.json", ManualClock()
+    async with open_model_memory(path, clock) as memory:
+        for number in (1, 2, 3, 4, 1):
+            clock.advance(1)
+            name = f"m{number}"
+            facts = ModelFacts(scale=1.0, reports=memory.facts(model(name)).reports + 1)
+            memory.learn(model(name), facts)
+
+    assert set((await stored(path))["models"]) == {"openai/m3", "openai/m4", "openai/m1"}
+
+
+def model(name: str) -> ModelSpec:
+    """Return a model of this name."""
+    return ModelSpec(provider="openai", name=name)
+
+
+async def test_what_is_new_is_saved_when_the_gateway_is_stopped(tmp_path: Path) -> None:
+    """A stop is a cancellation, and comes in the middle of everything."""
+    path = tmp_path / "models.json"
+    with anyio.CancelScope() as scope:
+        async with open_model_memory(path, ManualClock()) as memory:
+            memory.learn(MODEL, FACTS)
+            scope.cancel()
+            await anyio.sleep_forever()
+
+    assert await known(path) == FACTS
+
+
+async def test_what_is_new_is_saved_when_something_else_breaks(tmp_path: Path) -> None:
+    """A gateway that ends because of a failure has learnt as much as any other."""
+    path = tmp_path / "models.json"
+    with pytest.RaisesGroup(OSError):
+        async with open_model_memory(path, ManualClock()) as memory:
+            memory.learn(MODEL, FACTS)
+            raise OSError(5, "Input/output error")
+
+    assert await known(path) == FACTS

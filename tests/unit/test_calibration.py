@@ -1,0 +1,181 @@
+"""What is learnt from reported usage, by hand-made values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from everturn_actors.context.calibration import (
+    SCALE_MAX,
+    SCALE_MIN,
+    ModelFacts,
+    cold_facts,
+    correction_tokens,
+    learn,
+    session_scale,
+    with_limit,
+    with_window,
+)
+from everturn_actors.context.estimates import Estimates
+
+LEARNT = ModelFacts(scale=1.2, reports=5, units=500_000)
+
+
+@pytest.mark.parametrize(
+    ("name", "scale"),
+    [
+        ("gpt-5-mini", 0.9),
+        ("openai/gpt-4o", 0.9),
+        ("gpt-4.1-nano", 0.9),
+        ("gpt-4-turbo", 0.95),
+        ("gpt-3.5-turbo", 0.95),
+        ("claude-instant-1.2", 1.1),
+        ("claude-2.1", 1.1),
+        ("anthropic/claude-3.7-sonnet", 1.1),
+        ("claude-3-5-haiku-20241022", 1.1),
+        ("claude-sonnet-4-20250514", 1.1),
+        ("claude-opus-4-1-20250805", 1.1),
+        ("claude-haiku-4.5", 1.1),
+        ("claude-opus-4-6", 1.1),
+        ("claude-opus-4-7", 1.25),
+        ("anthropic/Claude-Sonnet-4.8", 1.25),
+        ("claude-opus-5", 1.25),
+        ("google/gemini-3-pro", 0.95),
+        ("gemma-3-27b", 0.95),
+        ("meta-llama/llama-4-maverick", 0.9),
+        ("deepseek-chat", 0.9),
+        ("qwen3-30b", 1.0),
+        ("some-new-model", 1.0),
+        ("", 1.0),
+    ],
+)
+def test_a_new_model_starts_with_its_family_and_a_margin(name: str, scale: float) -> None:
+    """Before the first report a request must rather be too short than overflow."""
+    facts = cold_facts(name)
+
+    assert facts.scale == pytest.approx(scale * 1.25)
+    assert facts == ModelFacts(scale=facts.scale)
+
+
+def test_the_first_report_replaces_the_guess() -> None:
+    """The margin of a guess costs a fifth of the window as long as it lasts."""
+    facts = learn(cold_facts("m"), units=100_000, tokens=900)
+
+    assert facts.scale == pytest.approx(0.9)
+    assert facts.reports == 1
+
+
+def test_a_large_report_weighs_more_than_a_small_one() -> None:
+    """A short answer measures the template more than the tokenizer."""
+    small = learn(LEARNT, units=10_000, tokens=200)
+    large = learn(LEARNT, units=1_000_000, tokens=20_000)
+
+    assert LEARNT.scale < small.scale < large.scale < 2.0
+
+
+def test_the_scale_is_the_mean_of_what_was_reported() -> None:
+    """One odd answer among many must not decide how long the next request may be."""
+    facts = cold_facts("m")
+    for tokens in (1_000, 2_000, 3_000):
+        facts = learn(facts, units=100_000, tokens=tokens)
+
+    assert facts.scale == pytest.approx(2.0)
+    assert (facts.reports, facts.units) == (3, 300_000)
+
+
+def test_the_weight_of_the_past_is_bounded() -> None:
+    """Else a year of use would make a model's scale as hard as stone."""
+    old, older = replace(LEARNT, units=2_000_000), replace(LEARNT, units=10**12)
+
+    assert learn(older, units=500_000, tokens=10_000) == learn(old, units=500_000, tokens=10_000)
+
+
+def test_what_was_learnt_long_ago_weighs_less() -> None:
+    """A model that is served with another tokenizer under its old name is followed."""
+    facts = replace(LEARNT, units=2_000_000, reports=10_000)
+    for _ in range(30):
+        facts = learn(facts, units=400_000, tokens=8_000)
+
+    assert facts.scale == pytest.approx(2.0, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("units", "tokens"),
+    [
+        (0, 0),
+        (100_000, 0),  # no usage reported
+        (100_000, -900),  # the prompt before was longer: stale, or cut
+        (-100_000, 900),
+        (4_999, 60),  # tiny
+        (1_000_000, 4_900),  # less than any tokenizer: what was not in a cache
+        (1_000_000, 50_001),  # more than any: a prompt that we did not write
+    ],
+)
+def test_a_report_that_cannot_be_is_ignored(units: int, tokens: int) -> None:
+    """One wrong number from a provider must not spoil what was learnt."""
+    assert learn(LEARNT, units=units, tokens=tokens) == LEARNT
+
+
+@pytest.mark.parametrize(("tokens", "scale"), [(5_100, SCALE_MIN), (49_000, SCALE_MAX)])
+def test_the_scale_stays_within_its_bounds(tokens: int, scale: float) -> None:
+    """Whatever is reported, an estimate keeps its order of magnitude."""
+    assert learn(cold_facts("m"), units=1_000_000, tokens=tokens).scale == scale
+
+
+def test_a_reported_prompt_is_counted_as_it_was() -> None:
+    """The same request again: its size is known, whatever the scale says."""
+    correction = correction_tokens(
+        LEARNT, sent_units=1_000_000, reported_tokens=9_000, now_units=1_000_000
+    )
+
+    assert Estimates(LEARNT.scale).tokens(1_000_000) + correction == 9_000
+
+
+def test_what_is_new_is_estimated_at_the_rate_of_its_own_session() -> None:
+    """A session in Chinese goes on in Chinese, however English all others are."""
+    now = 1_500_000
+    correction = correction_tokens(
+        LEARNT, sent_units=1_000_000, reported_tokens=15_000, now_units=now
+    )
+    predicted = Estimates(LEARNT.scale).tokens(now) + correction
+
+    assert predicted == pytest.approx(22_500, rel=0.02)
+
+
+def test_a_short_prompt_tells_little_of_what_follows() -> None:
+    """An injected prompt of the provider's own must not triple the price of a long result."""
+    facts = replace(LEARNT, scale=1.0)
+    correction = correction_tokens(facts, sent_units=10_000, reported_tokens=400, now_units=500_000)
+
+    assert Estimates(1.0).tokens(500_000) + correction < 1.35 * 5_000
+
+
+@pytest.mark.parametrize(
+    ("sent", "reported"),
+    [(0, 0), (0, 900), (100_000, 0), (100_000, -5), (100_000, 499), (100_000, 5_001)],
+)
+def test_without_a_report_that_can_be_nothing_is_corrected(sent: int, reported: int) -> None:
+    """Some servers report only what was not cached; half a prompt's size is no anchor."""
+    assert (
+        correction_tokens(LEARNT, sent_units=sent, reported_tokens=reported, now_units=200_000) == 0
+    )
+    assert session_scale(LEARNT, sent_units=sent, reported_tokens=reported) == LEARNT.scale
+
+
+def test_after_a_cut_the_session_keeps_its_own_rate() -> None:
+    """The prefix is gone, the language and the tools are still the same."""
+    scale = session_scale(LEARNT, sent_units=1_000_000, reported_tokens=15_000)
+
+    assert scale == pytest.approx(1.5, rel=0.02)
+
+
+def test_a_limit_holds_until_a_larger_window_is_served() -> None:
+    """A refusal is law; yet a server that was started anew with more must not stay small."""
+    limited = with_limit(with_window(LEARNT, 32_768), 8_192)
+    same, smaller = with_window(limited, 32_768), with_window(limited, 16_384)
+    larger = with_window(limited, 65_536)
+
+    assert (same.limit_tokens, smaller.limit_tokens) == (8_192, 8_192)
+    assert (larger.window_tokens, larger.limit_tokens) == (65_536, None)
+    assert with_window(with_limit(LEARNT, 8_192), 32_768).limit_tokens == 8_192
