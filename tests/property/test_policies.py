@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.transcripts import Json, run, transcripts
 
 from everturn_actors.context.catalog import POLICIES
-from everturn_actors.context.policy import Applied, Limits
+from everturn_actors.context.policy import Applied, Limits, all_stages
 from everturn_actors.context.results import middle_out, truncate
 from everturn_actors.context.tokens import estimate_message
 from everturn_actors.context.view import size_tokens
@@ -23,6 +23,14 @@ from everturn_gateway.commands.transcript import read_transcript
 Run: TypeAlias = tuple[Applied, list[Json]]
 
 TIGHT: dict[str, dict[str, Any]] = {
+    "everturn": {
+        "max_tool_result_tokens": 500,
+        "clear_keep_first": 1,
+        "clear_keep_results": 2,
+        "clear_protect_tokens": 300,
+        "clear_minimum_tokens": 100,
+        "argument_limit_characters": 200,
+    },
     "duragent": {
         "max_history_tokens": 2_000,
         "max_tool_result_tokens": 500,
@@ -123,7 +131,7 @@ def test_the_newest_question_is_always_there(name: str, messages: list[Json], ho
     assert newest in {m.seq for m in view.messages if isinstance(m, UserMessage)}
 
 
-@pytest.mark.parametrize("name", ["duragent", "picoclaw"])
+@pytest.mark.parametrize("name", ["everturn", "duragent", "picoclaw"])
 @given(messages=transcripts(), how=hows)
 def test_a_request_fits_or_is_refused(name: str, messages: list[Json], how: How) -> None:
     """IN-03: a request that is too large costs money and brings nothing."""
@@ -144,7 +152,7 @@ def test_a_stage_applied_to_its_own_output_does_nothing(
     policy = POLICIES[name].with_numbers(TIGHT[name] if how.tight else {})
     limits = Limits(window_tokens=how.window, output_tokens=how.reserve)
     budget = policy.divide(policy.numbers, limits, 0, 0)
-    for stage in policy.ladder(policy.numbers, limits):
+    for stage in all_stages(policy, limits):
         try:
             view, _ = stage(view, budget)
             again, reductions = stage(view, budget)
@@ -346,7 +354,7 @@ def test_baseagent_prunes_as_its_seed_does(messages: list[Json], how: How) -> No
         else m
         for m in applied.given.messages
     ]
-    tokens = budget.system_tokens + size_tokens(applied.given, flat, applied.policy.estimator)
+    tokens = budget.system_tokens + size_tokens(applied.given, flat, applied.estimates)
     usable = budget.window_tokens - budget.reserve_tokens
     if tokens > numbers.auto_compact_threshold * usable:
         turns = total = pruned = 0

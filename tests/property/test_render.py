@@ -1,273 +1,324 @@
-"""What holds for every request, whatever the conversation and the budget."""
+"""What holds for every request of every session, whatever is said in it and whichever policy."""
 
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import replace
-from typing import TypeAlias
+from dataclasses import dataclass
 
-from hypothesis import event, example, given
+import pytest
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from support.conversations import STARTED, agent, cases, conversations, steps, texts
+from support.live import LiveSession
 
-from everturn_actors.context.budget import make_budget
-from everturn_actors.context.prompt import system_prompt
-from everturn_actors.context.render import Rendered, render
-from everturn_actors.context.tokens import estimate_message, estimate_text, estimate_tools
+from everturn_actors.context.estimates import Estimates
+from everturn_actors.context.render import Rendered, Renderer, render
 from everturn_actors.errors import ContextDoesNotFitError
-from everturn_actors.model import (
-    Conversation,
-    Notice,
-    Reply,
-    Step,
-    ToolDefinition,
-    ToolResult,
-    Turn,
-    UserMessage,
+from everturn_actors.events import ContextReduced, Summarised
+from everturn_actors.model import Notice, Reply, ToolCall, ToolResult, UserMessage
+from everturn_actors.recovery import recover
+from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, PromptSpec, SessionSpec
+
+POLICIES = ("everturn", "duragent", "picoclaw", "jutul", "baseagent")
+
+pieces = st.sampled_from(["word ", "漢字かな", "👩‍👩‍👧", '{"key": 17}\n', "A1b2C3", "\n"])
+texts = st.one_of(
+    st.sampled_from(["", "ok", "what now?"]),
+    st.text(max_size=30),
+    st.tuples(pieces, st.integers(1, 1200)).map(lambda pair: pair[0] * pair[1]),
 )
-from everturn_actors.spec import AgentSpec
-
-Case: TypeAlias = tuple[Conversation, AgentSpec]
-
-TOOLS = (ToolDefinition(name="bash", description="Runs.", parameters={"type": "object"}),)
 
 
-def rendered_or_not(conversation: Conversation, spec: AgentSpec) -> Rendered | None:
-    """Render, or return None where the one error says that it cannot fit."""
-    try:
-        rendered = render(conversation, spec, TOOLS)
-    except ContextDoesNotFitError:
-        event("does not fit")
-        return None
-    event("cut" if rendered.left_messages > conversation.left_messages else "whole")
-    if any("\n\n[truncated: kept " in message.text for message in rendered.request.messages):
-        event("shortened")
-    return rendered
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """One turn of a script."""
+
+    users: tuple[str, ...]
+    steps: tuple[tuple[str, ...], ...]
+    "For each step with calls, the results of its calls."
+    reply: str
+    reports: bool
+    "Whether the provider reports usage."
+    restart: bool
+    "Whether the process ends before the turn's last request."
+    overflow: bool
+    "Whether the provider refuses the turn's last request once."
+    summary: bool
 
 
-def all_turns(conversation: Conversation) -> list[Turn]:
-    """Return the turns of a conversation, the running one as a finished one."""
-    running = conversation.current
-    return [*conversation.turns, *([running.finished("answered", "")] if running else [])]
+said = st.builds(
+    Said,
+    users=st.lists(texts, min_size=1, max_size=2).map(tuple),
+    steps=st.lists(st.lists(texts, min_size=1, max_size=3).map(tuple), max_size=5).map(tuple),
+    reply=texts,
+    reports=st.booleans(),
+    restart=st.booleans(),
+    overflow=st.sampled_from([False, False, False, True]),
+    summary=st.booleans(),
+)
 
 
-@given(cases())
-def test_every_call_has_its_results_directly_after_it(case: Case) -> None:
+def agent(policy: str, window: int, system: str = "You help.") -> AgentSpec:
+    """Return an agent with this policy and window."""
+    return AgentSpec(
+        name="test",
+        model=ModelSpec(
+            provider="openai", name="m", context_window=window, max_output_tokens=window // 10
+        ),
+        prompt=PromptSpec(system_prompt=system),
+        session=SessionSpec(context=ContextSpec(policy=policy)),
+    )
+
+
+specs = st.builds(
+    agent,
+    st.sampled_from(POLICIES),
+    st.sampled_from([700, 2_000, 8_000, 40_000]),
+)
+scripts = st.lists(said, min_size=1, max_size=12)
+
+
+@dataclass(slots=True)
+class Carried(LiveSession):
+    """Carries scripts; checks nothing but that it can go on."""
+
+    refused: int = 0
+
+    def play(self, script: list[Said]) -> None:
+        """Carry every turn; one whose request cannot fit fails, and the next goes on."""
+        for turn in script:
+            self.begin(*(text or "?" for text in turn.users))
+            try:
+                self._answer(turn)
+            except ContextDoesNotFitError:
+                self.refused += 1
+                event("does not fit")
+            self.finish()
+            if turn.summary and self.summarise():
+                event("summarised")
+
+    def _answer(self, turn: Said) -> None:
+        for number, results in enumerate(turn.steps):
+            made = self.call()
+            calls = tuple(
+                ToolCall(call_id=f"c{number}_{index}", name="bash", arguments='{"n": 1}')
+                for index in range(len(results))
+            )
+            self.reply(calls=calls, tokens=self._cost(made) if turn.reports else 0)
+            for call, result in zip(calls, results, strict=True):
+                self.result(call, result)
+        if turn.restart:
+            self.restart()
+        made = self.call()
+        if turn.overflow and self.overflow():
+            event("halved")
+            made = self.call()
+        self.reply(turn.reply, tokens=self._cost(made) if turn.reports else 0)
+
+    @staticmethod
+    def _cost(made: Rendered) -> int:
+        return Estimates(1.3).tokens(made.sent.units)
+
+
+def carried(spec: AgentSpec, script: list[Said]) -> Carried:
+    """Return a session after a script."""
+    session = Carried(spec)
+    session.play(script)
+    for body in session.reductions:
+        event(body.stage)
+    return session
+
+
+@settings(max_examples=40)
+@given(specs, scripts)
+def test_every_call_has_its_results_directly_after_it(spec: AgentSpec, script: list[Said]) -> None:
     """IN-01: providers refuse a request with half a step, and the session would be stuck."""
-    conversation, spec = case
-    rendered = rendered_or_not(conversation, spec)
-    if rendered is None:
-        return
-    rest = [message for message in rendered.request.messages if not isinstance(message, Notice)]
-    while rest:
-        head, *rest = rest
-        assert not isinstance(head, ToolResult)
-        if isinstance(head, Reply):
-            results, rest = rest[: len(head.calls)], rest[len(head.calls) :]
+    for made in carried(spec, script).requests:
+        rest = [message for message in made.request.messages if not isinstance(message, Notice)]
+        while rest:
+            head, *rest = rest
+            assert not isinstance(head, ToolResult)
+            if isinstance(head, Reply):
+                results, rest = rest[: len(head.calls)], rest[len(head.calls) :]
 
-            assert [r.call_id for r in results if isinstance(r, ToolResult)] == [
-                call.call_id for call in head.calls
-            ]
+                assert [r.call_id for r in results if isinstance(r, ToolResult)] == [
+                    call.call_id for call in head.calls
+                ]
 
 
-@given(cases())
-def test_the_newest_user_messages_are_always_there(case: Case) -> None:
+@dataclass(slots=True)
+class Watched(Carried):
+    """Looks at every request when it is made."""
+
+    def call(self) -> Rendered:
+        """Make a request and check it against the state it came from."""
+        made = super(Watched, self).call()
+        self.check(made)
+        return made
+
+    def check(self, made: Rendered) -> None:
+        """Check one request."""
+        raise NotImplementedError
+
+
+def watched(check: type[Watched], spec: AgentSpec, script: list[Said]) -> None:
+    """Carry a script under the eyes of `check`."""
+    check(spec).play(script)
+
+
+@settings(max_examples=40)
+@given(specs, scripts)
+def test_the_question_is_always_there(spec: AgentSpec, script: list[Said]) -> None:
     """IN-02: a request without its question gets an answer to nothing."""
-    conversation, spec = case
-    rendered = rendered_or_not(conversation, spec)
-    if rendered is None:
-        return
-    shown = {message.seq: message for message in rendered.request.messages}
-    for user in all_turns(conversation)[-1].users:
-        text = shown[user.seq].text
-        head = text.partition("\n\n[truncated: kept first ~")[0]
 
-        assert text == user.text or (head and user.text.startswith(head))
+    class Check(Watched):
+        def check(self, made: Rendered) -> None:
+            turn = self.known.open_turn
+            assert turn is not None
+            shown = {message.seq: message.text for message in made.request.messages}
+            newest = turn.users[-1]
+
+            assert newest.seq in shown
+            head = shown[newest.seq].partition("[")[0].strip()
+            assert newest.text.lstrip().startswith(head)
+            assert head or newest.text.lstrip()[:1] in ("", "[")
+
+    watched(Check, spec, script)
 
 
-@given(cases())
-def test_a_request_and_its_reply_fit_the_window(case: Case) -> None:
+@settings(max_examples=40)
+@given(specs, scripts)
+def test_a_request_and_its_reply_fit_the_window(spec: AgentSpec, script: list[Said]) -> None:
     """IN-03: an overflow is refused by the provider, and the next request would overflow too."""
-    conversation, spec = case
-    rendered = rendered_or_not(conversation, spec)
-    if rendered is None:
-        system = system_prompt(spec.prompt, instructions=conversation.instructions, at=STARTED)
-        budget = make_budget(spec, system, TOOLS)
-        newest = all_turns(conversation)[-1].messages
+    for made in carried(spec, script).requests:
+        count, budget = made.policy.estimates(made.limits), made.budget
+        cost = count.text(made.request.system) + count.tools(made.request.tools)
+        cost += sum(count.message(message, 0) for message in made.request.messages)
 
-        # Tiny windows charge the notice, which is less than 30 tokens.
-        assert sum(map(estimate_message, newest)) > budget.available_tokens - 30
-        return
-    request, budget = rendered.request, rendered.budget
-    cost = estimate_text(request.system) + estimate_tools(request.tools)
-    cost += sum(map(estimate_message, request.messages))
-
-    assert cost + budget.reserve_tokens <= budget.window_tokens
+        assert cost + budget.reserve_tokens <= budget.window_tokens
 
 
-@given(cases())
-def test_rendering_what_was_rendered_changes_nothing(case: Case) -> None:
+@settings(max_examples=40)
+@given(specs, scripts)
+def test_what_is_hidden_leaves_nothing_more_to_hide(spec: AgentSpec, script: list[Said]) -> None:
     """IN-04: a reduction that is applied again must not shorten further or renumber markers."""
-    conversation, spec = case
-    first = rendered_or_not(conversation, spec)
-    if first is None:
-        return
-    again = render(as_shown(conversation, first), spec, TOOLS)
 
-    assert again.request == first.request
-    assert again.left_messages == first.left_messages
+    class Check(Watched):
+        def check(self, made: Rendered) -> None:
+            del made
+            again = Renderer().reduce(self.known.conversation, self.spec, self.tools, self.facts)
 
+            assert again == ()
 
-def as_shown(conversation: Conversation, rendered: Rendered) -> Conversation:
-    """Return the conversation as the model was shown it."""
-    shown = {message.seq: message for message in rendered.request.messages}
-
-    def cut(turn: Turn) -> Turn:
-        users = (shown.get(user.seq) for user in turn.users)
-        return replace(
-            turn,
-            users=tuple(user for user in users if isinstance(user, UserMessage)),
-            steps=tuple(
-                Step(
-                    reply=step.reply,
-                    results=tuple(
-                        replace(result, text=shown[result.seq].text) for result in step.results
-                    ),
-                )
-                for step in turn.steps
-                if step.reply.seq in shown
-            ),
-        )
-
-    turns = [cut(turn) for turn in all_turns(conversation)]
-    current = conversation.current
-    if current is not None:
-        last = turns.pop()
-        current = replace(current, users=last.users, steps=last.steps)
-    return replace(
-        conversation,
-        turns=tuple(turns),
-        current=current,
-        left_messages=rendered.left_messages,
-    )
+    watched(Check, spec, script)
 
 
-@given(cases(), st.integers(0, 30_000), st.sampled_from([0, 100, 5000]))
-def test_a_smaller_budget_shows_a_part_of_what_a_larger_one_shows(
-    case: Case, more_tokens: int, more_cap: int
-) -> None:
-    """IN-05: raising a limit must never hide a message that was there before."""
-    conversation, spec = case
-    context = spec.session.context
-    cap = 0 if context.max_history_tokens == 0 else context.max_history_tokens + more_cap
-    larger = replace(
-        spec,
-        model=replace(spec.model, context_window=(spec.model.context_window or 0) + more_tokens),
-        session=replace(spec.session, context=replace(context, max_history_tokens=cap)),
-    )
-    small = rendered_or_not(conversation, spec)
-    if small is None:
-        return
-    large = render(conversation, larger, TOOLS)
+@settings(max_examples=40)
+@given(specs, scripts)
+def test_hiding_leaves_the_log_as_it_is(spec: AgentSpec, script: list[Said]) -> None:
+    """IN-06: what is stored is the truth; a request only looks at it."""
 
-    assert {m.seq for m in small.request.messages} <= {m.seq for m in large.request.messages} | {0}
-    assert large.left_messages <= small.left_messages
+    class Check(Watched):
+        def call(self) -> Rendered:
+            before = deepcopy(self.events)
+            made = super().call()
 
+            assert self.events[: len(before)] == before
+            return made
 
-@given(cases())
-def test_rendering_leaves_the_conversation_alone(case: Case) -> None:
-    """IN-06, IN-07: the log is the truth, and a fresh replay of it renders the same."""
-    conversation, spec = case
-    before = deepcopy(conversation)
-    first = rendered_or_not(conversation, spec)
+        def check(self, made: Rendered) -> None:
+            conversation = self.known.conversation
+            kept = deepcopy(conversation)
+            render(conversation, self.spec, self.tools, self.facts)
+            del made
 
-    assert conversation == before
-    assert rendered_or_not(before, spec) == first
+            assert conversation == kept
+
+    watched(Check, spec, script)
 
 
-@given(cases())
-def test_the_number_told_is_the_number_missing(case: Case) -> None:
-    """IN-09: the model decides by it whether to ask back; a wrong number is worse than none."""
-    conversation, spec = case
-    rendered = rendered_or_not(conversation, spec)
-    if rendered is None:
-        return
-    held = sum(turn.size_messages for turn in all_turns(conversation))
-    notices = [m for m in rendered.request.messages if isinstance(m, Notice)]
-    left = conversation.left_messages + held - rendered.shown_messages
+@settings(max_examples=40)
+@given(specs, scripts)
+def test_a_restart_renders_the_same_bytes(spec: AgentSpec, script: list[Said]) -> None:
+    """IN-07: a request that a crash cut short is sent again as it was."""
 
-    assert rendered.left_messages == left
-    assert len(rendered.request.messages) - len(notices) == rendered.shown_messages
-    assert [n.text for n in notices] == (
-        [f"[conversation truncated — {left} older messages omitted]"] if left else []
-    )
-    assert not notices or rendered.request.messages[0] is notices[0]
+    class Check(Watched):
+        def check(self, made: Rendered) -> None:
+            recovered = recover(None, self.events)
+            assert recovered is not None
+            again = render(recovered.state.conversation, self.spec, self.tools, self.facts)
 
+            assert again.request == made.request
+            assert again.sent == made.sent
+            assert again.tokens == made.tokens
 
-@given(conversations(), st.sampled_from([600, 5000, 50_000]), steps(), texts)
-def test_between_cuts_a_request_begins_with_the_one_before(
-    conversation: Conversation, cap: int, step: Step, text: str
-) -> None:
-    """IN-10: a provider's prefix cache reads only what has not changed."""
-    spec = agent(cap_tokens=cap)
-    first = rendered_or_not(conversation, spec)
-    if first is None:
-        return
-    current = conversation.current
-    if current is None:
-        return
-    longer = replace(current, steps=(*current.steps, numbered_step(step)))
-    done = longer.finished("answered", "")
-    asked = replace(
-        current,
-        number=current.number + 1,
-        users=(UserMessage(seq=99_999, text=text),),
-        steps=(),
-    )
-    for later in (
-        replace(conversation, current=longer),
-        replace(conversation, turns=(*conversation.turns, done), current=asked),
-    ):
-        second = rendered_or_not(later, spec)
-        if second is None or second.left_messages != first.left_messages:
-            continue
-        if any("\n\n[truncated: kept " in m.text for m in second.request.messages):
-            continue
-
-        event("between cuts")
-        assert second.request.system == first.request.system
-        assert second.request.messages[: len(first.request.messages)] == first.request.messages
+    watched(Check, spec, script)
 
 
-def numbered_step(step: Step) -> Step:
-    """Return the step with seqs above those of any drawn conversation."""
-    return Step(
-        reply=replace(step.reply, seq=90_000),
-        results=tuple(replace(r, seq=90_001 + n) for n, r in enumerate(step.results)),
-    )
+@settings(max_examples=40)
+@given(specs, scripts)
+def test_the_model_is_told_how_much_it_does_not_see(spec: AgentSpec, script: list[Said]) -> None:
+    """IN-09: the number is that of the log, whatever the session still holds in memory."""
+
+    class Check(Watched):
+        def check(self, made: Rendered) -> None:
+            if made.policy.name == "picoclaw":
+                return  # it tells the model of no number
+            shown = sum(1 for message in made.request.messages if message.seq)
+
+            assert made.omitted_messages == self.known.logged_messages - shown
+
+    watched(Check, spec, script)
 
 
-@given(texts, texts)
-@example("", "")
-@example("ab", "cd")
-def test_an_estimate_grows_with_its_text(text: str, more: str) -> None:
-    """IN-11: a longer text that costs less would let a cut go back and forth."""
-    assert 0 <= estimate_text(text) <= estimate_text(text + more)
+@settings(max_examples=40)
+@given(st.sampled_from([2_000, 8_000, 40_000]), scripts)
+def test_a_request_begins_with_the_one_before(window: int, script: list[Said]) -> None:
+    """IN-10: what a provider has cached stays good until something is hidden."""
+
+    class Check(Watched):
+        before: tuple[int, Rendered] | None = None
+
+        def check(self, made: Rendered) -> None:
+            hidden = sum(isinstance(e.body, ContextReduced | Summarised) for e in self.events)
+            before, self.before = self.before, (hidden, made)
+            if before is None or before[0] != hidden:
+                return
+            event("goes on")
+            one, two = before[1].request, made.request
+
+            assert two.system == one.system
+            assert two.messages[: len(one.messages)] == one.messages
+            assert not made.sent.drifted
+
+    session = Check(agent("everturn", window))
+    session.play(script)
+
+    assert session.known.drifts == 0
 
 
-@given(st.text(alphabet="漢字かな한글", min_size=5))
-def test_cjk_costs_at_least_six_tenths_of_a_token_for_each_character(text: str) -> None:
-    """IN-11: counted by characters // 4, a Chinese chat overflows the window at a third of it."""
-    assert estimate_text(text) >= 0.6 * len(text)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_long_conversations_stay_in_the_window_under_every_policy(policy: str) -> None:
+    """Two hundred turns with large results: what people leave other systems over."""
+    session = LiveSession(agent(policy, 16_000))
+    for number in range(200):
+        size = (number * 7919) % 1500
+        session.turn(f"question {number}", "line of a result\n" * size, "short", reply="a " * 200)
+        session.summarise()
+    made = session.requests[-1]
+    total = made.tokens + made.budget.reserve_tokens
+
+    assert total <= 16_000
+    assert made.request.messages[-1].text == "short"
 
 
-def test_two_thousand_short_messages_are_walked_only_as_far_as_they_fit() -> None:
-    """The cost of a turn is the cost of what is shown: the rest is not even looked at."""
-    turns = tuple(
-        Turn(number=n, users=(UserMessage(seq=n, text="x" * 384),)) for n in range(1, 2001)
-    )
-    rendered = render(Conversation(turns=turns), agent(cap_tokens=1000))
-    looked_at = [turn.number for turn in turns if turn.users[0].memo]
+def test_a_smaller_window_shows_no_message_that_a_larger_one_hides() -> None:
+    """IN-05: more room never costs a message."""
+    shown: list[set[str]] = []
+    for window in (4_000, 16_000, 64_000):
+        session = LiveSession(agent("everturn", window))
+        for number in range(60):
+            session.turn(f"question {number}", "result " * 50)
+        newest = session.requests[-1].request
+        shown.append({m.text for m in newest.messages if isinstance(m, UserMessage)})
 
-    assert rendered.left_messages == 1990
-    assert looked_at == list(range(1990, 2001))
+    assert shown[0] < shown[1] < shown[2]

@@ -29,6 +29,9 @@ def before_call(context: HookContext, case: Case[Any], kwargs: dict[str, object]
         session_id = _gateway.post("/api/v1/sessions", json={"agent": "test"}).json()["id"]
         if endless:
             _gateway.post(f"/api/v1/sessions/{session_id}/reset")
+        if case.path.endswith("/context/{seq}") and next(_calls) % 2:
+            _gateway.post(f"/api/v1/sessions/{session_id}/messages", json={"content": "hi"})
+            parameters["seq"] = 2
         parameters["session_id"] = session_id
     for name in ("name", "model"):
         if name in parameters and next(_calls) % 2:

@@ -10,6 +10,7 @@ from support.conversations import short_texts, texts
 
 from everturn_actors.context.catalog import POLICIES
 from everturn_actors.context.policy import Applied, Limits, apply_policy
+from everturn_actors.model import ToolDefinition
 from everturn_gateway.commands.transcript import read_transcript, write_messages
 
 Json: TypeAlias = dict[str, Any]
@@ -55,15 +56,25 @@ def run(
     turn_start: int | None = None,
     system: str = "",
     numbers: Mapping[str, Any] | None = None,
+    window_messages: int | None = None,
+    scale: float = 1.0,
+    tools: Sequence[ToolDefinition] = (),
 ) -> tuple[Applied, list[Json]]:
     """Return what a policy makes of a transcript, and the request's messages."""
     transcript = read_transcript(list(messages))
     prompt = "\n\n".join(part for part in (system, transcript.system) if part)
+    limits = Limits(
+        window_tokens=window,
+        output_tokens=reserve,
+        window_messages=window_messages,
+        scale=scale,
+    )
     applied = apply_policy(
         POLICIES[name].with_numbers(numbers or {}),
         transcript.view(turn_start),
-        Limits(window_tokens=window, output_tokens=reserve),
+        limits,
         system=prompt,
+        tools=tools,
     )
     return applied, write_messages(transcript, applied, system)
 

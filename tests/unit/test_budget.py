@@ -6,15 +6,20 @@ import pytest
 from inline_snapshot import snapshot
 from support.conversations import agent
 
-from everturn_actors.context.budget import Budget, check_feasible, make_budget
+from everturn_actors.context.budget import Budget, check_feasible
+from everturn_actors.context.catalog import make_budget
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.model import ToolDefinition
-from everturn_actors.spec import AgentSpec, ModelSpec
+from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, SessionSpec
 
 
 def test_the_defaults_are_those_of_the_seed_design() -> None:
     """4,096 for the reply, a tenth as margin, 20,000 of history: existing agents rely on them."""
-    spec = AgentSpec(name="a", model=ModelSpec(provider="x", name="unknown"))
+    spec = AgentSpec(
+        name="a",
+        model=ModelSpec(provider="x", name="unknown"),
+        session=SessionSpec(context=ContextSpec(policy="duragent")),
+    )
     tool = ToolDefinition(name="t", description="", parameters={})
     budget = make_budget(spec, "x" * 4000, (tool,))
 

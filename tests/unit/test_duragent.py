@@ -78,7 +78,7 @@ def test_all_is_shown_where_all_fits() -> None:
     rendered = render(chat(3), agent())
 
     assert seqs(rendered) == [1, 2, 3, 4, 5, 6, 7]
-    assert (rendered.shown_messages, rendered.left_messages) == (7, 0)
+    assert (len(seqs(rendered)), rendered.omitted_messages) == (7, 0)
     assert not any(isinstance(message, Notice) for message in rendered.request.messages)
 
 
@@ -96,20 +96,20 @@ def test_the_oldest_leave_and_the_model_is_told_how_many() -> None:
             "UserMessage: 'now?'",
         ]
     )
-    assert (rendered.shown_messages, rendered.left_messages) == (4, 47)
+    assert (len(seqs(rendered)), rendered.omitted_messages) == (4, 47)
 
 
 def test_a_budget_is_used_up_to_its_last_token() -> None:
     """`used > budget` stops the walk, `used == budget` does not."""
-    assert render(chat(5), agent(cap_tokens=205)).shown_messages == 3
-    assert render(chat(5), agent(cap_tokens=204)).shown_messages == 2
+    assert len(seqs(render(chat(5), agent(cap_tokens=205)))) == 3
+    assert len(seqs(render(chat(5), agent(cap_tokens=204)))) == 2
 
 
 def test_the_notice_counts_what_the_window_let_go() -> None:
     """The seed's notice forgets messages that are no longer held; the model was told too few."""
     rendered = render(chat(5, left_messages=1000), agent(cap_tokens=205))
 
-    assert rendered.left_messages == 1000 + 8
+    assert rendered.omitted_messages == 1000 + 8
     assert texts(rendered)[0] == "Notice: '[conversation truncated — 1008 older messages omitted]'"
 
 
@@ -117,7 +117,7 @@ def test_the_notice_stands_even_where_all_that_is_held_is_shown() -> None:
     """What the window let go is missing for the model all the same."""
     rendered = render(chat(2, left_messages=1), agent())
 
-    assert rendered.left_messages == 1
+    assert rendered.omitted_messages == 1
     assert isinstance(rendered.request.messages[0], Notice)
 
 
@@ -152,7 +152,7 @@ def test_the_window_counts_prompt_reply_and_margin() -> None:
         prompt=PromptSpec(system_prompt="x" * 400),
     )
 
-    assert render(chat(5), spec).shown_messages == 1 + 3
+    assert len(seqs(render(chat(5), spec))) == 1 + 3
 
 
 @pytest.mark.parametrize("window", range(30, 260, 7))
@@ -170,17 +170,17 @@ def test_steps_of_the_current_turn_do_not_push_history_out() -> None:
     working = asking("now?", steps=(calling("x" * 40_000), calling("y" * 40_000)))
     after = render(chat(25, running=working), agent(cap_tokens=305))
 
-    assert after.left_messages == before.left_messages == 47
+    assert after.omitted_messages == before.omitted_messages == 47
     assert after.request.messages[: len(before.request.messages)] == before.request.messages
 
 
 def test_history_gives_way_to_the_current_turn_where_the_window_is_full() -> None:
     """The newest work is worth more than the oldest talk."""
-    spec = agent(window_tokens=2000, reserve_tokens=400, cap_tokens=0)  # 1,400 for messages
+    spec = agent(window_tokens=2000, reserve_tokens=400, cap_tokens=0)  # 1,600 with the margin
     rendered = render(chat(25, running=asking("now?", steps=(calling("x" * 4000),))), spec)
 
-    assert seqs(rendered) == [48, 49, 50, 51, 52, 53]
-    assert rendered.left_messages == 47
+    assert seqs(rendered) == [46, 47, 48, 49, 50, 51, 52, 53]
+    assert rendered.omitted_messages == 45
 
 
 def test_a_question_larger_than_the_cap_is_sent_whole() -> None:
@@ -196,31 +196,28 @@ def test_a_question_larger_than_the_cap_is_sent_whole() -> None:
 
 def test_a_question_larger_than_the_window_is_shortened_with_true_numbers() -> None:
     """Shortened, never dropped: a request without its question gets an answer to nothing."""
-    spec = agent(window_tokens=2000, reserve_tokens=400, cap_tokens=0)  # 1,400 for messages
+    spec = agent(window_tokens=2000, reserve_tokens=400, cap_tokens=0)  # 1,600 with the margin
     rendered = render(numbered([], asking("why? " * 20_000)), spec)
     (question,) = rendered.request.messages
 
     assert question.text[:10] == "why? why? "
     assert question.text[-70:] == snapshot("""\
- why? why? why?
+? why? why? why
 
-[truncated: kept first ~1381 of ~25000 tokens (head)]\
+[truncated: kept first ~1562 of ~25000 tokens (head)]\
 """)
-    assert 1390 <= estimate_text(question.text) + 4 <= 1400
+    assert 1570 <= estimate_text(question.text) + 4 <= 1600
 
 
 def test_results_are_shortened_before_the_question_and_oldest_first() -> None:
     """The fixed order: what the model read long ago goes before what it reads now."""
-    spec = agent(window_tokens=2000, reserve_tokens=400, cap_tokens=0)  # 1,400 for messages
-    steps = (calling("a" * 3000, "b" * 3000), calling("c" * 3000))
+    spec = agent(window_tokens=2000, reserve_tokens=400, cap_tokens=0)  # 1,600 with the margin
+    steps = (calling("a" * 3000, "b" * 3000, "c" * 3000),)
     rendered = render(numbered([], asking("q" * 800, steps=steps)), spec)
-    q, first, a, b, second, c = rendered.request.messages
+    q, first, a, b, c = rendered.request.messages
 
     assert (q.text, c.text) == ("q" * 800, "c" * 3000)
-    assert (first, second) == (
-        Reply(seq=2, calls=steps[0].reply.calls),
-        Reply(seq=5, calls=steps[1].reply.calls),
-    )
+    assert first == Reply(seq=2, calls=steps[0].reply.calls)
     assert (a.text.lstrip("a"), b.text.lstrip("b")) == snapshot(
         (
             """\
@@ -231,16 +228,16 @@ def test_results_are_shortened_before_the_question_and_oldest_first() -> None:
             """\
 
 
-[truncated: kept first ~307 of ~750 tokens (head)]\
+[truncated: kept first ~492 of ~750 tokens (head)]\
 """,
         )
     )
-    assert sum(map(estimate_message, rendered.request.messages)) == 1399
+    assert sum(map(estimate_message, rendered.request.messages)) == 1580
 
 
 def test_the_question_gives_way_only_after_every_result() -> None:
     """A person's words are worth more than any output, and yet less than no answer at all."""
-    spec = agent(window_tokens=2000, reserve_tokens=400, cap_tokens=0)  # 1,400 for messages
+    spec = agent(window_tokens=2000, reserve_tokens=400, cap_tokens=0)  # 1,600 with the margin
     asked = asking("q" * 8000, steps=(calling("a" * 3000),))
     q, _, a = render(numbered([], asked), spec).request.messages
 
@@ -249,7 +246,7 @@ def test_the_question_gives_way_only_after_every_result() -> None:
             """\
 
 
-[truncated: kept first ~1310 of ~2000 tokens (head)]\
+[truncated: kept first ~1491 of ~2000 tokens (head)]\
 """,
             """\
 

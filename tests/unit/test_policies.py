@@ -11,9 +11,10 @@ from support.transcripts import IMAGE, Json, called, result, run, said, step, us
 
 from everturn_actors.context.catalog import POLICIES
 from everturn_actors.context.policies import jutul, picoclaw
-from everturn_actors.context.policy import Applied
+from everturn_actors.context.policy import Applied, Limits
 from everturn_actors.context.stages.cutting import safe_boundary, trim_turns
-from everturn_actors.context.stages.texts import preview
+from everturn_actors.context.stages.texts import Lines, preview
+from everturn_actors.context.view import Stage
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.model import (
     AnyMessage,
@@ -36,6 +37,12 @@ def tokens(count: int) -> str:
 def fates(applied: Applied) -> dict[int, str]:
     """Return what became of the messages that are not as they were, by index."""
     return {seq - 1: became.fate for seq, became in sorted(applied.view.became.items())}
+
+
+def overflow_of(name: str) -> Stage:
+    """Return what a policy does after the provider found a request too long."""
+    policy = POLICIES[name]
+    return policy.overflow(policy.numbers, Limits())
 
 
 def contents(request: list[Json]) -> list[Any]:
@@ -214,7 +221,7 @@ def test_duragent_makes_a_request_fit_that_would_not() -> None:
 
 def test_picoclaw_counts_two_tokens_for_five_characters() -> None:
     """Runes of content, reasoning and calls, 12 a message; 256 for each picture."""
-    count = POLICIES["picoclaw"].estimator
+    count = POLICIES["picoclaw"].estimates(Limits())
     call = ToolCall(call_id="id12", name="bash", arguments="{}")
     tool = ToolDefinition(name="bash", description="Runs.", parameters={"type": "object"})
 
@@ -286,7 +293,7 @@ def test_picoclaw_digest_keeps_200_characters_or_a_tenth() -> None:
         UserMessage(text="漢" * 21_000),
         ToolResult(call_id="c", name="bash", text="never"),
     ]
-    text = picoclaw.digest(messages, 60_000)
+    text = picoclaw.digest(messages, 60_000, picoclaw.Numbers())
 
     assert text == (
         f"Conversation summary: user: {'q' * 199} | assistant: {'a' * 300}..."
@@ -352,28 +359,28 @@ def test_picoclaw_halves_the_turns_after_an_overflow() -> None:
     newest = {"role": "user", "content": [{"type": "text", "text": "look"}, IMAGE]}
     chat = [user("a"), said("b"), user("c"), *step("x", "r"), said("d"), newest]
     view = read_transcript(chat).view(None)
-    halved, reductions = picoclaw.OVERFLOW(view, run("picoclaw", chat)[0].budget)
-    again, _ = picoclaw.OVERFLOW(halved, run("picoclaw", chat)[0].budget)
+    overflow, budget = overflow_of("picoclaw"), run("picoclaw", chat)[0].budget
+    halved, reductions = overflow(view, budget)
+    again, _ = overflow(halved, budget)
 
     assert [r.seqs for r in reductions] == [(1, 2)]
-    assert halved.summary == (
-        "[Emergency compression dropped 2 oldest messages due to context limit]"
-    )
+    assert halved.note == "[Emergency compression dropped 2 oldest messages due to context limit]"
     assert halved.media == {7: 1}
     assert [m.text for m in again.messages] == ["look"]
-    assert again.summary.count("Emergency compression dropped") == 2
+    assert again.whole_summary.count("Emergency compression dropped") == 2
 
 
 def test_picoclaw_keeps_the_question_of_a_single_turn_after_an_overflow() -> None:
     """The last resort against a loop of errors; two messages stay as they are."""
     chat = [user("a"), *step("x", "huge")]
     budget = run("picoclaw", chat)[0].budget
-    halved, _ = picoclaw.OVERFLOW(read_transcript(chat).view(None), budget)
+    overflow = overflow_of("picoclaw")
+    halved, _ = overflow(read_transcript(chat).view(None), budget)
     small = read_transcript([user("a"), said("b")]).view(None)
 
     assert [m.text for m in halved.messages] == ["a"]
-    assert "dropped 2 oldest" in halved.summary
-    assert picoclaw.OVERFLOW(small, budget) == (small, ())
+    assert "dropped 2 oldest" in halved.note
+    assert overflow(small, budget) == (small, ())
 
 
 # --- jutul ---
@@ -414,13 +421,13 @@ def test_jutul_previews_the_first_and_last_five_lines() -> None:
     """Ten lines are shown whole; each is cut at 1,000 characters."""
     lines = [str(n) for n in range(12)]
 
-    assert preview("\n".join(lines[:10])) == "\n".join(lines[:10])
-    assert preview("\n".join(lines)).split("\n") == [
+    assert preview("\n".join(lines[:10]), Lines()) == "\n".join(lines[:10])
+    assert preview("\n".join(lines), Lines()).split("\n") == [
         *lines[:5],
         "... [2 lines truncated] ...",
         *lines[7:],
     ]
-    assert preview("x" * 1_001) == "x" * 1_000
+    assert preview("x" * 1_001, Lines()) == "x" * 1_000
 
 
 def test_jutul_evicts_the_newest_question_only() -> None:
@@ -492,7 +499,7 @@ def test_jutul_summarises_from_170_000_tokens_where_the_window_is_unknown() -> N
 
 def test_jutul_counts_characters_rounded_up() -> None:
     """ceil(characters / 4) + 3 a message; a picture is 85."""
-    count = jutul.POLICY.estimator
+    count = jutul.POLICY.estimates(Limits())
 
     assert [count.message(UserMessage(text="x" * n), 0) for n in (0, 1, 4, 5)] == [3, 4, 4, 5]
     assert count.message(UserMessage(text=""), 2) == 173
@@ -587,7 +594,7 @@ def test_baseagent_cuts_results_in_the_middle() -> None:
 
 def test_baseagent_counts_characters_and_1_000_for_a_picture() -> None:
     """Each part is floored on its own; the envelope is 4."""
-    count = POLICIES["baseagent"].estimator
+    count = POLICIES["baseagent"].estimates(Limits())
     call = ToolCall(call_id="x", name="bash_tool", arguments='{"a": 1}')
 
     assert count.message(UserMessage(text="漢" * 7), 1) == 1 + 1_000 + 4
@@ -602,12 +609,15 @@ def test_turns_can_leave_in_a_jump() -> None:
     messages = [m for n in range(10) for m in (user(f"{n}"), said("x" * 388))] + [user("now")]
     view = read_transcript(messages).view(None)
     policy = POLICIES["baseagent"]
-    budget = run("baseagent", messages, window=1_000, reserve=0)[0].budget
+    budget, count = (
+        run("baseagent", messages, window=1_000, reserve=0)[0].budget,
+        policy.estimates(Limits()),
+    )
     stage = trim_turns(
-        cost=lambda v, _b: sum(policy.estimator.message(m, 0) for m in v.messages),
+        cost=lambda v, _b: sum(count.message(m, 0) for m in v.messages),
         limit=lambda b: b.window_tokens,
         down_to=lambda b: b.window_tokens * 3 // 4,
-        estimator=policy.estimator,
+        estimator=count,
     )
     kept, reductions = stage(view, budget)
 

@@ -5,14 +5,9 @@ Source: the seed design "Context Window Management", layer 2.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from everturn_actors.context.tokens import estimate_text, estimate_tools
-from everturn_actors.context.windows import input_window
 from everturn_actors.errors import ContextDoesNotFitError
-from everturn_actors.model import ToolDefinition
-from everturn_actors.spec import AgentSpec
 
 DEFAULT_RESERVE_TOKENS = 4096  # for the reply, where the spec does not say
 _MARGIN_DIVISOR = 10  # a tenth of the window pays for what the estimate misses
@@ -32,12 +27,14 @@ class Budget:
     "Kept free because the estimate is one; it also pays for the notice."
     history_cap_tokens: int
     "The most that history may take; 0 = no cap."
+    correction_tokens: int = 0
+    "What the usage that was last reported says beyond the estimate; may be below zero."
 
     @property
     def free_tokens(self) -> int:
         """What the fixed parts leave; below zero where they alone are too large."""
         fixed = self.system_tokens + self.tools_tokens + self.reserve_tokens
-        return self.window_tokens - fixed - self.margin_tokens
+        return self.window_tokens - fixed - self.margin_tokens - self.correction_tokens
 
     @property
     def available_tokens(self) -> int:
@@ -53,26 +50,14 @@ class Budget:
     def explain(self) -> str:
         """Return the arithmetic in one line, for people."""
         cap = f"{self.history_cap_tokens:,}" if self.history_cap_tokens > 0 else "none"
+        correction = f" - correction {self.correction_tokens:,}" if self.correction_tokens else ""
         return (
             f"window {self.window_tokens:,} - system {self.system_tokens:,}"
             f" - tools {self.tools_tokens:,} - reply {self.reserve_tokens:,}"
-            f" - margin {self.margin_tokens:,} = {self.free_tokens:,} tokens for messages"
+            f" - margin {self.margin_tokens:,}{correction}"
+            f" = {self.free_tokens:,} tokens for messages"
             f" (history cap {cap})"
         )
-
-
-def make_budget(spec: AgentSpec, system: str, tools: Sequence[ToolDefinition]) -> Budget:
-    """Divide the window of the agent's model between its fixed parts and its messages."""
-    window = input_window(spec.model)
-    reserve = spec.model.max_output_tokens
-    return Budget(
-        window_tokens=window,
-        system_tokens=estimate_text(system),
-        tools_tokens=estimate_tools(tools),
-        reserve_tokens=DEFAULT_RESERVE_TOKENS if reserve is None else reserve,
-        margin_tokens=window // _MARGIN_DIVISOR,
-        history_cap_tokens=spec.session.context.max_history_tokens,
-    )
 
 
 def check_feasible(budget: Budget) -> None:

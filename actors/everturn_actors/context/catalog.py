@@ -2,17 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from everturn_actors.context.policies import baseagent, duragent, jutul, picoclaw
-from everturn_actors.context.policy import Policy
+from everturn_actors.context.budget import Budget
+from everturn_actors.context.policies import baseagent, duragent, everturn, jutul, picoclaw
+from everturn_actors.context.policy import Limits, Policy
+from everturn_actors.context.windows import input_window
+from everturn_actors.model import ToolDefinition
+from everturn_actors.spec import AgentSpec, ContextSpec
 
 POLICIES: Mapping[str, Policy[Any]] = MappingProxyType(
     {
         policy.name: policy
-        for policy in (duragent.POLICY, picoclaw.POLICY, jutul.POLICY, baseagent.POLICY)
+        for policy in (
+            everturn.POLICY,
+            duragent.POLICY,
+            picoclaw.POLICY,
+            jutul.POLICY,
+            baseagent.POLICY,
+        )
     }
 )
 "In the order in which they are shown."
+
+
+def policy_of(context: ContextSpec, *, recalls: bool = True) -> Policy[Any]:
+    """Return the policy of an agent, with the agent's numbers; those that it lacks are left out.
+
+    Args:
+        context: What the agent says.
+        recalls: Whether its model can ask for what is hidden; otherwise nobody tells it to.
+    """
+    policy = POLICIES[context.policy]
+    numbers = {**context.numbers, **({} if recalls else {"recall": False})}
+    known = policy.number_names()
+    return policy.with_numbers({name: numbers[name] for name in numbers if name in known})
+
+
+def make_budget(spec: AgentSpec, system: str, tools: Sequence[ToolDefinition]) -> Budget:
+    """Divide the window of the agent's model between its fixed parts and its messages.
+
+    As the agent's policy does, and as it counts before anything is learnt about the model.
+    """
+    policy = policy_of(spec.session.context)
+    limits = Limits(
+        provider=spec.model.provider,
+        window_tokens=input_window(spec.model),
+        output_tokens=spec.model.max_output_tokens,
+    )
+    count = policy.estimates(limits)
+    return policy.divide(policy.numbers, limits, count.text(system), count.tools(tools))

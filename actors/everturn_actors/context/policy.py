@@ -1,4 +1,4 @@
-"""A policy: how a system counts, what it takes for its budget, and its ladder of stages. Pure."""
+"""A policy: how a system counts, what it takes for its budget, and its stages. Pure."""
 
 from __future__ import annotations
 
@@ -7,19 +7,65 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Generic, TypeVar
 
 from everturn_actors.context.budget import Budget
-from everturn_actors.context.view import Estimator, Reduction, Stage, View, size_tokens
-from everturn_actors.model import ToolDefinition
+from everturn_actors.context.stages.texts import take_in
+from everturn_actors.context.view import (
+    Estimator,
+    Reduction,
+    Stage,
+    View,
+    in_order,
+    size_tokens,
+)
+from everturn_actors.model import Fate, ToolDefinition, ToolResult, UserMessage
 
 N = TypeVar("N")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What the model allows, as far as it is known. Tokens."""
+    """What is known about a model, and what its session allows."""
 
     window_tokens: int | None = None
     "None where it is not known; every policy has its own answer to that."
     output_tokens: int | None = None
+    provider: str = ""
+    "Whose model it is; empty where nobody said."
+    scale: float = 1.0
+    "Tokens of the model for one unit of the script-aware estimate."
+    correction_tokens: int = 0
+    "What the usage that was last reported says beyond the estimate; may be below zero."
+    window_messages: int | None = None
+    "How many messages the session holds; None = as many as there are."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """What stands before the messages of a conversation."""
+
+    system: str
+    "The system prompt as it is sent."
+    notice: str
+    "A system message directly after it; empty for none."
+    preface: str
+    "A user message after that; empty for none."
+
+
+_SUMMARY = """\
+## Earlier conversation
+
+A summary of what was said before the messages below, for reference only: where they differ, they \
+hold.
+
+"""
+
+
+def with_summary(system: str, summary: str) -> str:
+    """Return a system prompt with a summary after it."""
+    return "\n\n".join(part for part in (system, f"{_SUMMARY}{summary}" if summary else "") if part)
+
+
+def _nothing(_numbers: Any, _limits: Limits) -> tuple[Stage, ...]:  # noqa: ANN401 - any numbers
+    return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,15 +75,64 @@ class Policy(Generic[N]):
     name: str
     numbers: N
     "Its settings, each with its own value; the names are those of `spec.session.context`."
-    estimator: Estimator
+    estimator: Callable[[N, Limits], Estimator]
     divide: Callable[[N, Limits, int, int], Budget]
-    "Numbers, limits, tokens of the system prompt, tokens of the tools."
-    ladder: Callable[[N, Limits], Sequence[Stage]]
-    "The stages, in the order in which they are applied."
-    notice: Callable[[int], str] = lambda _omitted: ""
-    "What stands directly after the system prompt where messages were left out; empty for nothing."
-    prompt: Callable[[str, str], str] = lambda system, _summary: system
+    "Numbers, limits, tokens of the system prompt without a summary, tokens of the tools."
+    overflow: Callable[[N, Limits], Stage]
+    "What is done after the provider found a request too long."
+    promises_fit: bool = True
+    "Whether what it leaves always fits the window, or it waits for the provider to refuse it."
+    intake: Callable[[N, ToolResult, str], str] = lambda _numbers, result, _path: result.text
+    """What the history keeps of a new result whose whole text would stand in the file of that name;
+    the same text = it is kept whole."""
+    intake_fate: Fate = "shortened"
+    folder: str = "results"
+    "Where such files stand, as the model is told where no session says."
+    between: Callable[[N, Limits], Sequence[Stage]] = _nothing
+    """What would happen after a turn, where a policy is tried on a transcript without a model and
+    without a session."""
+    lasting: Callable[[N, Limits], Sequence[Stage]] = _nothing
+    "Before each model call; what these do, stays."
+    ladder: Callable[[N, Limits], Sequence[Stage]] = _nothing
+    "Done anew for every request, after `lasting`."
+    older: Callable[[N, Limits, View, Budget], int] = lambda _numbers, _limits, _view, _budget: 0
+    "How many of the oldest blocks a summary should stand for now; 0 = there is no need."
+    notice_text: Callable[[N, int], str] = lambda _numbers, _omitted: ""
+    notice_in_prompt: bool = False
+    "Whether the notice is the end of the system prompt, or a message after it."
+    gap_text: Callable[[N, int], str] = lambda _numbers, _messages: ""
+    prompt: Callable[[str, str], str] = with_summary
     "The system prompt with a summary in it."
+    preface: Callable[[str], str] = lambda _summary: ""
+    "A summary as a user message before all others, where the prompt has none; empty for none."
+
+    def estimates(self, limits: Limits) -> Estimator:
+        """Return how tokens are counted."""
+        return self.estimator(self.numbers, limits)
+
+    def notice(self, omitted_messages: int) -> str:
+        """Return what tells the model that messages are not shown; empty for nothing."""
+        return self.notice_text(self.numbers, omitted_messages) if omitted_messages else ""
+
+    def gap(self, messages: int) -> str:
+        """Return what stands in a turn where so many of its messages were left out."""
+        return self.gap_text(self.numbers, messages)
+
+    def opening(self, system: str, summary: str, omitted_messages: int) -> Opening:
+        """Return what stands before the messages.
+
+        Args:
+            system: The agent's own prompt.
+            summary: What stands for messages that are gone; empty for nothing.
+            omitted_messages: How many messages are not shown.
+        """
+        notice, prompt = self.notice(omitted_messages), self.prompt(system, summary)
+        if self.notice_in_prompt:
+            prompt = "\n\n".join(part for part in (prompt, notice) if part)
+            notice = ""
+        return Opening(
+            system=prompt, notice=notice, preface=self.preface(summary) if summary else ""
+        )
 
     def with_numbers(self, changes: Mapping[str, Any]) -> Policy[N]:
         """Return this policy with other numbers.
@@ -63,30 +158,57 @@ class Applied:
     """What a policy made of a view."""
 
     policy: Policy[Any]
+    limits: Limits
     budget: Budget
     given: View
     view: View
-    system: str
-    "The system prompt as it is sent, with a summary where there is one."
-    notice: str
+    opening: Opening
     reductions: tuple[Reduction, ...]
 
     @property
-    def messages_tokens(self) -> int:
-        """Tokens of all messages that are shown, the notice not."""
-        return size_tokens(self.view, self.view.messages, self.policy.estimator)
+    def estimates(self) -> Estimator:
+        """How the policy counts."""
+        return self.policy.estimates(self.limits)
 
     @property
-    def system_tokens(self) -> int:
-        """Tokens of the system prompt, the summary and the notice."""
-        notice = self.policy.estimator.text(self.notice)
-        return self.policy.estimator.text(self.system) + notice
+    def messages_tokens(self) -> int:
+        """Tokens of all messages that are shown, notice and preface not."""
+        return size_tokens(self.view, self.view.messages, self.estimates)
+
+    @property
+    def opening_tokens(self) -> int:
+        """Tokens of the system prompt, the summary and the notice, wherever they stand."""
+        count, opening = self.estimates, self.opening
+        preface = UserMessage(text=opening.preface)
+        return (
+            count.text(opening.system)
+            + count.text(opening.notice)
+            + (count.message(preface, 0) if opening.preface else 0)
+        )
 
     @property
     def total_tokens(self) -> int:
         """Tokens of the request and of what is kept free for the reply."""
-        fixed = self.budget.tools_tokens + self.budget.reserve_tokens
-        return self.system_tokens + self.messages_tokens + fixed
+        budget = self.budget
+        fixed = budget.tools_tokens + budget.reserve_tokens + budget.correction_tokens
+        return self.opening_tokens + self.messages_tokens + fixed
+
+
+def all_stages(policy: Policy[Any], limits: Limits) -> tuple[Stage, ...]:
+    """Return what a policy does to an imported history, in its order."""
+    numbers = policy.numbers
+    intake = take_in(
+        lambda result, path: policy.intake(numbers, result, path),
+        folder=policy.folder,
+        fate=policy.intake_fate,
+        estimator=policy.estimates(limits),
+    )
+    return (
+        intake,
+        *policy.between(numbers, limits),
+        *policy.lasting(numbers, limits),
+        *policy.ladder(numbers, limits),
+    )
 
 
 def apply_policy(
@@ -97,24 +219,20 @@ def apply_policy(
     system: str = "",
     tools: Sequence[ToolDefinition] = (),
 ) -> Applied:
-    """Return what `policy` shows of `view`. The view is not changed.
+    """Return what `policy` shows of an imported history. The view is not changed.
 
     Raises:
         ContextDoesNotFitError: The policy promises that a request fits, and nothing more can leave.
     """
-    estimator = policy.estimator
-    budget = policy.divide(policy.numbers, limits, estimator.text(system), estimator.tools(tools))
-    reduced: list[Reduction] = []
-    made = view
-    for stage in policy.ladder(policy.numbers, limits):
-        made, reductions = stage(made, budget)
-        reduced += reductions
+    count = policy.estimates(limits)
+    budget = policy.divide(policy.numbers, limits, count.text(system), count.tools(tools))
+    made, reductions = in_order(*all_stages(policy, limits))(view, budget)
     return Applied(
         policy=policy,
+        limits=limits,
         budget=budget,
         given=view,
         view=made,
-        system=policy.prompt(system, made.summary),
-        notice=policy.notice(made.omitted_messages) if made.omitted_messages else "",
-        reductions=tuple(reduced),
+        opening=policy.opening(system, made.whole_summary, made.omitted_messages),
+        reductions=reductions,
     )

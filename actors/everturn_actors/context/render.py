@@ -1,18 +1,57 @@
 """From a conversation and an agent to the request that a model gets. Pure.
 
 The same conversation and spec always give the same bytes, so a restart goes on where the process
-ended. Rendering costs what is shown, not what is held: token counts are kept with each message.
+ended. A `Renderer` keeps what it built for the next request of the same session, so that a turn
+costs what is new in it; a new one gives the same.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
-from everturn_actors.context.budget import Budget, make_budget
-from everturn_actors.context.policies import duragent
+from everturn_actors.context.budget import Budget
+from everturn_actors.context.calibration import (
+    ModelFacts,
+    cold_facts,
+    correction_tokens,
+    session_scale,
+)
+from everturn_actors.context.catalog import policy_of
+from everturn_actors.context.estimates import Estimates, message_units, text_units, tools_units
+from everturn_actors.context.fingerprint import Fingerprints
+from everturn_actors.context.history import History, shown_history
+from everturn_actors.context.policy import Limits, Opening, Policy
 from everturn_actors.context.prompt import system_prompt
-from everturn_actors.model import AnyMessage, Conversation, ModelRequest, ToolDefinition
-from everturn_actors.spec import AgentSpec
+from everturn_actors.context.standing import became, event_of, shown_blocks
+from everturn_actors.context.turns import flatten
+from everturn_actors.context.view import (
+    VIEW_MESSAGES,
+    VIEW_UNITS,
+    Stage,
+    View,
+    view_messages,
+    view_units,
+)
+from everturn_actors.context.windows import input_window
+from everturn_actors.events import ContextReduced
+from everturn_actors.model import (
+    AnyMessage,
+    Conversation,
+    ModelRequest,
+    Notice,
+    Sent,
+    ToolDefinition,
+    ToolResult,
+    Turn,
+    UserMessage,
+)
+from everturn_actors.spec import AgentSpec, ContextSpec
+
+RECALL_TOOL = "recall_context"
+SUMMARY_TRIES = 3
+KEEP_MESSAGES = 8  # newest messages that a summary on demand leaves as they are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,47 +59,393 @@ class Rendered:
     """A request, and how it came to be as it is."""
 
     request: ModelRequest
+    policy: Policy[Any]
+    limits: Limits
     budget: Budget
-    shown_messages: int
-    "Messages of the conversation in the request, shortened ones included, the notice not."
-    left_messages: int
-    "Messages since the session began that are not in it; the number the notice tells."
+    view: View
+    "What the request shows of the conversation."
+    sent: Sent
+    "What the next request is compared with."
+    opening: Opening
+    tokens: int
+    "What the prompt is predicted to cost: system prompt, tools and messages."
+
+    @property
+    def omitted_messages(self) -> int:
+        """Messages since the session began that are not in it: the number that is told."""
+        return self.view.omitted_messages
+
+    def explain(self) -> str:
+        """Return its parts in words, for people."""
+        count = self.policy.estimates(self.limits)
+        messages = len(self.request.messages)
+        total = sum(count.message(message, 0) for message in self.request.messages)
+        return (
+            f"a system prompt of {count.text(self.request.system):,} tokens,"
+            f" {len(self.request.tools)} tools of {self.budget.tools_tokens:,},"
+            f" {messages} messages of {total:,},"
+            f" and {self.budget.reserve_tokens:,} are kept free for the reply"
+        )
 
 
 def render(
-    conversation: Conversation, spec: AgentSpec, tools: tuple[ToolDefinition, ...] = ()
+    conversation: Conversation,
+    spec: AgentSpec,
+    tools: tuple[ToolDefinition, ...] = (),
+    facts: ModelFacts | None = None,
 ) -> Rendered:
     """Return the request for the next step of the conversation's current turn.
 
-    Every policy is rendered by the layers of `duragent` for now. No call stands without its
-    results, the current turn is always there, and estimate and reserve together fit the window.
+    What has to be hidden for it was hidden before, see `Renderer.reduce`.
 
     Raises:
         ContextDoesNotFitError: What cannot be left out is larger than the window; the text names
             the parts and says what to change.
     """
-    current = conversation.current
-    system = system_prompt(
-        spec.prompt,
-        instructions=conversation.instructions,
-        at=None if current is None else current.started_at,
-    )
-    budget = make_budget(spec, system, tools)
-    chosen = duragent.choose(conversation, budget)
-    messages: tuple[AnyMessage, ...] = chosen.messages
-    if chosen.left_messages > 0:
-        messages = (duragent.notice(chosen.left_messages), *messages)
-    request = ModelRequest(
+    return Renderer().render(conversation, spec, tools, facts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scene:
+    """What a request can be made of."""
+
+    policy: Policy[Any]
+    limits: Limits
+    budget: Budget
+    view: View
+    turns: Sequence[Turn]
+    "The finished turns of the view, oldest first."
+    system: str
+    "The agent's own prompt, without a summary."
+    opening: Opening
+    request: ModelRequest
+    "The whole of the view, before the policy's ladder."
+    sent: Sent
+    estimates: Estimates
+
+
+def _request(
+    spec: AgentSpec,
+    opening: Opening,
+    messages: tuple[AnyMessage, ...],
+    tools: tuple[ToolDefinition, ...],
+) -> ModelRequest:
+    before: list[AnyMessage] = []
+    if opening.notice:
+        before.append(Notice(text=opening.notice))
+    if opening.preface:
+        before.append(UserMessage(text=opening.preface))
+    return ModelRequest(
         model=spec.model.name,
-        system=system,
-        messages=messages,
+        system=opening.system,
+        messages=(*before, *messages) if before else messages,
         tools=tools,
         max_output_tokens=spec.model.max_output_tokens,
         temperature=spec.model.temperature,
     )
-    return Rendered(
-        request=request,
-        budget=budget,
-        shown_messages=len(chosen.messages),
-        left_messages=chosen.left_messages,
+
+
+def _opening_units(request: ModelRequest, messages: Sequence[AnyMessage]) -> int:
+    """Return what a request costs beside `messages`, which are the end of its own."""
+    before = request.messages[: len(request.messages) - len(messages)]
+    fixed = text_units(request.system) + tools_units(request.tools)
+    return fixed + sum(map(message_units, before))
+
+
+def _sent(last: Sent, prints: tuple[str, str], request: ModelRequest, units: int) -> Sent:
+    known, whole = prints
+    return Sent(
+        prefix=whole,
+        messages=len(request.messages),
+        units=units,
+        drifted=bool(last.prefix) and known != last.prefix,
     )
+
+
+def _recalls(tools: Sequence[ToolDefinition]) -> bool:
+    return any(tool.name == RECALL_TOOL for tool in tools)
+
+
+def _fits(scene: _Scene, view: View) -> bool:
+    """Whether what the policy's ladder leaves of a view fits, by the default estimate."""
+    policy = scene.policy
+    for stage in policy.ladder(policy.numbers, scene.limits):
+        view, _ = stage(view, scene.budget)
+    count, budget = scene.estimates, scene.budget
+    opening = policy.opening(scene.system, view.whole_summary, view.omitted_messages)
+    texts = (opening.system, opening.notice, opening.preface)
+    fixed = sum(map(count.text, texts)) + count.tools(scene.request.tools)
+    needed = fixed + count.tokens(view_units(view)) + budget.reserve_tokens
+    return budget.window_tokens <= 0 or needed <= budget.window_tokens
+
+
+def _hidden(
+    scene: _Scene, view: View, stages: Sequence[Stage]
+) -> tuple[View, tuple[ContextReduced, ...]]:
+    """Return what the stages leave of a view, and one event for each that hid something."""
+    bodies: list[ContextReduced] = []
+    for stage in stages:
+        made, done = stage(view, scene.budget)
+        if made is view:
+            continue
+        event = event_of(view, made, done, scene.turns)
+        if event is not None:
+            bodies.append(event)
+        view = made
+    return view, tuple(bodies)
+
+
+class Renderer:
+    """Renders the requests of one session, one after the other."""
+
+    def __init__(self) -> None:
+        """Begin without anything kept."""
+        self._chosen: tuple[ContextSpec, bool, Policy[Any]] | None = None
+        self._history: History | None = None
+        self._fingerprints = Fingerprints()
+        self._last: (
+            tuple[Conversation, AgentSpec, tuple[ToolDefinition, ...], ModelFacts, _Scene] | None
+        ) = None
+
+    def policy(self, spec: AgentSpec, tools: Sequence[ToolDefinition] = ()) -> Policy[Any]:
+        """Return the agent's policy with the agent's numbers."""
+        context = spec.session.context
+        recalls = _recalls(tools)
+        chosen = self._chosen
+        if chosen is None or chosen[0] is not context or chosen[1] != recalls:
+            chosen = self._chosen = (context, recalls, policy_of(context, recalls=recalls))
+        return chosen[2]
+
+    def reduce(
+        self,
+        conversation: Conversation,
+        spec: AgentSpec,
+        tools: tuple[ToolDefinition, ...] = (),
+        facts: ModelFacts | None = None,
+    ) -> tuple[ContextReduced, ...]:
+        """Return what has to be hidden for good before the next request; mostly nothing.
+
+        Applied to the state, one after the other, they leave nothing more to hide.
+
+        Raises:
+            ContextDoesNotFitError: What cannot be hidden is larger than the window.
+        """
+        scene = self._scene(conversation, spec, tools, facts)
+        policy = scene.policy
+        view, bodies = _hidden(scene, scene.view, policy.lasting(policy.numbers, scene.limits))
+        if policy.promises_fit or _fits(scene, view):
+            return bodies
+        # Its system leaves it to the provider to refuse a request; here none is sent that large.
+        default = policy_of(ContextSpec(), recalls=_recalls(tools))
+        count = scene.estimates
+        fixed = count.text(scene.system), count.tools(tools)
+        scene = replace(scene, budget=default.divide(default.numbers, scene.limits, *fixed))
+        _, more = _hidden(scene, view, default.lasting(default.numbers, scene.limits))
+        return (*bodies, *more)
+
+    def halve(
+        self,
+        conversation: Conversation,
+        spec: AgentSpec,
+        tools: tuple[ToolDefinition, ...] = (),
+        facts: ModelFacts | None = None,
+    ) -> ContextReduced | None:
+        """Return what is hidden after the provider found a request too long; None for nothing."""
+        scene = self._scene(conversation, spec, tools, facts)
+        policy = scene.policy
+        stage = policy.overflow(policy.numbers, scene.limits)
+        _, bodies = _hidden(scene, scene.view, [stage])
+        return next(iter(bodies), None)
+
+    def older_turns(
+        self,
+        conversation: Conversation,
+        spec: AgentSpec,
+        tools: tuple[ToolDefinition, ...] = (),
+        facts: ModelFacts | None = None,
+    ) -> int:
+        """Return how many of the conversation's oldest turns a summary should stand for now."""
+        scene = self._scene(conversation, spec, tools, facts)
+        policy = scene.policy
+        leaving = policy.older(policy.numbers, scene.limits, scene.view, scene.budget)
+        standing = conversation.standing
+        last = 0
+        for turn in scene.turns:
+            leaving -= len(shown_blocks(turn, standing, policy.gap))
+            if leaving < 0:
+                break
+            last = turn.number
+        return sum(1 for turn in conversation.turns if turn.number <= last)
+
+    def compactable_turns(
+        self, conversation: Conversation, spec: AgentSpec, tools: Sequence[ToolDefinition] = ()
+    ) -> int:
+        """Return how many of the oldest turns a summary on demand would stand for; 0 = none."""
+        keep = int(
+            getattr(self.policy(spec, tools).numbers, "compact_keep_messages", KEEP_MESSAGES)
+        )
+        standing = conversation.standing
+        shown = [turn for turn in conversation.turns if turn.number >= standing.cut_turn]
+        kept = 0 if conversation.current is None else conversation.current.size_messages
+        while shown and kept < keep:
+            kept += shown.pop().size_messages
+        last = shown[-1].number if shown else standing.cut_turn - 1
+        if last <= (standing.summary.last_turn if standing.summary else 0):
+            return 0
+        return sum(1 for turn in conversation.turns if turn.number <= last)
+
+    def intake(
+        self, spec: AgentSpec, tools: Sequence[ToolDefinition], result: ToolResult, path: str
+    ) -> str:
+        """Return what the session keeps of a new result; its whole text would stand at `path`."""
+        policy = self.policy(spec, tools)
+        return policy.intake(policy.numbers, result, path)
+
+    def render(
+        self,
+        conversation: Conversation,
+        spec: AgentSpec,
+        tools: tuple[ToolDefinition, ...] = (),
+        facts: ModelFacts | None = None,
+    ) -> Rendered:
+        """See `render`."""
+        scene = self._scene(conversation, spec, tools, facts)
+        policy, view = scene.policy, scene.view
+        for stage in policy.ladder(policy.numbers, scene.limits):
+            view, _ = stage(view, scene.budget)
+        opening, request, sent = scene.opening, scene.request, scene.sent
+        if view is not scene.view:
+            messages = tuple(flatten(view.blocks))
+            shown = sum(1 for message in messages if message.seq)
+            gone = view_messages(scene.view) - shown
+            view = replace(view, omitted_messages=scene.view.omitted_messages + gone)
+            opening = policy.opening(scene.system, view.whole_summary, view.omitted_messages)
+            request = _request(spec, opening, messages, tools)
+            units = sum(map(message_units, messages)) + _opening_units(request, messages)
+            prints = Fingerprints().of(request, 0, conversation.sent.messages)
+            sent = _sent(conversation.sent, prints, request, units)
+        return Rendered(
+            request=request,
+            policy=policy,
+            limits=scene.limits,
+            budget=scene.budget,
+            view=view,
+            opening=opening,
+            sent=sent,
+            tokens=scene.estimates.tokens(sent.units) + scene.limits.correction_tokens,
+        )
+
+    def predicted_tokens(
+        self,
+        conversation: Conversation,
+        spec: AgentSpec,
+        tools: tuple[ToolDefinition, ...] = (),
+        facts: ModelFacts | None = None,
+    ) -> int:
+        """Return what the next prompt would cost, the next question left out."""
+        return self.render(conversation, spec, tools, facts).tokens
+
+    def overflow_tries(self, spec: AgentSpec, tools: Sequence[ToolDefinition] = ()) -> int:
+        """Return how often a request that the provider found too long is halved and sent again."""
+        return int(getattr(self.policy(spec, tools).numbers, "overflow_retries", 1))
+
+    def summary_limits(
+        self, spec: AgentSpec, tools: Sequence[ToolDefinition] = ()
+    ) -> tuple[float, int]:
+        """Return the deadline of one summary, in seconds, and how often a model is asked for it."""
+        numbers = self.policy(spec, tools).numbers
+        timeout_s = getattr(numbers, "summarize_timeout_seconds", None)
+        tries = getattr(numbers, "summarize_tries", SUMMARY_TRIES)
+        return timeout_s or spec.session.context.summary_timeout_s, int(tries)
+
+    # --- what a request is made of ---
+
+    def _scene(
+        self,
+        conversation: Conversation,
+        spec: AgentSpec,
+        tools: tuple[ToolDefinition, ...],
+        facts: ModelFacts | None,
+    ) -> _Scene:
+        """Return what a request can be made of; the last one is kept, for who asks twice."""
+        facts = facts or cold_facts(spec.model.name)
+        known = self._last
+        if known is None or known[0] is not conversation or known[1:4] != (spec, tools, facts):
+            scene = self._made(conversation, spec, tools, facts)
+            known = self._last = (conversation, spec, tools, facts, scene)
+        return known[4]
+
+    def _made(
+        self,
+        conversation: Conversation,
+        spec: AgentSpec,
+        tools: tuple[ToolDefinition, ...],
+        facts: ModelFacts,
+    ) -> _Scene:
+        policy, current = self.policy(spec, tools), conversation.current
+        standing = conversation.standing
+        history = shown_history(conversation, policy, self._history)
+        if history is not self._history:
+            self._history, self._fingerprints = history, Fingerprints()
+        running = () if current is None else shown_blocks(current, standing, policy.gap)
+        messages = (*history.messages, *flatten(running))
+        now = messages[len(history.messages) :]
+        units = history.units + sum(map(message_units, now))
+        shown = history.shown_messages + sum(1 for message in now if message.seq)
+        omitted = conversation.left_messages + conversation.held_messages - shown
+        summary = standing.summary
+        view = View(
+            blocks=(*history.blocks, *running),
+            current=len(history.blocks),
+            became=became(standing),
+            omitted_messages=omitted,
+            unsummarised=max(omitted - (summary.messages if summary else 0), 0),
+            summary=summary.text if summary else "",
+            note=standing.note,
+        )
+        view.memo.update({VIEW_UNITS: units, VIEW_MESSAGES: shown})
+        system = system_prompt(
+            spec.prompt,
+            instructions=conversation.instructions,
+            at=None if current is None else current.started_at,
+        )
+        sent, reported = conversation.sent, conversation.reported.input_tokens
+        facts = replace(
+            facts, scale=session_scale(facts, sent_units=sent.units, reported_tokens=reported)
+        )
+        limits = Limits(
+            provider=spec.model.provider,
+            window_tokens=input_window(spec.model, facts),
+            output_tokens=spec.model.max_output_tokens,
+            scale=facts.scale,
+            window_messages=conversation.window_messages or None,
+        )
+        opening = policy.opening(system, view.whole_summary, omitted)
+        request = _request(spec, opening, messages, tools)
+        plain = len(request.messages) == len(messages)  # nothing stands before them
+        finished = len(history.messages) if plain else 0
+        prints = self._fingerprints.of(request, finished, sent.messages)
+        units += _opening_units(request, messages)
+        if sent.prefix and sent.prefix == prints[0]:
+            limits = replace(
+                limits,
+                correction_tokens=correction_tokens(
+                    facts,
+                    sent_units=sent.units,
+                    reported_tokens=reported,
+                    now_units=units,
+                ),
+            )
+        count = policy.estimates(limits)
+        return _Scene(
+            policy=policy,
+            limits=limits,
+            budget=policy.divide(policy.numbers, limits, count.text(system), count.tools(tools)),
+            view=view,
+            turns=history.turns,
+            opening=opening,
+            system=system,
+            request=request,
+            sent=_sent(conversation.sent, prints, request, units),
+            estimates=Estimates(facts.scale),
+        )

@@ -1,14 +1,17 @@
 """Making one text shorter, with a marker that says so. Pure.
 
 Source: the seed designs "Context Window Management", layer 3a (head, tail, both), and "Context
-Management" of BaseAgent (middle-out); the markers are exact.
+Management" of BaseAgent (middle-out); the markers are exact. `keep_ends` is the default policy's.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Literal, TypeAlias
 
+from everturn_actors.context.estimates import UNITS_PER_TOKEN, text_units
+from everturn_actors.context.markers import whole_tokens
 from everturn_actors.context.tokens import BYTES_PER_TOKEN, estimate_text
 
 Shape: TypeAlias = Literal["head", "tail", "both"]
@@ -16,6 +19,7 @@ Shape: TypeAlias = Literal["head", "tail", "both"]
 
 MIDDLE_MARKER = "\n\n[...truncated...]\n\n"
 _MIDDLE_ROOM_CHARACTERS = 50  # of each half, for the marker
+_NEAR = 8  # a line that ends in the last eighth is a better place to cut
 _CUT = re.compile(r"\[truncated: kept (?:first|last|first\+last) ~(\d+) of ~\d+ tokens \((\w+)\)\]")
 
 
@@ -61,6 +65,44 @@ def middle_out(text: str, max_tokens: int) -> str:
         return text
     keep = max(max_characters // 2 - _MIDDLE_ROOM_CHARACTERS, 0)
     return f"{text[:keep]}{MIDDLE_MARKER}{text[-keep:] if keep else ''}"
+
+
+def keep_ends(text: str, max_units: int, shape: Shape, marker: Callable[[int, int], str]) -> str:
+    """Return `text` if it costs at most `max_units`, else its ends of that cost, and the marker.
+
+    The marker is part of what it may cost; where it alone costs more, it alone stays. An end is cut
+    between lines, where one ends near.
+
+    Args:
+        text: Of any length.
+        max_units: Of the script-aware estimate.
+        shape: Which end stays.
+        marker: From the tokens that stay, and those of the text, to the marker.
+    """
+    size = text_units(text)
+    if size <= max_units:
+        return text
+    whole = whole_tokens(text) or -(-size // UNITS_PER_TOKEN)
+    room = max_units - text_units(marker(whole, whole)) - text_units("\n\n\n\n")
+    keep = len(text) if room > 0 else 0
+    head = tail = ""
+    cost = size
+    while keep > 0 and cost > room:
+        keep = min(keep * room // cost, keep - 1)
+        head, tail = _ends(text, keep, shape)
+        cost = text_units(head) + text_units(tail)
+    shown = marker(-(-cost // UNITS_PER_TOKEN) if keep > 0 else 0, whole)
+    return "\n\n".join(part for part in (head, shown, tail) if part)
+
+
+def _ends(text: str, keep: int, shape: Shape) -> tuple[str, str]:
+    """Return the beginning and the end of `text`, `keep` characters or a little less."""
+    first = {"head": keep, "tail": 0, "both": keep - keep // 2}[shape]
+    head, tail = text[:first], text[len(text) - (keep - first) :]
+    near = head.rfind("\n", first - first // _NEAR)
+    head = head[:near] if near > 0 else head
+    near = tail.find("\n", 0, len(tail) // _NEAR)
+    return head, tail[near + 1 :]
 
 
 def shorten(text: str, *, excess_tokens: int, floor_tokens: int) -> str:

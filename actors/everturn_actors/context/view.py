@@ -8,22 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from everturn_actors.context.budget import Budget
+from everturn_actors.context.estimates import Estimates, message_units
 from everturn_actors.context.turns import Block, flatten
 from everturn_actors.model import (
     AnyMessage,
+    Fate,
+    Remembering,
     Reply,
     Step,
     ToolDefinition,
     ToolResult,
     UserMessage,
+    remember,
 )
 
-Fate: TypeAlias = Literal[
-    "kept", "shortened", "masked", "cleared", "evicted", "summarised", "dropped"
-]
 Place: TypeAlias = tuple[int, int]
 "A block's position, and a message's position in it: 0 for a reply or a lone message."
 
@@ -76,8 +77,14 @@ class Reduction:
     tokens_after: int
 
 
+VIEW_UNITS = "units"
+"Under which a view remembers what its messages cost; whoever makes one may know it already."
+VIEW_MESSAGES = "messages"
+"Under which it remembers how many messages of the conversation it shows."
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class View(Remembering):
     """A conversation on its way into a request."""
 
     blocks: tuple[Block, ...]
@@ -89,9 +96,13 @@ class View:
     became: Mapping[int, Became] = field(default_factory=dict[int, Became])
     "By seq; a message that is not in it is kept."
     omitted_messages: int = 0
-    "What a notice to the model has to tell."
+    "Messages of the conversation that are not shown: what a notice to the model has to tell."
+    unsummarised: int = 0
+    "How many of them no summary stands for."
     summary: str = ""
-    "What stands in the system prompt for messages that are gone."
+    "What stands for messages that are gone."
+    note: str = ""
+    "What the summary does not tell and has to: what left in an emergency."
     stored: tuple[Stored, ...] = ()
     notes: tuple[str, ...] = ()
     "What a policy would have done if it had a model, for people."
@@ -103,6 +114,11 @@ class View:
             return self.current
         users = (n for n, b in enumerate(self.blocks) if isinstance(b, UserMessage))
         return max(users, default=max(len(self.blocks) - 1, 0))
+
+    @property
+    def whole_summary(self) -> str:
+        """The summary, and what it does not tell."""
+        return "\n\n".join(part for part in (self.summary, self.note) if part)
 
     @property
     def messages(self) -> tuple[AnyMessage, ...]:
@@ -121,8 +137,43 @@ Outcome: TypeAlias = tuple[View, tuple[Reduction, ...]]
 Stage: TypeAlias = Callable[[View, Budget], Outcome]
 
 
+def in_order(*stages: Stage) -> Stage:
+    """Return the stage that does what all of these do, one after the other."""
+
+    def stage(view: View, budget: Budget) -> Outcome:
+        reduced: tuple[Reduction, ...] = ()
+        for each in stages:
+            view, reductions = each(view, budget)
+            reduced += reductions
+        return view, reduced
+
+    return stage
+
+
+def size_units(view: View, messages: Iterable[AnyMessage]) -> int:
+    """Return the units of the script-aware estimate of `messages` of this view."""
+    media = view.media
+    if not media:
+        return sum(map(message_units, messages))
+    return sum(message_units(message, media.get(message.seq, 0)) for message in messages)
+
+
+def view_units(view: View) -> int:
+    """Return the same of all messages; counted once for each view and kept with it."""
+    return remember(view, VIEW_UNITS, lambda: size_units(view, flatten(view.blocks)))
+
+
+def view_messages(view: View) -> int:
+    """Return how many messages of the conversation a view shows; kept with it."""
+    return remember(
+        view, VIEW_MESSAGES, lambda: sum(1 for message in flatten(view.blocks) if message.seq)
+    )
+
+
 def size_tokens(view: View, messages: Iterable[AnyMessage], estimator: Estimator) -> int:
     """Return the tokens of `messages` of this view."""
+    if isinstance(estimator, Estimates):  # these are sums, to be rounded once
+        return estimator.tokens(size_units(view, messages))
     return sum(estimator.message(m, view.media.get(m.seq, 0)) for m in messages)
 
 

@@ -6,15 +6,18 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 from everturn_actors.context.catalog import POLICIES
 from everturn_actors.context.policy import Applied, Limits, Policy, apply_policy
-from everturn_actors.context.view import Became, Fate, block_tokens
+from everturn_actors.context.turns import flatten
+from everturn_actors.context.view import Became, size_tokens
+from everturn_actors.context.window import window_messages
+from everturn_actors.context.windows import DEFAULT_WINDOW_TOKENS
 from everturn_actors.errors import ContextDoesNotFitError
-from everturn_actors.model import AnyMessage, ToolDefinition
+from everturn_actors.model import AnyMessage, Fate, ToolDefinition
 from everturn_gateway.commands.errors import EXIT_OK
 from everturn_gateway.commands.tables import print_table
 from everturn_gateway.commands.transcript import (
@@ -124,16 +127,16 @@ def report(transcript: Transcript, applied: Applied, given_system: str) -> Json:
 
 
 def _regions(transcript: Transcript, applied: Applied, given_system: str) -> Json:
-    view, estimator, budget = applied.view, applied.policy.estimator, applied.budget
+    view, count, budget = applied.view, applied.estimates, applied.budget
     plain = "\n\n".join(part for part in (given_system, transcript.system) if part)
-    system = estimator.text(plain)
-    costs = [block_tokens(view, block, estimator) for block in view.blocks]
+    without = applied.policy.opening(plain, view.whole_summary, 0)
+    summarised = replace(applied, opening=without).opening_tokens
     return {
-        "system": system,
-        "summary": estimator.text(applied.system) - system,
-        "notice": estimator.text(applied.notice),
-        "history": sum(costs[: view.current]),
-        "turn": sum(costs[view.current :]),
+        "system": count.text(plain),
+        "summary": summarised - count.text(plain),
+        "notice": applied.opening_tokens - summarised,
+        "history": size_tokens(view, flatten(view.blocks[: view.current]), count),
+        "turn": size_tokens(view, flatten(view.blocks[view.current :]), count),
         "tools": budget.tools_tokens,
         "reserve": budget.reserve_tokens,
         "margin": budget.margin_tokens,
@@ -142,7 +145,7 @@ def _regions(transcript: Transcript, applied: Applied, given_system: str) -> Jso
 
 def _fates(transcript: Transcript, applied: Applied) -> Iterator[Json]:
     """Yield what became of each message that was given."""
-    estimator, view = applied.policy.estimator, applied.view
+    estimator, view = applied.estimates, applied.view
     before = {message.seq: message for message in applied.given.messages}
     after = {message.seq: message for message in view.messages}
 
@@ -189,9 +192,7 @@ def _print_table(given: _Given, policies: Sequence[Policy[Any]]) -> None:
             continue
         view = applied.view
         counts = Counter(became.fate for became in view.became.values())
-        before = sum(
-            policy.estimator.message(m, view.media.get(m.seq, 0)) for m in applied.given.messages
-        )
+        before = size_tokens(view, applied.given.messages, applied.estimates)
         window = applied.budget.window_tokens
         fits = ("yes" if applied.total_tokens <= window else "no") if window else "unknown"
         rows.append(
@@ -265,7 +266,11 @@ def _read(options: ApplyOptions) -> _Given:
         system=_prompt(options.system),
         tools=read_tools(tools),
         turn_start=options.turn_start,
-        limits=Limits(window_tokens=options.window_tokens, output_tokens=options.output_tokens),
+        limits=Limits(
+            window_tokens=options.window_tokens,
+            output_tokens=options.output_tokens,
+            window_messages=window_messages(options.window_tokens or DEFAULT_WINDOW_TOKENS),
+        ),
     )
 
 

@@ -365,23 +365,27 @@ def write_messages(transcript: Transcript, applied: Applied, given_system: str) 
         given_system: The system prompt that was given beside the transcript; "" for none.
     """
     out: list[Json] = []
+    opening = applied.opening
     before = "\n\n".join(part for part in (given_system, transcript.system) if part)
-    if applied.system != before:
-        out.append({"role": "system", "content": applied.system})
+    if opening.system != before:
+        out.append({"role": "system", "content": opening.system})
     else:
         if given_system:
             out.append({"role": "system", "content": given_system})
         out += transcript.messages[: transcript.system_count]
-    if applied.notice:
-        out.append({"role": "system", "content": applied.notice})
+    if opening.notice:
+        out.append({"role": "system", "content": opening.notice})
+    if opening.preface:
+        out.append({"role": "user", "content": opening.preface})
     out += [_write(transcript.messages, message) for message in applied.view.messages]
     return out
 
 
 def _write(given: Sequence[Json], message: AnyMessage) -> Json:
-    if not message.seq:
-        assert isinstance(message, ToolResult)
-        return {"role": "tool", "tool_call_id": message.call_id, "content": message.text}
+    if not message.seq:  # it was put in: a result that was missing, or a word about a gap
+        if isinstance(message, ToolResult):
+            return {"role": "tool", "tool_call_id": message.call_id, "content": message.text}
+        return {"role": "user", "content": message.text}
     raw = dict(given[message.seq - 1])
     if message.text != message_text(raw):
         media = [part for part in _parts(raw) if not _is_text(part)]

@@ -4,11 +4,13 @@ Above 85 % of window - reserve, results older than the newest 40,000 tokens of t
 more than 20,000 come free and two user messages have gone by; the result that goes beyond the
 40,000 is cleared too. With one user message nothing is ever cleared, as in the seed's algorithm;
 the picture there (150,000 to 60,000) needs `protect_last_turns: 0`. What is still above after that
-would be replaced by a summary; without a model it stays as it is, as the seed does where its model
-fails, and a note says so.
+is replaced by a summary, which becomes the first user message; on a transcript, without a model, it
+stays as it is, as the seed does where its model fails, and a note says so.
 
-The walk ends at a result that was cleared before; the seed's sketch does not say. Nothing here
-makes a request fit: one that does not is reported, not refused.
+Differences: the running turn is no part of the summary, since a request needs its question. The
+walk ends at a result that was cleared before; the seed's sketch does not say. Nothing here makes a
+request fit: one that does not is reported, not refused. The seed knows no error of a provider that
+found a request too long; half of the turns leave then.
 
 Source: the seed design "Context Management" of BaseAgent. Where its code cuts results by bytes, the
 seed's characters count.
@@ -23,16 +25,23 @@ from everturn_actors.context.budget import Budget
 from everturn_actors.context.policy import Limits, Policy
 from everturn_actors.context.results import middle_out
 from everturn_actors.context.stages.clearing import clear_results
-from everturn_actors.context.stages.cutting import count_messages
-from everturn_actors.context.stages.texts import cap_results
+from everturn_actors.context.stages.cutting import count_messages, halve
 from everturn_actors.context.tokens import BYTES_PER_TOKEN, tools_json
-from everturn_actors.context.view import Outcome, Stage, View, size_tokens
-from everturn_actors.model import AnyMessage, Reply, ToolDefinition, ToolResult
+from everturn_actors.context.view import Outcome, Stage, View, in_order, size_tokens
+from everturn_actors.model import AnyMessage, Reply, ToolDefinition, ToolResult, UserMessage
 
 MARKER = "[Old tool result content cleared]"
+PREFIX = """\
+Another language model started to solve this problem and produced
+a summary of its thinking process. You also have access to the state
+of the tools that were used. Use this to build on the work that has
+already been done and avoid duplicating work.
+
+Here is the summary from the previous context:
+
+"""
 _WINDOW_TOKENS = 200_000
 _RESERVE_TOKENS = 32_000
-_IMAGE_TOKENS = 1000
 _MESSAGE_TOKENS = 4
 
 
@@ -50,12 +59,16 @@ class Numbers:
     protect_last_turns: int = 2
     max_output_tokens: int = 2_500
     "Of one tool result."
+    image_tokens: int = 1_000
     max_iterations: int = 200
     "Steps of one turn; a request that is rendered has no use for it."
 
 
+@dataclass(frozen=True, slots=True)
 class Estimates:
-    """Characters // 4 of each part, 4 for each message, 1,000 for each image."""
+    """Characters // 4 of each part, 4 for each message, and a price for each image."""
+
+    image_tokens: int
 
     def text(self, text: str) -> int:
         """Return the tokens of a system message."""
@@ -63,7 +76,7 @@ class Estimates:
 
     def message(self, message: AnyMessage, media: int) -> int:
         """Return the tokens of a message."""
-        tokens = len(message.text) // BYTES_PER_TOKEN + _MESSAGE_TOKENS + media * _IMAGE_TOKENS
+        tokens = len(message.text) // BYTES_PER_TOKEN + _MESSAGE_TOKENS + media * self.image_tokens
         if isinstance(message, Reply):
             for call in message.calls:
                 tokens += len(call.name) // BYTES_PER_TOKEN + len(call.arguments) // BYTES_PER_TOKEN
@@ -74,7 +87,8 @@ class Estimates:
         return len(tools_json(tools)) // BYTES_PER_TOKEN if tools else 0
 
 
-_ESTIMATES = Estimates()
+def _estimates(numbers: Numbers, _limits: Limits) -> Estimates:
+    return Estimates(numbers.image_tokens)
 
 
 def _divide(numbers: Numbers, limits: Limits, system_tokens: int, tools_tokens: int) -> Budget:
@@ -92,38 +106,68 @@ def _first(*values: int | None) -> int:
     return next(value for value in values if value is not None)
 
 
-def _ladder(numbers: Numbers, _limits: Limits) -> tuple[Stage, ...]:
-    def above(view: View, budget: Budget) -> bool:
-        used = budget.system_tokens + size_tokens(view, view.messages, _ESTIMATES)
-        usable = budget.window_tokens - budget.reserve_tokens
-        return used > numbers.auto_compact_threshold * usable
+def _intake(numbers: Numbers, result: ToolResult, _path: str) -> str:
+    return middle_out(result.text, numbers.max_output_tokens)
 
-    def compact(view: View, budget: Budget) -> Outcome:
-        note = f"would summarise all {count_messages(view.blocks)} messages"
-        if not above(view, budget) or note in view.notes:
-            return view, ()
-        return replace(view, notes=(*view.notes, note)), ()
 
+def _preface(summary: str) -> str:
+    return PREFIX + summary
+
+
+def _is_above(numbers: Numbers, view: View, budget: Budget) -> bool:
+    count = Estimates(numbers.image_tokens)
+    used = budget.system_tokens + size_tokens(view, view.messages, count)
+    if view.whole_summary:
+        used += count.message(UserMessage(text=_preface(view.whole_summary)), 0)
+    usable = budget.window_tokens - budget.reserve_tokens
+    return used > numbers.auto_compact_threshold * usable
+
+
+def _lasting(numbers: Numbers, limits: Limits) -> tuple[Stage, ...]:
     return (
-        cap_results(lambda text: middle_out(text, numbers.max_output_tokens), _ESTIMATES),
         clear_results(
-            when=above,
-            size=_content_tokens,
+            when=lambda view, budget: _is_above(numbers, view, budget),
+            size=lambda result: len(result.text) // BYTES_PER_TOKEN,
             marker=MARKER,
-            estimator=_ESTIMATES,
+            estimator=_estimates(numbers, limits),
             protect_turns=numbers.protect_last_turns,
             protect_tokens=numbers.prune_protect,
             minimum_tokens=numbers.prune_minimum,
             stop_at_cleared=True,
         ),
-        compact,
     )
 
 
-def _content_tokens(result: ToolResult) -> int:
-    return len(result.text) // BYTES_PER_TOKEN
+def _is_above_pruned(numbers: Numbers, limits: Limits, view: View, budget: Budget) -> bool:
+    pruned, _ = in_order(*_lasting(numbers, limits))(view, budget)
+    return _is_above(numbers, pruned, budget)
+
+
+def _older(numbers: Numbers, limits: Limits, view: View, budget: Budget) -> int:
+    return view.current if _is_above_pruned(numbers, limits, view, budget) else 0
+
+
+def _between(numbers: Numbers, limits: Limits) -> tuple[Stage, ...]:
+    def compact(view: View, budget: Budget) -> Outcome:
+        note = f"would summarise all {count_messages(view.blocks)} messages"
+        if note in view.notes or not _is_above_pruned(numbers, limits, view, budget):
+            return view, ()
+        return replace(view, notes=(*view.notes, note)), ()
+
+    return (compact,)
 
 
 POLICY = Policy(
-    name="baseagent", numbers=Numbers(), estimator=_ESTIMATES, divide=_divide, ladder=_ladder
+    name="baseagent",
+    promises_fit=False,
+    numbers=Numbers(),
+    estimator=_estimates,
+    divide=_divide,
+    overflow=lambda numbers, limits: halve(_estimates(numbers, limits)),
+    intake=_intake,
+    between=_between,
+    lasting=_lasting,
+    older=_older,
+    prompt=lambda system, _summary: system,
+    preface=_preface,
 )

@@ -1,11 +1,12 @@
 """The `duragent` policy: which blocks a request keeps, and how large they may be. Pure.
 
-Three layers: a message-count window; a budget filled from the newest block to the oldest, with a
+Three layers: a message-count window, which is that of every session (a transcript, which comes from
+none, is cut as one would have cut it); a budget filled from the newest block to the oldest, with a
 notice that tells how many messages are left out; and, inside the running turn, results that are cut
-(before anything else), masked, and left out by whole iterations. `choose` is the second layer
-alone, as live sessions are rendered; `POLICY` is all of them. Its third layer takes neither system
-prompt nor tools off its budget, and counts neither, as the seed says: the margin has to cover them.
-It counts the history, so a smaller window, which shows less of that, may show more of the turn.
+(before anything else), masked, and left out by whole iterations. The third layer takes neither
+system prompt nor tools off its budget, and counts neither, as the seed says: the margin has to
+cover them. It counts the history, so a smaller window, which shows less of that, may show more of
+the turn.
 
 Where this differs from the seed, it is on purpose:
 
@@ -19,6 +20,8 @@ Where this differs from the seed, it is on purpose:
 - A result that is masked stays as it is, so the number in its mark stays that of the result.
 - The newest user message never leaves with an iteration, though it steers it.
 - The message-count window lets whole steps go; the seed may cut one in two.
+- The system makes no summary and knows no error of a provider that found a request too long. One
+  on demand stands after the system prompt; after such an error half of the turns leave.
 - At the end, a request that would not fit the window even so is shortened like the current turn
   above, and its older messages leave; where that is not enough it is refused, with the parts named.
 
@@ -29,35 +32,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import TypeVar
 
 from everturn_actors.context.budget import DEFAULT_RESERVE_TOKENS, Budget
-from everturn_actors.context.policy import Limits, Policy
+from everturn_actors.context.policy import Limits, Policy, with_summary
 from everturn_actors.context.results import Shape, shorten, truncate
 from everturn_actors.context.stages.clearing import mask_results
 from everturn_actors.context.stages.cutting import (
     count_messages,
     drop_iterations,
+    halve,
     keep_messages,
     keep_newest,
     newest_blocks,
 )
-from everturn_actors.context.stages.texts import cap_results
 from everturn_actors.context.tokens import estimate_message, estimate_text, estimate_tools
-from everturn_actors.context.turns import Block, blocks, flatten, size_tokens, whole
+from everturn_actors.context.turns import Block, flatten, size_tokens
 from everturn_actors.context.view import Outcome, Place, Reduction, Stage, View, edit, remove
 from everturn_actors.context.window import window_messages
 from everturn_actors.context.windows import DEFAULT_WINDOW_TOKENS
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.model import (
     AnyMessage,
-    Conversation,
     Notice,
     Step,
     ToolDefinition,
     ToolResult,
-    Turn,
     UserMessage,
 )
 
@@ -70,48 +70,9 @@ _NOTICE_TOKENS = estimate_message(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
-    """What a request shows of a conversation."""
-
-    messages: tuple[AnyMessage, ...]
-    "Whole blocks, oldest first; the last ones are the current turn."
-    left_messages: int
-    "Messages since the session began that are not shown."
-
-
-def choose(conversation: Conversation, budget: Budget) -> Chosen:
-    """Return the newest blocks that fit `budget`, the current turn always among them.
-
-    The current turn is the running one, or the newest finished one where none runs. Its open step
-    is no block and is neither shown nor counted.
-
-    Raises:
-        ContextDoesNotFitError: The current turn is too large even when it is shortened.
-    """
-    turns, current = conversation.turns, conversation.current
-    if current is not None:
-        kept = blocks(current)
-    elif turns:
-        turns, kept = turns[:-1], blocks(turns[-1])
-    else:
-        return Chosen(messages=(), left_messages=conversation.left_messages)
-    limit = _limit(budget)
-    asked, answered = _size_users(kept), _size_steps(kept)
-    older, cut = _newest(turns, min(budget.history_tokens - asked, limit - asked - answered))
-    if asked + answered > limit:
-        kept = _shorten(kept, asked + answered - limit, budget)
-    return Chosen(messages=(*older, *flatten(kept)), left_messages=conversation.left_messages + cut)
-
-
 def notice(left_messages: int) -> Notice:
     """Return what tells the model how much of the conversation it does not see."""
     return Notice(text=f"[conversation truncated — {left_messages} older messages omitted]")
-
-
-def _limit(budget: Budget) -> int:
-    """Return what the blocks may take, in tokens."""
-    return max(budget.available_tokens - max(_NOTICE_TOKENS - budget.margin_tokens, 0), 0)
 
 
 def _size_users(chosen: Sequence[Block]) -> int:
@@ -120,33 +81,6 @@ def _size_users(chosen: Sequence[Block]) -> int:
 
 def _size_steps(chosen: Sequence[Block]) -> int:
     return sum(size_tokens(block) for block in chosen if isinstance(block, Step))
-
-
-def _newest(turns: Sequence[Turn], room_tokens: int) -> tuple[tuple[AnyMessage, ...], int]:
-    """Return the newest blocks of `turns` that fit, up to the first that does not.
-
-    A turn that fits is taken whole, by what is kept with it, so that a long history costs little
-    more than counting its turns.
-
-    Returns:
-        Their messages, oldest first, and how many messages of `turns` are not among them.
-    """
-    parts: list[tuple[AnyMessage, ...]] = []
-    for index in range(len(turns) - 1, -1, -1):
-        cost, messages = whole(turns[index])
-        if cost > room_tokens:
-            part = _newest_blocks(turns[index], room_tokens)
-            left = sum(turn.size_messages for turn in turns[: index + 1]) - len(part)
-            return (*part, *chain.from_iterable(reversed(parts))), left
-        room_tokens -= cost
-        parts.append(messages)
-    return tuple(chain.from_iterable(reversed(parts))), 0
-
-
-def _newest_blocks(turn: Turn, room_tokens: int) -> tuple[AnyMessage, ...]:
-    """Return the messages of the newest blocks of one turn that fit, oldest first."""
-    held = blocks(turn)
-    return tuple(flatten(held[newest_blocks(held, room_tokens) :]))
 
 
 def _shorten(kept: Sequence[Block], excess_tokens: int, budget: Budget) -> tuple[Block, ...]:
@@ -233,14 +167,17 @@ def _divide(numbers: Numbers, limits: Limits, system_tokens: int, tools_tokens: 
     )
 
 
-def _ladder(numbers: Numbers, _limits: Limits) -> tuple[Stage, ...]:
-    def cut(text: str) -> str:
-        return truncate(text, numbers.max_tool_result_tokens, numbers.tool_result_truncation)
+def _intake(numbers: Numbers, result: ToolResult, _path: str) -> str:
+    return truncate(result.text, numbers.max_tool_result_tokens, numbers.tool_result_truncation)
 
+
+def _between(_numbers: Numbers, _limits: Limits) -> tuple[Stage, ...]:
+    return (keep_messages(left=_leaving, estimator=_ESTIMATES),)
+
+
+def _ladder(numbers: Numbers, _limits: Limits) -> tuple[Stage, ...]:
     first, last = numbers.tool_result_keep_first, numbers.tool_result_keep_last
     return (
-        cap_results(cut, _ESTIMATES),
-        keep_messages(left=_leaving, estimator=_ESTIMATES),
         keep_newest(_ESTIMATES),
         mask_results(keep_first=first, keep_last=last, estimator=_ESTIMATES),
         drop_iterations(limit=_turn_limit, estimator=_ESTIMATES),
@@ -269,7 +206,8 @@ def _turn_limit(budget: Budget) -> int:
 
 def _fit(view: View, budget: Budget) -> Outcome:
     """Make a request fit that is larger than the window all the same."""
-    limit = budget.free_tokens + budget.margin_tokens
+    summary = estimate_text(with_summary("", view.whole_summary)) + 1  # 1: of two floored parts
+    limit = budget.free_tokens + budget.margin_tokens - (summary if view.whole_summary else 0)
     if sum(map(size_tokens, view.blocks)) <= limit - (_NOTICE_TOKENS if _omits(view) else 0):
         return view, ()
     limit -= _NOTICE_TOKENS
@@ -313,8 +251,11 @@ def _put(
 POLICY = Policy(
     name="duragent",
     numbers=Numbers(),
-    estimator=_ESTIMATES,
+    estimator=lambda _numbers, _limits: _ESTIMATES,
     divide=_divide,
+    overflow=lambda _numbers, _limits: halve(_ESTIMATES),
+    intake=_intake,
+    between=_between,
     ladder=_ladder,
-    notice=lambda omitted: notice(omitted).text,
+    notice_text=lambda _numbers, omitted: notice(omitted).text,
 )

@@ -3,14 +3,18 @@
 Results above 20,000 x 4 characters go to files, with a preview in their place. Above 60 % of the
 window old results become `[cleared]`, but for the newest 3 (6 from a window of 100,000 on) and
 those of `record_attempt`; system prompt and tools are not counted there. From 85 % on, with both
-counted, long arguments of file edits older than the newest tenth are shortened, and older turns
-would be summarised: without a model they stay, and a note says which. Where the window is not known
-the thresholds are 60,000 and 170,000 tokens, and 6 messages stay.
+counted and the count scaled by the usage that was last reported (1.0 to 1.25), long arguments of
+file edits older than the newest tenth are shortened, and older turns are summarised; the summary
+becomes the first user message. On a transcript, without a model, they stay, and a note says which.
+Where the window is not known the thresholds are 60,000 and 170,000 tokens, and 6 messages stay.
+
+After a provider's error the newest results are clipped, where they are the newest tenth or more:
+those of `read_file` to their first 4,000 characters, others go to files; and half of the turns
+leave, where the system would summarise them then and there.
 
 Differences: a call id that comes back has a file of its own, the seed's writes over the first one;
-a preview has no line numbers. Characters per token are 4 for every provider, and the count
-is not scaled by reported usage, since a transcript reports none. Nothing here makes a request fit:
-one that does not is reported, not refused.
+a preview has no line numbers. Nothing here makes a request fit: one that does not is reported, not
+refused.
 
 Source: the seed document "Context handling" of jutul-agent, and the libraries that it names.
 """
@@ -19,27 +23,38 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 
 from everturn_actors.context.budget import Budget
 from everturn_actors.context.policy import Limits, Policy
 from everturn_actors.context.stages.clearing import clear_results
-from everturn_actors.context.stages.cutting import block_at, count_messages
-from everturn_actors.context.stages.texts import evict_results, evict_user, shrink_arguments
-from everturn_actors.context.tokens import BYTES_PER_TOKEN, calls_json, tools_json
-from everturn_actors.context.view import Outcome, Stage, View, size_tokens
-from everturn_actors.model import AnyMessage, Reply, ToolDefinition, ToolResult
+from everturn_actors.context.stages.cutting import block_at, count_messages, halve
+from everturn_actors.context.stages.texts import (
+    Lines,
+    clip_results,
+    evict_user,
+    evicted,
+    shrink_arguments,
+)
+from everturn_actors.context.tokens import calls_json, tools_json
+from everturn_actors.context.view import Outcome, Stage, View, in_order, size_tokens
+from everturn_actors.model import AnyMessage, Reply, ToolDefinition, ToolResult, UserMessage
 
 MARKER = "[cleared]"
 RESULTS_FOLDER = "large_tool_results"
 NEVER_EVICTED = ("ls", "glob", "grep", "read_file", "edit_file", "write_file", "delete")
 FILE_EDITS = ("write_file", "edit_file")
-_UNKNOWN_CLEAR_WINDOW = 100_000  # 60 % of it: the seed's 60,000
-_UNKNOWN_SUMMARY_WINDOW = 200_000  # 85 % of it: the seed's 170,000
-_UNKNOWN_KEEP_MESSAGES = 6
+FILE_READERS = ("read_file",)
+_PREFACE = (
+    "Summary of the conversation so far; what it tells of is no longer shown. What follows goes on"
+    " from there.\n\n"
+)
+_CHARACTERS_PER_TOKEN, _ANTHROPIC_CHARACTERS_PER_TOKEN = 4.0, 3.3
+_EVICTED_CHARACTERS_PER_TOKEN = 4
 _SMALL_WINDOW = 100_000
 _SMALL_KEEP_RESULTS, _KEEP_RESULTS = 3, 6
 _MESSAGE_TOKENS = 3
-_IMAGE_TOKENS = 85
+_MAX_SCALE = 1.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +63,8 @@ class Numbers:
 
     evict_result_tokens: int = 20_000
     evict_user_tokens: int = 50_000
+    preview_lines: int = 5
+    preview_line_characters: int = 1_000
     clear_trigger: float = 0.6
     clear_keep_results: int | None = None
     "None = 3 below a window of 100,000, else 6."
@@ -57,16 +74,36 @@ class Numbers:
     summarize_trigger: float = 0.85
     summarize_keep: float = 0.1
     argument_limit_characters: int = 2_000
+    argument_head_characters: int = 20
+    unknown_clear_tokens: int = 60_000
+    unknown_summarize_tokens: int = 170_000
+    unknown_keep_messages: int = 6
+    overflow_keep_tokens: int = 5_000
+    "Where the window is not known; else `summarize_keep` of it."
+    overflow_file_characters: int = 4_000
+    characters_per_token: float | None = None
+    "None = 4, and 3.3 for the models of Anthropic."
+    image_tokens: int = 85
     compact_keep_messages: int = 8
-    "Of a summary on demand; a request that is rendered has no use for it."
+    compact_trigger: float = 0.5
+    "Both are for a summary on demand; a request that is rendered has no use for them."
+
+    @property
+    def lines(self) -> Lines:
+        """What previews show."""
+        return Lines(ends=self.preview_lines, characters=self.preview_line_characters)
 
 
+@dataclass(frozen=True, slots=True)
 class Estimates:
-    """Characters / 4 rounded up, 3 for each message, 85 for each image."""
+    """Characters / 4 rounded up, 3 for each message, and a price for each image."""
+
+    characters_per_token: float
+    image_tokens: int
 
     def text(self, text: str) -> int:
         """Return the tokens of a system message."""
-        return _up(len(text)) + _MESSAGE_TOKENS if text else 0
+        return self.plain(len(text)) + _MESSAGE_TOKENS if text else 0
 
     def message(self, message: AnyMessage, media: int) -> int:
         """Return the tokens of a message."""
@@ -78,18 +115,21 @@ class Estimates:
                 characters += len(message.call_id)
             case _:
                 pass
-        return _up(characters) + _MESSAGE_TOKENS + media * _IMAGE_TOKENS
+        return self.plain(characters) + _MESSAGE_TOKENS + media * self.image_tokens
 
     def tools(self, tools: Sequence[ToolDefinition]) -> int:
         """Return the tokens of tool definitions."""
-        return _up(len(tools_json(tools))) if tools else 0
+        return self.plain(len(tools_json(tools))) if tools else 0
+
+    def plain(self, characters: int) -> int:
+        """Return the tokens of so many characters."""
+        return ceil(characters / self.characters_per_token)
 
 
-def _up(characters: int) -> int:
-    return -(-characters // BYTES_PER_TOKEN)
-
-
-_ESTIMATES = Estimates()
+def _estimates(numbers: Numbers, limits: Limits) -> Estimates:
+    is_anthropic = limits.provider == "anthropic"
+    own = _ANTHROPIC_CHARACTERS_PER_TOKEN if is_anthropic else _CHARACTERS_PER_TOKEN
+    return Estimates(numbers.characters_per_token or own, numbers.image_tokens)
 
 
 def _divide(_numbers: Numbers, limits: Limits, system_tokens: int, tools_tokens: int) -> Budget:
@@ -103,75 +143,140 @@ def _divide(_numbers: Numbers, limits: Limits, system_tokens: int, tools_tokens:
     )
 
 
-def _ladder(numbers: Numbers, limits: Limits) -> tuple[Stage, ...]:
-    window = limits.window_tokens
-    small = window is not None and window < _SMALL_WINDOW
-    keep = _SMALL_KEEP_RESULTS if small else _KEEP_RESULTS
-    minimum = numbers.clear_minimum_tokens
-    clear_above = int((window or _UNKNOWN_CLEAR_WINDOW) * numbers.clear_trigger)
-
-    def is_large(view: View, _budget: Budget) -> bool:
-        return size_tokens(view, view.messages, _ESTIMATES) > clear_above
-
-    def older(view: View, budget: Budget) -> int:
-        return _older(view, budget, numbers, window)
-
-    def summarise(view: View, budget: Budget) -> Outcome:
-        count = count_messages(view.blocks[: older(view, budget)])
-        note = f"would summarise the oldest {count} messages"
-        if not count or note in view.notes:
-            return view, ()
-        return replace(view, notes=(*view.notes, note)), ()
-
-    return (
-        evict_results(
-            limit_characters=numbers.evict_result_tokens * BYTES_PER_TOKEN,
-            exempt=NEVER_EVICTED,
-            folder=RESULTS_FOLDER,
-            estimator=_ESTIMATES,
-        ),
-        evict_user(
-            limit_characters=numbers.evict_user_tokens * BYTES_PER_TOKEN,
-            folder=RESULTS_FOLDER,
-            estimator=_ESTIMATES,
-        ),
-        clear_results(
-            when=is_large,
-            size=lambda result: _up(len(result.text)),
-            marker=MARKER,
-            estimator=_ESTIMATES,
-            keep_results=keep if numbers.clear_keep_results is None else numbers.clear_keep_results,
-            protect_tokens=numbers.clear_protect_tokens,
-            minimum_tokens=None if minimum is None else minimum - 1,  # so many are enough
-            exclude=numbers.clear_exclude_tools,
-        ),
-        shrink_arguments(
-            limit_characters=numbers.argument_limit_characters,
-            tools=FILE_EDITS,
-            before=older,
-            estimator=_ESTIMATES,
-        ),
-        summarise,
+def _intake(numbers: Numbers, result: ToolResult, path: str) -> str:
+    return evicted(
+        result,
+        path,
+        limit_characters=numbers.evict_result_tokens * _EVICTED_CHARACTERS_PER_TOKEN,
+        exempt=NEVER_EVICTED,
+        lines=numbers.lines,
     )
 
 
-def _older(view: View, budget: Budget, numbers: Numbers, window: int | None) -> int:
+def _clear(numbers: Numbers, limits: Limits) -> Stage:
+    count, window = _estimates(numbers, limits), limits.window_tokens
+    small = window is not None and window < _SMALL_WINDOW
+    keep = _SMALL_KEEP_RESULTS if small else _KEEP_RESULTS
+    minimum = numbers.clear_minimum_tokens
+    above = int(window * numbers.clear_trigger) if window else numbers.unknown_clear_tokens
+    return clear_results(
+        when=lambda view, _budget: size_tokens(view, view.messages, count) > above,
+        size=lambda result: count.plain(len(result.text)),
+        marker=MARKER,
+        estimator=count,
+        keep_results=keep if numbers.clear_keep_results is None else numbers.clear_keep_results,
+        protect_tokens=numbers.clear_protect_tokens,
+        minimum_tokens=None if minimum is None else minimum - 1,  # so many are enough
+        exclude=numbers.clear_exclude_tools,
+    )
+
+
+def _cleared(numbers: Numbers, limits: Limits) -> tuple[Stage, ...]:
+    """Return the stages that come before a summary."""
+    return (
+        evict_user(
+            limit_characters=numbers.evict_user_tokens * _EVICTED_CHARACTERS_PER_TOKEN,
+            folder=RESULTS_FOLDER,
+            lines=numbers.lines,
+            estimator=_estimates(numbers, limits),
+        ),
+        _clear(numbers, limits),
+    )
+
+
+def _ladder(numbers: Numbers, limits: Limits) -> tuple[Stage, ...]:
+    shrink = shrink_arguments(
+        limit_characters=numbers.argument_limit_characters,
+        head_characters=numbers.argument_head_characters,
+        tools=FILE_EDITS,
+        before=lambda view, budget: _cut(numbers, limits, view, budget),
+        estimator=_estimates(numbers, limits),
+    )
+    return (*_cleared(numbers, limits), shrink)
+
+
+def _older(numbers: Numbers, limits: Limits, view: View, budget: Budget) -> int:
+    cleared, _ = in_order(*_cleared(numbers, limits))(view, budget)
+    return _cut(numbers, limits, cleared, budget)
+
+
+def _cut(numbers: Numbers, limits: Limits, view: View, budget: Budget) -> int:
     """Return the first block that a summary would leave; 0 where there is no need for one."""
+    count, window = _estimates(numbers, limits), limits.window_tokens
     messages = view.messages
-    used = budget.system_tokens + budget.tools_tokens + size_tokens(view, messages, _ESTIMATES)
-    if used < int((window or _UNKNOWN_SUMMARY_WINDOW) * numbers.summarize_trigger):
+    trigger = int(window * numbers.summarize_trigger) if window else 0
+    if _used(view, budget, count) < (trigger or numbers.unknown_summarize_tokens):
         return 0
     if window is None:
-        return block_at(view.blocks, max(len(messages) - _UNKNOWN_KEEP_MESSAGES, 0))
+        return block_at(view.blocks, max(len(messages) - numbers.unknown_keep_messages, 0))
     room, start = int(window * numbers.summarize_keep), len(messages)
     while start > 0:
-        room -= size_tokens(view, messages[start - 1 : start], _ESTIMATES)
+        room -= size_tokens(view, messages[start - 1 : start], count)
         if room < 0:
             break
         start -= 1
     return block_at(view.blocks, min(start, len(messages) - 1))
 
 
+def _used(view: View, budget: Budget, count: Estimates) -> int:
+    """Return what a request costs: estimated and scaled, or as reported where that is more."""
+    fixed = budget.system_tokens + budget.tools_tokens
+    if view.whole_summary:
+        fixed += count.message(UserMessage(text=_preface(view.whole_summary)), 0)
+    messages = view.messages
+    estimate = fixed + size_tokens(view, messages, count)
+    for index in range(len(messages) - 1, -1, -1):
+        reply = messages[index]
+        if isinstance(reply, Reply) and reply.usage.input_tokens > 0:
+            reported = reply.usage.input_tokens + reply.usage.output_tokens
+            scale = reported / max(fixed + size_tokens(view, messages[: index + 1], count), 1)
+            return max(ceil(estimate * min(max(scale, 1.0), _MAX_SCALE)), reported)
+    return estimate
+
+
+def _between(numbers: Numbers, limits: Limits) -> tuple[Stage, ...]:
+    def summarise(view: View, budget: Budget) -> Outcome:
+        messages = count_messages(view.blocks[: _older(numbers, limits, view, budget)])
+        note = f"would summarise the oldest {messages} messages"
+        if not messages or note in view.notes:
+            return view, ()
+        return replace(view, notes=(*view.notes, note)), ()
+
+    return (summarise,)
+
+
+def _overflow(numbers: Numbers, limits: Limits) -> Stage:
+    count, window = _estimates(numbers, limits), limits.window_tokens
+    clip = clip_results(
+        limit_tokens=int(window * numbers.summarize_keep)
+        if window
+        else numbers.overflow_keep_tokens,
+        head_characters=numbers.overflow_file_characters,
+        readers=FILE_READERS,
+        folder=RESULTS_FOLDER,
+        lines=numbers.lines,
+        estimator=count,
+    )
+    return in_order(clip, halve(count))
+
+
+def _preface(summary: str) -> str:
+    return _PREFACE + summary
+
+
 POLICY = Policy(
-    name="jutul", numbers=Numbers(), estimator=_ESTIMATES, divide=_divide, ladder=_ladder
+    name="jutul",
+    promises_fit=False,
+    numbers=Numbers(),
+    estimator=_estimates,
+    divide=_divide,
+    overflow=_overflow,
+    intake=_intake,
+    intake_fate="evicted",
+    folder=RESULTS_FOLDER,
+    between=_between,
+    ladder=_ladder,
+    older=_older,
+    prompt=lambda system, _summary: system,
+    preface=_preface,
 )

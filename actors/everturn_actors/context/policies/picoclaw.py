@@ -4,11 +4,11 @@ Three paths. After a turn: above 20 messages or 75 % of the window, all but the 
 become a summary, cut where a turn begins; system prompt, tools and reserve do not count there.
 Before a call: while messages + tools + reserve exceed the window, the oldest whole turn leaves; the
 running turn never does, and where it alone is too large the request is refused. After an error of
-the provider: `OVERFLOW`, which halves the turns.
+the provider: half of the turns leave, for each retry.
 
-No model is at hand here, so a summary is always the one that the system makes when its model fails:
-the beginning of each message. Where the newest message is an answer the first path looks at all
-messages, else at those before the running turn.
+On a transcript no model is at hand, so a summary is the one that the system makes when its model
+fails: the beginning of each message. Where the newest message is an answer the first path looks at
+all messages, else at those before the running turn.
 
 Differences: a history without a user message is cut between steps, not through one; a single
 finished turn that does not fit is refused, where the system would send an empty history; a history
@@ -54,10 +54,7 @@ _HEADING = (
 _MESSAGE_CHARACTERS = 12
 _TOOL_CHARACTERS = 20
 _CALL_TYPE = "function"
-_MEDIA_TOKENS = 256
-_BATCH_MESSAGES = 10  # more are summarised in two parts
-_SUMMARY_FLOOR_CHARACTERS = 4_000
-_DIGEST_CHARACTERS, _DIGEST_PERCENT = 200, 10  # of each message, whichever is more
+_SUMMARY_FLOOR = 4_000  # characters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,14 +64,25 @@ class Numbers:
     summarize_message_threshold: int = 20
     summarize_token_percent: int = 75
     summarize_keep_messages: int = 4
+    summarize_batch_messages: int = 10
+    "More are summarised in two parts."
+    digest_characters: int = 200
+    "Of each message in a summary that no model wrote."
+    digest_percent: int = 10
+    "Of it, where that is more."
+    image_tokens: int = 256
     summarize_timeout_seconds: float = 120
     summarize_tries: int = 3
     overflow_retries: int = 2
-    "This and the two above are for whoever has a model; rendering alone has no use for them."
+    overflow_message: str = "Context window exceeded. Compressing history and retrying..."
+    "This and the three above are for a live session; rendering alone has no use for them."
 
 
+@dataclass(frozen=True, slots=True)
 class Estimates:
-    """Two tokens for five characters of each message, 12 of them its envelope; 256 for media."""
+    """Two tokens for five characters of each message, 12 of them its envelope; media at a price."""
+
+    image_tokens: int
 
     def text(self, text: str) -> int:
         """Return the tokens of a system message."""
@@ -93,7 +101,7 @@ class Estimates:
                 characters += len(message.call_id)
             case _:
                 pass
-        return _tokens(characters) + media * _MEDIA_TOKENS
+        return _tokens(characters) + media * self.image_tokens
 
     def tools(self, tools: Sequence[ToolDefinition]) -> int:
         """Return the tokens of tool definitions."""
@@ -111,7 +119,8 @@ def _tool_characters(tool: ToolDefinition) -> int:
     return len(tool.name) + len(tool.description) + len(schema) + _TOOL_CHARACTERS
 
 
-_ESTIMATES = Estimates()
+def _estimates(numbers: Numbers, _limits: Limits) -> Estimates:
+    return Estimates(numbers.image_tokens)
 
 
 def _divide(_numbers: Numbers, limits: Limits, system_tokens: int, tools_tokens: int) -> Budget:
@@ -127,44 +136,61 @@ def _divide(_numbers: Numbers, limits: Limits, system_tokens: int, tools_tokens:
     )
 
 
-def _ladder(numbers: Numbers, _limits: Limits) -> tuple[Stage, ...]:
-    def after_turn(view: View, budget: Budget) -> Outcome:
-        return _summarise(view, budget, numbers)
+def _ladder(numbers: Numbers, limits: Limits) -> tuple[Stage, ...]:
+    count = _estimates(numbers, limits)
 
-    trim = trim_turns(
-        cost=_request_tokens, limit=lambda budget: budget.window_tokens, estimator=_ESTIMATES
-    )
-    return (after_turn, sanitise(_ESTIMATES), _cut_summary, trim, _refuse)
+    def tokens(view: View, budget: Budget) -> int:
+        return _request_tokens(view, budget, count)
+
+    def cut_summary(view: View, budget: Budget) -> Outcome:
+        """Make a summary fit that one transcript made too long."""
+        return _fitting(view, tokens(view, budget) - budget.window_tokens, floor=_SUMMARY_FLOOR), ()
+
+    def refuse(view: View, budget: Budget) -> Outcome:
+        view = _fitting(view, tokens(view, budget) - budget.window_tokens, floor=0)
+        if tokens(view, budget) > budget.window_tokens:
+            raise _does_not_fit(size_tokens(view, view.messages, count), budget)
+        return view, ()
+
+    trim = trim_turns(cost=tokens, limit=lambda budget: budget.window_tokens, estimator=count)
+    return (sanitise(count), cut_summary, trim, refuse)
 
 
-def _request_tokens(view: View, budget: Budget) -> int:
+def _request_tokens(view: View, budget: Budget, count: Estimates) -> int:
     """Return everything that has to fit. The summary is in the system prompt."""
-    extra = _SECTIONS + _HEADING + "\n\n" + view.summary
+    extra = _SECTIONS + _HEADING + "\n\n" + view.whole_summary
     # 1: of two floored parts, where their sum is floored once
-    summary = _tokens(len(extra) + _MESSAGE_CHARACTERS) + 1 if view.summary else 0
+    summary = _tokens(len(extra) + _MESSAGE_CHARACTERS) + 1 if view.whole_summary else 0
     fixed = budget.system_tokens + budget.tools_tokens + budget.reserve_tokens
-    return fixed + summary + size_tokens(view, view.messages, _ESTIMATES)
+    return fixed + summary + size_tokens(view, view.messages, count)
 
 
-def _summarise(view: View, budget: Budget, numbers: Numbers) -> Outcome:
-    if view.summary:  # once after a turn
-        return view, ()
-    history = view.blocks[: view.current]
-    messages = _flat(view, view.current)
-    limit = budget.window_tokens * numbers.summarize_token_percent // 100
-    if (
-        len(messages) <= numbers.summarize_message_threshold
-        and size_tokens(view, messages, _ESTIMATES) <= limit
+def _older(numbers: Numbers, limits: Limits, view: View, budget: Budget) -> int:
+    history, messages = view.blocks[: view.current], _flat(view, view.current)
+    used = size_tokens(view, messages, _estimates(numbers, limits))
+    if len(messages) <= numbers.summarize_message_threshold and (
+        used <= budget.window_tokens * numbers.summarize_token_percent // 100
     ):
-        return view, ()
-    if len(messages) <= numbers.summarize_keep_messages:
-        return view, ()
-    cut = block_at(history, safe_boundary(history, len(messages) - numbers.summarize_keep_messages))
-    summary = digest(_flat(view, cut), budget.window_tokens)
-    if not summary:
-        return view, ()
-    view = replace(view, summary=summary)
-    return remove(view, range(cut), fate="summarised", stage="summarise", estimator=_ESTIMATES)
+        return 0
+    keep = numbers.summarize_keep_messages
+    if len(messages) <= keep:
+        return 0
+    return block_at(history, safe_boundary(history, len(messages) - keep))
+
+
+def _between(numbers: Numbers, limits: Limits) -> tuple[Stage, ...]:
+    def summarise(view: View, budget: Budget) -> Outcome:
+        if view.summary:  # once after a turn
+            return view, ()
+        cut = _older(numbers, limits, view, budget)
+        summary = digest(_flat(view, cut), budget.window_tokens, numbers)
+        if not summary:
+            return view, ()
+        count = _estimates(numbers, limits)
+        view = replace(view, summary=summary)
+        return remove(view, range(cut), fate="summarised", stage="summarise", estimator=count)
+
+    return (summarise,)
 
 
 def _flat(view: View, end: int) -> tuple[AnyMessage, ...]:
@@ -172,17 +198,17 @@ def _flat(view: View, end: int) -> tuple[AnyMessage, ...]:
     return replace(view, blocks=view.blocks[:end]).messages
 
 
-def digest(messages: Iterable[AnyMessage], window_tokens: int) -> str:
+def digest(messages: Iterable[AnyMessage], window_tokens: int, numbers: Numbers) -> str:
     """Return the summary that needs no model: how each user and assistant message begins."""
     spoken = [message for message in messages if isinstance(message, UserMessage | Reply)]
     fitting = [m for m in spoken if size_bytes(m.text) // 2 <= window_tokens // 2]
     if not fitting:
         return ""
-    if len(fitting) > _BATCH_MESSAGES:
+    if len(fitting) > numbers.summarize_batch_messages:
         middle = _nearest_user(fitting, len(fitting) // 2)
-        text = f"{_batch(fitting[:middle])} {_batch(fitting[middle:])}"
+        text = f"{_batch(fitting[:middle], numbers)} {_batch(fitting[middle:], numbers)}"
     else:
-        text = _batch(fitting)
+        text = _batch(fitting, numbers)
     return text + OMITTED if len(fitting) < len(spoken) else text
 
 
@@ -193,43 +219,34 @@ def _nearest_user(messages: Sequence[UserMessage | Reply], middle: int) -> int:
     return before[-1] if before else next(iter(users), middle)
 
 
-def _batch(messages: Sequence[UserMessage | Reply]) -> str:
-    return "Conversation summary: " + " | ".join(map(_beginning, messages))
+def _batch(messages: Sequence[UserMessage | Reply], numbers: Numbers) -> str:
+    begun = " | ".join(_beginning(message, numbers) for message in messages)
+    return f"Conversation summary: {begun}"
 
 
-def _beginning(message: UserMessage | Reply) -> str:
+def _beginning(message: UserMessage | Reply, numbers: Numbers) -> str:
     role = "user" if isinstance(message, UserMessage) else "assistant"
     text = message.text.strip()
-    keep = max(len(text) * _DIGEST_PERCENT // 100, _DIGEST_CHARACTERS)
+    keep = max(len(text) * numbers.digest_percent // 100, numbers.digest_characters)
     return f"{role}: {text[:keep]}{'...' if len(text) > keep else ''}"
 
 
-def _cut_summary(view: View, budget: Budget) -> Outcome:
-    """Make a summary fit that one transcript made too long."""
-    return replace(view, summary=_fitting(view, budget, _SUMMARY_FLOOR_CHARACTERS)), ()
-
-
-def _fitting(view: View, budget: Budget, floor: int) -> str:
-    """Return the end of the summary that fits beside the messages, and at least `floor` of it."""
-    excess = _request_tokens(view, budget) - budget.window_tokens
-    if excess <= 0 or len(view.summary) <= floor:
-        return view.summary
+def _fitting(view: View, excess_tokens: int, *, floor: int) -> View:
+    """Return the view with the end of its summary, cheaper by so much; `floor` characters stay."""
+    if excess_tokens <= 0 or len(view.summary) <= floor:
+        return view
     # Five characters are two tokens; 5 more for what is floored.
-    keep = max(len(view.summary) - excess * 5 // 2 - 5, floor)
-    return view.summary[len(view.summary) - keep :]
+    keep = max(len(view.summary) - excess_tokens * 5 // 2 - 5, floor)
+    return replace(view, summary=view.summary[len(view.summary) - keep :])
 
 
-def _refuse(view: View, budget: Budget) -> Outcome:
-    view = replace(view, summary=_fitting(view, budget, 0))
-    if _request_tokens(view, budget) <= budget.window_tokens:
-        return view, ()
-    turn = size_tokens(view, view.messages, _ESTIMATES)
+def _does_not_fit(turn_tokens: int, budget: Budget) -> ContextDoesNotFitError:
     msg = (
-        f"the current turn does not fit, and messages of a running turn are never dropped: it needs"
-        f" {turn:,} tokens; {budget.explain()}; send less at once, shorten the prompt, lower"
+        "the current turn does not fit, and messages of a running turn are never dropped: it needs"
+        f" {turn_tokens:,} tokens; {budget.explain()}; send less at once, shorten the prompt, lower"
         " max_output_tokens or choose a model with a larger window"
     )
-    raise ContextDoesNotFitError(msg)
+    return ContextDoesNotFitError(msg)
 
 
 def _prompt(system: str, summary: str) -> str:
@@ -238,14 +255,14 @@ def _prompt(system: str, summary: str) -> str:
     return _SECTIONS.join(part for part in (system, f"{_HEADING}\n\n{summary}") if part)
 
 
-OVERFLOW = halve(_ESTIMATES)
-"What happens after the provider found a request too long: once for each retry."
-
 POLICY = Policy(
     name="picoclaw",
     numbers=Numbers(),
-    estimator=_ESTIMATES,
+    estimator=_estimates,
     divide=_divide,
+    overflow=lambda numbers, limits: halve(_estimates(numbers, limits)),
+    between=_between,
     ladder=_ladder,
+    older=_older,
     prompt=_prompt,
 )

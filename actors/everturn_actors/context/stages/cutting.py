@@ -19,6 +19,7 @@ from everturn_actors.model import AnyMessage, Step, UserMessage
 
 STEERING = "[steering]"
 "How a user message begins that was put into a running turn."
+EMERGENCY_NOTE = "[Emergency compression dropped {messages} oldest messages due to context limit]"
 
 
 def newest_blocks(
@@ -209,7 +210,7 @@ def trim_turns(
 def halve(estimator: Estimator) -> Stage:
     """Return the stage for a request that the provider found too long: half of the turns go.
 
-    What was dropped is told in the summary. Images and files of what stays, stay.
+    What was dropped is told in a note beside the summary. Images and files of what stays, stay.
     """
 
     def stage(view: View, _budget: Budget) -> Outcome:
@@ -228,8 +229,8 @@ def halve(estimator: Estimator) -> Stage:
         dropped = count_messages([view.blocks[index] for index in gone])
         if not dropped:
             return view, ()
-        note = f"[Emergency compression dropped {dropped} oldest messages due to context limit]"
-        view = replace(view, summary=f"{view.summary}\n\n{note}" if view.summary else note)
+        note = EMERGENCY_NOTE.format(messages=dropped)
+        view = replace(view, note="\n".join(part for part in (view.note, note) if part))
         return remove(view, gone, fate="dropped", stage="halve", estimator=estimator)
 
     return stage

@@ -4,62 +4,78 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection
-from dataclasses import replace
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from everturn_actors.context.budget import Budget
 from everturn_actors.context.view import Estimator, Outcome, Place, Stage, Stored, View, edit
-from everturn_actors.model import AnyMessage, Step, ToolCall, UserMessage
+from everturn_actors.model import AnyMessage, Fate, Step, ToolCall, ToolResult, UserMessage
 
-PREVIEW_ENDS_LINES = 5
-PREVIEW_LINE_CHARACTERS = 1000
-SHORT_ARGUMENT_CHARACTERS = 20
 ARGUMENT_MARKER = "...(argument truncated)"
 _POINTER = "This {what} is too large to show; the whole of it is in the file "
+_CLIPPED = " is left out; read the file in parts]"
 _PREVIEW = ". Read parts of that file where you need more. Its beginning and end:\n\n"
 
 
-def cap_results(shorten: Callable[[str], str], estimator: Estimator) -> Stage:
-    """Return the stage that gives every result the text `shorten` makes of it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lines:
+    """How much of a long text a preview shows."""
 
-    def stage(view: View, _budget: Budget) -> Outcome:
-        changes: dict[Place, AnyMessage] = {}
-        for place, result in view.results():
-            text = shorten(result.text)
-            if text != result.text:
-                changes[place] = replace(result, text=text)
-        return edit(view, changes, fate="shortened", stage="truncate", estimator=estimator)
-
-    return stage
+    ends: int = 5
+    "So many lines of its beginning, and of its end."
+    characters: int = 1_000
+    "Of each line."
 
 
-def evict_results(
-    *, limit_characters: int, exempt: Collection[str], folder: str, estimator: Estimator
+def take_in(
+    keep: Callable[[ToolResult, str], str], *, folder: str, fate: Fate, estimator: Estimator
 ) -> Stage:
-    """Return the stage that moves results with more than `limit_characters` to files.
+    """Return the stage that does to the results of an imported history what is done to new ones.
 
-    What stays is a pointer and a preview. Results of the tools in `exempt` stay as they are.
+    Args:
+        keep: From a result, and the name of a file for its whole text, to what stays of it.
+        folder: Of these files; those that are named in what stays have to be written.
+        fate: What a result is called that is no longer whole.
+        estimator: Counts what is gained.
     """
 
     def stage(view: View, _budget: Budget) -> Outcome:
         changes: dict[Place, AnyMessage] = {}
         stored = list(view.stored)
+        taken = {each.path for each in stored}
         for place, result in view.results():
-            if len(result.text) <= limit_characters or result.name in exempt:
+            path = free_path(folder, result.call_id, taken)
+            text = keep(result, path)
+            if text == result.text:
                 continue
-            if _is_evicted(result.text):
-                continue
-            path = _free_path(folder, result.call_id, stored)
-            stored.append(Stored(path=path, text=result.text, seq=result.seq))
-            text = pointer("tool result", path, result.text)
             changes[place] = replace(result, text=text)
+            if path in text:
+                stored.append(Stored(path=path, text=result.text, seq=result.seq))
+                taken.add(path)
+        if not changes:
+            return view, ()
+        name = "evict" if fate == "evicted" else "truncate"
         view = replace(view, stored=tuple(stored))
-        return edit(view, changes, fate="evicted", stage="evict", estimator=estimator)
+        return edit(view, changes, fate=fate, stage=name, estimator=estimator)
 
     return stage
 
 
-def evict_user(*, limit_characters: int, folder: str, estimator: Estimator) -> Stage:
+def evicted(
+    result: ToolResult, path: str, *, limit_characters: int, exempt: Collection[str], lines: Lines
+) -> str:
+    """Return what stays of a result: with more than `limit_characters`, a pointer and a preview.
+
+    Results of the tools in `exempt` stay as they are.
+    """
+    text = result.text
+    if len(text) <= limit_characters or result.name in exempt or _is_pointer(text):
+        return text
+    return pointer("tool result", path, text, lines)
+
+
+def evict_user(*, limit_characters: int, folder: str, lines: Lines, estimator: Estimator) -> Stage:
     """Return the stage that moves the newest user message to a file where it is larger."""
 
     def stage(view: View, _budget: Budget) -> Outcome:
@@ -67,11 +83,12 @@ def evict_user(*, limit_characters: int, folder: str, estimator: Estimator) -> S
         newest = view.blocks[users[-1]] if users else None
         if not isinstance(newest, UserMessage) or len(newest.text) <= limit_characters:
             return view, ()
-        if _is_evicted(newest.text):
+        if _is_pointer(newest.text):
             return view, ()
-        path = _free_path(folder, f"message_{newest.seq}", view.stored)
+        taken = {each.path for each in view.stored}
+        path = free_path(folder, f"message_{newest.seq}", taken)
         stored = Stored(path=path, text=newest.text, seq=newest.seq)
-        changed = replace(newest, text=pointer("message", path, newest.text))
+        changed = replace(newest, text=pointer("message", path, newest.text, lines))
         return edit(
             replace(view, stored=(*view.stored, stored)),
             {(users[-1], 0): changed},
@@ -83,31 +100,81 @@ def evict_user(*, limit_characters: int, folder: str, estimator: Estimator) -> S
     return stage
 
 
-def pointer(what: str, path: str, text: str) -> str:
+def clip_results(
+    *,
+    limit_tokens: int,
+    head_characters: int,
+    readers: Collection[str],
+    folder: str,
+    lines: Lines,
+    estimator: Estimator,
+) -> Stage:
+    """Return the stage that clips the newest step's results, where they cost `limit_tokens`.
+
+    Args:
+        limit_tokens: All results of that step together; less stays as it is.
+        head_characters: What stays of a result of `readers`, who can be asked for the rest.
+        readers: Tools that read files. The results of all others go to files.
+        folder: Of these files.
+        lines: What their previews show.
+        estimator: Counts the results, and what is gained.
+    """
+
+    def stage(view: View, _budget: Budget) -> Outcome:
+        steps = [n for n, b in enumerate(view.blocks) if isinstance(b, Step) and b.results]
+        newest = [(p, r) for p, r in view.results() if steps and p[0] == steps[-1]]
+        cost = sum(estimator.message(r, view.media.get(r.seq, 0)) for _, r in newest)
+        changes: dict[Place, AnyMessage] = {}
+        stored = list(view.stored)
+        for place, result in newest if cost >= limit_tokens else ():
+            path = free_path(folder, result.call_id, {each.path for each in stored})
+            if result.name in readers:
+                text = _clipped(result.text, head_characters)
+            else:
+                text = pointer("tool result", path, result.text, lines)
+            if len(text) >= len(result.text) or _is_pointer(result.text):
+                continue
+            if path in text:
+                stored.append(Stored(path=path, text=result.text, seq=result.seq))
+            changes[place] = replace(result, text=text)
+        if not changes:
+            return view, ()
+        view = replace(view, stored=tuple(stored))
+        return edit(view, changes, fate="evicted", stage="clip", estimator=estimator)
+
+    return stage
+
+
+def _clipped(text: str, head_characters: int) -> str:
+    if text.endswith(_CLIPPED):
+        return text
+    return f"{text[:head_characters]}\n\n[the rest of {len(text):,} characters{_CLIPPED}"
+
+
+def pointer(what: str, path: str, text: str, lines: Lines) -> str:
     """Return what stands where `text` stood: where it is now, and its first and last lines."""
-    return f"{_POINTER.format(what=what)}{path}{_PREVIEW}{preview(text)}"
+    return f"{_POINTER.format(what=what)}{path}{_PREVIEW}{preview(text, lines)}"
 
 
-def preview(text: str) -> str:
-    """Return all lines of `text` if they are ten at most, else the first and last five."""
-    lines = [line[:PREVIEW_LINE_CHARACTERS] for line in text.splitlines()]
-    cut = len(lines) - 2 * PREVIEW_ENDS_LINES
+def preview(text: str, lines: Lines) -> str:
+    """Return all lines of `text` if they are few, else its first and last ones."""
+    shown = [line[: lines.characters] for line in text.splitlines()]
+    cut = len(shown) - 2 * lines.ends
     if cut > 0:
-        middle = f"... [{cut} lines truncated] ..."
-        lines = [*lines[:PREVIEW_ENDS_LINES], middle, *lines[-PREVIEW_ENDS_LINES:]]
-    return "\n".join(lines)
+        tail = shown[-lines.ends :] if lines.ends else []
+        shown = [*shown[: lines.ends], f"... [{cut} lines truncated] ...", *tail]
+    return "\n".join(shown)
 
 
-def _is_evicted(text: str) -> bool:
+def _is_pointer(text: str) -> bool:
     return text.startswith(_POINTER.split("{", 1)[0]) and _PREVIEW in text
 
 
-def _free_path(folder: str, name: str, taken: Collection[Stored]) -> str:
+def free_path(folder: str, name: str, taken: AbstractSet[str]) -> str:
     """Return a path of its own for `name`: call ids may come back in later steps."""
     path = f"{folder}/{name.replace('/', '_').replace('.', '_')}"
-    paths = {stored.path for stored in taken}
     number, free = 1, path
-    while free in paths:
+    while free in taken:
         number += 1
         free = f"{path}-{number}"
     return free
@@ -116,6 +183,7 @@ def _free_path(folder: str, name: str, taken: Collection[Stored]) -> str:
 def shrink_arguments(
     *,
     limit_characters: int,
+    head_characters: int,
     tools: Collection[str],
     before: Callable[[View, Budget], int],
     estimator: Estimator,
@@ -123,7 +191,8 @@ def shrink_arguments(
     """Return the stage that shortens long text arguments of old calls; they stay valid JSON.
 
     Args:
-        limit_characters: A longer argument keeps 20 characters and a marker.
+        limit_characters: A longer argument keeps its head and a marker.
+        head_characters: Of that head.
         tools: Whose calls.
         before: Gives the block before which calls are old.
         estimator: Counts what is gained.
@@ -134,7 +203,10 @@ def shrink_arguments(
         for index, block in enumerate(view.blocks[: before(view, budget)]):
             if not isinstance(block, Step):
                 continue
-            calls = tuple(_shrunk(c, limit_characters, tools) for c in block.reply.calls)
+            calls = tuple(
+                _shrunk(call, limit_characters, head_characters) if call.name in tools else call
+                for call in block.reply.calls
+            )
             if calls != block.reply.calls:
                 changes[index, 0] = replace(block.reply, calls=calls)
         return edit(view, changes, fate="shortened", stage="shrink_arguments", estimator=estimator)
@@ -142,8 +214,8 @@ def shrink_arguments(
     return stage
 
 
-def _shrunk(call: ToolCall, limit: int, tools: Collection[str]) -> ToolCall:
-    if call.name not in tools or len(call.arguments) <= limit:
+def _shrunk(call: ToolCall, limit: int, head: int) -> ToolCall:
+    if len(call.arguments) <= limit:
         return call
     try:
         arguments: Any = json.loads(call.arguments)
@@ -152,13 +224,11 @@ def _shrunk(call: ToolCall, limit: int, tools: Collection[str]) -> ToolCall:
     if not isinstance(arguments, dict):
         return call
     named = cast("dict[str, Any]", arguments)
-    short = {name: _short(value, limit) for name, value in named.items()}
+    short = {name: _short(value, limit, head) for name, value in named.items()}
     return call if short == named else replace(call, arguments=json.dumps(short))
 
 
-def _short(value: Any, limit: int) -> Any:  # noqa: ANN401 - any JSON value
+def _short(value: Any, limit: int, head: int) -> Any:  # noqa: ANN401 - any JSON value
     if not isinstance(value, str) or len(value) <= limit:
         return value
-    if value == value[:SHORT_ARGUMENT_CHARACTERS] + ARGUMENT_MARKER:
-        return value
-    return value[:SHORT_ARGUMENT_CHARACTERS] + ARGUMENT_MARKER
+    return value if value == (short := value[:head] + ARGUMENT_MARKER) else short

@@ -1,0 +1,89 @@
+"""Whether a request begins with the one before it, byte for byte. Pure.
+
+A provider's cache holds the beginning of the last request. A short hash of what was sent, kept with
+the reply to it, tells the next request, also after a restart, whether it goes on from there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from everturn_actors.context.tokens import tools_json
+from everturn_actors.model import (
+    AnyMessage,
+    ModelRequest,
+    Notice,
+    Reply,
+    ToolDefinition,
+    ToolResult,
+    UserMessage,
+)
+
+_SIZE_BYTES = 8  # nobody forges these; they only have to differ where requests do
+_ROLES = {UserMessage: b"u", Notice: b"n", Reply: b"a", ToolResult: b"t"}
+
+
+@dataclass(slots=True, kw_only=True)
+class _Hashed:
+    """The hash of a request's beginning."""
+
+    head: tuple[str, str, tuple[ToolDefinition, ...]]
+    hasher: blake2b
+    messages: int = 0
+
+
+@dataclass(slots=True)
+class Fingerprints:
+    """Hashes the requests of one session; what does not change is hashed once."""
+
+    _kept: _Hashed | None = field(default=None)
+
+    def of(self, request: ModelRequest, finished: int, at: int) -> tuple[str, str]:
+        """Return the fingerprints of the request's first `at` messages, and of all of it.
+
+        Args:
+            request: The request.
+            finished: How many of its first messages are the same in every request from now on, but
+                for more that follow them; 0 = none is known to be.
+            at: 0 where nobody wants to know; the fingerprint is empty then, and where the request
+                is shorter.
+        """
+        messages = request.messages
+        head = (request.model, request.system, request.tools)
+        kept = self._kept
+        if kept is None or kept.head != head or (0 < at < kept.messages) or not finished:
+            kept = _Hashed(head=head, hasher=_begin(request))
+        hasher, known = kept.hasher, ""
+        for index in range(kept.messages, len(messages)):
+            if index == at:
+                known = hasher.copy().hexdigest()
+            if index == finished:
+                kept.messages, hasher = finished, hasher.copy()
+            hasher.update(_bytes(messages[index]))
+        if len(messages) == finished:
+            kept.messages = finished
+        self._kept = kept if finished else None
+        whole = hasher.hexdigest()
+        return (whole if at == len(messages) else known) if at else "", whole
+
+
+def _begin(request: ModelRequest) -> blake2b:
+    hasher = blake2b(digest_size=_SIZE_BYTES)
+    for part in (request.model, request.system, tools_json(request.tools)):
+        hasher.update(part.encode("utf-8", "surrogatepass") + b"\0")
+    return hasher
+
+
+def _bytes(message: AnyMessage) -> bytes:
+    """Return all of a message that goes to the model."""
+    text = message.text
+    match message:
+        case ToolResult(call_id=call_id):
+            text = f"{call_id}\0{text}"
+        case Reply(calls=calls) if calls:
+            asked = (f"{call.call_id}\0{call.name}\0{call.arguments}" for call in calls)
+            text = "\0".join((text, *asked))
+        case _:
+            pass
+    return _ROLES[type(message)] + text.encode("utf-8", "surrogatepass") + b"\0"

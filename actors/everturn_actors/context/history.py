@@ -1,0 +1,71 @@
+"""The finished turns of a session as they are shown, kept from one request to the next. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from everturn_actors.context.estimates import message_units
+from everturn_actors.context.policy import Policy
+from everturn_actors.context.standing import shown_blocks
+from everturn_actors.context.turns import Block, flatten
+from everturn_actors.model import AnyMessage, Conversation, Standing, Turn
+
+
+@dataclass(slots=True, kw_only=True)
+class History:
+    """The finished turns of a session that are shown, in the form in which they are."""
+
+    standing: Standing
+    policy: Policy[Any]
+    oldest: int
+    "Number of the oldest turn that was held when this was built."
+    turns: list[Turn] = field(default_factory=list[Turn])
+    blocks: list[Block] = field(default_factory=list[Block])
+    messages: list[AnyMessage] = field(default_factory=list[AnyMessage])
+    shown_messages: int = 0
+    units: int = 0
+
+    def add(self, turn: Turn) -> None:
+        """Show one more turn, the newest."""
+        shown = shown_blocks(turn, self.standing, self.policy.gap)
+        messages = tuple(flatten(shown))
+        self.turns.append(turn)
+        self.blocks += shown
+        self.messages += messages
+        self.shown_messages += sum(1 for message in messages if message.seq)
+        self.units += sum(map(message_units, messages))
+
+    def missing(self, conversation: Conversation, policy: Policy[Any]) -> Sequence[Turn] | None:
+        """Return the turns that came since, oldest first; None where this is of no use."""
+        held = conversation.turns
+        if self.standing is not conversation.standing or self.policy is not policy:
+            return None
+        if not held or held[0].number < self.oldest:
+            return None
+        if self.turns and held[0].number > self.turns[0].number:
+            return None  # a turn that is shown here is held no longer
+        known = self.turns[-1] if self.turns else None
+        for index in range(len(held), 0, -1):
+            if held[index - 1] is known:
+                return held[index:]
+            if known is not None and held[index - 1].number <= known.number:
+                return None
+        return None
+
+
+def shown_history(
+    conversation: Conversation, policy: Policy[Any], known: History | None
+) -> History:
+    """Return the finished turns that are shown: `known` and what came since, or all built anew."""
+    new = known.missing(conversation, policy) if known is not None else None
+    if known is None or new is None:
+        held = conversation.turns
+        known = History(
+            standing=conversation.standing, policy=policy, oldest=held[0].number if held else 0
+        )
+        new = [turn for turn in held if turn.number >= conversation.standing.cut_turn]
+    for turn in new:
+        known.add(turn)
+    return known

@@ -1,0 +1,95 @@
+"""What the default policy puts in the place of what it hides: short, and it says how to ask. Pure.
+
+A number in a marker is that of what was said, whatever was done to it before, so hiding it once
+more does not change the number.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_NUMBER = r"[\d,]+"
+_CLEARED = re.compile(
+    rf"\[result cleared: ~{_NUMBER} tokens(?:; recall_context\([^)]*\) \w+ it)?\]"
+)
+_PART = re.compile(rf"\[(?:truncated|shortened): ~{_NUMBER} of ~({_NUMBER}) tokens shown")
+_GAP = re.compile(rf"\[({_NUMBER}) earlier messages? of this turn ")
+_ARGUMENT = re.compile(rf"\[shortened: {_NUMBER} characters left out")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Markers:
+    """Makes them, for a model that can ask for what is hidden or for one that cannot."""
+
+    recall: bool
+
+    def cleared(self, tokens: int, seq: int) -> str:
+        """Return what stands for a whole result, which is message `seq`."""
+        return f"[result cleared: ~{tokens:,} tokens{self._ask('returns it', message=seq)}]"
+
+    def shortened(self, shown_tokens: int, tokens: int, seq: int) -> str:
+        """Return what stands where a part of message `seq` was."""
+        more = self._ask("returns it whole", message=seq)
+        return f"[shortened: ~{shown_tokens:,} of ~{tokens:,} tokens shown{more}]"
+
+    def truncated(self, shown_tokens: int, tokens: int, path: str) -> str:
+        """Return what stands where a part of a new result was; the whole is in a file."""
+        more = self._ask("returns it whole", file=path)
+        return f"[truncated: ~{shown_tokens:,} of ~{tokens:,} tokens shown{more}]"
+
+    def argument(self, characters: int, seq: int) -> str:
+        """Return what stands for the rest of an argument of a call in message `seq`."""
+        more = self._ask("returns them", message=seq)
+        return f"[shortened: {characters:,} characters left out{more}]"
+
+    def gap(self, messages: int) -> str:
+        """Return what stands where messages of the same turn were."""
+        verb = "is" if messages == 1 else "are"
+        more = self._ask("lists what is hidden")
+        return f"[{_count(messages)} of this turn {verb} left out here{more}]"
+
+    def notice(self, messages: int) -> str:
+        """Return how much of the conversation is not shown."""
+        verb = "is" if messages == 1 else "are"
+        more = self._ask('lists what is hidden, recall_context(search="...") finds words in it')
+        return f"[{_count(messages)} of this conversation {verb} not shown{more}]"
+
+    def _ask(self, gives: str, **argument: int | str) -> str:
+        """Return how to ask for it; nothing where there is nothing to ask for."""
+        if not self.recall or not all(argument.values()):
+            return ""
+        given = ", ".join(
+            f'{name}="{value}"' if isinstance(value, str) else f"{name}={value}"
+            for name, value in argument.items()
+        )
+        return f"; recall_context({given}) {gives}"
+
+
+def is_cleared(text: str) -> bool:
+    """Say whether a text is the marker of a whole result."""
+    return text.startswith("[result cleared") and _CLEARED.fullmatch(text) is not None
+
+
+def whole_tokens(text: str) -> int:
+    """Return what a text cost before it was shortened, as its marker tells; 0 if it was not."""
+    return max((_parsed(match[1]) for match in _PART.finditer(text)), default=0)
+
+
+def gap_messages(text: str) -> int:
+    """Return how many messages a marker of a gap tells of; 0 for another text."""
+    match = _GAP.match(text)
+    return _parsed(match[1]) if match else 0
+
+
+def is_shortened_argument(text: str) -> bool:
+    """Say whether an argument was shortened before."""
+    return _ARGUMENT.search(text) is not None
+
+
+def _count(messages: int) -> str:
+    return f"{messages:,} earlier message{'' if messages == 1 else 's'}"
+
+
+def _parsed(number: str) -> int:
+    return int(number.replace(",", "") or 0)

@@ -1,0 +1,302 @@
+"""The `everturn` policy, which is the default. Pure.
+
+One budget: what the window leaves beside system prompt, summary, tools, reply and margin is for
+messages. Everything below looks at all messages together.
+
+- A new result above 8,000 tokens keeps its two ends; the whole stands in a file.
+- Above 60 % old results become a line, and long arguments of old calls are shortened, all in one
+  go: if 20,000 tokens come free, and never the newest 40,000, the newest five, those of the newest
+  step, or the first two of the newest turn. In a small window a tenth and a fifth of it count.
+- From 85 % on a model summarises older turns after a turn, and whatever left before that.
+- Above 100 % the oldest whole turns leave, down to 75 %. So do they above 7/8 of the messages that
+  the session holds, down to 5/8, so that the session itself never takes away what is shown.
+- Where the newest turn is all that is left it is squeezed, down to 75 %: the results of its middle
+  steps, then these steps, then what is left of results and arguments, then its questions. It never
+  leaves.
+
+All of this stays once it is done, so that between two cuts every request begins with the one
+before. What is hidden can be asked for, and every marker says how. Only what exceeds the window
+even without the margin is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from everturn_actors.context.budget import DEFAULT_RESERVE_TOKENS, Budget
+from everturn_actors.context.estimates import UNITS_PER_TOKEN, Estimates, message_units
+from everturn_actors.context.markers import Markers, gap_messages
+from everturn_actors.context.policy import Limits, Policy, with_summary
+from everturn_actors.context.results import Shape, keep_ends
+from everturn_actors.context.stages.ageing import Old, clear_old, items
+from everturn_actors.context.stages.cutting import EMERGENCY_NOTE, count_messages
+from everturn_actors.context.stages.jumping import (
+    Mark,
+    jump_turns,
+    leave,
+    newest_turn,
+    turn_starts,
+    units_of,
+)
+from everturn_actors.context.stages.squeezing import Room, squeeze
+from everturn_actors.context.turns import flatten
+from everturn_actors.context.view import (
+    Outcome,
+    Stage,
+    View,
+    in_order,
+    size_tokens,
+    size_units,
+    view_units,
+)
+from everturn_actors.context.windows import DEFAULT_WINDOW_TOKENS
+from everturn_actors.errors import ContextDoesNotFitError
+from everturn_actors.model import Step, ToolResult, UserMessage
+
+_MANY = 10**9  # messages: the longest notice
+_PROTECT_SHARE, _MINIMUM_SHARE = 5, 10  # at most a fifth and a tenth of the window
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numbers:
+    """The numbers of the policy, as the agent format names them."""
+
+    max_history_tokens: int = 0
+    "0 = no cap but the window."
+    max_tool_result_tokens: int = 8_000
+    tool_result_truncation: Shape = "both"
+    margin_share: float = 0.05
+    clear_trigger: float = 0.6
+    clear_keep_first: int = 2
+    clear_keep_results: int = 5
+    clear_protect_tokens: int = 40_000
+    clear_minimum_tokens: int = 20_000
+    clear_exclude_tools: tuple[str, ...] = ()
+    argument_limit_characters: int = 2_000
+    argument_head_characters: int = 100
+    summarize_trigger: float = 0.85
+    summarize_keep: float = 0.1
+    cut_to: float = 0.75
+    window_trigger: float = 0.875
+    window_cut_to: float = 0.625
+    window_turns: int = 0
+    "0 = no limit but the window."
+    recall: bool = True
+    "Whether the model has the tool that the markers name."
+
+    @property
+    def markers(self) -> Markers:
+        """What stands for what is hidden."""
+        return Markers(recall=self.recall)
+
+    @property
+    def old(self) -> Old:
+        """What may be taken away once it is old."""
+        return Old(
+            markers=self.markers,
+            keep_first=self.clear_keep_first,
+            keep_results=self.clear_keep_results,
+            exclude=frozenset(self.clear_exclude_tools),
+            argument_limit_characters=self.argument_limit_characters,
+            argument_head_characters=self.argument_head_characters,
+        )
+
+
+def _estimates(_numbers: Numbers, limits: Limits) -> Estimates:
+    return Estimates(limits.scale)
+
+
+def _window(limits: Limits) -> int:
+    return DEFAULT_WINDOW_TOKENS if limits.window_tokens is None else limits.window_tokens
+
+
+def _divide(numbers: Numbers, limits: Limits, system_tokens: int, tools_tokens: int) -> Budget:
+    window, reserve = _window(limits), limits.output_tokens
+    return Budget(
+        window_tokens=window,
+        system_tokens=system_tokens,
+        tools_tokens=tools_tokens,
+        reserve_tokens=DEFAULT_RESERVE_TOKENS if reserve is None else reserve,
+        margin_tokens=int(window * numbers.margin_share),
+        history_cap_tokens=numbers.max_history_tokens,
+        correction_tokens=limits.correction_tokens,
+    )
+
+
+def _intake(numbers: Numbers, result: ToolResult, path: str) -> str:
+    def marker(shown: int, whole: int) -> str:
+        return numbers.markers.truncated(shown, whole, path)
+
+    most = numbers.max_tool_result_tokens * UNITS_PER_TOKEN
+    if message_units(result) <= most:  # counted already
+        return result.text
+    return keep_ends(result.text, most, numbers.tool_result_truncation, marker)
+
+
+def _room(numbers: Numbers, view: View, budget: Budget, count: Estimates) -> int:
+    """Return what all messages may cost, in tokens; may be below 0."""
+    notice = count.text(numbers.markers.notice(_MANY))
+    return budget.free_tokens - notice - count.text(with_summary("", view.whole_summary))
+
+
+def _limit(numbers: Numbers, count: Estimates) -> Callable[[View, Budget], int]:
+    return lambda view, budget: max(_room(numbers, view, budget, count), 0)
+
+
+def _lasting(numbers: Numbers, limits: Limits) -> tuple[Stage, ...]:
+    count = _estimates(numbers, limits)
+    room = Room(limit=_limit(numbers, count), cut_to=numbers.cut_to, count=count)
+    return (
+        _jump(numbers, limits),
+        _clear(numbers, limits),
+        *squeeze(room, numbers.old),
+        _refuse(numbers, count),
+    )
+
+
+def _protected_tokens(numbers: Numbers, limits: Limits) -> int:
+    return min(numbers.clear_protect_tokens, _window(limits) // _PROTECT_SHARE)
+
+
+def _jump(numbers: Numbers, limits: Limits) -> Stage:
+    count, held, turns = _estimates(numbers, limits), limits.window_messages, numbers.window_turns
+    limit = _limit(numbers, count)
+
+    def mark(view: View, budget: Budget, *, share: float, window: float, last: float) -> Mark:
+        cap = budget.history_cap_tokens
+        return Mark(
+            tokens=int(limit(view, budget) * share),
+            history_tokens=int(cap * share) if cap else None,
+            messages=None if held is None else int(held * window),
+            turns=int(turns * last) if turns else None,
+        )
+
+    down_to = numbers.window_cut_to
+    return jump_turns(
+        limit=partial(mark, share=1, window=numbers.window_trigger, last=1),
+        down_to=partial(mark, share=numbers.cut_to, window=down_to, last=down_to),
+        gains=lambda view: ((item.place, item.gain_units) for item in items(view, numbers.old)),
+        protect_tokens=_protected_tokens(numbers, limits),
+        count=count,
+    )
+
+
+def _clear(numbers: Numbers, limits: Limits) -> Stage:
+    count = _estimates(numbers, limits)
+    return clear_old(
+        numbers.old,
+        limit=_limit(numbers, count),
+        trigger=numbers.clear_trigger,
+        protect_tokens=_protected_tokens(numbers, limits),
+        minimum_tokens=min(numbers.clear_minimum_tokens, _window(limits) // _MINIMUM_SHARE),
+        count=count,
+    )
+
+
+def _refuse(numbers: Numbers, count: Estimates) -> Stage:
+    def stage(view: View, budget: Budget) -> Outcome:
+        room = _room(numbers, view, budget, count) + budget.margin_tokens
+        if count.tokens(view_units(view)) <= room:
+            return view, ()
+        raise _does_not_fit(view, budget, count)
+
+    return stage
+
+
+def _does_not_fit(view: View, budget: Budget, count: Estimates) -> ContextDoesNotFitError:
+    turn = view.blocks[newest_turn(view) :]
+    users = [block for block in turn if not isinstance(block, Step)]
+    steps = [block for block in turn if isinstance(block, Step)]
+    summary = count.text(with_summary("", view.whole_summary))
+    msg = (
+        "the current turn does not fit even when it is shortened: its user messages still need"
+        f" {size_tokens(view, flatten(users), count):,} tokens and its steps"
+        f" {size_tokens(view, flatten(steps), count):,}"
+        + (f", beside a summary of {summary:,}" if summary else "")
+        + f"; {budget.explain()}; send less at once, shorten the prompt, lower max_output_tokens or"
+        " choose a model with a larger window"
+    )
+    return ContextDoesNotFitError(msg)
+
+
+def _older(numbers: Numbers, limits: Limits, view: View, budget: Budget) -> int:
+    count = _estimates(numbers, limits)
+    limit = _limit(numbers, count)(view, budget)
+    is_full = count.tokens(view_units(view)) >= numbers.summarize_trigger * limit
+    if not is_full and view.unsummarised <= _told_in_gaps(view):
+        return 0
+    newest = newest_turn(view)
+    keep, cut = units_of(numbers.summarize_keep * limit, count), newest
+    keep -= size_units(view, flatten(view.blocks[newest:]))
+    starts = [start for start in turn_starts(view.blocks[:newest]) if start > 0]
+    for start in reversed(starts):
+        keep -= size_units(view, flatten(view.blocks[start:cut]))
+        if keep < 0:
+            break
+        cut = start
+    return cut
+
+
+def _told_in_gaps(view: View) -> int:
+    """Return how many messages left turns that are still shown; a summary can wait for these."""
+    return sum(
+        gap_messages(block.text)
+        for block in view.blocks
+        if isinstance(block, UserMessage) and not block.seq
+    )
+
+
+def _between(numbers: Numbers, limits: Limits) -> tuple[Stage, ...]:
+    def summarise(view: View, budget: Budget) -> Outcome:
+        cleared, _ = _clear(numbers, limits)(view, budget)
+        messages = count_messages(view.blocks[: _older(numbers, limits, cleared, budget)])
+        note = f"would summarise the oldest {messages} messages"
+        if not messages or note in view.notes:
+            return view, ()
+        return replace(view, notes=(*view.notes, note)), ()
+
+    return (summarise,)
+
+
+def _overflow(numbers: Numbers, limits: Limits) -> Stage:
+    """Return the stage that leaves out half of the turns, and half of what messages cost."""
+    count = _estimates(numbers, limits)
+
+    def halve(view: View, _budget: Budget) -> Outcome:
+        half, newest = view_units(view) // 2, newest_turn(view)
+        starts = sorted({0, newest, *turn_starts(view.blocks[:newest])})
+        cut = starts[len(starts) // 2]
+        while cut < newest and size_units(view, flatten(view.blocks[cut:])) > half:
+            cut = next(start for start in starts if start > cut)
+        return leave(view, cut, stage="halve", estimator=count)
+
+    def stage(view: View, budget: Budget) -> Outcome:
+        half = count.tokens(view_units(view) // 2)
+        room = Room(limit=lambda _view, _budget: half, cut_to=1, count=count)
+        smaller, reductions = in_order(halve, *squeeze(room, numbers.old))(view, budget)
+        dropped = smaller.omitted_messages - view.omitted_messages
+        if not dropped:
+            return smaller, reductions
+        note = EMERGENCY_NOTE.format(messages=dropped)
+        whole = "\n".join(part for part in (view.note, note) if part)
+        return replace(smaller, note=whole), reductions
+
+    return stage
+
+
+POLICY = Policy(
+    name="everturn",
+    numbers=Numbers(),
+    estimator=_estimates,
+    divide=_divide,
+    overflow=_overflow,
+    intake=_intake,
+    between=_between,
+    lasting=_lasting,
+    older=_older,
+    notice_text=lambda numbers, omitted: numbers.markers.notice(omitted),
+    notice_in_prompt=True,
+    gap_text=lambda numbers, messages: numbers.markers.gap(messages),
+)

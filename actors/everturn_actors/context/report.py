@@ -1,0 +1,232 @@
+"""What stands in a session's context now, for people: `/context`, HTTP, the command line. Pure.
+
+The numbers are those of the request that would be sent now, as its policy counts them. All regions
+together are the window, as long as the request fits it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, Literal, TypeAlias
+
+from everturn_actors.context.calibration import ModelFacts
+from everturn_actors.context.outlook import outlook
+from everturn_actors.context.render import Rendered
+from everturn_actors.context.view import Became
+from everturn_actors.model import (
+    AnyMessage,
+    Conversation,
+    Fate,
+    SummarySource,
+    ToolResult,
+    Usage,
+)
+
+Level: TypeAlias = Literal["green", "yellow", "red"]
+RegionName: TypeAlias = Literal[
+    "system", "summary", "history", "turn", "tools", "reserve", "margin", "free"
+]
+
+YELLOW_PERCENT: Final = 70
+RED_PERCENT: Final = 90
+INTAKE: Final = "intake"
+"The stage that shortens a result before it is kept."
+_PROMPT: Final[tuple[RegionName, ...]] = ("system", "summary", "history", "turn", "tools")
+_KEPT = Became(fate="kept", stage="")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Region:
+    """One part of the window."""
+
+    name: RegionName
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """The summary that stands for the oldest messages."""
+
+    messages: int
+    "How many messages it stands for."
+    last_turn: int
+    "The newest turn it tells of."
+    source: SummarySource
+    "Who wrote it: a model, or a digest of the messages' beginnings."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextReport:
+    """What a session's next request would hold, and what is hidden from it."""
+
+    policy: str
+    model: str
+    window_tokens: int
+    "0 = not known."
+    used_tokens: int
+    "The predicted prompt, and what is kept free for the reply."
+    percent: int
+    "Of the window; over 100 where the next request has to be made smaller first."
+    level: Level
+    regions: tuple[Region, ...]
+    "`system` to `tools` are the predicted prompt; `free` is what nothing needs yet."
+    shown_messages: int
+    hidden_messages: int
+    "Messages since the session began that are not in the request."
+    by_fate: Mapping[Fate, int]
+    "How many messages are not as they were said; those that are all kept are not in it."
+    summary: Told | None
+    predicted_tokens: int
+    "What the prompt would cost."
+    reported: Usage
+    "What the provider reported for the last request; zero where it told nothing."
+    scale: float
+    "Tokens of the model for one estimated token."
+    reports: int
+    "How many reports the scale was learnt from; 0 = it is a guess by the model's name."
+    prefix: str
+    "Hash of the request."
+    drifts: int
+    "Requests that did not begin with the one before, though nothing had been reduced."
+    failures: int
+    "Summaries in a row that no model could write."
+    retry_at: datetime | None
+    "No model is asked for a summary before this instant, UTC; None = it may be now."
+    budget: str
+    "The arithmetic of the window in one line."
+    next: tuple[str, ...] = field(default=())
+    "What will happen next, and when; sentences."
+
+
+def context_report(
+    rendered: Rendered,
+    conversation: Conversation,
+    *,
+    facts: ModelFacts,
+    drifts: int,
+    now: datetime,
+    has_summariser: bool,
+) -> ContextReport:
+    """Return what stands in a conversation's context.
+
+    Args:
+        rendered: The request that would be sent now.
+        conversation: What it was made of.
+        facts: What is known about the model.
+        drifts: How often the session's prefix changed without a reason.
+        now: The present instant, UTC.
+        has_summariser: Whether a model writes the agent's summaries.
+    """
+    standing, budget = conversation.standing, rendered.budget
+    used = rendered.tokens + budget.reserve_tokens
+    window = budget.window_tokens
+    summary = standing.summary
+    shown = sum(1 for message in rendered.request.messages if message.seq)
+    hidden = conversation.left_messages + conversation.held_messages - shown
+    waits = standing.retry_at if standing.retry_at and standing.retry_at > now else None
+    return ContextReport(
+        policy=rendered.policy.name,
+        model=rendered.request.model,
+        window_tokens=window,
+        used_tokens=used,
+        percent=percent_of(used, window),
+        level=level_of(used, window),
+        regions=tuple(_regions(rendered, conversation)),
+        shown_messages=shown,
+        hidden_messages=hidden,
+        by_fate=_by_fate(rendered, hidden, summary.messages if summary else 0),
+        summary=Told(messages=summary.messages, last_turn=summary.last_turn, source=summary.source)
+        if summary
+        else None,
+        predicted_tokens=rendered.tokens,
+        reported=conversation.reported,
+        scale=round(facts.scale, 3),
+        reports=facts.reports,
+        prefix=rendered.sent.prefix,
+        drifts=drifts,
+        failures=standing.failures,
+        retry_at=waits,
+        budget=budget.explain(),
+        next=outlook(rendered, conversation, retry_at=waits, has_summariser=has_summariser),
+    )
+
+
+def percent_of(tokens: int, window_tokens: int) -> int:
+    """Return a share of the window in whole percent, rounded down; 0 where it is not known."""
+    return tokens * 100 // window_tokens if window_tokens > 0 else 0
+
+
+def level_of(tokens: int, window_tokens: int) -> Level:
+    """Return how close to the window so many tokens come."""
+    if window_tokens <= 0 or tokens * 100 < YELLOW_PERCENT * window_tokens:
+        return "green"
+    return "yellow" if tokens * 100 < RED_PERCENT * window_tokens else "red"
+
+
+def became(rendered: Rendered, message: AnyMessage) -> Became:
+    """Return what became of a message that the request shows."""
+    found = rendered.view.became.get(message.seq)
+    if found is None and isinstance(message, ToolResult) and message.path:
+        return Became(fate=rendered.policy.intake_fate, stage=INTAKE)
+    return found or _KEPT
+
+
+def _regions(rendered: Rendered, conversation: Conversation) -> Iterator[Region]:
+    budget = rendered.budget
+    for name, tokens in zip(_PROMPT, _prompt(rendered, conversation), strict=True):
+        yield Region(name=name, tokens=tokens)
+    used = rendered.tokens + budget.reserve_tokens
+    left = max(budget.window_tokens - used, 0)
+    margin = min(budget.margin_tokens, left)
+    yield Region(name="reserve", tokens=budget.reserve_tokens)
+    yield Region(name="margin", tokens=margin)
+    yield Region(name="free", tokens=left - margin)
+
+
+def _prompt(rendered: Rendered, conversation: Conversation) -> list[int]:
+    """Return the tokens of the prompt's regions; together they are what it is predicted to cost.
+
+    The prediction starts from what the provider reported, so what it has beyond the estimate is
+    spread over the regions by their size.
+    """
+    counts = rendered.policy.estimates(rendered.limits)
+    current = conversation.current
+    turn_begins = current.users[0].seq if current else None
+    system = rendered.budget.system_tokens
+    summary = max(counts.text(rendered.request.system) - system, 0)
+    history = turn = 0
+    for message in rendered.request.messages:
+        tokens = counts.message(message, rendered.view.media.get(message.seq, 0))
+        if message.seq == 0:
+            summary += tokens
+        elif turn_begins is not None and message.seq >= turn_begins:
+            turn += tokens
+        else:
+            history += tokens
+    estimated = [system, summary, history, turn, rendered.budget.tools_tokens]
+    return _spread(rendered.tokens, estimated)
+
+
+def _spread(total: int, parts: list[int]) -> list[int]:
+    """Return `parts` scaled so that they add up to `total`."""
+    whole = sum(parts)
+    if whole <= 0:
+        return [total, *(0 for _ in parts[1:])]
+    scaled = [part * total // whole for part in parts]
+    # Rounding down loses less than one token a part; the largest ones get them back.
+    largest = sorted(range(len(parts)), key=lambda index: -parts[index])
+    for index in largest[: total - sum(scaled)]:
+        scaled[index] += 1
+    return scaled
+
+
+def _by_fate(rendered: Rendered, hidden: int, summarised: int) -> dict[Fate, int]:
+    shown = (message for message in rendered.request.messages if message.seq)
+    counts: Counter[Fate] = Counter(became(rendered, message).fate for message in shown)
+    del counts["kept"]
+    counts["summarised"] = min(summarised, hidden)
+    counts["dropped"] = hidden - counts["summarised"]
+    return {fate: count for fate, count in counts.items() if count}

@@ -1,0 +1,205 @@
+"""The stage that leaves out the oldest whole turns, in a jump. Pure.
+
+A request begins with the same bytes for as long as its oldest message is the same one. So turns do
+not leave one by one: whenever one has to, as many do as give room for many more turns. Where that
+was, stays: what has left is no longer in the view.
+
+Nothing here depends on how the request is made to fit afterwards: whether a turn leaves follows
+from what messages cost at most once old results are cleared. So a smaller window never shows a turn
+that a larger one does not.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from everturn_actors.context.budget import Budget
+from everturn_actors.context.estimates import UNITS_PER_TOKEN, Estimates
+from everturn_actors.context.stages.cutting import STEERING, count_messages
+from everturn_actors.context.turns import Block, flatten
+from everturn_actors.context.view import (
+    Estimator,
+    Outcome,
+    Place,
+    Stage,
+    View,
+    remove,
+    size_units,
+    view_messages,
+    view_units,
+)
+from everturn_actors.model import UserMessage
+
+
+def turn_starts(blocks: Sequence[Block]) -> list[int]:
+    """Return the blocks at which turns begin: each the first of a burst of questions.
+
+    What steers a running turn begins none, nor does a word of the gateway's.
+    """
+    found: list[int] = []
+    asked = False
+    for index, block in enumerate(blocks):
+        asks = isinstance(block, UserMessage) and _asks(block)
+        if asks and not asked:
+            found.append(index)
+        asked = asks
+    return found
+
+
+def _asks(user: UserMessage) -> bool:
+    return user.seq != 0 and not user.text.startswith(STEERING)
+
+
+def newest_turn(view: View) -> int:
+    """Return the block at which the running turn begins, or where none runs the newest one."""
+    if view.current < len(view.blocks):
+        return view.current
+    return next(reversed(turn_starts(view.blocks)), 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What a number of turns is."""
+
+    units: int = 0
+    gain_units: int = 0
+    "What clearing would take away at most."
+    history_units: int = 0
+    "Without the steps of the newest turn."
+    messages: int = 0
+    turns: int = 0
+    "Finished ones."
+
+    def __add__(self, other: Load) -> Load:
+        return Load(
+            units=self.units + other.units,
+            gain_units=self.gain_units + other.gain_units,
+            history_units=self.history_units + other.history_units,
+            messages=self.messages + other.messages,
+            turns=self.turns + other.turns,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """What turns may be at most. None = anything."""
+
+    tokens: int
+    history_tokens: int | None = None
+    messages: int | None = None
+    turns: int | None = None
+
+
+def jump_turns(
+    *,
+    limit: Callable[[View, Budget], Mark],
+    down_to: Callable[[View, Budget], Mark],
+    gains: Callable[[View], Iterable[tuple[Place, int]]],
+    protect_tokens: int,
+    count: Estimates,
+) -> Stage:
+    """Return the stage that leaves out the oldest whole turns where something is too much.
+
+    Whatever it is, turns leave until nothing is above its lower mark, or only the newest is left.
+
+    Args:
+        limit: Above it, turns leave.
+        down_to: So many.
+        gains: The places of messages that clearing can make shorter, each with what that gains.
+        protect_tokens: What clearing keeps of that gain.
+        count: Counts tokens.
+    """
+
+    def stage(view: View, budget: Budget) -> Outcome:
+        most, newest = limit(view, budget), newest_turn(view)
+        if newest == 0 or _is_surely_within(view, most, count):
+            return view, ()
+        gained: dict[int, int] = defaultdict(int)
+        largest = 0
+        for place, gain in gains(view):
+            gained[place[0]] += gain
+            largest = max(largest, gain)
+        fits = _fitting(protect_tokens, largest, count)
+        starts = [0, *(start for start in turn_starts(view.blocks[:newest]) if start > 0)]
+        loads = list(_loads(view, [*starts, newest], gained, most))
+        if fits(sum(loads, Load()), most):
+            return view, ()
+        less, kept, cut = down_to(view, budget), loads[-1], newest
+        for start, load in zip(reversed(starts), reversed(loads[:-1]), strict=True):
+            kept += load
+            if not fits(kept, less):
+                break
+            cut = start
+        return leave(view, cut, stage="trim_turns", estimator=count)
+
+    return stage
+
+
+def _is_surely_within(view: View, mark: Mark, count: Estimates) -> bool:
+    """Say whether nothing can be too much, by what is known of the view at once."""
+    return (
+        mark.history_tokens is None
+        and mark.turns is None
+        and (mark.messages is None or view_messages(view) <= mark.messages)
+        and count.tokens(view_units(view)) <= mark.tokens
+    )
+
+
+def _fitting(
+    protect_tokens: int, largest_units: int, count: Estimates
+) -> Callable[[Load, Mark], bool]:
+    """Return what says whether turns are within a mark once old results are cleared."""
+    # What clearing protects, it protects whole: up to the largest that begins within.
+    protected = units_of(protect_tokens, count) + largest_units
+
+    def fits(load: Load, mark: Mark) -> bool:
+        units = load.units - load.gain_units + min(load.gain_units, protected)
+        return (
+            count.tokens(units) <= mark.tokens
+            and (
+                mark.history_tokens is None
+                or count.tokens(load.history_units) <= mark.history_tokens
+            )
+            and (mark.messages is None or load.messages <= mark.messages)
+            and (mark.turns is None or load.turns <= mark.turns)
+        )
+
+    return fits
+
+
+def _loads(
+    view: View, starts: Sequence[int], gained: Mapping[int, int], mark: Mark
+) -> Iterator[Load]:
+    """Yield what each turn is, as far as the mark asks; the last one is the newest."""
+    for start, end in zip(starts, [*starts[1:], len(view.blocks)], strict=True):
+        turn = view.blocks[start:end]
+        is_newest = start == starts[-1]
+        units = size_units(view, flatten(turn))
+        history = 0 if mark.history_tokens is None else units
+        if history and is_newest:
+            history = size_units(view, [b for b in turn if isinstance(b, UserMessage)])
+        yield Load(
+            units=units,
+            gain_units=sum(gained.get(index, 0) for index in range(start, end)),
+            history_units=history,
+            messages=0 if mark.messages is None else count_messages(turn),
+            turns=0 if is_newest else 1,
+        )
+
+
+def leave(view: View, cut: int, *, stage: str, estimator: Estimator) -> Outcome:
+    """Return the view without the blocks before `cut`, and with them counted as not shown."""
+    left = count_messages(view.blocks[:cut])
+    view = replace(
+        view,
+        omitted_messages=view.omitted_messages + left,
+        unsummarised=view.unsummarised + left,
+    )
+    return remove(view, range(cut), fate="dropped", stage=stage, estimator=estimator)
+
+
+def units_of(tokens: float, count: Estimates) -> int:
+    """Return how many units are at most so many tokens."""
+    return int(tokens * UNITS_PER_TOKEN / count.scale)

@@ -1,0 +1,271 @@
+"""Stages that make the newest turn fit, where it is all that is left: it never leaves. Pure.
+
+In this order: results of its middle steps, then these steps, then what is left of its results,
+arguments and replies, then its questions. The first step shows what it is about, and the last one
+what it is at; what a person said stays, if only its beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from everturn_actors.context.budget import Budget
+from everturn_actors.context.estimates import UNITS_PER_TOKEN, Estimates, message_units, text_units
+from everturn_actors.context.markers import Markers, gap_messages
+from everturn_actors.context.results import Shape, keep_ends
+from everturn_actors.context.stages.ageing import Item, Old, items, put, shorten_reply
+from everturn_actors.context.stages.cutting import count_messages
+from everturn_actors.context.stages.jumping import newest_turn, units_of
+from everturn_actors.context.turns import Block, flatten
+from everturn_actors.context.view import (
+    Outcome,
+    Place,
+    Stage,
+    View,
+    edit,
+    remove,
+    size_units,
+    view_units,
+)
+from everturn_actors.model import (
+    AnyMessage,
+    Notice,
+    Reply,
+    Step,
+    ToolResult,
+    UserMessage,
+)
+
+_FLOOR_UNITS = 32 * UNITS_PER_TOKEN  # of a result or reply: enough to tell what it was
+_USER_FLOOR_UNITS = 128 * UNITS_PER_TOKEN  # of a question: it mostly stands at its head
+_MANY = 1_000_000  # messages: the longest marker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """How much there is for all messages."""
+
+    limit: Callable[[View, Budget], int]
+    "In tokens; above it something is done,"
+    cut_to: float
+    "down to this share of it."
+    count: Estimates
+
+    def is_over(self, view: View, budget: Budget) -> bool:
+        """Say whether the messages cost too much."""
+        return self.count.tokens(view_units(view)) > self.limit(view, budget)
+
+    def excess_units(self, view: View, budget: Budget) -> int:
+        """Return what has to go once something has."""
+        return view_units(view) - units_of(self.cut_to * self.limit(view, budget), self.count)
+
+
+def squeeze(room: Room, old: Old) -> tuple[Stage, ...]:
+    """Return the stages, in their order."""
+    return (
+        mask_middle(room, old),
+        drop_middle(room, old.markers),
+        shorten_results(room, old.markers),
+        shorten_replies(room, old),
+        shorten_users(room, old.markers),
+    )
+
+
+def _change(
+    room: Room,
+    candidates: Callable[[View], Iterable[tuple[Place, AnyMessage]]],
+    shorter: Callable[[AnyMessage, int], AnyMessage | None],
+    *,
+    stage: str,
+) -> Stage:
+    """Return the stage that shortens messages one by one until enough is saved.
+
+    Args:
+        room: How much there is.
+        candidates: Gives the messages that may be shortened, in the order in which they are.
+        shorter: From a message and the units to save, to a shorter one; None where there is none.
+        stage: Its name.
+    """
+
+    def run(view: View, budget: Budget) -> Outcome:
+        if not room.is_over(view, budget):
+            return view, ()
+        excess = room.excess_units(view, budget)
+        changes: dict[Place, AnyMessage] = {}
+        for place, message in candidates(view):
+            if excess <= 0:
+                break
+            changed = shorter(message, excess)
+            gain = message_units(message) - message_units(changed) if changed else 0
+            if changed is not None and gain > 0:
+                changes[place] = changed
+                excess -= gain
+        return edit(view, changes, fate="shortened", stage=stage, estimator=room.count)
+
+    return run
+
+
+def mask_middle(room: Room, old: Old) -> Stage:
+    """Return the stage that takes away what of the newest turn would be taken away once it is old.
+
+    One message by the other, the oldest first, until enough is saved.
+    """
+
+    def stage(view: View, budget: Budget) -> Outcome:
+        if not room.is_over(view, budget):
+            return view, ()
+        excess, start = room.excess_units(view, budget), newest_turn(view)
+        leaving: list[Item] = []
+        for item in reversed(list(items(view, replace(old, keep_results=0)))):
+            if excess > 0 and item.place[0] >= start:
+                leaving.append(item)
+                excess -= item.gain_units
+        return put(view, leaving, fate="masked", stage="mask", estimator=room.count)
+
+    return stage
+
+
+def shorten_results(room: Room, markers: Markers) -> Stage:
+    """Return the stage that keeps the ends of the newest turn's results."""
+
+    def results(view: View) -> Iterator[tuple[Place, AnyMessage]]:
+        for place, message in _messages(view, _steps(view)):
+            if isinstance(message, ToolResult):
+                yield place, message
+
+    def shorter(message: AnyMessage, excess: int) -> AnyMessage | None:
+        return _shortened(message, excess, markers, "both", _FLOOR_UNITS)
+
+    return _change(room, results, shorter, stage="shorten_results")
+
+
+def shorten_replies(room: Room, old: Old) -> Stage:
+    """Return the stage that shortens the newest turn's long arguments and long replies."""
+
+    def replies(view: View) -> Iterator[tuple[Place, AnyMessage]]:
+        for place, message in _messages(view, _steps(view)):
+            if isinstance(message, Reply):
+                yield place, message
+
+    def shorter(message: AnyMessage, excess: int) -> AnyMessage | None:
+        assert isinstance(message, Reply)
+        without = shorten_reply(message, old)
+        excess -= message_units(message) - message_units(without)
+        if excess <= 0:
+            return without
+        return _shortened(without, excess, old.markers, "both", _FLOOR_UNITS) or without
+
+    return _change(room, replies, shorter, stage="shorten_replies")
+
+
+def shorten_users(room: Room, markers: Markers) -> Stage:
+    """Return the stage that keeps the heads of the newest turn's questions."""
+
+    def users(view: View) -> Iterator[tuple[Place, AnyMessage]]:
+        for index in range(newest_turn(view), len(view.blocks)):
+            block = view.blocks[index]
+            if not isinstance(block, Step) and block.seq:
+                yield (index, 0), block
+
+    def shorter(message: AnyMessage, excess: int) -> AnyMessage | None:
+        return _shortened(message, excess, markers, "head", _USER_FLOOR_UNITS)
+
+    return _change(room, users, shorter, stage="shorten_users")
+
+
+def _shortened(
+    message: AnyMessage, excess: int, markers: Markers, shape: Shape, floor: int
+) -> AnyMessage | None:
+    if not message.seq:
+        return None
+    keep = max(text_units(message.text) - excess, floor)
+    text = keep_ends(
+        message.text, keep, shape, lambda shown, whole: markers.shortened(shown, whole, message.seq)
+    )
+    return replace(message, text=text) if text != message.text else None
+
+
+def drop_middle(room: Room, markers: Markers) -> Stage:
+    """Return the stage that leaves out the newest turn's middle steps, oldest first.
+
+    What a person said between them stays. A marker tells how many messages are gone, at each place.
+    """
+
+    def stage(view: View, budget: Budget) -> Outcome:
+        if not room.is_over(view, budget):
+            return view, ()
+        excess = room.excess_units(view, budget)
+        marker_units = message_units(UserMessage(text=markers.gap(_MANY)))
+        gone: set[int] = set()
+        for index in _middle(view):
+            if excess <= 0:
+                break
+            before = index - 1
+            joins = before in gone or _gap(view.blocks[before]) > 0
+            excess -= size_units(view, flatten([view.blocks[index]]))
+            excess += 0 if joins else marker_units
+            gone.add(index)
+        return _leave_out(view, gone, markers, room.count)
+
+    return stage
+
+
+def _leave_out(view: View, gone: set[int], markers: Markers, count: Estimates) -> Outcome:
+    if not gone:
+        return view, ()
+    left = count_messages([view.blocks[index] for index in gone])
+    smaller, reductions = remove(view, gone, fate="dropped", stage="drop_steps", estimator=count)
+    blocks: list[Block] = []
+    missing = 0
+    for index, block in enumerate(view.blocks):
+        if index in gone:
+            missing += count_messages([block])
+        elif told := _gap(block):
+            missing += told
+        else:
+            blocks += _told(missing, markers)
+            blocks.append(block)
+            missing = 0
+    blocks += _told(missing, markers)
+    return replace(
+        smaller,
+        blocks=tuple(blocks),
+        current=view.current if view.current < len(view.blocks) else len(blocks),
+        omitted_messages=view.omitted_messages + left,
+        unsummarised=view.unsummarised + left,
+    ), reductions
+
+
+def _told(missing: int, markers: Markers) -> list[Block]:
+    return [UserMessage(text=markers.gap(missing))] if missing else []
+
+
+def _middle(view: View) -> list[int]:
+    """Return what may leave the newest turn: all steps but the first and the last, and notices."""
+    steps = _steps(view)
+    if not steps:
+        return []
+    spared = (steps[0], steps[-1])
+    return [
+        index
+        for index in range(newest_turn(view), len(view.blocks))
+        if isinstance(view.blocks[index], Step | Notice) and index not in spared
+    ]
+
+
+def _steps(view: View) -> list[int]:
+    """Return the blocks of the newest turn that are steps."""
+    start = newest_turn(view)
+    return [n for n in range(start, len(view.blocks)) if isinstance(view.blocks[n], Step)]
+
+
+def _messages(view: View, blocks: Iterable[int]) -> Iterator[tuple[Place, AnyMessage]]:
+    for index in blocks:
+        for number, message in enumerate(flatten([view.blocks[index]])):
+            yield (index, number), message
+
+
+def _gap(block: Block) -> int:
+    """Return how many messages a block tells to be missing; 0 for a message of somebody's."""
+    return gap_messages(block.text) if isinstance(block, UserMessage) and not block.seq else 0

@@ -1,0 +1,301 @@
+"""What the default policy promises, for any history, any window and any numbers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+from support.conversations import texts
+from support.transcripts import Json, run, transcripts
+
+from everturn_actors.context.arguments import shorten_call
+from everturn_actors.context.catalog import POLICIES
+from everturn_actors.context.estimates import UNITS_PER_TOKEN, text_units
+from everturn_actors.context.markers import gap_messages, is_shortened_argument
+from everturn_actors.context.policy import Applied, all_stages
+from everturn_actors.context.results import Shape, keep_ends
+from everturn_actors.context.stages.jumping import newest_turn, turn_starts
+from everturn_actors.context.turns import Block
+from everturn_actors.errors import ContextDoesNotFitError
+from everturn_actors.model import AnyMessage, Reply, Step, ToolCall, UserMessage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class How:
+    """A model's limits, and the policy's numbers."""
+
+    window: int
+    reserve: int
+    held: int | None
+    scale: float
+    numbers: Mapping[str, Any]
+    running: bool
+
+
+numbers: SearchStrategy[dict[str, Any]] = st.one_of(
+    st.just({}),
+    st.fixed_dictionaries(
+        {
+            "max_tool_result_tokens": st.sampled_from([50, 500, 8_000]),
+            "clear_keep_first": st.integers(0, 2),
+            "clear_keep_results": st.integers(0, 5),
+            "clear_protect_tokens": st.sampled_from([0, 300, 3_000]),
+            "clear_minimum_tokens": st.sampled_from([0, 100, 2_000]),
+            "clear_exclude_tools": st.sampled_from([(), ("record_attempt",)]),
+            "argument_limit_characters": st.sampled_from([50, 200, 2_000]),
+            "argument_head_characters": st.sampled_from([0, 100]),
+            "max_history_tokens": st.sampled_from([0, 0, 500, 5_000]),
+            "window_turns": st.sampled_from([0, 0, 3]),
+            "recall": st.booleans(),
+        }
+    ),
+)
+hows = st.builds(
+    How,
+    window=st.one_of(st.integers(50, 2_000), *[st.integers(2_000, 40_000)] * 2),
+    reserve=st.sampled_from([1, 64, 1_024]),
+    held=st.sampled_from([None, None, 10, 30]),
+    scale=st.sampled_from([1.0, 0.8, 1.37, 3.0]),
+    numbers=numbers,
+    running=st.booleans(),
+)
+histories = transcripts(turns=8, steps=7)
+
+
+def apply(messages: list[Json], how: How) -> tuple[Applied, list[Json]] | None:
+    """Apply the policy, or return None where its one error says that nothing fits."""
+    try:
+        made = run(
+            "everturn",
+            messages,
+            window=how.window,
+            reserve=how.reserve,
+            turn_start=question(messages) if how.running else None,
+            numbers=how.numbers,
+            window_messages=how.held,
+            scale=how.scale,
+        )
+    except ContextDoesNotFitError:
+        event("does not fit")
+        return None
+    for reduction in made[0].reductions:
+        event(f"{reduction.stage}, {reduction.fate}")
+    return made
+
+
+def question(messages: list[Json]) -> int:
+    """Return the index of the newest question that steers no turn."""
+    asked = (
+        index
+        for index, message in enumerate(messages)
+        if message["role"] == "user" and not str(message["content"]).startswith("[steering]")
+    )
+    return max(asked, default=0)
+
+
+def shown(applied: Applied) -> set[int]:
+    """Return which messages a request shows."""
+    return {message.seq for message in applied.view.messages if message.seq}
+
+
+@settings(max_examples=50)
+@given(messages=histories, how=hows)
+def test_a_request_fits_whatever_it_is_made_of(messages: list[Json], how: How) -> None:
+    """IN-03: all parts together, and not only those that a layer looks after."""
+    made = apply(messages, how)
+    if made is not None:
+        assert made[0].total_tokens <= how.window
+
+
+@settings(max_examples=50)
+@given(messages=histories, how=hows)
+def test_a_request_that_was_made_to_fit_is_left_alone(messages: list[Json], how: How) -> None:
+    """IN-04: all stages on the output of all stages, so that a number in a marker never drifts."""
+    made = apply(messages, how)
+    if made is None:
+        return
+    policy = POLICIES["everturn"].with_numbers(how.numbers)
+    view = made[0].view
+    for stage in all_stages(policy, made[0].limits):
+        again, reductions = stage(view, made[0].budget)
+
+        assert reductions == ()
+        assert replace(again, notes=()) == replace(view, notes=())  # notes are for people
+
+
+@settings(max_examples=50)
+@given(messages=histories, how=hows, less=st.lists(st.floats(0.3, 1), min_size=1, max_size=3))
+def test_a_smaller_window_never_shows_a_message_that_a_larger_one_hides(
+    messages: list[Json], how: How, less: list[float]
+) -> None:
+    """IN-05, without exception: turns leave by what they cost when all that can be is cleared."""
+    before: set[int] | None = None
+    window, held = how.window, how.held
+    for share in (1, *less):
+        window = int(window * share)
+        held = None if held is None else max(int(held * share), 1)
+        made = apply(messages, replace(how, window=window, held=held))
+        if made is None:
+            return
+        now = shown(made[0])
+
+        assert before is None or now <= before
+        before = now
+
+
+@settings(max_examples=50)
+@given(messages=histories, how=hows)
+def test_the_newest_turn_keeps_all_that_a_person_said(messages: list[Json], how: How) -> None:
+    """IN-02, and the words that steer a turn: they may become shorter, but they are there."""
+    made = apply(messages, how)
+    if made is None:
+        return
+
+    given_view, now = made[0].given, shown(made[0])
+    turn = given_view.blocks[newest_turn(given_view) :]
+    assert {block.seq for block in turn if isinstance(block, UserMessage)} <= now
+
+
+@settings(max_examples=50)
+@given(messages=histories, how=hows)
+def test_the_numbers_told_are_those_of_what_is_missing(messages: list[Json], how: How) -> None:
+    """IN-09: in the notice all of it, and at each gap what is missing there."""
+    made = apply(messages, how)
+    if made is None:
+        return
+
+    applied, request = made
+    given_seqs = {message.seq for message in applied.given.messages if message.seq}
+    missing = given_seqs - shown(applied)
+    assert applied.view.omitted_messages == len(missing)
+    head = request[0]["content"] if request[0]["role"] == "system" else ""
+    told = applied.policy.notice(len(missing))
+    assert head.endswith(told) if missing else "not shown" not in head
+    newest = {m.seq for b in applied.given.blocks[newest_turn(applied.given) :] for m in of(b)}
+    gaps = [gap_messages(m.text) for m in applied.view.messages if not m.seq]
+    assert sum(gaps) == len(missing & newest)
+
+
+def of(block: Block) -> tuple[AnyMessage, ...]:
+    """Return the messages of a block."""
+    return block.messages if isinstance(block, Step) else (block,)
+
+
+@settings(max_examples=50)
+@given(messages=histories, how=hows)
+def test_only_whole_turns_leave_before_the_newest(messages: list[Json], how: How) -> None:
+    """R1: a turn without its question, or an answer without its steps, misleads."""
+    made = apply(messages, how)
+    if made is None:
+        return
+
+    given_view, now = made[0].given, shown(made[0])
+    newest = newest_turn(given_view)
+    starts = [0, *turn_starts(given_view.blocks[:newest]), newest]
+    for start, end in pairwise(starts):
+        seqs = {m.seq for b in given_view.blocks[start:end] for m in of(b) if m.seq}
+        assert seqs <= now or not seqs & now
+
+
+@settings(max_examples=50)
+@given(messages=histories, how=hows)
+def test_arguments_stay_the_json_of_an_object(messages: list[Json], how: How) -> None:
+    """D17: a provider refuses a call whose arguments do not parse."""
+    made = apply(messages, how)
+    if made is None:
+        return
+
+    for message in made[0].view.messages:
+        for call in message.calls if isinstance(message, Reply) else ():
+            assert isinstance(json.loads(call.arguments), dict)
+
+
+@settings(max_examples=50)
+@given(messages=histories, how=hows)
+def test_pictures_stay_with_their_message(messages: list[Json], how: How) -> None:
+    """A text may become a line; what was shown beside it is not the text's to lose."""
+    made = apply(messages, how)
+    if made is None:
+        return
+
+    applied, request = made
+    with_media = {seq for seq in applied.given.media if seq in shown(applied)}
+    sent = [
+        part
+        for message in request
+        if isinstance(message["content"], list)
+        for part in message["content"]
+        if part["type"] == "image_url"
+    ]
+    assert len(sent) == sum(applied.given.media[seq] for seq in with_media)
+
+
+@given(
+    text=texts,
+    most=st.integers(0, 3_000),
+    shape=st.sampled_from(["head", "tail", "both"]),
+)
+def test_a_shortened_text_costs_no_more_than_it_may(text: str, most: int, shape: Shape) -> None:
+    """A cap that its own marker exceeds is none; shortened once, it stays."""
+
+    def marker(part: int, whole: int) -> str:
+        return f"[{part} of {whole}]"
+
+    short = keep_ends(text, most * UNITS_PER_TOKEN, shape, marker)
+    least = text_units(marker(0, 10**4))
+
+    assert text_units(short) <= max(most * UNITS_PER_TOKEN, least)
+    assert (short == text) == (text_units(text) <= most * UNITS_PER_TOKEN)
+    if most * UNITS_PER_TOKEN > least:
+        assert keep_ends(short, most * UNITS_PER_TOKEN, shape, marker) == short
+
+
+json_values = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), texts),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=9), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@given(
+    value=json_values,
+    raw=st.booleans(),
+    limit=st.integers(1, 3_000),
+    head=st.integers(0, 200),
+)
+def test_shortened_arguments_are_an_object_and_stay_as_they_are(
+    value: Any,  # noqa: ANN401 - any JSON value
+    limit: int,
+    head: int,
+    *,
+    raw: bool,
+) -> None:
+    """Whatever a model wrote, half characters and broken JSON included."""
+    given_text = json.dumps(value) if raw else json.dumps(value, ensure_ascii=False)[:-1]
+    call = ToolCall(call_id="c", name="write", arguments=given_text)
+
+    def shorten(call: ToolCall) -> ToolCall:
+        return shorten_call(
+            call,
+            limit_characters=limit,
+            head_characters=head,
+            marker=lambda characters: f"[shortened: {characters:,} characters left out]",
+        )
+
+    short = shorten(call)
+
+    if short != call:
+        assert len(short.arguments) < len(given_text)
+        now = json.loads(short.arguments)
+        assert is_shortened_argument(short.arguments) or now == value  # written without escapes
+        assert isinstance(now, dict)
+        short.arguments.encode()
+    assert shorten(short) == short

@@ -1,0 +1,177 @@
+"""One session's context as its actor carries it: events, state, renderer; no loop, no disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from everturn_actors.context.calibration import ModelFacts, learn
+from everturn_actors.context.render import Rendered, Renderer
+from everturn_actors.context.summaries import digest, summary_task
+from everturn_actors.context.window import window_messages
+from everturn_actors.context.windows import input_window
+from everturn_actors.events import (
+    Body,
+    CallFinished,
+    CallStarted,
+    ContextReduced,
+    Event,
+    ModelReplied,
+    Received,
+    SessionStarted,
+    StepStarted,
+    Summarised,
+    TurnFinished,
+    TurnStarted,
+)
+from everturn_actors.model import (
+    ConversationKey,
+    Outcome,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+    Usage,
+)
+from everturn_actors.recovery import recover
+from everturn_actors.spec import AgentSpec
+from everturn_actors.state import SessionState, apply
+
+RECALL = ToolDefinition(name="recall_context", description="Reads back.", parameters={})
+SESSION = "20261122T000000000-00000000"
+KEY = ConversationKey(channel="test", chat="chat", agent="test")
+
+
+@dataclass(slots=True)
+class LiveSession:
+    """A session that is carried from turn to turn; every request it makes is kept."""
+
+    spec: AgentSpec
+    tools: tuple[ToolDefinition, ...] = (RECALL,)
+    facts: ModelFacts = field(default_factory=lambda: ModelFacts(scale=1.0, reports=3))
+    events: list[Event] = field(default_factory=list[Event])
+    state: SessionState | None = None
+    renderer: Renderer = field(default_factory=Renderer)
+    now: datetime = datetime(2026, 11, 22, tzinfo=UTC)
+    requests: list[Rendered] = field(default_factory=list[Rendered])
+    stored: dict[str, str] = field(default_factory=dict[str, str])
+
+    def __post_init__(self) -> None:
+        self.record(SessionStarted(session_id=SESSION, key=KEY))
+
+    @property
+    def known(self) -> SessionState:
+        """The present state."""
+        assert self.state is not None
+        return self.state
+
+    @property
+    def reductions(self) -> list[ContextReduced]:
+        """What was hidden so far, oldest first."""
+        return [e.body for e in self.events if isinstance(e.body, ContextReduced)]
+
+    def record(self, *bodies: Body) -> None:
+        """Log events and apply them."""
+        for body in bodies:
+            self.now += timedelta(seconds=1)
+            event = Event(seq=len(self.events) + 1, at=self.now, body=body)
+            self.state = apply(self.state, event)
+            self.events.append(event)
+
+    def restart(self) -> None:
+        """Forget all but the log."""
+        recovered = recover(None, self.events)
+        assert recovered is not None
+        self.state, self.renderer = recovered.state, Renderer()
+
+    def begin(self, *texts: str) -> None:
+        """Begin a turn that answers these messages."""
+        seqs: list[int] = []
+        for text in texts:
+            self.record(Received(text=text))
+            seqs.append(self.known.last_seq)
+        limit = window_messages(input_window(self.spec.model, self.facts))
+        turn = self.known.turns + 1
+        self.record(TurnStarted(turn=turn, received=tuple(seqs), window_messages=limit))
+
+    def call(self) -> Rendered:
+        """Make the next request of the running turn.
+
+        Raises:
+            ContextDoesNotFitError: None fits.
+        """
+        turn = self.known.open_turn
+        assert turn is not None
+        if turn.step is None:
+            self.record(StepStarted(turn=turn.number, step=len(turn.steps) + 1, model="m"))
+        conversation = self.known.conversation
+        self.record(*self.renderer.reduce(conversation, self.spec, self.tools, self.facts))
+        made = self.renderer.render(self.known.conversation, self.spec, self.tools, self.facts)
+        self.requests.append(made)
+        return made
+
+    def overflow(self) -> bool:
+        """Do what is done after the provider refused a request; whether anything was hidden."""
+        body = self.renderer.halve(self.known.conversation, self.spec, self.tools, self.facts)
+        if body is None:
+            return False
+        self.record(body)
+        return True
+
+    def reply(self, text: str = "", calls: tuple[ToolCall, ...] = (), *, tokens: int = 0) -> None:
+        """Log the reply to the last request, which the provider says cost so many tokens."""
+        sent = self.requests[-1].sent
+        before = self.known
+        units, cost = sent.units, tokens
+        if tokens and before.sent.prefix and not sent.drifted and before.reported.input_tokens:
+            units, cost = units - before.sent.units, cost - before.reported.input_tokens
+        self.facts = learn(self.facts, units=units, tokens=cost)
+        self.record(
+            ModelReplied(text=text, calls=calls, sent=sent, usage=Usage(input_tokens=tokens))
+        )
+
+    def result(self, call: ToolCall, text: str) -> None:
+        """Log what a call gave, as the policy takes it in."""
+        path = f"{call.call_id}.txt"
+        result = ToolResult(call_id=call.call_id, name=call.name, text=text)
+        short = self.renderer.intake(self.spec, self.tools, result, path)
+        if short != text:
+            self.stored[path] = text
+        self.record(
+            CallStarted(call_id=call.call_id),
+            CallFinished(call_id=call.call_id, text=short, path=path if short != text else ""),
+        )
+
+    def finish(self) -> None:
+        """End the running turn."""
+        turn = self.known.open_turn
+        assert turn is not None
+        is_done = bool(turn.steps) and not turn.steps[-1].reply.calls
+        outcome: Outcome = "answered" if is_done else "failed"
+        self.record(TurnFinished(turn=turn.number, outcome=outcome))
+
+    def turn(self, text: str, *results: str, reply: str = "done", tokens: int = 0) -> Rendered:
+        """Carry a whole turn, one call a step; return its last request."""
+        self.begin(text)
+        for number, result in enumerate(results):
+            self.call()
+            call = ToolCall(call_id=f"c{self.known.turns}_{number}", name="bash")
+            self.reply(calls=(call,), tokens=tokens)
+            self.result(call, result)
+        made = self.call()
+        self.reply(reply, tokens=tokens)
+        self.finish()
+        return made
+
+    def summarise(self) -> bool:
+        """Do what follows a turn, with a digest for a summary; whether there was need."""
+        conversation = self.known.conversation
+        older = self.renderer.older_turns(conversation, self.spec, self.tools, self.facts)
+        task = summary_task(conversation, older_turns=older) if older else None
+        if task is None:
+            return False
+        self.record(
+            Summarised(
+                last_turn=task.last_turn, messages=task.messages, text=digest(task), source="digest"
+            )
+        )
+        return True

@@ -1,0 +1,537 @@
+"""The default policy by example: what it hides and says, and which defects it does not have.
+
+Numbers in brackets are those of the list of defects found in the systems that it learnt from.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from inline_snapshot import snapshot
+from support.transcripts import IMAGE, Json, called, result, run, said, step, user
+
+from everturn_actors.context.catalog import POLICIES, policy_of
+from everturn_actors.context.estimates import Estimates
+from everturn_actors.context.markers import Markers, gap_messages, is_cleared, whole_tokens
+from everturn_actors.context.policy import Applied, Limits
+from everturn_actors.context.view import View, view_units
+from everturn_actors.errors import ContextDoesNotFitError
+from everturn_actors.model import ToolDefinition, ToolResult, UserMessage
+from everturn_actors.spec import ContextSpec
+from everturn_gateway.commands.transcript import read_transcript
+
+POLICY = POLICIES["everturn"]
+
+
+def words(tokens: int) -> str:
+    """Return a text of so many tokens; its message costs 4 more."""
+    return "--" * tokens
+
+
+def fates(applied: Applied) -> dict[int, str]:
+    """Return what became of the messages that are not as they were, by index."""
+    return {seq - 1: became.fate for seq, became in sorted(applied.view.became.items())}
+
+
+def stages(applied: Applied) -> list[str]:
+    """Return which stages did something, in their order."""
+    return list(dict.fromkeys(reduction.stage for reduction in applied.reductions))
+
+
+def chat(turns: int, tokens: int = 500) -> list[Json]:
+    """Return finished turns of two messages."""
+    return [m for n in range(turns) for m in (user(f"q{n} {words(tokens)}"), said(f"a{n}"))]
+
+
+def working(steps: int, tokens: int, *, name: str = "bash") -> list[Json]:
+    """Return a running turn with so many results of this size."""
+    return [user("go"), *(m for n in range(steps) for m in step(f"c{n}", words(tokens), name=name))]
+
+
+def older(messages: list[Json], limits: Limits, *, system_tokens: int = 0, **view: Any) -> int:
+    """Return how many blocks a summary should stand for."""
+    made = replace(read_transcript(messages).view(None), **view)
+    budget = POLICY.divide(POLICY.numbers, limits, system_tokens, 0)
+    return POLICY.older(POLICY.numbers, limits, made, budget)
+
+
+# --- new results ---
+
+
+def test_a_result_is_capped_at_8_000_tokens_and_names_its_file() -> None:
+    """One listing of a folder must not take the room of the whole conversation."""
+    text = "\n".join(f"line {n} of the output" for n in range(10_000))
+    message = ToolResult(call_id="c", name="bash", text=text)
+    kept = POLICY.intake(POLICY.numbers, message, "c.txt")
+    again = POLICY.intake(POLICY.numbers, replace(message, text=kept), "c.txt")
+    head, marker, tail = kept.split("\n\n")
+
+    assert 7_500 < Estimates().text(kept) <= 8_000
+    assert again == kept
+    assert head.startswith("line 0 of the output\nline 1 ")
+    assert tail.endswith("line 9999 of the output")
+    assert tail.startswith("line ")
+    assert marker == snapshot('[truncated: ~7,694 of ~74,612 tokens shown; recall_context(file="c.txt") returns it whole]')
+
+
+def test_a_result_within_the_cap_stays_as_it_is() -> None:
+    """To the byte, blanks and broken characters included."""
+    text = words(3_000) + "\ud83d \x00"
+    message = ToolResult(call_id="c", name="bash", text=text)
+
+    assert POLICY.intake(POLICY.numbers, message, "c.txt") is text
+
+
+@pytest.mark.parametrize(("shape", "ends"), [("head", "HH"), ("tail", "TT"), ("both", "HT")])
+def test_either_end_of_a_result_can_stay(shape: str, ends: str) -> None:
+    """What matters stands at the end of a log, and at the head of a file."""
+    numbers = replace(POLICY.numbers, tool_result_truncation=shape, max_tool_result_tokens=100)
+    message = ToolResult(call_id="c", name="bash", text="H" * 900 + "T" * 900)
+    kept = POLICY.intake(numbers, message, "c.txt")
+    without = kept.replace(kept[kept.index("[") : kept.index("]") + 1], "").replace("\n", "")
+
+    assert without[0] + without[-1] == ends
+
+
+def test_who_cannot_ask_is_not_told_to() -> None:
+    """A tool that is named and not there costs a call and an error."""
+    policy = policy_of(ContextSpec(), recalls=False)
+    message = ToolResult(call_id="c", name="bash", text="x" * 90_000)
+    kept = policy.intake(policy.numbers, message, "c.txt")
+
+    assert "recall_context" not in kept + policy.notice(3) + policy.gap(2)
+    assert is_cleared(policy.numbers.markers.cleared(5_210, 412))
+
+
+# --- old results ---
+
+
+def test_old_results_become_a_line_that_says_how_to_ask() -> None:
+    """From 60 % on; the first two and the newest five of the turn stay."""
+    messages = working(20, 1_000)
+    applied, request = run("everturn", messages, window=30_000, reserve=1_000)
+    cleared = [m["content"] for m in request if m["role"] == "tool" and len(m["content"]) < 200]
+
+    assert stages(applied) == ["clear"]
+    assert list(fates(applied)) == [*range(6, 6 + 2 * len(cleared), 2)]
+    assert cleared[0] == snapshot(
+        '[result cleared: ~1,205 tokens; recall_context(message=7) returns it]'
+    )
+    assert applied.total_tokens < 30_000
+
+
+def test_the_markers_name_the_message_since_calls_may_share_an_id() -> None:
+    """Some models use an id again and again; the number of a message stands for one alone."""
+    messages = [user("go"), *(m for _ in range(20) for m in step("same", words(1_000)))]
+    _, request = run("everturn", messages, window=30_000, reserve=1_000)
+    named = [i for i, m in enumerate(request) if f"recall_context(message={i + 1})" in str(m)]
+
+    assert len(named) > 5
+
+
+def test_nothing_is_cleared_below_the_trigger_or_for_too_little() -> None:
+    """A cut costs the provider's cache; a few tokens are not worth it."""
+    below, _ = run("everturn", working(20, 1_000), window=100_000, reserve=1_000)
+    protected, _ = run("everturn", working(9, 1_500), window=22_000, reserve=1_000)
+
+    assert below.reductions == ()
+    assert protected.messages_tokens > 0.6 * protected.budget.free_tokens
+    assert protected.reductions == ()
+
+
+def test_a_tool_can_be_left_out_of_clearing() -> None:
+    """A log of attempts is only of use as a whole."""
+    numbers = {"clear_exclude_tools": ("record_attempt",)}
+    messages = working(20, 1_000, name="record_attempt")
+    applied, _ = run("everturn", messages, window=30_000, reserve=1_000, numbers=numbers)
+
+    assert "cleared" not in fates(applied).values()
+
+
+def test_long_arguments_of_old_calls_are_shortened_with_the_results() -> None:
+    """[D17] They stay the JSON of an object, which providers insist on."""
+    arguments = json.dumps({"path": "a.py", "lines": ["x" * 9_000, "short"], "n": 3})
+    steps = [
+        message
+        for n in range(12)
+        for message in (
+            called(f"w{n}", name="write", arguments=arguments),
+            result(f"w{n}", "written"),
+        )
+    ]
+    applied, request = run("everturn", [user("go"), *steps], window=30_000, reserve=1_000)
+    short = json.loads(request[5]["tool_calls"][0]["function"]["arguments"])
+
+    assert stages(applied) == ["clear"]
+    assert short == snapshot()
+    assert request[-2]["tool_calls"][0]["function"]["arguments"] == arguments
+
+
+def test_a_single_newest_result_stays_whatever_its_size() -> None:
+    """[10] The seed clears what goes beyond the protected tokens, be it the only one."""
+    numbers = {"max_tool_result_tokens": 60_000, "clear_keep_first": 0, "clear_keep_results": 0}
+    newest = [user("old"), *step("a", words(5_000)), said("ok"), user("go")]
+    newest += [*step("b", words(50_000)), said("done"), user("and?")]
+    applied, _ = run("everturn", newest, window=100_000, reserve=1_000, numbers=numbers)
+
+    assert fates(applied) == {}
+
+
+def test_a_long_turn_with_one_question_is_cleared() -> None:
+    """[9] The seed looks for two questions first, and finds one for hours of work."""
+    applied, _ = run("everturn", working(40, 1_000), window=30_000, reserve=1_000)
+
+    assert "cleared" in fates(applied).values()
+
+
+def test_prompt_and_tools_count_before_anything_is_cleared() -> None:
+    """[8, A3.2] They take their part of the window, whatever a layer looks after."""
+    tool = ToolDefinition(name="t", description="d" * 40_000, parameters={"type": "object"})
+    alone, _ = run("everturn", working(12, 1_000), window=32_000, reserve=1_000)
+    beside, _ = run(
+        "everturn",
+        working(12, 1_000),
+        window=32_000,
+        reserve=1_000,
+        system=words(3_000),
+        tools=[tool],
+    )
+
+    assert alone.reductions == ()
+    assert "clear" in stages(beside)
+    assert beside.total_tokens <= 32_000
+
+
+# --- turns ---
+
+
+def test_whole_turns_leave_in_a_jump_and_the_prompt_says_how_many() -> None:
+    """[D2] The request begins with a question, and its notice changes only when turns leave."""
+    notices: set[str] = set()
+    for turns in range(40, 50):
+        applied, request = run("everturn", chat(turns), window=24_000, reserve=1_000, system="S")
+        notices.add(request[0]["content"])
+    kept = applied.messages_tokens / applied.budget.free_tokens
+
+    assert stages(applied) == ["trim_turns"]
+    assert 0.7 < kept <= 0.75
+    assert request[1]["role"] == "user"
+    assert request[0]["content"] == snapshot("""\
+S
+
+[46 earlier messages of this conversation are not shown; recall_context() lists what is hidden, recall_context(search="...") finds words in it]\
+""")
+
+
+def test_a_cut_stays_where_it_is_for_many_turns() -> None:
+    """[D2] Each cut costs the provider's cache; the state carries it from turn to turn."""
+    limits = Limits(window_tokens=24_000, output_tokens=1_000)
+    budget = POLICY.divide(POLICY.numbers, limits, 0, 0)
+    blocks: tuple[Any, ...] = ()
+    cuts: list[int] = []
+    for number in range(200):
+        new = read_transcript(chat(1)).blocks
+        fresh = tuple(replace(b, seq=number + 1) if isinstance(b, UserMessage) else b for b in new)
+        view = View(blocks=(*blocks, *fresh), current=len(blocks))
+        for stage in POLICY.lasting(POLICY.numbers, limits):
+            view, reductions = stage(view, budget)
+            cuts += [number for _ in reductions]
+        blocks = view.blocks
+
+    assert 10 < len(cuts) < 25
+
+
+def test_the_session_never_takes_away_what_is_shown() -> None:
+    """[5] Its own window moves with every message; what it lets go has left before, and is told."""
+    below, _ = run("everturn", chat(40, 1), window_messages=100)
+    above, request = run("everturn", chat(44, 1), window_messages=100)
+
+    assert below.reductions == ()
+    assert len(above.view.messages) == 62
+    assert request[0]["content"].startswith("[26 earlier messages of this conversation")
+    assert above.view.omitted_messages == 26
+
+
+def test_turns_can_be_counted() -> None:
+    """`window_turns`: some want a short memory whatever fits."""
+    applied, _ = run("everturn", [*chat(9), user("now")], numbers={"window_turns": 8})
+
+    assert [m.text[:2] for m in applied.view.messages] == [
+        *("q4", "a4", "q5", "a5", "q6", "a6", "q7", "a7", "q8", "a8"),
+        "no",
+    ]
+
+
+def test_history_can_be_capped() -> None:
+    """`max_history_tokens`: the rest of the window is for work."""
+    numbers = {"max_history_tokens": 2_000}
+    applied, _ = run("everturn", [*chat(9), user("now")], numbers=numbers)
+
+    assert applied.messages_tokens <= 1_500
+    assert stages(applied) == ["trim_turns"]
+
+
+def test_a_question_beyond_the_history_cap_is_sent() -> None:
+    """[D1] The seed sent no user message at all."""
+    numbers = {"max_history_tokens": 1_000}
+    applied, _ = run("everturn", [*chat(2), user(words(5_000))], numbers=numbers)
+
+    assert [m.text for m in applied.view.messages] == [words(5_000)]
+
+
+# --- the newest turn ---
+
+
+def test_middle_steps_leave_before_the_first_and_the_last() -> None:
+    """[3] The first results show what a turn is about; dropping the oldest first loses those."""
+    messages = [user("go")]
+    for n in range(30):
+        messages += [called(f"c{n}"), result(f"c{n}", words(400))]
+    numbers = {"clear_trigger": 1.0, "clear_keep_results": 99, "clear_exclude_tools": ("bash",)}
+    applied, request = run("everturn", messages, window=6_000, reserve=500, numbers=numbers)
+    ids = [m["tool_call_id"] for m in request if m["role"] == "tool"]
+
+    assert stages(applied) == ["drop_steps"]
+    assert ids[0] == "c0"
+    assert ids[-1] == "c29"
+    assert ids[1:] == [f"c{n}" for n in range(31 - len(ids), 30)]
+    assert request[4]["content"] == snapshot(
+        '[46 earlier messages of this turn are left out here; recall_context() lists what is hidden]'
+    )
+    assert gap_messages(request[4]["content"]) == 2 * (30 - len(ids))
+
+
+def test_what_steers_a_turn_stays_when_its_steps_leave() -> None:
+    """[D4] It is a person's word, and mostly the newest one."""
+    messages = [user("go"), *step("a", words(900)), *step("b", words(900))]
+    messages += [user("[steering] not in /tmp"), *step("c", words(900)), *step("d", words(900))]
+    numbers = {"clear_exclude_tools": ("bash",)}
+    applied, request = run(
+        "everturn", messages, window=4_000, reserve=500, turn_start=0, numbers=numbers
+    )
+
+    assert stages(applied)[0] == "drop_steps"
+    assert [m["content"] for m in request if m["role"] == "user"] == snapshot(
+        [
+            "go",
+            "[2 earlier messages of this turn are left out here; recall_context() lists what is hidden]",
+            "[steering] not in /tmp",
+            "[2 earlier messages of this turn are left out here; recall_context() lists what is hidden]",
+        ]
+    )
+
+
+def test_results_of_the_running_turn_are_taken_away_oldest_first() -> None:
+    """And only as many as need be: the newest work is what the model is at."""
+    numbers = {"clear_keep_results": 8}
+    applied, request = run(
+        "everturn", working(8, 1_000), window=8_000, reserve=500, numbers=numbers
+    )
+    results = [is_cleared(m["content"]) for m in request if m["role"] == "tool"]
+
+    assert stages(applied) == ["mask"]
+    assert results == [False, False, True, True, True, True, False, False]
+
+
+def test_a_question_larger_than_the_window_keeps_its_head() -> None:
+    """[D1] Shortened, never dropped; and the error comes only where even that does not fit."""
+    applied, request = run("everturn", [user("why? " * 20_000)], window=2_000, reserve=400)
+
+    assert request[0]["content"][:10] == "why? why? "
+    assert request[0]["content"].split("\n\n")[-1] == snapshot(
+        "[shortened: ~1,054 of ~29,400 tokens shown; recall_context(message=1) returns it whole]"
+    )
+    assert applied.total_tokens <= 2_000
+
+
+def test_results_give_way_before_questions() -> None:
+    """A person's words are worth more than any output."""
+    messages = [user(words(500)), called("a", "b"), result("a", words(900))]
+    messages.append(result("b", words(900)))
+    _, request = run("everturn", messages, window=2_000, reserve=400)
+
+    assert request[0]["content"] == words(500)
+    assert [whole_tokens(m["content"]) > 0 for m in request if m["role"] == "tool"] == [True, True]
+
+
+def test_what_cannot_fit_is_refused_with_its_parts() -> None:
+    """One error that says what to change, and no loop."""
+    with pytest.raises(ContextDoesNotFitError) as caught:
+        run("everturn", [user("why? " * 20_000)], window=600, reserve=400, system=words(50))
+
+    assert str(caught.value) == snapshot(
+        'the current turn does not fit even when it is shortened: its user messages still need 129 tokens and its steps 0; window 600 - system 60 - tools 0 - reply 400 - margin 30 = 110 tokens for messages (history cap none); send less at once, shorten the prompt, lower max_output_tokens or choose a model with a larger window'
+    )
+
+
+def test_a_number_in_a_marker_is_that_of_what_was_said() -> None:
+    """[D3] The seed masks what it masked, and the number becomes that of the mark."""
+    markers = Markers(recall=True)
+    capped = f"head\n\n{markers.truncated(8_000, 52_000, 'c.txt')}\n\ntail"
+    again = f"he\n\n{markers.shortened(20, whole_tokens(capped), 7)}\n\nil"
+
+    assert whole_tokens(again) == whole_tokens(capped) == 52_000
+
+
+def test_markers_are_short_and_say_how_to_ask() -> None:
+    """All of them, to the byte: the tool that they name has to understand what they say."""
+    markers = Markers(recall=True)
+
+    assert [
+        markers.cleared(5_210, 412),
+        markers.shortened(96, 1_000, 412),
+        markers.truncated(8_000, 52_000, "c1.txt"),
+        markers.argument(9_000, 411),
+        markers.gap(1),
+        markers.gap(12),
+        markers.notice(1_047),
+        Markers(recall=False).cleared(5_210, 412),
+        markers.cleared(5_210, 0),
+    ] == snapshot(
+        [
+            "[result cleared: ~5,210 tokens; recall_context(message=412) returns it]",
+            "[shortened: ~96 of ~1,000 tokens shown; recall_context(message=412) returns it whole]",
+            '[truncated: ~8,000 of ~52,000 tokens shown; recall_context(file="c1.txt") returns it whole]',
+            "[shortened: 9,000 characters left out; recall_context(message=411) returns them]",
+            "[1 earlier message of this turn is left out here; recall_context() lists what is hidden]",
+            "[12 earlier messages of this turn are left out here; recall_context() lists what is hidden]",
+            '[1,047 earlier messages of this conversation are not shown; recall_context() lists what is hidden, recall_context(search="...") finds words in it]',
+            "[result cleared: ~5,210 tokens]",
+            "[result cleared: ~5,210 tokens]",
+        ]
+    )
+
+
+# --- summaries ---
+
+
+def test_older_turns_are_summarised_from_85_percent_on_but_for_the_newest_tenth() -> None:
+    """[7, 11] Prompt and tools count; the newest turns stay word for word."""
+    limits = Limits(window_tokens=24_000, output_tokens=1_000)
+    few, many = chat(34), chat(37)
+
+    assert older(few, limits) == 0
+    assert older(many, limits) == 2 * 34
+    assert older(few, limits, system_tokens=2_000) > 0
+
+
+def test_the_newest_turn_is_never_summarised() -> None:
+    """[11] After the seed's compaction the instruction itself is gone."""
+    limits = Limits(window_tokens=8_000, output_tokens=1_000)
+    long_turn = [user("old"), said("ok"), *working(9, 1_000), said("done")]
+
+    assert older(long_turn, limits) == 2
+    assert older(long_turn[2:], limits) == 0
+
+
+def test_what_left_without_a_summary_is_summarised_next() -> None:
+    """[7] The seed's trigger fires after turns are gone, and knows nothing of them."""
+    limits = Limits(window_tokens=24_000, output_tokens=1_000)
+
+    assert older(chat(8), limits) == 0
+    assert older(chat(8), limits, unsummarised=12) > 0
+
+
+def test_a_gap_in_a_turn_that_is_shown_asks_for_no_summary() -> None:
+    """It says itself what is missing; otherwise every turn after it would call a summariser."""
+    limits = Limits(window_tokens=24_000, output_tokens=1_000)
+    view = read_transcript(chat(8)).view(None)
+    gap = UserMessage(text=POLICY.gap(12))
+    holed = replace(view, blocks=(*view.blocks[:3], gap, *view.blocks[3:]), unsummarised=12)
+    budget = POLICY.divide(POLICY.numbers, limits, 0, 0)
+
+    assert POLICY.older(POLICY.numbers, limits, holed, budget) == 0
+
+
+def test_a_summary_stands_in_the_prompt_and_is_paid_for() -> None:
+    """For reference only: what follows it is newer."""
+    opening = POLICY.opening("Be brief.", "They like cats.", 12)
+    limits = Limits(window_tokens=4_000, output_tokens=500)
+    budget = POLICY.divide(POLICY.numbers, limits, 0, 0)
+    view = replace(read_transcript(chat(5)).view(None), summary=words(1_500))
+    for stage in POLICY.lasting(POLICY.numbers, limits):
+        view, _ = stage(view, budget)
+    count = Estimates()
+
+    assert opening.system == snapshot("""\
+Be brief.
+
+## Earlier conversation
+
+A summary of what was said before the messages below, for reference only: where they differ, they hold.
+
+They like cats.
+
+[12 earlier messages of this conversation are not shown; recall_context() lists what is hidden, recall_context(search="...") finds words in it]\
+""")
+    assert (opening.notice, opening.preface) == ("", "")
+    assert count.text(view.summary) + count.tokens(view_units(view)) <= 3_500
+
+
+# --- after a provider's error ---
+
+
+def test_an_overflow_halves_the_turns_and_keeps_the_pictures() -> None:
+    """[D19] Half of the turns and half of the tokens; the summary says so."""
+    picture = {"role": "user", "content": [{"type": "text", "text": "look"}, IMAGE]}
+    view = read_transcript([*chat(6), picture, said("a cat"), user("sure?")]).view(None)
+    limits = Limits()
+    stage = POLICY.overflow(POLICY.numbers, limits)
+    halved, reductions = stage(view, POLICY.divide(POLICY.numbers, limits, 0, 0))
+
+    assert [r.stage for r in reductions] == ["halve"]
+    assert [m.text[:2] for m in halved.messages] == ["q4", "a4", "q5", "a5", "lo", "a ", "su"]
+    assert halved.note == "[Emergency compression dropped 8 oldest messages due to context limit]"
+    assert halved.media == {13: 1}
+    assert view_units(halved) <= view_units(view) // 2
+
+
+def test_an_overflow_of_a_single_turn_squeezes_it() -> None:
+    """The seed keeps nothing but the question; its work is worth more than that."""
+    view = read_transcript(working(9, 1_000)).view(None)
+    limits = Limits()
+    stage = POLICY.overflow(POLICY.numbers, limits)
+    halved, reductions = stage(view, POLICY.divide(POLICY.numbers, limits, 0, 0))
+
+    assert [r.stage for r in reductions] == ["mask"]
+    assert len(halved.messages) == len(view.messages)
+    assert view_units(halved) <= view_units(view) // 2
+    assert halved.note == ""
+
+
+# --- counting ---
+
+
+def test_the_window_does_not_follow_the_reply() -> None:
+    """[6] Asking for longer replies must not make the model larger."""
+    budgets = [run("everturn", [user("a")], reserve=reserve)[0].budget for reserve in (None, 9_000)]
+
+    assert [b.window_tokens for b in budgets] == [128_000, 128_000]
+    assert [b.reserve_tokens for b in budgets] == [4_096, 9_000]
+
+
+def test_chinese_is_not_taken_for_english() -> None:
+    """[1] Bytes // 4 gives 0.75 a character where 0.6 to 1.5 are real."""
+    count = POLICY.estimates(Limits(scale=1.5))
+
+    assert count.text("漢字" * 500) > 1_000
+
+
+def test_the_correction_of_the_last_report_counts() -> None:
+    """What the provider counted is what it will refuse by."""
+    view = read_transcript(chat(35)).view(None)
+    shown: list[int] = []
+    for correction in (-2_000, 0, 4_000):
+        limits = Limits(window_tokens=24_000, output_tokens=1_000, correction_tokens=correction)
+        budget = POLICY.divide(POLICY.numbers, limits, 0, 0)
+        made = view
+        for stage in POLICY.lasting(POLICY.numbers, limits):
+            made, _ = stage(made, budget)
+        shown.append(len(made.messages))
+
+    assert shown[0] == shown[1] == 70
+    assert shown[2] < 60
+    assert "correction 4,000" in budget.explain()
