@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from everturn_actors.events import Body
+from everturn_actors.events import Body, Summarised
 from everturn_actors.mailbox import Answer
-from everturn_actors.model import EndReason, Inbound
+from everturn_actors.model import EndReason, Inbound, SummarySource
 from everturn_actors.state import SessionState
 
 
@@ -67,6 +67,38 @@ class Record:
     answer: Answer[None]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compacted:
+    """What became of the wish to have older turns summarised."""
+
+    done: bool
+    messages: int = 0
+    "How many messages the summary stands for, those of earlier ones included."
+    tokens_before: int = 0
+    tokens_after: int = 0
+    "What the next prompt is predicted to cost, before and after."
+    source: SummarySource = "model"
+    text: str = ""
+    "In words: what was done, or why nothing was."
+
+
+@dataclass(frozen=True, slots=True)
+class Compact:
+    """Have older turns summarised now. Answers when that is done, or at once if there are none."""
+
+    focus: str
+    "What the summary should keep above all; empty for nothing in particular."
+    answer: Answer[Compacted]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A summary is ready. Answers whether it was of use."""
+
+    body: Summarised
+    answer: Answer[bool]
+
+
 @dataclass(frozen=True, slots=True)
 class Pause:
     """The turn was stopped because nobody waits for it."""
@@ -81,7 +113,9 @@ class Stop:
     answer: Answer[None]
 
 
-Command: TypeAlias = Submit | Look | Cancel | End | Leave | Record | Pause | Stop
+Command: TypeAlias = (
+    Submit | Look | Cancel | End | Leave | Record | Compact | Summary | Pause | Stop
+)
 
 
 def look(answer: Answer[SessionState]) -> Command:

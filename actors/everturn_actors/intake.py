@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from everturn_actors.context.summaries import FOCUS_CHARACTERS
 from everturn_actors.errors import InvalidInputError
 from everturn_actors.events import (
     Body,
@@ -41,6 +42,22 @@ def check(inbound: Inbound) -> None:
     if size_bytes > TEXT_BYTES:
         msg = f"the message has {size_bytes} bytes; at most {TEXT_BYTES} are accepted"
         raise InvalidInputError(msg)
+
+
+def check_focus(focus: str) -> None:
+    """Refuse what no summary can keep above all.
+
+    Raises:
+        InvalidInputError: With the reason.
+    """
+    if len(focus) > FOCUS_CHARACTERS:
+        msg = f"the focus has {len(focus):,} characters; at most {FOCUS_CHARACTERS:,} are accepted"
+        raise InvalidInputError(msg)
+    try:
+        focus.encode()
+    except UnicodeEncodeError as error:
+        msg = f"the focus is not valid Unicode text at character {error.start}"
+        raise InvalidInputError(msg) from error
 
 
 def replay(history: Sequence[Turn]) -> list[Body]:

@@ -12,10 +12,23 @@ import secrets
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import anyio
+from anyio import to_thread
 
-from everturn_actors.commands import Cancel, Command, End, look, look_and_resume
+from everturn_actors.commands import (
+    Cancel,
+    Command,
+    Compact,
+    Compacted,
+    End,
+    look,
+    look_and_resume,
+)
+from everturn_actors.context.explain import Explanation
+from everturn_actors.context.render import render
+from everturn_actors.context.report import ContextReport, context_report
 from everturn_actors.errors import (
     CorruptJournalError,
     InvalidInputError,
@@ -24,12 +37,14 @@ from everturn_actors.errors import (
     UnknownSessionError,
 )
 from everturn_actors.events import Event, SessionStarted
+from everturn_actors.explaining import explain
 from everturn_actors.feed import TextDelta, Update
 from everturn_actors.ids import new_session_id
-from everturn_actors.intake import check, replay
+from everturn_actors.intake import check, check_focus, replay
+from everturn_actors.learning import ShortMemory
 from everturn_actors.mailbox import Answer
 from everturn_actors.model import ConversationKey, EndReason, Inbound, Turn
-from everturn_actors.ports import Agents, Clock, SessionStore, SessionSummary
+from everturn_actors.ports import Agents, Clock, ModelMemory, SessionStore, SessionSummary
 from everturn_actors.registry import Registry
 from everturn_actors.session import Runtime
 from everturn_actors.state import SessionState
@@ -38,6 +53,7 @@ from everturn_actors.turn import Pace
 from everturn_actors.upkeep import end_expired, resume_open_turns
 
 __all__ = [
+    "Compacted",
     "ServiceSettings",
     "Submission",
     "TextDelta",
@@ -263,6 +279,76 @@ class TurnService:
         """
         return await self._registry.ask(session_id, Cancel)
 
+    # --- what the model sees ---
+
+    async def context(self, session_id: str) -> ContextReport:
+        """Return what a session's next request would hold, and what is hidden from it.
+
+        Raises:
+            UnknownSessionError: There is no such session.
+            UnknownAgentError: Its agent is gone.
+            ContextDoesNotFitError: No request would fit; the text names the parts.
+            JournalError: It cannot be read.
+        """
+        state = await self.view(session_id)
+        agent = self._runtime.agents.get(state.key.agent)
+        facts = self._runtime.memory.facts(agent.spec.model)
+        now = self._runtime.now()
+
+        def report() -> ContextReport:
+            conversation = state.conversation
+            return context_report(
+                render(conversation, agent.spec, agent.definitions, facts),
+                conversation,
+                facts=facts,
+                drifts=state.drifts,
+                now=now,
+                has_summariser=agent.summariser is not None,
+            )
+
+        return await to_thread.run_sync(report)
+
+    async def explain(self, session_id: str, seq: int) -> Explanation:
+        """Return why a past request was as it was: the one at event `seq` or next in its turn.
+
+        Reads the whole log of the session.
+
+        Raises:
+            UnknownSessionError: There is no such session.
+            UnknownRequestError: There is no request there, or the log before it was discarded.
+            UnknownAgentError: Its agent is gone.
+            ContextDoesNotFitError: The agent of today has no room for it.
+            JournalError: The log cannot be read.
+        """
+        state = await self.view(session_id)
+        agent = self._runtime.agents.get(state.key.agent)
+        facts = self._runtime.memory.facts(agent.spec.model)
+        events = await self._store.read(session_id, after=0, limit=state.last_seq)
+        return await to_thread.run_sync(
+            partial(explain, session_id, events, seq, agent.spec, agent.definitions, facts)
+        )
+
+    async def compact(self, session_id: str, focus: str = "") -> Compacted:
+        """Have older turns summarised now; return when that is done, or found to be needless.
+
+        Args:
+            session_id: The session.
+            focus: What the summary should keep above all; empty for nothing in particular.
+
+        Raises:
+            InvalidInputError: The focus is too long, or not text.
+            UnknownSessionError: There is no such session.
+            SessionEndedError: It has ended.
+            UnknownAgentError: Its agent is gone.
+            JournalError: The summary cannot be kept.
+        """
+        check_focus(focus)
+
+        def compact(answer: Answer[Compacted]) -> Command:
+            return Compact(focus, answer)
+
+        return await self._registry.ask(session_id, compact)
+
     async def reset(self, session_id: str) -> None:
         """End a session. Its conversation starts a new one with its next message."""
         await self._end(session_id, "reset")
@@ -302,6 +388,7 @@ async def open_service(
     scratch: SessionStore,
     agents: Agents,
     clock: Clock,
+    memory: ModelMemory | None = None,
     settings: ServiceSettings | None = None,
 ) -> AsyncGenerator[TurnService]:
     """Open the door; turns that were open when the last process ended go on by themselves.
@@ -314,8 +401,10 @@ async def open_service(
         scratch: Where stateless turns run; nothing in it is worth keeping.
         agents: Who answers.
         clock: The time.
+        memory: What is learnt about models; by default it is forgotten at the end.
         settings: Times.
     """
+    learnt = memory or ShortMemory()
     settings = settings or ServiceSettings()
     pace = Pace(clock=clock, jitter=random.random)
     bindings = _Bindings()
@@ -324,6 +413,7 @@ async def open_service(
         return Runtime(
             store=of,
             agents=agents,
+            memory=learnt,
             pace=pace,
             idle_rest_s=settings.idle_rest_s,
             leave_grace_s=settings.leave_grace_s,

@@ -22,6 +22,7 @@ from everturn_actors.commands import (
     Accepted,
     Cancel,
     Command,
+    Compact,
     End,
     Leave,
     Look,
@@ -29,7 +30,10 @@ from everturn_actors.commands import (
     Record,
     Stop,
     Submit,
+    Summary,
 )
+from everturn_actors.compacting import Compactor
+from everturn_actors.context.render import Renderer
 from everturn_actors.context.window import window_messages
 from everturn_actors.context.windows import input_window
 from everturn_actors.errors import (
@@ -49,12 +53,13 @@ from everturn_actors.events import (
     SessionEnded,
     SessionStarted,
     StatusChanged,
+    Summarised,
     TurnStarted,
 )
 from everturn_actors.feed import Feed, LiveReply
 from everturn_actors.mailbox import Answer, Mailbox
 from everturn_actors.model import ConversationKey, EndReason
-from everturn_actors.ports import Agent, Agents, SessionStore
+from everturn_actors.ports import Agent, Agents, ModelMemory, SessionStore, ToolContext
 from everturn_actors.recovery import Recovered, close_interrupted, close_turn, recover
 from everturn_actors.state import SessionState, apply
 from everturn_actors.turn import Pace, first_step, is_repeatable, run_turn
@@ -74,6 +79,7 @@ class Runtime:
 
     store: SessionStore
     agents: Agents
+    memory: ModelMemory
     pace: Pace
     idle_rest_s: float
     leave_grace_s: float
@@ -150,6 +156,16 @@ class SessionActor:
         self._ending: EndReason | None = None
         self._on_ended: list[Answer[None]] = []
         self._stopping: list[Answer[None]] = []
+        self._renderer = Renderer()
+        self._compactor = Compactor(
+            session_id=session_id,
+            store=runtime.store,
+            memory=runtime.memory,
+            pace=runtime.pace,
+            renderer=self._renderer,
+            mailbox=mailbox,
+            present=lambda: self.state,
+        )
         self._tasks: TaskGroup
 
     # --- what a turn needs (TurnHost) ---
@@ -159,6 +175,26 @@ class SessionActor:
         """The present state; there is one as soon as the session has begun."""
         assert self._state is not None, "the session has begun"
         return self._state
+
+    @property
+    def renderer(self) -> Renderer:
+        """Renders the session's requests."""
+        return self._renderer
+
+    @property
+    def memory(self) -> ModelMemory:
+        """What was learnt about models."""
+        return self._runtime.memory
+
+    @property
+    def tool_context(self) -> ToolContext:
+        """Where calls of this session run."""
+        return ToolContext(
+            session_id=self.session_id,
+            key=self.state.key,
+            store=self._runtime.store,
+            conversation=self.state.conversation,
+        )
 
     async def record(self, *bodies: Body) -> None:
         """Make events of the running turn durable and apply them."""
@@ -225,12 +261,13 @@ class SessionActor:
 
     async def _serve(self) -> None:
         while not (self._stopping and self._turn is None):
-            batch = await self._mailbox.take(self._rest_s if self._turn is None else None)
+            is_idle = self._turn is None and not self._compactor.busy
+            batch = await self._mailbox.take(self._rest_s if is_idle else None)
             if batch:
                 await self._handle(batch)
                 if self._is_snapshot_due():
                     await self._save(self._checkpoint)
-            elif self._turn is None and await self._may_rest():
+            elif is_idle and await self._may_rest():
                 return
 
     async def _may_rest(self) -> bool:
@@ -253,6 +290,7 @@ class SessionActor:
         """Let nobody wait for an actor that is gone; on a clean stop, put things away."""
         for command in self._mailbox.close():
             command.answer.fail(ActorStoppedError())
+        self._compactor.close()
         for closed in self._on_closed:
             closed.fail(ActorStoppedError())
         for ended in self._on_ended:
@@ -306,6 +344,10 @@ class SessionActor:
             case Record(bodies, answer):
                 draft.add(*bodies)
                 return partial(answer.give, None)
+            case Compact():
+                return self._plan_compact(command, draft)
+            case Summary(body, answer):
+                return self._plan_summary(body, answer, draft)
             case Pause(answer):
                 self._turn = None  # its task only waits for this answer
                 turn = draft.known.open_turn
@@ -362,6 +404,25 @@ class SessionActor:
             draft.add(StatusChanged(status="active"))
         return partial(answer.give, value=True)
 
+    def _plan_compact(self, command: Compact, draft: _Draft) -> Callable[[], None]:
+        state = draft.known
+        error: CoreError | None = self._agent_error(state.key)
+        if self._ending or state.status == "ended":
+            error = SessionEndedError(self.session_id, self._ending or state.ended_reason)
+        agent = self._agent(state.key)
+        if error is not None or agent is None:
+            return partial(command.answer.fail, error or ActorStoppedError())
+        return partial(self._compactor.ask, command.focus, command.answer, agent, self._tasks)
+
+    def _plan_summary(
+        self, body: Summarised, answer: Answer[bool], draft: _Draft
+    ) -> Callable[[], None]:
+        state, known = draft.known, draft.known.standing.summary
+        fits = state.status != "ended" and (known is None or body.last_turn >= known.last_turn)
+        if fits:
+            draft.add(body)
+        return partial(answer.give, fits)
+
     def _plan_leave(self, command: Leave, draft: _Draft) -> Callable[[], None]:
         turn = draft.known.open_turn
         agent = self._agent(draft.known.key)
@@ -403,7 +464,8 @@ class SessionActor:
         agent = self._agent(state.key)
         limit = state.window_messages
         if agent is not None:
-            limit = window_messages(input_window(agent.spec.model))
+            facts = self._runtime.memory.facts(agent.spec.model)
+            limit = window_messages(input_window(agent.spec.model, facts))
         draft.add(
             TurnStarted(
                 turn=state.turns + 1,
@@ -438,6 +500,10 @@ class SessionActor:
             self._turn, self._turn_number = anyio.CancelScope(), turn.number
             self._close_as = None  # what was asked of the turn before, in its last moment
             self._tasks.start_soon(self._run_turn, self._turn, turn.number)
+        if turn is None and draft.events and not self._stopping:
+            agent = self._agent(state.key)
+            if agent is not None:
+                self._compactor.consider(agent, self._tasks)
         if state.status == "ended":
             self._rest_s = 0.0
             _give_all(self._on_ended, value=None)

@@ -16,7 +16,7 @@ import anyio
 from everturn_actors.errors import UnknownAgentError
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.model import ConversationKey, ModelRequest, Reply, ToolCall, UserMessage
-from everturn_actors.ports import Agent, Clock, SessionStore, Tool
+from everturn_actors.ports import Agent, Clock, ModelMemory, SessionStore, Summariser, Tool
 from everturn_actors.service import ServiceSettings, TurnService, open_service
 from everturn_actors.spec import AgentSpec, ModelSpec
 
@@ -174,6 +174,8 @@ async def open_test_service(
     disk: MemoryDisk | None = None,
     clock: Clock | None = None,
     settings: ServiceSettings | None = None,
+    summariser: ScriptedProvider | None = None,
+    memory: ModelMemory | None = None,
 ) -> AsyncGenerator[TestService]:
     """Open a real service over a scripted model and, unless `store` is given, a memory store.
 
@@ -185,12 +187,15 @@ async def open_test_service(
         disk: The memory store's disk, to be opened again after a crash.
         clock: The time; by default a `ManualClock`.
         settings: Times; by default nobody waits for a client that left, and a stop drains at once.
+        summariser: Who writes summaries; by default nobody.
+        memory: What is learnt about the model.
     """
     provider = provider or ScriptedProvider()
     clock = clock or ManualClock()
-    agents = StaticAgents(
-        {"test": Agent(spec=spec or make_spec(), provider=provider, tools=tools or {})}
-    )
+    spec = spec or make_spec()
+    writer = Summariser(provider=summariser, model=spec.model) if summariser else None
+    agent = Agent(spec=spec, provider=provider, tools=tools or {}, summariser=writer)
+    agents = StaticAgents({"test": agent})
     async with AsyncExitStack() as stack:
         if store is None:
             store = await stack.enter_async_context(open_memory_store(disk or MemoryDisk()))
@@ -201,6 +206,7 @@ async def open_test_service(
                 scratch=scratch,
                 agents=agents,
                 clock=clock,
+                memory=memory,
                 settings=settings or ServiceSettings(leave_grace_s=0, drain_s=0),
             )
         )

@@ -13,8 +13,15 @@ from typing import Protocol
 
 import anyio
 
-from everturn_actors.context.render import render
-from everturn_actors.errors import ModelError, ModelTransientError, ToolFailedError
+from everturn_actors.context.calibration import learn, with_limit
+from everturn_actors.context.render import Rendered, Renderer
+from everturn_actors.errors import (
+    ContextDoesNotFitError,
+    ContextOverflowError,
+    ModelError,
+    ModelTransientError,
+    ToolFailedError,
+)
 from everturn_actors.events import (
     Body,
     CallFinished,
@@ -24,8 +31,8 @@ from everturn_actors.events import (
     TurnFinished,
 )
 from everturn_actors.feed import LiveReply
-from everturn_actors.model import OpenStep, OpenTurn, Reply, ToolCall
-from everturn_actors.ports import Agent, Clock
+from everturn_actors.model import OpenStep, OpenTurn, Reply, ToolCall, ToolResult
+from everturn_actors.ports import Agent, Clock, ModelMemory, ToolContext
 from everturn_actors.recovery import close_turn
 from everturn_actors.state import SessionState
 
@@ -40,6 +47,21 @@ class TurnHost(Protocol):
     @property
     def state(self) -> SessionState:
         """The session's present state."""
+        ...
+
+    @property
+    def renderer(self) -> Renderer:
+        """Renders the session's requests."""
+        ...
+
+    @property
+    def memory(self) -> ModelMemory:
+        """What was learnt about models."""
+        ...
+
+    @property
+    def tool_context(self) -> ToolContext:
+        """Where its calls run."""
         ...
 
     async def record(self, *bodies: Body) -> None:
@@ -107,8 +129,9 @@ async def _take_steps(host: TurnHost, number: int, agent: Agent, pace: Pace) -> 
         if turn.step is None:
             await host.record(_between_steps(turn, agent))
         elif turn.step.reply is None:
-            reply = await _call_model(host, turn, agent, pace)
-            await host.record(*_replied(turn, reply))
+            replied = await _call_model(host, turn, agent, pace)
+            done = () if replied.calls else (TurnFinished(turn=turn.number, outcome="answered"),)
+            await host.record(replied, *done)
         else:
             await _run_next_call(host, turn.step, turn.step.reply, agent)
 
@@ -124,41 +147,42 @@ def _between_steps(turn: OpenTurn, agent: Agent) -> Body:
     return first_step(turn, agent)
 
 
-def _replied(turn: OpenTurn, reply: Reply) -> tuple[Body, ...]:
-    event = ModelReplied(
+def _replied(reply: Reply, rendered: Rendered) -> ModelReplied:
+    return ModelReplied(
         text=reply.text,
         reasoning=reply.reasoning,
         calls=reply.calls,
         usage=reply.usage,
         stop_reason=reply.stop_reason,
         model=reply.model,
+        sent=rendered.sent,
     )
-    if reply.calls:
-        return (event,)
-    return (event, TurnFinished(turn=turn.number, outcome="answered"))
 
 
-async def _call_model(host: TurnHost, turn: OpenTurn, agent: Agent, pace: Pace) -> Reply:
-    """Return the model's reply to the state as it stands.
+async def _call_model(host: TurnHost, turn: OpenTurn, agent: Agent, pace: Pace) -> ModelReplied:
+    """Return the model's reply to the state as it stands, as an event.
 
     A transient failure is tried again, unless somebody has read a part of the reply: what was
-    said cannot be taken back.
+    said cannot be taken back. What the provider finds too long is halved, as often as the policy
+    allows.
 
     Raises:
         ModelError: No try succeeded, or the failure is not transient.
     """
-    spec = agent.spec
-    tools = tuple(tool.definition for tool in agent.tools.values())
-    request = render(host.state.conversation, spec, tools).request
-    timeout_s = spec.session.call_timeout_s
-    tries = 0
+    rendered = await _prepare(host, agent)
+    tries = halved = 0
     while True:
         live = host.begin_reply(turn.number, len(turn.steps) + 1)
         tries += 1
         try:
-            with anyio.move_on_after(timeout_s):
-                reply = await agent.provider.complete(request, partial(host.add_text, live))
-                return _checked(reply)
+            reply = await _complete(host, live, rendered, agent)
+        except ContextOverflowError as error:
+            if live.was_read or halved == host.renderer.overflow_tries(
+                agent.spec, agent.definitions
+            ):
+                raise _too_long(rendered, error) from error
+            halved += 1
+            rendered = await _halve(host, agent, rendered, error)
         except ModelError as error:
             delay_s = pace.delay_s(tries, error.retry_after_s)
             final = not error.retryable or live.was_read or tries == CALL_TRIES
@@ -166,8 +190,86 @@ async def _call_model(host: TurnHost, turn: OpenTurn, agent: Agent, pace: Pace) 
                 raise
             await pace.clock.sleep(delay_s)
         else:
-            msg = f"the model gave no reply within {timeout_s:g} s"
-            raise ModelTransientError(msg)
+            _learn(host, agent, rendered, reply)
+            return _replied(reply, rendered)
+
+
+async def _complete(host: TurnHost, live: LiveReply, rendered: Rendered, agent: Agent) -> Reply:
+    """Call the model once.
+
+    Raises:
+        ModelError: It gave no reply.
+    """
+    timeout_s = agent.spec.session.call_timeout_s
+    with anyio.move_on_after(timeout_s):
+        reply = await agent.provider.complete(rendered.request, partial(host.add_text, live))
+        return _checked(reply)
+    msg = f"the model gave no reply within {timeout_s:g} s"
+    raise ModelError(msg)  # not tried again: the next try would take as long
+
+
+async def _prepare(host: TurnHost, agent: Agent) -> Rendered:
+    """Return the next request, having recorded what had to be hidden for it.
+
+    Raises:
+        ContextDoesNotFitError: What cannot be hidden is larger than the window.
+    """
+    tools = agent.definitions
+    facts = host.memory.facts(agent.spec.model)
+    conversation = host.state.conversation
+    hidden = host.renderer.reduce(conversation, agent.spec, tools, facts)
+    if hidden:
+        await host.record(*hidden)
+        conversation = host.state.conversation
+    return host.renderer.render(conversation, agent.spec, tools, facts)
+
+
+async def _halve(
+    host: TurnHost, agent: Agent, rendered: Rendered, error: ContextOverflowError
+) -> Rendered:
+    """Return a shorter request after the provider found `rendered` too long.
+
+    Raises:
+        ContextDoesNotFitError: Nothing more can be hidden; names what is left.
+    """
+    facts = host.memory.facts(agent.spec.model)
+    if error.window_tokens:
+        host.memory.learn(agent.spec.model, with_limit(facts, error.window_tokens))
+    hidden = host.renderer.halve(
+        host.state.conversation, agent.spec, agent.definitions, host.memory.facts(agent.spec.model)
+    )
+    if hidden is None:
+        raise _too_long(rendered, error) from error
+    await host.record(hidden)
+    return await _prepare(host, agent)
+
+
+def _too_long(rendered: Rendered, error: ContextOverflowError) -> ContextDoesNotFitError:
+    msg = (
+        f"{error}; nothing more can be left out: the request has {rendered.explain()};"
+        " send less at once, shorten the prompt, or choose a model with a larger window"
+    )
+    return ContextDoesNotFitError(msg)
+
+
+def _learn(host: TurnHost, agent: Agent, rendered: Rendered, reply: Reply) -> None:
+    """Compare what the provider reported with what was estimated.
+
+    What one prompt had more than the one before tells most; without one before, all of it does.
+    """
+    before, now = host.state, rendered.sent
+    tokens, units = reply.usage.input_tokens, now.units
+    if not tokens:
+        return
+    goes_on = before.sent.prefix and not now.drifted and before.reported.input_tokens
+    if goes_on:
+        tokens -= before.reported.input_tokens
+        units -= before.sent.units
+    model = agent.spec.model
+    known = host.memory.facts(model)
+    learnt = learn(known, units=units, tokens=tokens)
+    if learnt != known:
+        host.memory.learn(model, learnt)
 
 
 def _checked(reply: Reply) -> Reply:
@@ -195,10 +297,30 @@ async def _run_next_call(host: TurnHost, step: OpenStep, reply: Reply, agent: Ag
     if call.call_id not in step.started:
         await host.record(CallStarted(call_id=call.call_id))
     try:
-        text, is_error = await tool.run(call), False
+        text, is_error = await tool.run(call, host.tool_context), False
     except ToolFailedError as error:
         text, is_error = str(error), True
-    await host.record(CallFinished(call_id=call.call_id, text=text, is_error=is_error))
+    result = ToolResult(call_id=call.call_id, name=call.name, text=text, is_error=is_error)
+    await host.record(await _taken_in(host, result, agent))
+
+
+async def _taken_in(host: TurnHost, result: ToolResult, agent: Agent) -> CallFinished:
+    """Return the event of a result; one that is too large for the policy is kept in a file first.
+
+    Raises:
+        JournalError: It could not be kept.
+    """
+    turn = host.state.open_turn
+    assert turn is not None and turn.step is not None and turn.step.reply is not None  # noqa: PT018
+    ids = [call.call_id for call in turn.step.reply.calls]
+    path = f"{turn.number}-{len(turn.steps) + 1}-{ids.index(result.call_id) + 1}.txt"
+    text = host.renderer.intake(agent.spec, agent.definitions, result, path)
+    if text == result.text:
+        path = ""
+    else:
+        context = host.tool_context
+        await context.store.save_result(context.session_id, path, result.text)
+    return CallFinished(call_id=result.call_id, text=text, is_error=result.is_error, path=path)
 
 
 def is_repeatable(agent: Agent | None) -> Callable[[ToolCall], bool]:

@@ -17,6 +17,7 @@ from everturn_actors.journal.files import open_file_store
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.service import ServiceSettings, TurnService, open_service
 from everturn_gateway.config import Config
+from everturn_gateway.model_memory import open_model_memory
 from everturn_gateway.observe import SecretRegistry
 from everturn_gateway.providers import open_providers
 from everturn_gateway.specs import AgentLibrary, open_library
@@ -24,6 +25,7 @@ from everturn_gateway.specs import AgentLibrary, open_library
 logger = logging.getLogger(__name__)
 
 DRAIN_S = 10.0  # how long running turns may take to finish when the gateway stops
+MODELS_FILE = "models.json"  # what was learnt about models
 MODELS_FOLDER = "models"  # in the workspace: weights of local models
 
 
@@ -93,10 +95,16 @@ async def open_gateway(
         idle_rest_s=config.sessions.idle_rest_s, resume=resume, drain_s=DRAIN_S if resume else 0
     )
     async with (
-        open_file_store(config.workspace) as store,
+        open_file_store(
+            config.workspace, results_max_bytes=config.sessions.results_max_bytes
+        ) as store,
         open_memory_store(MemoryDisk()) as scratch,
+        open_model_memory(config.workspace / MODELS_FILE, clock) as memory,
         open_providers(
-            environ=environ, models_dir=config.workspace / MODELS_FOLDER, registry=secrets
+            environ=environ,
+            models_dir=config.workspace / MODELS_FOLDER,
+            registry=secrets,
+            memory=memory,
         ) as providers,
     ):
         library = await open_library(
@@ -104,7 +112,12 @@ async def open_gateway(
         )
         async with (
             open_service(
-                store=store, scratch=scratch, agents=library, clock=clock, settings=settings
+                store=store,
+                scratch=scratch,
+                agents=library,
+                clock=clock,
+                memory=memory,
+                settings=settings,
             ) as service,
             anyio.create_task_group() as upkeep,
         ):

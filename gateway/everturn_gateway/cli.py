@@ -32,7 +32,7 @@ app = typer.Typer(
 )
 sessions_app = typer.Typer(help="List, show and delete sessions.", no_args_is_help=True)
 agent_app = typer.Typer(help="List, show, check and create agents.", no_args_is_help=True)
-context_app = typer.Typer(help="See what a model would be shown.", no_args_is_help=True)
+context_app = typer.Typer(help="See what a model is shown.", no_args_is_help=True)
 local_app = typer.Typer(help="The small model that runs on this machine.", no_args_is_help=True)
 app.add_typer(sessions_app, name="sessions")
 app.add_typer(agent_app, name="agent")
@@ -411,6 +411,59 @@ def apply_context(
         settings=settings or (),
     )
     _end(context.apply(options))
+
+
+@context_app.command("show")
+def show_context(
+    session: SessionId,
+    *,
+    as_json: Json = False,
+    config: Config = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """Show what a session's next request would hold, what is hidden, and what comes next."""
+    from everturn_gateway.commands import live_context  # noqa: PLC0415 - as above
+
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    _end(live_context.show(options, session, as_json=as_json))
+
+
+@context_app.command("explain")
+def explain_context(
+    session: SessionId,
+    seq: Annotated[int, typer.Argument(metavar="SEQ", help="Number of an event of a turn.", min=1)],
+    *,
+    as_json: Json = False,
+    config: Config = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """Explain a past request: what it showed of each message, and what hid the others.
+
+    It is the request that was sent at an event, or next after it in its turn.
+    """
+    from everturn_gateway.commands import live_context  # noqa: PLC0415 - as above
+
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    _end(live_context.explain(options, session, seq, as_json=as_json))
+
+
+@app.command("compact")
+def compact_session(
+    session: SessionId,
+    *,
+    focus: Annotated[str, typer.Option(help="What the summary should keep above all.")] = "",
+    as_json: Json = False,
+    config: Config = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """Have older turns of a session summarised now."""
+    from everturn_gateway.commands import live_context  # noqa: PLC0415 - as above
+
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    _end(live_context.compact(options, session, focus=focus, as_json=as_json))
 
 
 @local_app.command("pull")

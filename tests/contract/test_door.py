@@ -19,10 +19,12 @@ from everturn_actors.errors import (
     InvalidInputError,
     SessionEndedError,
     UnknownAgentError,
+    UnknownRequestError,
     UnknownSessionError,
 )
 from everturn_actors.events import Event, ModelReplied, Received, SessionEnded, TurnFinished
 from everturn_actors.model import ConversationKey
+from everturn_actors.reports import explanation_record
 from everturn_actors.service import TextDelta, Update
 from everturn_actors.testing import ScriptedProvider
 from everturn_channels.errors import DoorError
@@ -260,13 +262,43 @@ async def test_history_and_lists_tell_what_happened(kind: Kind, tmp_path: Path) 
     assert list(agents) == ["test"]
 
 
+async def test_the_context_is_told_alike_through_both(kind: Kind, tmp_path: Path) -> None:
+    """`/context`, `context show` and `context explain` are read from here."""
+    async with open_house(kind, tmp_path) as house:
+        conversation = Conversation(house.door, key=KEY)
+        updates: list[Update] = []
+        for number in range(10):
+            _, updates = await ask(conversation, str(number))
+        session_id, last = conversation.session_id, updates[-2]
+        assert isinstance(last, Event)
+        before = await house.door.context(session_id)
+        compacted = await house.door.compact(session_id, "the numbers")
+        after = await house.door.context(session_id)
+        explained = await house.door.explain(session_id, last.seq)
+        real = await house.gateway.service.context(session_id)
+        really = await house.gateway.service.explain(session_id, last.seq)
+
+    assert (before.shown_messages, before.hidden_messages) == (20, 0)
+    assert compacted.done
+    assert after == real
+    assert after.summary is not None
+    assert after.hidden_messages == after.summary.messages == compacted.messages
+    assert after.predicted_tokens == compacted.tokens_after
+    assert explained.verdict == "same"
+    assert explanation_record(explained) == explanation_record(really)
+
+
 async def test_what_does_not_exist_is_named(kind: Kind, tmp_path: Path) -> None:
     """Bad input gets an error that names what is wrong."""
     async with open_house(kind, tmp_path) as house:
         door = house.door
-        for ask_for in (door.status, door.cancel, door.reset, door.delete):
+        for ask_for in (door.status, door.cancel, door.reset, door.delete, door.context):
             with pytest.raises(UnknownSessionError, match="nope"):
                 await ask_for("nope")
+        with pytest.raises(UnknownSessionError, match="nope"):
+            await door.explain("nope", 2)
+        with pytest.raises(UnknownSessionError, match="nope"):
+            await door.compact("nope", "")
         with pytest.raises((UnknownAgentError, DoorError), match="nobody"):
             await door.open(ConversationKey(channel="terminal", chat="ann", agent="nobody"))
         session_id = await door.open(KEY)
@@ -274,9 +306,17 @@ async def test_what_does_not_exist_is_named(kind: Kind, tmp_path: Path) -> None:
             await door.submit(session_id, "x" * 2 * 1024 * 1024, idempotency_key="k")
         with pytest.raises(InvalidInputError):
             await door.submit(session_id, "\ud800", idempotency_key="k")
+        with pytest.raises(
+            UnknownRequestError, match="no request was sent in this session yet"
+        ) as no:
+            await door.explain(session_id, 9)
         status = await door.status(session_id)
+        await door.reset(session_id)
+        with pytest.raises(SessionEndedError):
+            await door.compact(session_id, "")
 
     assert status.last_seq == 1
+    assert (no.value.session_id, no.value.seq) == (session_id, 9)
 
 
 async def test_a_path_is_no_session(kind: Kind, tmp_path: Path) -> None:

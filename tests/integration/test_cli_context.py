@@ -11,6 +11,8 @@ from inline_snapshot import snapshot
 from support.command import Done, everturn
 from support.transcripts import IMAGE, Json, called, result, said, step, user
 
+from everturn_actors.context.catalog import POLICIES
+
 CHAT = [user("a"), said("b"), user("go"), *step("c1", "x" * 20_000)]
 
 
@@ -89,6 +91,35 @@ async def test_each_message_has_its_fate(tmp_path: Path) -> None:
     assert [m["fate"] for m in report["messages"][:4]] == ["kept"] * 4
 
 
+async def test_the_default_policy_says_what_it_hides_and_how_to_ask(tmp_path: Path) -> None:
+    """Its markers are all the model knows of what is not there."""
+    old = [user("look"), *step("c1", "x\n" * 60_000), said("seen")]
+    chat = [{"role": "system", "content": "Be brief."}, *old, *old, user("now?")]
+    shown = await applied(chat, "--policy", "everturn", "--window", "20000", cwd=tmp_path)
+    report, result_text = shown["report"], shown["messages"][3]["content"]
+
+    assert report["fits"]
+    assert [m["fate"] for m in report["messages"]] == [
+        *("kept", "dropped", "dropped", "dropped", "dropped"),
+        *("kept", "kept", "shortened", "kept", "kept"),
+    ]
+    assert shown["messages"][0]["content"] == snapshot(
+        "Be brief.\n\n"
+        "[4 earlier messages of this conversation are not shown; recall_context() lists what is"
+        ' hidden, recall_context(search="...") finds words in it]'
+    )
+    assert result_text.replace("x\n", "").strip("x\n") == snapshot(
+        "[truncated: ~7,964 of ~24,600 tokens shown;"
+        ' recall_context(file="results/c1-2") returns it whole]'
+    )
+    assert report["omitted_messages"] == 4
+    assert [(s["message"], s["path"]) for s in report["stored"]] == [
+        (3, "results/c1"),
+        (7, "results/c1-2"),
+    ]
+    assert report["notes"] == ["would summarise the oldest 8 messages"]
+
+
 async def test_files_bring_system_prompt_and_tools(tmp_path: Path) -> None:
     """They are no part of a transcript, but of what has to fit."""
     (tmp_path / "system.md").write_text("Be brief.\n")
@@ -123,9 +154,10 @@ async def test_a_table_compares_all_policies(tmp_path: Path) -> None:
 
     assert (done.code, done.err) == (0, "")
     assert lines[0].split("  ")[0] == "policy"
-    assert [line.split()[0] for line in lines[2:]] == ["duragent", "picoclaw", "jutul", "baseagent"]
-    assert "running turn are never dropped" in lines[3]
-    assert "would summarise" in lines[4]
+    assert [line.split()[0] for line in lines[2:]] == list(POLICIES)
+    assert lines[2].split()[:2] == ["everturn", "5"]
+    assert "running turn are never dropped" in lines[4]
+    assert "would summarise" in lines[5]
 
 
 async def test_a_broken_history_is_repaired_and_told(tmp_path: Path) -> None:
@@ -203,7 +235,7 @@ async def test_a_transcript_beyond_repair_is_refused_with_its_place(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ((), "name one policy with --policy (duragent, picoclaw, jutul, baseagent)"),
+        ((), "name one policy with --policy (everturn, duragent, picoclaw, jutul, baseagent)"),
         (("--policy", "nope"), "there is no policy 'nope'"),
         (("--policy", "jutul", "--compare"), "name one policy"),
         (("--policy", "jutul", "--set", "clear_trigger"), "not of the form name=value"),

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import anyio
 import pytest
-from support.agents import write_agent
+from support.agents import write_agent, write_folder
 from watchfiles import Change
 
 from everturn_actors.errors import UnknownAgentError
@@ -200,6 +200,93 @@ async def test_a_script_that_is_written_anew_is_read_anew(tmp_path: Path) -> Non
 
     assert (same.changed, changed.changed) == ((), ("a",))
     assert library.get("a").provider is not first.provider
+
+
+def write_summarised(agents_dir: Path, summarizer: str, *, model: str = "gpt-5") -> None:
+    """Write the agent `a`, whose summaries come from `summarizer`."""
+    text = (
+        "apiVersion: duragent/v1alpha1\nkind: Agent\nmetadata: {name: a}\nspec:\n"
+        f"  model: {{provider: openai, name: {model}}}\n"
+        f"  session: {{context: {{summarizer: {summarizer}}}}}\n"
+    )
+    write_folder(agents_dir / "a", text)
+
+
+async def test_summaries_come_from_the_agent_s_own_model_or_the_one_that_is_named(
+    tmp_path: Path,
+) -> None:
+    """One connection serves both, unless somebody wants a cheaper model for it."""
+    providers = Providers()
+    write_summarised(tmp_path, "")
+    library = await load(tmp_path, providers)
+    own = library.get("a")
+
+    write_summarised(tmp_path, "{provider: openai, name: gpt-5-mini}")
+    await library.reload()
+    named = library.get("a")
+
+    write_summarised(tmp_path, "none")
+    await library.reload()
+
+    assert own.summariser is not None
+    assert own.summariser.provider is own.provider
+    assert own.summariser.model == own.spec.model
+    assert named.summariser is not None
+    assert named.summariser.model.name == "gpt-5-mini"
+    assert named.summariser.provider is not named.provider
+    assert named.provider is own.provider
+    assert library.get("a").summariser is None
+    assert [model.name for model in providers.made] == ["gpt-5", "gpt-5-mini"]
+
+
+async def test_a_summarizer_is_kept_until_it_changes(tmp_path: Path) -> None:
+    """Its connections are as dear as those of the agent's own model."""
+    write_summarised(tmp_path, "{provider: openai, name: gpt-5-mini}")
+    library = await load(tmp_path)
+    first = library.get("a").summariser
+
+    write_summarised(tmp_path, "{provider: openai, name: gpt-5-mini}", model="gpt-5.1")
+    await library.reload()
+    second = library.get("a").summariser
+
+    write_summarised(tmp_path, "{provider: openai, name: gpt-5-nano}", model="gpt-5.1")
+    await library.reload()
+    third = library.get("a").summariser
+
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    assert library.get("a").spec.model.name == "gpt-5.1"
+    assert second.provider is first.provider
+    assert third.provider is not first.provider
+
+
+async def test_the_script_of_a_summarizer_is_read_anew(tmp_path: Path) -> None:
+    """Whoever tries out a summary edits the script and looks again."""
+    write_summarised(tmp_path, "{provider: scripted, name: s.yaml}")
+    (tmp_path / "a/s.yaml").write_text("- a\n", encoding="utf-8")
+    library = await load(tmp_path)
+    before = library.get("a").summariser
+
+    (tmp_path / "a/s.yaml").write_text("- longer\n", encoding="utf-8")
+    await library.reload()
+    after = library.get("a").summariser
+
+    assert before is not None
+    assert after is not None
+    assert after.provider is not before.provider
+
+
+async def test_a_summarizer_that_cannot_be_made_is_a_fault_of_its_field(tmp_path: Path) -> None:
+    """The agent's own model is fine; the line to repair is another one."""
+    write_summarised(tmp_path, "{provider: unknown, name: x}")
+
+    (fault,) = (await load(tmp_path)).faults()
+
+    assert str(fault) == (
+        f"{tmp_path}/a/agent.yaml:6: spec.session.context.summarizer:"
+        " there is no provider 'unknown'"
+    )
 
 
 async def test_a_name_belongs_to_one_folder(tmp_path: Path) -> None:

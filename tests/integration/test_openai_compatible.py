@@ -177,7 +177,7 @@ async def test_each_piece_is_handed_on_before_the_next_is_sent() -> None:
 
 async def test_connections_are_kept() -> None:
     """A new connection for each call costs a handshake with a server far away."""
-    async with open_model_api() as api, open_adapter(api.url) as adapter:
+    async with open_model_api() as api, open_impatient(api.url, 30) as adapter:
         for _ in range(5):
             await adapter.complete(request(), ignore)
 

@@ -38,6 +38,7 @@ from everturn_actors.model import (
     Turn,
     UserMessage,
 )
+from everturn_actors.ports import ToolContext
 from everturn_actors.service import ServiceSettings, TextDelta, TurnResult, Update
 from everturn_actors.spec import ModelSpec, SessionSpec
 from everturn_actors.testing import (
@@ -78,7 +79,7 @@ class Counter:
         self.runs = 0
         self._gate = gate
 
-    async def run(self, call: ToolCall) -> str:
+    async def run(self, call: ToolCall, context: ToolContext) -> str:  # noqa: ARG002 - the port's
         self.runs += 1
         if self._gate is not None:
             await self._gate.wait()

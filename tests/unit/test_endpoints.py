@@ -132,3 +132,22 @@ def test_a_password_in_the_address_is_refused_without_quoting_it() -> None:
 def test_only_this_machine_is_loopback(host: str, own: bool) -> None:  # noqa: FBT001 - a table
     """Proxies and warnings depend on it."""
     assert is_loopback(host) is own
+
+
+@pytest.mark.parametrize(
+    ("provider", "base_url", "tells", "base"),
+    [
+        ("openai", "", "nothing", "/v1"),
+        ("openai", "https://api.openai.com/v1", "nothing", "/v1"),
+        ("openai", "http://127.0.0.1:8000", "anything", "/v1"),
+        ("openai", "https://x.example/api/v1?version=2", "anything", "/api/v1"),
+        ("openrouter", "", "listing", "/api/v1"),
+        ("ollama", "", "ollama", "/v1"),
+        ("ollama", "http://gpu:11434", "ollama", "/v1"),
+    ],
+)
+def test_who_tells_a_window_and_how(provider: str, base_url: str, tells: str, base: str) -> None:
+    """A server that tells nothing must not be asked with every start."""
+    endpoint = endpoint_for(ModelSpec(provider=provider, name="m", base_url=base_url), KEYS)
+
+    assert (endpoint.tells, endpoint.base) == (tells, base)

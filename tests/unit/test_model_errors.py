@@ -20,6 +20,7 @@ from everturn_gateway.providers.model_errors import (
     read_refusal,
     retry_after_s,
     unsupported_parameter,
+    window_in_error,
 )
 
 
@@ -202,3 +203,76 @@ def test_a_parameter_that_a_model_does_not_take_is_found(
 ) -> None:
     """Only what is refused by name may be left out, and only what a reply does not need."""
     assert unsupported_parameter(read_refusal(orjson.dumps({"error": error}))) == parameter
+
+
+@pytest.mark.parametrize(
+    ("message", "tokens"),
+    [
+        ("This model's maximum context length is 8192 tokens. However, your messages", 8_192),
+        ("This model's maximum context length is 128,000 tokens.", 128_000),
+        (
+            "max_tokens is too large. The model's maximum context length is 8192 (16000 > 7292)",
+            8_192,
+        ),
+        ("request (9031 tokens) exceeds the available context size (2048 tokens), try", 2_048),
+        ("greater than the context length (n_keep: 5000>= n_ctx: 4096). Try to load", 4_096),
+        ("You passed 9001 input tokens. However, the model's context length is only 4096", 4_096),
+        ("the model is loaded with context length of only 4096 tokens", 4_096),
+        ("The decoder prompt (length 5000) is longer than the maximum model length of 4096", 4_096),
+        ("prompt is too long: 210000 tokens > 200000 maximum", 200_000),
+        ("input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000", 200_000),
+        ("exceeds the maximum number of tokens allowed (1048576).", 1_048_576),
+        ("Prompt contains 40000 tokens, too large for model with 32768 maximum context", None),
+        (
+            "Prompt contains 40000 tokens, too large for model with 32768 maximum context length",
+            32_768,
+        ),
+        ("maximum prompt length is 131072 but the request contains 537812 tokens.", 131_072),
+        ("Your request exceeded model token limit: 8192", 8_192),
+        ("`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000", 4_096),
+        ("Range of input length should be [1, 30720]", 30_720),
+        ("Your input exceeds the context window of this model.", None),
+        ("prompt too long; exceeded max context length by 42 tokens", None),
+        ("the input length exceeds the context length", None),
+        ("context window is 8k", None),
+        ("maximum context length is 0 tokens", None),
+        ("maximum context length is 99999999999 tokens", None),
+        ("maximum context length is ,,, tokens", None),
+        # how much an account may send in a minute is not what a model can read
+        ("Request too large for gpt-4o on tokens per min (TPM): Limit 30000 > 20000", None),
+        ("", None),
+    ],
+)
+def test_the_window_is_read_out_of_a_refusal(message: str, tokens: int | None) -> None:
+    """With it the next request fits; a wrong number would shorten every one from then on."""
+    assert window_in_error(message) == tokens
+
+
+def test_an_overflow_carries_the_window_that_it_names() -> None:
+    """The turn hands it to the memory of the model."""
+    named = refused(
+        400, orjson.dumps({"error": {"message": "maximum context length is 8192 tokens"}})
+    )
+    field = refused(
+        400,
+        orjson.dumps(
+            {"error": {"code": 400, "message": "no", "type": "exceed_context_size_error",
+                       "n_prompt_tokens": 9031, "n_ctx": 2048}}
+        ),
+    )  # fmt: skip
+    silent = refused(413, b"Payload Too Large")
+
+    assert isinstance(named, ContextOverflowError)
+    assert isinstance(field, ContextOverflowError)
+    assert isinstance(silent, ContextOverflowError)
+    assert (named.window_tokens, field.window_tokens, silent.window_tokens) == (8192, 2048, None)
+
+
+def test_another_text_leaves_the_rest_of_an_error_as_it_is() -> None:
+    """Secrets are taken out of the text; class, wait and window decide what happens next."""
+    overflow = ContextOverflowError("key", window_tokens=8192).with_text("***")
+    limited = RateLimitedError("key", retry_after_s=2).with_text("***")
+
+    assert (type(overflow), str(overflow)) == (ContextOverflowError, "***")
+    assert overflow.window_tokens == 8192
+    assert (type(limited), str(limited), limited.retry_after_s) == (RateLimitedError, "***", 2)

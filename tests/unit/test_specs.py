@@ -12,6 +12,7 @@ import pytest
 import yaml
 from support.agents import write_agent, write_folder
 
+from everturn_actors.context.catalog import POLICIES
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, PromptSpec, SessionSpec
 from everturn_gateway.config import SessionsConfig
 from everturn_gateway.errors import ConfigError
@@ -119,12 +120,8 @@ spec:
       prune_minimum: 20000
       max_output_tokens: 2500
       max_iterations: 200
-      summarize_message_threshold: 20
-      summarize_token_percent: 75
-      clear_trigger: 0.6
-      summarize_trigger: 0.85
-      summarize_keep: 0.1
-      cut_to: 0.75
+      summarizer: {provider: openai, name: gpt-5-mini, base_url: "http://127.0.0.1:1/v1"}
+      summary_timeout_seconds: 60
   access:
     dm: {queue: {mode: drop}}
   tools:
@@ -175,9 +172,10 @@ def test_an_agent_with_every_field_of_duragent_s_loads_unchanged(tmp_path: Path)
             call_timeout_s=120,
             ttl_hours=48,
             compaction="discard",
-            context=ContextSpec(policy="everturn", max_history_tokens=40_000),
+            context=ContextSpec(policy="everturn", numbers=file.spec.session.context.numbers),
         ),
     )
+    assert file.spec.session.context.numbers["max_history_tokens"] == 40_000
     assert file.labels == {"domain": "general", "tier": "1"}
     assert file.text == FULL
 
@@ -187,30 +185,132 @@ def test_fields_without_their_feature_are_listed(tmp_path: Path) -> None:
     full = load_agent(write_folder(tmp_path / "full", FULL, **PROMPTS), environ={})
     added = load_agent(write_folder(tmp_path / "added", ADDED), environ={})
 
-    assert full.inactive == (
-        "spec.session.context.max_tool_result_tokens",
-        "spec.session.context.tool_result_truncation",
-        "spec.session.context.tool_result_keep_first",
-        "spec.session.context.tool_result_keep_last",
+    assert [name for name in full.inactive if "context" not in name] == [
         "spec.memory",
         "spec.access",
         "spec.hooks",
         "spec.tools",
         "spec.skills_dir",
+    ]
+    assert added.inactive == ("spec.model.fallbacks", "spec.access", "spec.tools")
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_every_number_of_the_chosen_policy_can_be_set(tmp_path: Path, policy: str) -> None:
+    """A number that only the code knows is one that nobody can change."""
+    names = set(POLICIES[policy].number_names()) - {"recall"}  # a choice of its own
+    lines = "".join(f"      {name}: {_some_value(policy, name)}\n" for name in names)
+    yaml_text = f"  session:\n    context:\n      policy: {policy}\n{lines}"
+
+    file = load_agent(write_agent(tmp_path, "a", yaml_text), environ={})
+
+    assert sorted(file.spec.session.context.numbers) == sorted(names)
+    assert file.inactive == ()
+    POLICIES[policy].with_numbers(file.spec.session.context.numbers)
+
+
+def _some_value(policy: str, name: str) -> object:
+    value = getattr(POLICIES[policy].numbers, name)
+    if value is None:
+        return 100_000 if name == "model_context_limit" else 1
+    return [*value] if isinstance(value, tuple) else value
+
+
+def test_a_number_of_another_policy_is_a_fault(tmp_path: Path) -> None:
+    """It would have no effect, and whoever set it would not know."""
+    yaml_text = """\
+  session:
+    context:
+      policy: baseagent
+      prune_protect: 1000
+      tool_result_keep_first: 1
+"""
+    (fault,) = faults_of(write_agent(tmp_path, "a", yaml_text))
+
+    assert fault.startswith(
+        "agent.yaml:13: spec.session.context.tool_result_keep_first:"
+        " is no number of policy baseagent, which has: model_context_limit, "
     )
-    assert "spec.model.fallbacks" in added.inactive
-    assert "spec.session.context.prune_protect" in added.inactive
-    assert "spec.session.context.policy: baseagent (until it is, duragent renders)" in (
-        added.inactive
+
+
+def test_an_agent_of_duragent_s_loads_under_a_policy_that_has_other_numbers(
+    tmp_path: Path,
+) -> None:
+    """Its folder must load as it is, and must not look as if all of it had an effect."""
+    file = load_agent(write_folder(tmp_path / "full", FULL, **PROMPTS), environ={})
+    known = POLICIES["everturn"].number_names()
+    told = [name.partition(" (is no number of")[0] for name in file.inactive if "context" in name]
+
+    assert file.spec.session.context.numbers.keys() <= set(known)
+    assert sorted(told) == sorted(
+        f"spec.session.context.{name}"
+        for name in (
+            "max_history_tokens",
+            "max_tool_result_tokens",
+            "tool_result_truncation",
+            "tool_result_keep_first",
+            "tool_result_keep_last",
+        )
+        if name not in known
     )
-    assert "spec.session.turn_timeout_seconds" not in added.inactive
 
 
-def test_the_policy_that_is_active_is_not_listed(tmp_path: Path) -> None:
-    """The list must not cry wolf."""
-    yaml_text = "  session: {context: {policy: duragent}}\n"
+@pytest.mark.parametrize(
+    ("model", "context", "writer"),
+    [
+        ("{provider: ollama, name: qwen3}", "{}", "ollama qwen3 0.7"),
+        ("{provider: ollama, name: qwen3}", "{summarizer: none}", None),
+        ("{provider: builtin, name: builtin}", "{}", None),
+        ("{provider: scripted, name: a.yaml}", "{summarizer: }", None),
+        (
+            "{provider: builtin, name: builtin}",
+            "{summarizer: {provider: scripted, name: s.yaml}}",
+            "scripted s.yaml 0.3",
+        ),
+        (
+            "{provider: ollama, name: qwen3}",
+            "{summarizer: {provider: openai, name: gpt-5-mini, temperature: 0.1}}",
+            "openai gpt-5-mini 0.1",
+        ),
+    ],
+)
+def test_the_agent_s_own_model_writes_summaries_unless_another_is_named(
+    tmp_path: Path, model: str, context: str, writer: str | None
+) -> None:
+    """Summaries must need no setting, and must not come from what is no model."""
+    text = (
+        "apiVersion: duragent/v1alpha1\nkind: Agent\nmetadata: {name: a}\n"
+        f"spec: {{model: {model}, session: {{context: {context}}}}}\n"
+    )
+    file = load_agent(write_folder(tmp_path / "a", text), environ={})
+    found = file.summarizer
 
-    assert load_agent(write_agent(tmp_path, "a", yaml_text), environ={}).inactive == ()
+    assert (f"{found.provider} {found.name} {found.temperature}" if found else None) == writer
+    assert file.inactive == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        ("off", "summarizer: must be none, or a section with provider and name"),
+        ("{provider: openai}", "summarizer.name: is required"),
+        (
+            "{provider: openai, name: a, model: b}",
+            (
+                "summarizer.model: is not a known field; there are: provider, name, base_url,"
+                " temperature, max_input_tokens, max_output_tokens, max_tokens, context_window"
+            ),
+        ),
+        ("[a]", "summarizer: must be a section of fields, not a list"),
+    ],
+)
+def test_a_summarizer_that_cannot_be_read_is_a_fault_of_its_field(
+    tmp_path: Path, value: str, fault: str
+) -> None:
+    """`off` is what people write, and must not become the agent's own model."""
+    folder = write_agent(tmp_path, "a", f"  session: {{context: {{summarizer: {value}}}}}\n")
+
+    assert faults_of(folder) == [f"agent.yaml:9: spec.session.context.{fault}"]
 
 
 def test_files_without_their_feature_are_listed_and_must_be_yaml(tmp_path: Path) -> None:
@@ -446,7 +546,7 @@ def test_a_budget_that_leaves_no_room_is_refused_with_its_arithmetic(tmp_path: P
     (fault,) = faults_of(folder)
 
     assert fault.startswith("agent.yaml:6: spec.model: nothing is left for messages: window 1,000")
-    assert "- system 400 - tools 0 - reply 600 - margin 100 = -100 tokens" in fault
+    assert "- system 368 - tools 0 - reply 600 - margin 50 = -18 tokens" in fault
 
     (folder / "SOUL.md").write_text("x" * 4 * 299, encoding="utf-8")
 

@@ -40,6 +40,8 @@ def test_every_command_is_understood_and_listed(name: CommandName) -> None:
         ("", Nothing()),
         (" \n ", Nothing()),
         ("/quit", Command(name="exit")),
+        ("/compact", Command(name="compact")),
+        ("/compact the prices, above all ", Command(name="compact", text="the prices, above all")),
     ],
 )
 def test_messages_and_commands_are_told_apart(line: str, expected: Typed) -> None:
@@ -47,7 +49,7 @@ def test_messages_and_commands_are_told_apart(line: str, expected: Typed) -> Non
     assert parse(line) == expected
 
 
-@pytest.mark.parametrize("line", ["/rest", "/reset now", "/"])
+@pytest.mark.parametrize("line", ["/rest", "/reset now", "/context all", "/"])
 def test_a_slip_is_explained_and_not_sent(line: str) -> None:
     """A mistyped command must neither reach the model nor do something else."""
     typed = parse(line)

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, aclosing
 from typing import assert_never
 
 import anyio
+from anyio.abc import TaskGroup
 
 from everturn_actors.errors import CoreError, InvalidInputError
 from everturn_actors.events import SessionEnded, TurnFinished, TurnStarted
@@ -14,13 +15,13 @@ from everturn_channels.errors import ChannelError
 from everturn_channels.terminal.chat import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, describe
 from everturn_channels.terminal.conversation import Conversation
 from everturn_channels.terminal.door import Door, Status
+from everturn_channels.terminal.gauge import show_compacted
 from everturn_channels.terminal.interrupts import Interrupts, open_interrupts
 from everturn_channels.terminal.prompt import PromptReader, Reader
 from everturn_channels.terminal.reply import ReplyReader
 from everturn_channels.terminal.screen import Screen
 from everturn_channels.terminal.slash import (
     Command,
-    CommandName,
     Mistake,
     Nothing,
     Say,
@@ -56,6 +57,8 @@ class Attach:
         self._open: tuple[int, tuple[int, ...]] = (0, ())
         self._turn_over = anyio.Event()
         self._failed = False
+        self._beside: TaskGroup
+        "What goes on while lines are read."
 
     async def run(self, *, last: int) -> int:
         """Show the last messages, then what comes; return the exit code.
@@ -134,6 +137,12 @@ class Attach:
                 pass
 
     async def _speak(self, reader: Reader) -> None:
+        async with anyio.create_task_group() as self._beside:
+            await self._read(reader)
+            if isinstance(reader, PromptReader):
+                self._beside.cancel_scope.cancel()  # a person leaves; a script waits
+
+    async def _read(self, reader: Reader) -> None:
         while True:
             try:
                 line = await reader.read()
@@ -163,14 +172,14 @@ class Attach:
                 self._complain(text)
             case Say(text=text):
                 self._handed_in.add(await self._conversation.hand_in(text))
-            case Command(name=name):
-                return await self._obey(name)
+            case Command():
+                return await self._obey(typed)
             case _:
                 assert_never(typed)
         return True
 
-    async def _obey(self, name: CommandName) -> bool:
-        match name:
+    async def _obey(self, command: Command) -> bool:
+        match command.name:
             case "exit":
                 return False
             case "help":
@@ -178,14 +187,31 @@ class Attach:
             case "status":
                 status = await self._conversation.status()
                 self._screen.note(describe(status) if status else "no session")
+            case "context":
+                report = await self._conversation.context()
+                if report is not None:
+                    self._screen.show_context(report)
+            case "compact":
+                self._screen.note("(summarising)")
+                self._beside.start_soon(self._compact, command.text)
             case "stop":
                 if not await self._conversation.cancel():
                     self._screen.note("(no turn is running)")
             case "reset":
                 await self._conversation.reset()
             case _:
-                assert_never(name)
+                assert_never(command.name)
         return True
+
+    async def _compact(self, focus: str) -> None:
+        """Have older turns summarised, while the person goes on typing."""
+        try:
+            compacted = await self._conversation.compact(focus)
+        except (CoreError, ChannelError) as error:
+            self._complain(str(error))
+        else:
+            if compacted is not None:
+                self._screen.note(show_compacted(compacted))
 
     def _complain(self, text: str) -> None:
         self._failed = True

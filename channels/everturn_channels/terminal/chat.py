@@ -17,6 +17,7 @@ from everturn_actors.service import TextDelta, Update
 from everturn_channels.errors import ChannelError
 from everturn_channels.terminal.conversation import Conversation
 from everturn_channels.terminal.door import Status
+from everturn_channels.terminal.gauge import show_compacted
 from everturn_channels.terminal.interrupts import Interrupts, open_interrupts
 from everturn_channels.terminal.prompt import PromptReader, Reader
 from everturn_channels.terminal.reply import ReplyReader
@@ -24,6 +25,7 @@ from everturn_channels.terminal.screen import Screen
 from everturn_channels.terminal.slash import Command, Mistake, Nothing, Say, help_text, parse
 
 EXIT_OK, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
+NO_SESSION = "no session yet; your message starts one"
 
 _Next: TypeAlias = Literal["go on", "leave"]
 
@@ -105,21 +107,28 @@ class Chat:
                 return "leave"
             case Command() as command:
                 try:
-                    await self._obey(command)
+                    await self._obey(command, interrupts)
                 except (CoreError, ChannelError) as error:
                     self._fail(error)
                 return "go on"
             case _:
                 assert_never(typed)
 
-    async def _obey(self, command: Command) -> None:
+    async def _obey(self, command: Command, interrupts: Interrupts) -> None:
         match command.name:
             case "help":
                 self._screen.note(help_text())
             case "status":
                 status = await self._conversation.status()
-                text = describe(status) if status else "no session yet; your message starts one"
-                self._screen.note(text)
+                self._screen.note(describe(status) if status else NO_SESSION)
+            case "context":
+                report = await self._conversation.context()
+                if report is None:
+                    self._screen.note(NO_SESSION)
+                else:
+                    self._screen.show_context(report)
+            case "compact":
+                await self._compact(command.text, interrupts)
             case "reset":
                 was = await self._conversation.reset()
                 self._screen.note(
@@ -134,6 +143,31 @@ class Chat:
                 pass
             case _:
                 assert_never(command.name)
+
+    async def _compact(self, focus: str, interrupts: Interrupts) -> None:
+        """Have older turns summarised; Ctrl-C goes on without waiting for it.
+
+        Raises:
+            CoreError, ChannelError: It cannot be done.
+        """
+        text, error = "(the summary goes on without you)", None
+        self._screen.note("(summarising; Ctrl-C goes on without waiting for it)")
+        async with anyio.create_task_group() as tg:
+
+            async def stop_waiting() -> None:
+                await interrupts.wait()
+                tg.cancel_scope.cancel()
+
+            tg.start_soon(stop_waiting)
+            try:
+                compacted = await self._conversation.compact(focus)
+                text = NO_SESSION if compacted is None else show_compacted(compacted)
+            except (CoreError, ChannelError) as problem:
+                error = problem
+            tg.cancel_scope.cancel()
+        if error is not None:
+            raise error
+        self._screen.note(text)
 
     def _fail(self, error: Exception) -> None:
         self._failed = True

@@ -7,10 +7,11 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
+from everturn_actors.context.report import ContextReport
 from everturn_actors.errors import SessionEndedError, UnknownSessionError
 from everturn_actors.events import ModelReplied, Received, SessionEnded, TurnFinished, TurnStarted
 from everturn_actors.model import ConversationKey, Outcome, Usage
-from everturn_actors.service import TextDelta, Update
+from everturn_actors.service import Compacted, TextDelta, Update
 from everturn_channels.errors import DoorError
 from everturn_channels.terminal.door import Door, Status
 
@@ -141,6 +142,14 @@ class Conversation:
             if self._key is not None:
                 self.session_id = ""
         return True
+
+    async def context(self) -> ContextReport | None:
+        """Return what the next request would hold; None where there is no session yet."""
+        return await self._door.context(self.session_id) if self.session_id else None
+
+    async def compact(self, focus: str) -> Compacted | None:
+        """Have older turns summarised; None where there is no session yet."""
+        return await self._door.compact(self.session_id, focus) if self.session_id else None
 
     async def status(self) -> Status | None:
         """Return what is known of the session; None where there is none yet."""

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
 
+from everturn_actors.context.explain import Explanation
+from everturn_actors.context.report import ContextReport
 from everturn_actors.events import CallFinished, Event, ModelReplied, Received
 from everturn_actors.model import ConversationKey, Inbound, SessionStatus, Usage
 from everturn_actors.ports import SessionSummary
-from everturn_actors.service import TurnService, Update
+from everturn_actors.service import Compacted, TurnService, Update
 
 HISTORY_MAX = 200  # messages given at once; a page of the HTTP API holds no more
 _PAGE_EVENTS = 500
@@ -95,6 +97,25 @@ class Door(Protocol):
         """Return what is known of the session now."""
         ...
 
+    async def context(self, session_id: str) -> ContextReport:
+        """Return what the session's next request would hold. Waits for no turn."""
+        ...
+
+    async def explain(self, session_id: str, seq: int) -> Explanation:
+        """Return why the request that was sent at event `seq` looked as it did.
+
+        Raises:
+            UnknownRequestError: None was sent there, or it cannot be made again.
+        """
+        ...
+
+    async def compact(self, session_id: str, focus: str) -> Compacted:
+        """Have older turns summarised; return when that is done, or found to be needless.
+
+        The summary goes on where this is cancelled. An empty `focus` keeps nothing in particular.
+        """
+        ...
+
     async def history(self, session_id: str, *, after: int) -> Sequence[Said]:
         """Return the messages that came after event `after`, oldest first (`HISTORY_MAX`)."""
         ...
@@ -158,6 +179,18 @@ class ServiceDoor:
             usage=state.usage,
             busy=state.has_work,
         )
+
+    async def context(self, session_id: str) -> ContextReport:
+        """Return what the session's next request would hold. Waits for no turn."""
+        return await self._service.context(session_id)
+
+    async def explain(self, session_id: str, seq: int) -> Explanation:
+        """Return why the request that was sent at event `seq` looked as it did."""
+        return await self._service.explain(session_id, seq)
+
+    async def compact(self, session_id: str, focus: str) -> Compacted:
+        """Have older turns summarised; return when that is done, or found to be needless."""
+        return await self._service.compact(session_id, focus)
 
     async def history(self, session_id: str, *, after: int) -> Sequence[Said]:
         """Return the messages that came after event `after`, oldest first (`HISTORY_MAX`)."""

@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias, assert_never
 from everturn_actors.events import (
     CallFinished,
     CallStarted,
+    ContextReduced,
     Event,
     ModelReplied,
     Received,
@@ -19,13 +20,14 @@ from everturn_actors.events import (
     SessionStarted,
     StatusChanged,
     StepStarted,
+    Summarised,
     TurnFinished,
     TurnStarted,
 )
 from everturn_actors.model import ToolCall
 from everturn_actors.service import TextDelta, Update
 
-Style: TypeAlias = Literal["reply", "user", "note", "error"]
+Style: TypeAlias = Literal["reply", "user", "note", "warning", "error"]
 
 ARGUMENTS_SHOWN = 60  # code points; a call is a hint to a person, not a record
 
@@ -115,7 +117,11 @@ class ReplyReader:
                 if body.status != "paused":
                     return ()
                 return (*self._leave(), Piece(style="note", text="(paused)"))
-            case SessionStarted() | TurnStarted() | StepStarted() | CallStarted():
+            case ContextReduced():
+                if not body.line:
+                    return ()
+                return (*self._leave(), Piece(style="note", text=f"({body.line})"))
+            case SessionStarted() | TurnStarted() | StepStarted() | CallStarted() | Summarised():
                 return ()
             case _:
                 assert_never(body)

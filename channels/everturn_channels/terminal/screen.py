@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from shutil import get_terminal_size
 from typing import TextIO
 
+from everturn_actors.context.report import ContextReport
+from everturn_channels.terminal.gauge import ASCII, BLOCKS, show_context
 from everturn_channels.terminal.reply import Piece, Style
 
 _COLOURS: dict[Style, str] = {
     "reply": "",
     "user": "\x1b[36m",
     "note": "\x1b[2m",
+    "warning": "\x1b[33m",
     "error": "\x1b[31m",
 }
 _PLAIN = "\x1b[0m"
@@ -27,26 +31,38 @@ def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:
 class Screen:
     """Writes pieces in order and keeps track of whether a line is open."""
 
-    def __init__(self, write: Callable[[str], object], *, colour: bool) -> None:
+    def __init__(
+        self, write: Callable[[str], object], *, colour: bool, encoding: str = "utf-8"
+    ) -> None:
         """Prepare.
 
         Args:
             write: Takes text as it should appear, and shows it at once.
             colour: Whether escape sequences for colours may be written.
+            encoding: What the text is written in.
         """
         self._write = write
         self._colour = colour
+        self._encoding = encoding
         self._open_line = False
 
     def on(self, write: Callable[[str], object]) -> Screen:
         """Return a screen like this one that writes with another function."""
-        return Screen(write, colour=self._colour)
+        return Screen(write, colour=self._colour, encoding=self._encoding)
 
     def show(self, pieces: Iterable[Piece]) -> None:
         """Write pieces, each line of a note or an error on its own."""
         text = "".join(self._render(piece) for piece in pieces)
         if text:
             self._write(text)
+
+    def show_context(self, report: ContextReport) -> None:
+        """Write a report of a session's context, as wide as the terminal is.
+
+        Where there is none, 80 columns, unless COLUMNS says otherwise.
+        """
+        bars = BLOCKS if self._can_show("".join(BLOCKS)) else ASCII
+        self.show(show_context(report, columns=get_terminal_size().columns, bars=bars))
 
     def note(self, text: str) -> None:
         """Write a line about the conversation."""
@@ -61,6 +77,13 @@ class Screen:
         if self._open_line:
             self._open_line = False
             self._write("\n")
+
+    def _can_show(self, text: str) -> bool:
+        try:
+            text.encode(self._encoding)
+        except (UnicodeEncodeError, LookupError):
+            return False
+        return True
 
     def _render(self, piece: Piece) -> str:
         if piece.style == "reply":

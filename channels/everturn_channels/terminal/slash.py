@@ -5,16 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
-CommandName: TypeAlias = Literal["help", "reset", "status", "stop", "exit"]
+CommandName: TypeAlias = Literal["help", "reset", "status", "context", "compact", "stop", "exit"]
 
 HELP: dict[CommandName, str] = {
     "help": "show this list",
     "reset": "end this session; your next message starts a new one",
     "status": "show the session: its id, turns and tokens",
+    "context": "show what the model is sent, what is hidden from it, and what comes next",
+    "compact": "have older turns summarised now; what follows is kept above all",
     "stop": "cancel the running turn",
     "exit": "leave (the conversation stays)",
 }
 
+_WITH_TEXT: tuple[CommandName, ...] = ("compact",)
 _ALIASES: dict[str, CommandName] = {"quit": "exit", "new": "reset", "?": "help"}
 
 
@@ -30,6 +33,8 @@ class Command:
     """One of the commands."""
 
     name: CommandName
+    text: str = ""
+    "What stands after it."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +73,9 @@ def parse(line: str) -> Typed:
     known = _ALIASES.get(name, name)
     for command in get_args(CommandName):
         if known == command:
-            if rest.strip():
+            if rest.strip() and command not in _WITH_TEXT:
                 return Mistake(text=f"/{command} takes nothing after it")
-            return Command(name=command)
+            return Command(name=command, text=rest.strip())
     return Mistake(
         text=f"there is no command /{name}; /help lists them, //{name} sends it as a message"
     )

@@ -19,7 +19,13 @@ from everturn_gateway.commands.tables import print_table
 from everturn_gateway.config import Config
 from everturn_gateway.errors import ConfigError, Fault, GatewayError
 from everturn_gateway.providers import open_providers
-from everturn_gateway.specs import AgentFile, load_agent, open_library, schema_text
+from everturn_gateway.specs import (
+    AgentFile,
+    check_models,
+    load_agent,
+    open_library,
+    schema_text,
+)
 
 AGENT_FILE = "agent.yaml"
 
@@ -91,11 +97,11 @@ def _facts(agent: AgentFile) -> Iterator[str]:
         if text
     ]
     yield f"prompt       {', '.join(sizes) + ' (characters)' if sizes else 'none'}"
-    session = spec.session
-    yield (
-        f"session      {session.context.policy} context policy, "
-        f"at most {session.context.max_history_tokens or 'all'} tokens of history"
-    )
+    context = spec.session.context
+    numbers = "".join(f", {name} {value}" for name, value in context.numbers.items())
+    yield f"context      policy {context.policy}{numbers}"
+    writer = agent.summarizer
+    yield f"summaries    {f'{writer.provider} / {writer.name}' if writer else 'none'}"
     if agent.inactive:
         yield "not active yet:"
         yield from (f"  {field}" for field in agent.inactive)
@@ -186,9 +192,9 @@ def _check_folders(config: Config, folders: Sequence[Path]) -> tuple[list[AgentF
                     faults.extend(error.faults)
                     continue
                 try:
-                    providers.make(agent.spec.model, folder)
+                    check_models(agent, providers.make)
                 except ConfigError as error:
-                    faults.extend(error.faults or (agent.fault("spec.model", str(error)),))
+                    faults.extend(error.faults)
                 else:
                     agents.append(agent)
         return EXIT_OK
@@ -207,6 +213,7 @@ def _summary(agent: AgentFile) -> dict[str, Any]:
         "description": agent.spec.description,
         "version": agent.spec.version,
         "model": asdict(agent.spec.model),
+        "summarizer": asdict(agent.summarizer) if agent.summarizer else None,
         "inactive": list(agent.inactive),
     }
 

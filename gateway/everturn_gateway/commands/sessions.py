@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from dataclasses import asdict
 from datetime import datetime
@@ -14,11 +13,11 @@ from everturn_actors.records import utc_text
 from everturn_channels.terminal.chat import describe
 from everturn_channels.terminal.door import Door, Said, Status
 from everturn_channels.terminal.reply import Piece, Style, clean
-from everturn_channels.terminal.screen import Screen, stream_writer, wants_colour
 from everturn_gateway.commands.doors import open_door
 from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_OK
 from everturn_gateway.commands.options import Options
 from everturn_gateway.commands.questions import confirm
+from everturn_gateway.commands.screens import stdout_screen
 from everturn_gateway.commands.settings import load, run_async
 from everturn_gateway.commands.tables import print_table
 
@@ -84,7 +83,7 @@ def show_session(options: Options, session_id: str, *, last: int, as_json: bool)
                 }
             )
             return EXIT_OK
-        screen = Screen(stream_writer(sys.stdout), colour=wants_colour(sys.stdout, os.environ))
+        screen = stdout_screen()
         screen.show([Piece(style="reply", text=f"{describe(status)}\n")])
         for message in messages:
             style: Style = "user" if message.role == "user" else "note"

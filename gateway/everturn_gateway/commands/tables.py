@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -23,9 +23,19 @@ def console() -> Console:
     return Console(highlight=False, no_color=True, width=_PIPE_COLUMNS)
 
 
-def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows under their headers; control characters in them are left out."""
-    table = Table(*headers, box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+def print_table(
+    headers: Sequence[str], rows: Iterable[Sequence[str]], *, right: Collection[str] = ()
+) -> None:
+    """Print rows under their headers; control characters in them are left out.
+
+    Args:
+        headers: Of the columns.
+        rows: A cell for each column.
+        right: Headers of the columns with numbers, which end on the right.
+    """
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for header in headers:
+        table.add_column(header, justify="right" if header in right else "left")
     for row in rows:
         table.add_row(*(Text(clean(cell)) for cell in row))
     console().print(table)

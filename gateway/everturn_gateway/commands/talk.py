@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 from everturn_channels.terminal.attach import Attach
 from everturn_channels.terminal.chat import Chat
 from everturn_channels.terminal.conversation import Conversation
 from everturn_channels.terminal.prompt import PipeReader, PromptReader, Reader, open_history
-from everturn_channels.terminal.screen import Screen, stream_writer, wants_colour
 from everturn_gateway.commands.doors import conversation_key, open_door, pick_agent
 from everturn_gateway.commands.options import Options
+from everturn_gateway.commands.screens import stdout_screen
 from everturn_gateway.commands.settings import load, run_async
 from everturn_gateway.config import Config
 from everturn_gateway.errors import GatewayError
@@ -40,7 +39,7 @@ def chat(options: Options, *, agent: str, session_id: str, new: bool) -> int:
                 name = await pick_agent(agent, door, config)
                 conversation = Conversation(door, key=conversation_key(name))
             reader = await _reader(config)
-            return await Chat(conversation, reader, _screen()).run(new=new)
+            return await Chat(conversation, reader, stdout_screen()).run(new=new)
 
     return run_async(main)
 
@@ -59,7 +58,7 @@ def attach(options: Options, session_id: str, *, read_only: bool, last: int) -> 
     async def main() -> int:
         async with open_door(config) as door:
             reader = None if read_only else await _reader(config)
-            view = Attach(door, session_id, reader=reader, screen=_screen())
+            view = Attach(door, session_id, reader=reader, screen=stdout_screen())
             return await view.run(last=last)
 
     return run_async(main)
@@ -69,7 +68,3 @@ async def _reader(config: Config) -> Reader:
     if sys.stdin.isatty() and sys.stdout.isatty():
         return PromptReader(await open_history(config.workspace / HISTORY_NAME))
     return PipeReader(sys.stdin.buffer)
-
-
-def _screen() -> Screen:
-    return Screen(stream_writer(sys.stdout), colour=wants_colour(sys.stdout, os.environ))

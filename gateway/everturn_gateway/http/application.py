@@ -33,6 +33,7 @@ from everturn_gateway.http.problems import (
 )
 from everturn_gateway.http.routes.admin import admin_router
 from everturn_gateway.http.routes.agents import agents_router
+from everturn_gateway.http.routes.context import context_router
 from everturn_gateway.http.routes.health import health_router
 from everturn_gateway.http.routes.openai import openai_router
 from everturn_gateway.http.routes.sessions import sessions_router
@@ -92,6 +93,7 @@ def create_app(gateway: Gateway, waits: OpenWaits | None = None) -> FastAPI:
         agents_router(gateway),
         sessions_router(gateway),
         turns_router(gateway, waits),
+        context_router(gateway, waits),
         admin_router(gateway),
         openai_router(gateway, waits),
     )

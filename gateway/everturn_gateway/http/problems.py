@@ -19,6 +19,7 @@ from starlette.types import Scope
 from everturn_actors.errors import (
     ActorFailedError,
     ActorStoppedError,
+    ContextDoesNotFitError,
     CoreError,
     CorruptJournalError,
     FencedError,
@@ -30,6 +31,7 @@ from everturn_actors.errors import (
     SessionEndedError,
     UnknownAgentError,
     UnknownFormatError,
+    UnknownRequestError,
     UnknownSessionError,
 )
 
@@ -94,6 +96,9 @@ _CORE: Final[Mapping[type[Exception], _Kind]] = {
     UnknownSessionError: _Kind(
         kind="unknown-session", title="There is no such session", status=404
     ),
+    UnknownRequestError: _Kind(
+        kind="unknown-request", title="There is no such request", status=404
+    ),
     SessionEndedError: _Kind(kind="session-ended", title="The session has ended", status=409),
     MailboxFullError: _Kind(
         kind="mailbox-full",
@@ -123,6 +128,11 @@ _CORE: Final[Mapping[type[Exception], _Kind]] = {
     ),
     JournalError: _Kind(
         kind="journal-failed", title="The session's journal cannot be used", status=500
+    ),
+    ContextDoesNotFitError: _Kind(
+        kind="context-does-not-fit",
+        title="The conversation does not fit the model's window",
+        status=409,
     ),
     ModelError: _Kind(kind="model-failed", title="The model gave no reply", status=502),
     CoreError: _Kind(kind="internal", title="Something went wrong inside Everturn", status=500),

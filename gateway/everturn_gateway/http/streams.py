@@ -9,6 +9,7 @@ from everturn_actors.errors import CoreError
 from everturn_actors.events import (
     CallFinished,
     CallStarted,
+    ContextReduced,
     Event,
     ModelReplied,
     Received,
@@ -112,6 +113,8 @@ def _turn_event(event: Event, calls: dict[str, ToolCall]) -> bytes:
                 "is_error": result.is_error,
             }
             return sse.message("tool_result", told, seq=event.seq)
+        case ContextReduced(line=line) if line:
+            return sse.message("notice", {"text": line}, seq=event.seq)
         case _:
             return b""
 

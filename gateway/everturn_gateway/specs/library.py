@@ -20,15 +20,17 @@ from watchfiles import (
 )
 
 from everturn_actors.errors import UnknownAgentError
-from everturn_actors.ports import Agent, ModelProvider
+from everturn_actors.ports import Agent, ModelProvider, Summariser
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.config import SessionsConfig
-from everturn_gateway.errors import ConfigError, Fault, GatewayError
+from everturn_gateway.errors import ConfigError, Fault
 from everturn_gateway.specs.loading import AGENT_FILE, AgentFile, load_agent
+from everturn_gateway.specs.models import MakeProvider, models, provider_for
+from everturn_gateway.tools import tools_for
 
 logger = logging.getLogger(__name__)
 
-MakeProvider: TypeAlias = Callable[[ModelSpec, Path], ModelProvider]
+_Version: TypeAlias = tuple[int, int]
 
 _DEBOUNCE_MS = 200  # editors write a file in several steps
 _POLL_MS = 500  # a folder that is missing, or made anew, is noticed after this
@@ -48,11 +50,20 @@ class ReloadReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Made:
+    """What talks to one model."""
+
+    provider: ModelProvider
+    script: _Version
+    "Which version of the file of a scripted model was read."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
     file: AgentFile
     agent: Agent
-    script: tuple[int, int]
-    "Which version of the file of a scripted model was read."
+    made: Mapping[ModelSpec, _Made]
+    "For each model of the agent."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,22 +253,27 @@ class AgentLibrary:
 
     def _load(self, folder: Path, known: _Entry | None) -> _Entry:
         file = load_agent(folder, environ=self._environ, sessions=self._sessions)
-        script = _script_version(file.spec.model, folder)
-        is_same_script = known is not None and known.script == script
-        if known and known.file == file and is_same_script:
+        made = self._make(file, known.made if known else {})
+        is_same = known is not None and known.file == file
+        if known and is_same and all(made[model] is known.made.get(model) for model in made):
             return known
-        if known and known.file.spec.model == file.spec.model and is_same_script:
-            provider = known.agent.provider
-        else:
-            try:
-                provider = self._make_provider(file.spec.model, folder)
-            except ConfigError as error:
-                raise ConfigError(
-                    faults=error.faults or [file.fault("spec.model", str(error))]
-                ) from error
-            except GatewayError as error:
-                raise ConfigError(faults=[file.fault("spec.model", str(error))]) from error
-        return _Entry(file=file, agent=Agent(spec=file.spec, provider=provider), script=script)
+        return _Entry(file=file, agent=_agent(file, made), made=made)
+
+    def _make(self, file: AgentFile, known: Mapping[ModelSpec, _Made]) -> dict[ModelSpec, _Made]:
+        """Return what talks to the agent's models, what is known already as it is.
+
+        Raises:
+            ConfigError: A model cannot be used as it is configured.
+        """
+        made: dict[ModelSpec, _Made] = {}
+        for field_name, model in models(file).items():
+            script = _script_version(model, file.folder)
+            if model in known and known[model].script == script:
+                made[model] = known[model]
+            else:
+                provider = provider_for(file, field_name, model, self._make_provider)
+                made[model] = _Made(provider=provider, script=script)
+        return made
 
     def _report(self, shelf: _Shelf) -> ReloadReport:
         old, new = self._by_name, shelf.by_name
@@ -331,7 +347,16 @@ async def open_library(
     return library
 
 
-def _script_version(model: ModelSpec, folder: Path) -> tuple[int, int]:
+def _agent(file: AgentFile, made: Mapping[ModelSpec, _Made]) -> Agent:
+    writer, summariser = file.summarizer, None
+    if writer is not None:
+        summariser = Summariser(provider=made[writer].provider, model=writer)
+    provider = made[file.spec.model].provider
+    tools = tools_for(file.spec)
+    return Agent(spec=file.spec, provider=provider, tools=tools, summariser=summariser)
+
+
+def _script_version(model: ModelSpec, folder: Path) -> _Version:
     """Return what changes when the replies of a scripted model are written anew."""
     if model.provider != "scripted":
         return (0, 0)

@@ -7,19 +7,30 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from everturn_actors.context.budget import check_feasible, make_budget
+from everturn_actors.context.budget import check_feasible
+from everturn_actors.context.catalog import POLICIES, make_budget
 from everturn_actors.context.prompt import system_prompt
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, PromptSpec, SessionSpec
 from everturn_gateway.config import SessionsConfig
-from everturn_gateway.documents import check, dotted, read_document
+from everturn_gateway.documents import Document, check, dotted, field_names, read_document
 from everturn_gateway.errors import ConfigError, Fault
 from everturn_gateway.specs.prompts import read_prompt
-from everturn_gateway.specs.sections import AgentDocument, ModelSection, SessionSection
+from everturn_gateway.specs.sections import (
+    AgentDocument,
+    OneModelSection,
+    SessionContextSection,
+    SessionSection,
+    SpecSection,
+)
+from everturn_gateway.tools import tools_for
 
 AGENT_FILE = "agent.yaml"
 _POLICY_FILES = ("policy.yaml", "policy.local.yaml")
 _TOOLS_FOLDER = "tools"
+_CONTEXT = ("spec", "session", "context")
+MODEL_FIELD = "spec.model"
+SUMMARIZER_FIELD = dotted((*_CONTEXT, "summarizer"))
 
 # Fields whose feature is there. Every other field is checked, kept in the file, and listed as not
 # active yet.
@@ -45,12 +56,20 @@ ACTIVE = frozenset(
         "spec.session.turn_timeout_seconds",
         "spec.session.ttl_hours",
         "spec.session.compaction",
-        "spec.session.context.policy",
-        "spec.session.context.max_history_tokens",
+        *(dotted((*_CONTEXT, name)) for name in field_names(SessionContextSection)),
     )
 )
-_POLICY_FIELD = "spec.session.context.policy"
-_ACTIVE_POLICY = "duragent"
+# Duragent's own. Its agents name no policy, and load whatever numbers ours has.
+_DURAGENT_NUMBERS = frozenset(
+    (
+        "max_history_tokens",
+        "max_tool_result_tokens",
+        "tool_result_truncation",
+        "tool_result_keep_first",
+        "tool_result_keep_last",
+    )
+)
+_NO_WRITERS = frozenset(("builtin", "scripted"))  # as summarizers only where they are named
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +78,8 @@ class AgentFile:
 
     spec: AgentSpec
     folder: Path
+    summarizer: ModelSpec | None = None
+    "Who writes the summaries; None = nobody."
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     inactive: tuple[str, ...] = ()
     "Fields that are set, and files that are there, and that have no effect yet."
@@ -102,21 +123,25 @@ def _load(folder: Path, environ: Mapping[str, str], sessions: SessionsConfig) ->
     values, faults = check(document, AgentDocument)
     prompt, prompt_faults = read_prompt(document, folder)
     faults += prompt_faults + tuple(_policy_faults(folder, environ))
+    if values is not None:
+        faults += tuple(_number_faults(document, values.spec.session.context))
     if values is None or faults:
         raise ConfigError(faults=faults)
     spec = _agent_spec(values, prompt, sessions)
     try:
-        check_feasible(make_budget(spec, system_prompt(spec.prompt), ()))
+        tools = tuple(tool.definition for tool in tools_for(spec).values())
+        check_feasible(make_budget(spec, system_prompt(spec.prompt), tools))
     except ContextDoesNotFitError as error:
         raise ConfigError(faults=[document.fault(("spec", "model"), str(error))]) from None
     lines = {dotted(path): place.line for path, place in document.places.items()}
     return AgentFile(
         spec=spec,
         folder=folder,
+        summarizer=_summarizer(values.spec),
         labels=dict(values.metadata.labels),
         inactive=(
             *_inactive(document.data),
-            *_inactive_policy(spec, lines),
+            *_inactive_numbers(values.spec.session.context),
             *_inactive_files(folder),
         ),
         document=document.as_written(),
@@ -136,7 +161,14 @@ def _agent_spec(values: AgentDocument, prompt: PromptSpec, sessions: SessionsCon
     )
 
 
-def _model_spec(model: ModelSection) -> ModelSpec:
+def _summarizer(spec: SpecSection) -> ModelSpec | None:
+    context = spec.session.context
+    if "summarizer" in context.model_fields_set:
+        return None if context.summarizer is None else _model_spec(context.summarizer)
+    return None if spec.model.provider in _NO_WRITERS else _model_spec(spec.model)
+
+
+def _model_spec(model: OneModelSection) -> ModelSpec:
     return ModelSpec(
         provider=model.provider,
         name=model.name,
@@ -159,9 +191,36 @@ def _session_spec(session: SessionSection, sessions: SessionsConfig) -> SessionS
         compaction=session.compaction or sessions.compaction,
         context=ContextSpec(
             policy=session.context.policy,
-            max_history_tokens=session.context.max_history_tokens,
+            numbers=_numbers(session.context),
+            summary_timeout_s=session.context.summary_timeout_seconds,
+            recall=session.context.recall,
         ),
     )
+
+
+def _numbers(context: SessionContextSection) -> dict[str, Any]:
+    foreign = _foreign_numbers(context)
+    return {name: value for name, value in context.numbers().items() if name not in foreign}
+
+
+def _foreign_numbers(context: SessionContextSection) -> tuple[str, ...]:
+    """Return the numbers that are set and that the policy does not have."""
+    known = POLICIES[context.policy].number_names()
+    return tuple(name for name in context.numbers() if name not in known)
+
+
+def _number_faults(document: Document, context: SessionContextSection) -> Iterator[Fault]:
+    """Yield a fault for each number that would have no effect.
+
+    Those of Duragent's, in an agent that names no policy as Duragent's do, are only said to have
+    none.
+    """
+    is_chosen = "policy" in context.model_fields_set
+    for name in _foreign_numbers(context):
+        if is_chosen or name not in _DURAGENT_NUMBERS:
+            known = ", ".join(POLICIES[context.policy].number_names())
+            message = f"is no number of policy {context.policy}, which has: {known}"
+            yield document.fault((*_CONTEXT, name), message)
 
 
 def _policy_faults(folder: Path, environ: Mapping[str, str]) -> Iterator[Fault]:
@@ -184,10 +243,9 @@ def _inactive(data: Mapping[str, Any], above: str = "") -> Iterator[str]:
             yield path
 
 
-def _inactive_policy(spec: AgentSpec, lines: Mapping[str, int]) -> Iterator[str]:
-    policy = spec.session.context.policy
-    if policy != _ACTIVE_POLICY and _POLICY_FIELD in lines:
-        yield f"{_POLICY_FIELD}: {policy} (until it is, {_ACTIVE_POLICY} renders)"
+def _inactive_numbers(context: SessionContextSection) -> Iterator[str]:
+    for name in _foreign_numbers(context):
+        yield f"{dotted((*_CONTEXT, name))} (is no number of policy {context.policy})"
 
 
 def _inactive_files(folder: Path) -> Iterator[str]:

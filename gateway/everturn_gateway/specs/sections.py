@@ -7,10 +7,17 @@ Source: Duragent's format v1alpha1, and Everturn's additions to it.
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from everturn_actors.model import Compaction
 from everturn_actors.spec import OnDisconnect
@@ -96,8 +103,8 @@ class FallbackSection(Section):
     context_window: Count | None = None
 
 
-class ModelSection(Section):
-    """Which model answers, and its limits in tokens."""
+class OneModelSection(Section):
+    """One model, and its limits in tokens."""
 
     provider: Text
     "openrouter, openai, anthropic, ollama, local, builtin or scripted."
@@ -113,15 +120,58 @@ class ModelSection(Section):
     "Another name of max_output_tokens."
     context_window: Count | None = None
     "The model's own window, where max_input_tokens is only a cap on it."
-    fallbacks: tuple[FallbackSection, ...] = ()
-    "Tried next, in this order, on an outage."
 
     @model_validator(mode="after")
-    def _one_limit(self) -> ModelSection:
+    def _one_limit(self) -> OneModelSection:
         if self.max_tokens is not None and self.max_output_tokens is not None:
             msg = "max_tokens is another name of max_output_tokens; keep one of the two"
             raise ValueError(msg)
         return self
+
+
+class ModelSection(OneModelSection):
+    """Which model answers, and its limits in tokens."""
+
+    fallbacks: tuple[FallbackSection, ...] = ()
+    "Tried next, in this order, on an outage."
+
+
+class SummarizerSection(OneModelSection):
+    """Which model writes summaries; the fields are those of spec.model."""
+
+    temperature: Annotated[float, Field(ge=0, le=2)] = 0.3
+    "At most 0.3 is sent."
+
+
+def _model_or_none(value: object, check: ValidatorFunctionWrapHandler) -> SummarizerSection | None:
+    """Read a section, or the word `none`, which gives None."""
+    if value == "none":
+        return None
+    if isinstance(value, str):
+        kind, text = "summarizer", "must be none, or a section with provider and name"
+        raise PydanticCustomError(kind, text)
+    found: SummarizerSection = check(value)
+    return found
+
+
+Summarizer = Annotated[
+    SummarizerSection | None,
+    WrapValidator(_model_or_none, json_schema_input_type=Literal["none"] | SummarizerSection),
+]
+
+
+class SessionContextSection(ContextSection):
+    """How the conversation is made to fit the model's window."""
+
+    summarizer: Summarizer = None
+    "Who writes summaries: a model, or none. By default the agent's own; builtin, scripted: none."
+    summary_timeout_seconds: Seconds = 120
+    "Deadline of one summary, all tries together."
+
+    def numbers(self) -> dict[str, Any]:
+        """Return the numbers that are set, by their names."""
+        found = super().numbers()
+        return {name: found[name] for name in found if name in ContextSection.model_fields}
 
 
 class SessionSection(Section):
@@ -138,7 +188,7 @@ class SessionSection(Section):
     "An idle session ends after this, 0 = never; by default as in everturn.yaml (168)."
     compaction: Compaction | None = None
     "What becomes of events behind the checkpoint; by default as in everturn.yaml (archive)."
-    context: ContextSection = ContextSection()
+    context: SessionContextSection = SessionContextSection()
 
 
 class DebounceSection(Section):

@@ -22,6 +22,7 @@ from everturn_gateway.http.bodies import (
 from everturn_gateway.http.history import read_messages
 from everturn_gateway.http.openapi import SessionId, event_stream, problems
 from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.preferences import Prefer, wants_async
 from everturn_gateway.http.problems import Problem, ProblemError
 from everturn_gateway.http.sse import EventStream
 from everturn_gateway.http.streams import farewell, session_messages, turn_messages
@@ -85,15 +86,12 @@ def turns_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
         session_id: SessionId,
         body: NewMessage,
         key: IdempotencyKey = None,
-        prefer: Annotated[
-            list[str] | None,
-            Header(description="`respond-async`: answer 202 as soon as the message is on disk."),
-        ] = None,
+        prefer: Prefer = None,
     ) -> Response:
         """Send a message; the answer comes when its turn is done."""
         submission = await _submit(service, session_id, body.content, key)
         headers = replay_headers(submission)
-        if _wants_async(prefer or []):
+        if wants_async(prefer):
             events = events_path(submission.session_id, submission.seq)
             return answer(
                 AcceptedBody(
@@ -205,9 +203,3 @@ async def refuse_other_content(service: TurnService, submission: Submission, con
 def replay_headers(submission: Submission) -> dict[str, str]:
     """Return the header that tells a repeat from a first answer."""
     return {"Idempotent-Replayed": "true"} if submission.duplicate else {}
-
-
-def _wants_async(prefer: list[str]) -> bool:
-    """Read `Prefer` headers. Source: RFC 7240, section 2."""
-    wishes = (wish for line in prefer for wish in line.split(","))
-    return any(wish.split(";")[0].strip().lower() == "respond-async" for wish in wishes)

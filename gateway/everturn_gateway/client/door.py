@@ -10,37 +10,42 @@ import ssl
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from datetime import datetime
-from typing import Any, Final, NoReturn, cast
-from urllib.parse import quote, unquote
+from typing import Any
+from urllib.parse import quote
 
 import anyio
 import anyio.to_thread
 import httpx2
 import orjson
 
-from everturn_actors.errors import (
-    InvalidInputError,
-    MailboxFullError,
-    SessionEndedError,
-    UnknownFormatError,
-    UnknownSessionError,
-)
+from everturn_actors.context.explain import Explanation
+from everturn_actors.context.report import ContextReport
+from everturn_actors.errors import InvalidInputError
 from everturn_actors.events import Event, SessionEnded
 from everturn_actors.model import ConversationKey, Usage
 from everturn_actors.ports import SessionSummary
-from everturn_actors.records import from_record
-from everturn_actors.service import TextDelta, Update
+from everturn_actors.reports import explanation_from, report_from
+from everturn_actors.service import Compacted, Update
 from everturn_channels.errors import DoorError
 from everturn_channels.terminal.door import HISTORY_MAX, Said, Status
+from everturn_gateway.client.answers import (
+    SESSIONS,
+    TryAgainError,
+    document,
+    key_of,
+    number_of,
+    refuse,
+    update_of,
+    value_of,
+)
 
 CONNECT_S = 5.0
 SILENCE_S = 60.0  # the server sends a comment every 15 s; four are missing when this is over
+SUMMARY_S = 600.0  # an agent sets how long its summaries may take; the server has its own deadline
 RECONNECT_S = 30.0  # for how long a lost gateway is looked for: a restart takes seconds
 _PAUSES_S = (0.1, 0.2, 0.5, 1.0)  # between two tries, the last one repeated
 _NOTHING_MORE = 204
 _EVENT_BYTES = 16 * 1024 * 1024  # the longest message, escaped, is below it
-_SESSIONS: Final = "/api/v1/sessions/"
-_TRY_AGAIN: Final = frozenset({"stopping", "session-failed", "fenced", "too-many-connections"})
 
 
 @asynccontextmanager
@@ -113,7 +118,7 @@ class HttpDoor:
             headers={"Prefer": "respond-async", "Idempotency-Key": idempotency_key},
             repeat=True,
         )
-        return _number(data["message_id"])
+        return number_of(data["message_id"])
 
     async def follow(self, session_id: str, *, after: int) -> AsyncGenerator[Update]:
         """Yield all events with a number above `after`, then what comes.
@@ -140,7 +145,7 @@ class HttpDoor:
                 lost: Exception | None = None
             except _EndedError:
                 return
-            except (httpx2.TransportError, _TryAgainError) as error:
+            except (httpx2.TransportError, TryAgainError) as error:
                 lost = error
             if anyio.current_time() > begun + CONNECT_S:
                 tries.begin_again()  # it stood, and was only silent
@@ -155,9 +160,9 @@ class HttpDoor:
             if source.response.status_code == _NOTHING_MORE:
                 raise _EndedError
             if not source.response.is_success:
-                _refuse(source.response, await source.response.aread())
+                refuse(source.response, await source.response.aread())
             async for message in source:
-                update = _update(message.event, message.data)
+                update = update_of(message.event, message.data)
                 if update is not None:
                     yield update
 
@@ -179,7 +184,7 @@ class HttpDoor:
         data = await self._get(_session(session_id))
         return Status(
             session_id=data["id"],
-            key=_key(data),
+            key=key_of(data),
             status=data["status"],
             turns=data["turns"],
             messages=data["messages"],
@@ -188,13 +193,27 @@ class HttpDoor:
             busy=data["open_turn"] is not None or data["waiting"] > 0,
         )
 
+    async def context(self, session_id: str) -> ContextReport:
+        """Return what the session's next request would hold. Waits for no turn."""
+        return value_of(report_from, await self._get(f"{_session(session_id)}/context"))
+
+    async def explain(self, session_id: str, seq: int) -> Explanation:
+        """Return why the request that was sent at event `seq` looked as it did."""
+        return value_of(explanation_from, await self._get(f"{_session(session_id)}/context/{seq}"))
+
+    async def compact(self, session_id: str, focus: str) -> Compacted:
+        """Have older turns summarised; return when that is done, or found to be needless."""
+        body = {"focus": focus}
+        data = await self._post(f"{_session(session_id)}/compact", body, silence_s=SUMMARY_S)
+        return value_of(lambda values: Compacted(**values), data)
+
     async def history(self, session_id: str, *, after: int) -> Sequence[Said]:
         """Return the messages that came after event `after`, oldest first (`HISTORY_MAX`)."""
         path = f"{_session(session_id)}/messages"
         data = await self._get(path, after=f"m{after}", limit=HISTORY_MAX)
         return [
             Said(
-                seq=_number(row["message_id"]),
+                seq=number_of(row["message_id"]),
                 at=datetime.fromisoformat(row["created_at"]),
                 role=row["role"],
                 text=row["content"],
@@ -208,7 +227,7 @@ class HttpDoor:
         return [
             SessionSummary(
                 session_id=row["id"],
-                key=_key(row),
+                key=key_of(row),
                 status=row["status"],
                 created_at=datetime.fromisoformat(row["created_at"]),
                 updated_at=datetime.fromisoformat(row["updated_at"]),
@@ -229,6 +248,7 @@ class HttpDoor:
         *,
         headers: Mapping[str, str] | None = None,
         repeat: bool = False,
+        silence_s: float = SILENCE_S,
     ) -> dict[str, Any]:
         try:
             content = orjson.dumps(body)
@@ -236,7 +256,9 @@ class HttpDoor:
             msg = "the message is not valid Unicode text"
             raise InvalidInputError(msg) from None
         headers = {"Content-Type": "application/json", **(headers or {})}
-        return await self._ask("POST", path, content=content, headers=headers, repeat=repeat)
+        return await self._ask(
+            "POST", path, content=content, headers=headers, repeat=repeat, silence_s=silence_s
+        )
 
     async def _ask(
         self,
@@ -247,6 +269,7 @@ class HttpDoor:
         content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         repeat: bool = False,
+        silence_s: float = SILENCE_S,
     ) -> dict[str, Any]:
         """Make one request; with `repeat`, again while the gateway is away.
 
@@ -258,12 +281,17 @@ class HttpDoor:
         while True:
             try:
                 response = await self._http.request(
-                    method, path, params=params, content=content, headers=headers
+                    method,
+                    path,
+                    params=params,
+                    content=content,
+                    headers=headers,
+                    timeout=httpx2.Timeout(silence_s, connect=CONNECT_S),
                 )
                 if not response.is_success:
-                    _refuse(response, response.content)
-                return _document(response.content)
-            except (httpx2.TransportError, _TryAgainError) as error:
+                    refuse(response, response.content)
+                return document(response.content)
+            except (httpx2.TransportError, TryAgainError) as error:
                 if not repeat:
                     raise _lost(self._url, error) from error
                 await tries.pause(error)
@@ -271,10 +299,6 @@ class HttpDoor:
 
 class _EndedError(Exception):
     """The session has ended, and all of its events were given."""
-
-
-class _TryAgainError(Exception):
-    """The gateway cannot take it now and may soon."""
 
 
 class _Tries:
@@ -309,82 +333,5 @@ def _lost(url: str, error: Exception | None) -> DoorError:
     return DoorError(f"the gateway at {url} cannot be reached{why}")
 
 
-def _refuse(response: httpx2.Response, content: bytes) -> NoReturn:
-    """Raise what a problem document says."""
-    try:
-        problem = _document(content)
-    except DoorError:
-        problem = {}
-    _raise(problem, f"the gateway answered with status {response.status_code}")
-
-
-def _raise(problem: Mapping[str, Any], otherwise: str) -> NoReturn:
-    """Raise the error that a problem document tells of."""
-    kind = str(problem.get("type", "")).rpartition(":")[2]
-    detail = str(problem.get("detail") or otherwise)
-    if kind in _TRY_AGAIN:
-        raise _TryAgainError(detail)
-    if kind == "unauthorized":
-        msg = f"{detail}; set server.api_token in everturn.yaml, or EVERTURN_API_TOKEN"
-        raise DoorError(msg)
-    session_id = unquote(str(problem.get("instance", "")).removeprefix(_SESSIONS).split("/")[0])
-    match kind:
-        case "invalid-input" | "content-too-large":
-            raise InvalidInputError(detail)
-        case "mailbox-full":
-            raise MailboxFullError(detail)
-        case "unknown-session":
-            raise UnknownSessionError(session_id)
-        case "session-ended":
-            raise SessionEndedError(session_id, detail.partition("(")[2].partition(")")[0])
-        case _:
-            raise DoorError(detail)
-
-
-def _document(content: bytes) -> dict[str, Any]:
-    try:
-        data: Any = orjson.loads(content) if content else {}
-    except orjson.JSONDecodeError:
-        data = None
-    if not isinstance(data, dict):
-        msg = "the gateway's answer is not understood; is it another program, or another version?"
-        raise DoorError(msg)
-    return cast("dict[str, Any]", data)
-
-
 def _session(session_id: str) -> str:
-    return f"{_SESSIONS}{quote(session_id, safe='')}"
-
-
-def _key(data: Mapping[str, Any]) -> ConversationKey:
-    return ConversationKey(
-        channel=data["channel"],
-        chat=data["chat"],
-        agent=data["agent"],
-        topic=data.get("topic", ""),
-    )
-
-
-def _number(name: str) -> int:
-    """Return the number in the name of a message or a turn: `m7`, `t2`."""
-    return int(name[1:])
-
-
-def _update(event: str, data: str) -> Update | None:
-    """Return the update that a message of the stream stands for."""
-    if not data:
-        return None  # how soon to connect again
-    record = _document(data.encode())
-    if event == "error":
-        _raise(record, "the gateway failed while it sent the events")
-    if event == "token":
-        return TextDelta(
-            turn=_number(record["turn_id"]),
-            step=record["step"],
-            offset=record["offset"],
-            text=record["text"],
-        )
-    try:
-        return from_record(record)
-    except UnknownFormatError as error:
-        raise DoorError(str(error)) from error
+    return f"{SESSIONS}{quote(session_id, safe='')}"

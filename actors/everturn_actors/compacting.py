@@ -1,0 +1,165 @@
+"""Has older turns of a session summarised: one summary at a time, beside the turns.
+
+Nothing waits for a summary but who asked for it by hand. Messages that arrive meanwhile are none of
+its business: it tells of whole turns that were finished when it began.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import anyio
+from anyio import to_thread
+from anyio.abc import TaskGroup
+
+from everturn_actors.commands import Command, Compacted, Summary
+from everturn_actors.context.render import Renderer
+from everturn_actors.context.summaries import SummaryTask, covered_text, summary_task
+from everturn_actors.context.windows import input_window
+from everturn_actors.errors import ActorStoppedError, JournalError
+from everturn_actors.events import Summarised
+from everturn_actors.mailbox import Answer, Mailbox
+from everturn_actors.ports import Agent, ModelMemory, SessionStore
+from everturn_actors.state import SessionState
+from everturn_actors.summarising import summarise
+from everturn_actors.turn import Pace
+
+logger = logging.getLogger(__name__)
+
+NOTHING = "Nothing to compact yet — conversation is within the token budget."
+
+
+@dataclass(slots=True, kw_only=True)
+class Compactor:
+    """The summaries of one session."""
+
+    session_id: str
+    store: SessionStore
+    memory: ModelMemory
+    pace: Pace
+    renderer: Renderer
+    mailbox: Mailbox[Command]
+    present: Callable[[], SessionState]
+    "Returns the session's present state."
+    _scope: anyio.CancelScope | None = None
+    _asked: list[Answer[Compacted]] = field(default_factory=list[Answer[Compacted]])
+    "Who waits for the summary that is being made."
+
+    @property
+    def busy(self) -> bool:
+        """Whether a summary is being made."""
+        return self._scope is not None
+
+    def consider(self, agent: Agent, tasks: TaskGroup) -> None:
+        """Begin a summary if the session's policy wants one, now that no turn runs."""
+        state = self.present()
+        retry_at = state.standing.retry_at
+        if self.busy or agent.summariser is None or state.status == "ended":
+            return
+        if retry_at is not None and self.pace.clock.now() < retry_at:
+            return
+        facts = self.memory.facts(agent.spec.model)
+        older = self.renderer.older_turns(state.conversation, agent.spec, agent.definitions, facts)
+        task = summary_task(state.conversation, older_turns=older) if older else None
+        if task is not None:
+            self._begin(task, agent, tasks)
+
+    def ask(self, focus: str, answer: Answer[Compacted], agent: Agent, tasks: TaskGroup) -> None:
+        """Begin a summary because somebody wants it; one that is being made will do."""
+        if self.busy:
+            self._asked.append(answer)
+            return
+        state = self.present()
+        older = self.renderer.compactable_turns(state.conversation, agent.spec, agent.definitions)
+        task = summary_task(state.conversation, older_turns=older, focus=focus) if older else None
+        if task is None:
+            answer.give(Compacted(done=False, text=NOTHING))
+            return
+        self._asked.append(answer)
+        self._begin(task, agent, tasks)
+
+    def close(self) -> None:
+        """Give up what is being made; it is made again when it is needed."""
+        if self._scope is not None:
+            self._scope.cancel()
+        self._answer(ActorStoppedError())
+
+    def _begin(self, task: SummaryTask, agent: Agent, tasks: TaskGroup) -> None:
+        self._scope = anyio.CancelScope()
+        tasks.start_soon(self._make, self._scope, task, agent)
+
+    async def _make(self, scope: anyio.CancelScope, task: SummaryTask, agent: Agent) -> None:
+        before = self._predicted(agent)
+        outcome: Compacted | Exception = ActorStoppedError()
+        try:
+            with scope:
+                outcome = await self._made(task, agent, before)
+        except ActorStoppedError as error:
+            outcome = error
+        except JournalError as error:
+            # The session goes on without: what is full or failing is told by the next message.
+            logger.warning(
+                "a summary could not be kept",
+                extra={"session_id": self.session_id, "error": str(error)},
+            )
+            outcome = error
+        finally:
+            self._scope = None
+            self._answer(outcome)
+
+    async def _made(self, task: SummaryTask, agent: Agent, before: int) -> Compacted:
+        model = agent.summariser.model if agent.summariser else agent.spec.model
+        facts = self.memory.facts(model)
+        timeout_s, tries = self.renderer.summary_limits(agent.spec, agent.definitions)
+        body = await summarise(
+            task,
+            agent.summariser,
+            clock=self.pace.clock,
+            timeout_s=timeout_s,
+            tries=tries,
+            window_tokens=input_window(model, facts),
+            scale=facts.scale,
+        )
+        if body.error:
+            logger.warning(
+                "no model wrote a summary",
+                extra={"session_id": self.session_id, "error": body.error, "tries": body.tries},
+            )
+        if agent.spec.session.compaction == "discard":
+            path = f"summarised-{body.last_turn}.md"
+            text = await to_thread.run_sync(covered_text, task)
+            await self.store.save_result(self.session_id, path, text)
+            body = replace(body, path=path)
+        recorded = await self._record(body)
+        if not recorded:
+            return Compacted(done=False, text="The conversation went on without this summary.")
+        return Compacted(
+            done=True,
+            messages=body.messages,
+            tokens_before=before,
+            tokens_after=self._predicted(agent),
+            source=body.source,
+            text=body.error and f"No model could write the summary: {body.error}",
+        )
+
+    async def _record(self, body: Summarised) -> bool:
+        answer = Answer[bool]()
+        self.mailbox.put(Summary(body, answer), own=True)
+        with anyio.CancelScope(shield=True):  # what was begun to be written is waited for
+            await answer.wait()
+        return await answer.wait()
+
+    def _predicted(self, agent: Agent) -> int:
+        facts = self.memory.facts(agent.spec.model)
+        conversation = self.present().conversation
+        return self.renderer.predicted_tokens(conversation, agent.spec, agent.definitions, facts)
+
+    def _answer(self, outcome: Compacted | Exception) -> None:
+        asked, self._asked = self._asked, []
+        for answer in asked:
+            if isinstance(outcome, Compacted):
+                answer.give(outcome)
+            else:
+                answer.fail(outcome)

@@ -1,0 +1,141 @@
+"""What a gateway's answers mean: values, updates of a conversation, and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NoReturn, TypeVar, cast
+from urllib.parse import unquote
+
+import httpx2
+import orjson
+
+from everturn_actors.errors import (
+    ContextDoesNotFitError,
+    InvalidInputError,
+    MailboxFullError,
+    SessionEndedError,
+    UnknownFormatError,
+    UnknownRequestError,
+    UnknownSessionError,
+)
+from everturn_actors.model import ConversationKey
+from everturn_actors.records import from_record
+from everturn_actors.service import TextDelta, Update
+from everturn_channels.errors import DoorError
+
+T = TypeVar("T")
+
+SESSIONS: Final = "/api/v1/sessions/"
+_TRY_AGAIN: Final = frozenset({"stopping", "session-failed", "fenced", "too-many-connections"})
+_FOREIGN: Final = (
+    "the gateway's answer is not understood; is it another program, or another version?"
+)
+
+
+class TryAgainError(Exception):
+    """The gateway cannot take it now and may soon."""
+
+
+def refuse(response: httpx2.Response, content: bytes) -> NoReturn:
+    """Raise what a problem document says.
+
+    Raises:
+        TryAgainError: The same request may be taken soon.
+        CoreError: What is wrong with the request.
+        DoorError: Anything else.
+    """
+    try:
+        problem = document(content)
+    except DoorError:
+        problem = {}
+    _raise(problem, f"the gateway answered with status {response.status_code}")
+
+
+def _raise(problem: Mapping[str, Any], otherwise: str) -> NoReturn:
+    """Raise the error that a problem document tells of."""
+    kind = str(problem.get("type", "")).rpartition(":")[2]
+    detail = str(problem.get("detail") or otherwise)
+    if kind in _TRY_AGAIN:
+        raise TryAgainError(detail)
+    if kind == "unauthorized":
+        msg = f"{detail}; set server.api_token in everturn.yaml, or EVERTURN_API_TOKEN"
+        raise DoorError(msg)
+    session_id = unquote(str(problem.get("instance", "")).removeprefix(SESSIONS).split("/")[0])
+    match kind:
+        case "invalid-input" | "content-too-large":
+            raise InvalidInputError(detail)
+        case "mailbox-full":
+            raise MailboxFullError(detail)
+        case "unknown-session":
+            raise UnknownSessionError(session_id)
+        case "unknown-request":
+            seq = str(problem.get("instance", "")).rpartition("/")[2]
+            raise UnknownRequestError(session_id, int(seq), detail.partition(": ")[2])
+        case "context-does-not-fit":
+            raise ContextDoesNotFitError(detail)
+        case "session-ended":
+            raise SessionEndedError(session_id, detail.partition("(")[2].partition(")")[0])
+        case _:
+            raise DoorError(detail)
+
+
+def document(content: bytes) -> dict[str, Any]:
+    """Return the JSON object of an answer; an empty one where it has no content.
+
+    Raises:
+        DoorError: It is something else.
+    """
+    try:
+        data: Any = orjson.loads(content) if content else {}
+    except orjson.JSONDecodeError:
+        data = None
+    if not isinstance(data, dict):
+        raise DoorError(_FOREIGN)
+    return cast("dict[str, Any]", data)
+
+
+def value_of(build: Callable[[dict[str, Any]], T], data: dict[str, Any]) -> T:
+    """Return the value of an answer.
+
+    Raises:
+        DoorError: It is that of another version.
+    """
+    try:
+        return build(data)
+    except (KeyError, TypeError, ValueError) as error:
+        raise DoorError(_FOREIGN) from error
+
+
+def key_of(data: Mapping[str, Any]) -> ConversationKey:
+    """Return the conversation that a session belongs to."""
+    return ConversationKey(
+        channel=data["channel"],
+        chat=data["chat"],
+        agent=data["agent"],
+        topic=data.get("topic", ""),
+    )
+
+
+def number_of(name: str) -> int:
+    """Return the number in the name of a message or a turn: `m7`, `t2`."""
+    return int(name[1:])
+
+
+def update_of(event: str, data: str) -> Update | None:
+    """Return the update that a message of the stream stands for."""
+    if not data:
+        return None  # how soon to connect again
+    record = document(data.encode())
+    if event == "error":
+        _raise(record, "the gateway failed while it sent the events")
+    if event == "token":
+        return TextDelta(
+            turn=number_of(record["turn_id"]),
+            step=record["step"],
+            offset=record["offset"],
+            text=record["text"],
+        )
+    try:
+        return from_record(record)
+    except UnknownFormatError as error:
+        raise DoorError(str(error)) from error

@@ -1,0 +1,52 @@
+"""Which built-in tools an agent is offered. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from everturn_actors.context.windows import input_window
+from everturn_actors.ports import Tool
+from everturn_actors.spec import AgentSpec
+from everturn_gateway.tools.recall import PAGE_CHARACTERS, RecallContext
+
+_CANNOT_CALL: Final = frozenset(("builtin", "local"))
+"Providers whose models call no tools."
+_WHEN_ASKED_FOR: Final = frozenset(("scripted",))
+"Providers whose models call what their script says: a tool is there if the agent asks for it."
+_RESULT_CAPS: Final = ("max_tool_result_tokens", "evict_result_tokens", "max_output_tokens")
+"Numbers of the policies above which a result is shortened or goes to a file."
+_PAGE_CHARACTERS_MIN: Final = 200
+
+
+def offers_recall(spec: AgentSpec) -> bool:
+    """Return whether an agent is offered `recall_context`.
+
+    Its model has to be one that can call tools; `spec.session.context.recall` says no, or, for a
+    scripted model, yes.
+    """
+    provider, wish = spec.model.provider, spec.session.context.recall
+    if provider in _CANNOT_CALL:
+        return False
+    if provider in _WHEN_ASKED_FOR:
+        return wish is True
+    return wish is not False
+
+
+def recall_page_characters(spec: AgentSpec) -> int:
+    """Return how much `recall_context` may answer at once, so that no policy cuts it again.
+
+    A quarter below the agent's cap for a result stays free for what stands around a page; a small
+    window is filled to a quarter at most.
+    """
+    numbers = spec.session.context.numbers
+    caps = [int(numbers[name]) * 3 // 4 for name in _RESULT_CAPS if name in numbers]
+    most = min((PAGE_CHARACTERS, input_window(spec.model) // 4, *caps))
+    return max(most, _PAGE_CHARACTERS_MIN)
+
+
+def tools_for(spec: AgentSpec) -> dict[str, Tool]:
+    """Return the built-in tools of an agent, by name."""
+    tools: list[Tool] = []
+    if offers_recall(spec):
+        tools.append(RecallContext(page_characters=recall_page_characters(spec)))
+    return {tool.definition.name: tool for tool in tools}

@@ -1,0 +1,171 @@
+"""What the model asks for, read from the arguments of its call. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, cast
+
+from everturn_actors.errors import ToolFailedError
+
+QUERY_CHARACTERS: Final = 500
+_ARGUMENTS: Final = ("message", "call_id", "from", "to", "file", "search", "page")
+_FILE_NAME: Final = re.compile(r"[A-Za-z0-9_-](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9_-])?")
+_NUMBER_MAX: Final = 1 << 53
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskMessage:
+    """One message, whole."""
+
+    seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskCall:
+    """The newest result of a call."""
+
+    call_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskRange:
+    """What was said between two numbers, both included."""
+
+    first: int
+    last: int | None
+    "None = to the newest."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskFile:
+    """A text that is kept as a file."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskSearch:
+    """Where words were said."""
+
+    query: str
+    "As it was given, without blanks around it."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskOverview:
+    """What there is."""
+
+
+Ask: TypeAlias = AskMessage | AskCall | AskRange | AskFile | AskSearch | AskOverview
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One question, and the page of its answer."""
+
+    ask: Ask
+    page: int = 1
+
+
+def read_arguments(arguments: str) -> Asked:
+    """Return what a call asks for. What is null or an empty text counts as left out.
+
+    Raises:
+        ToolFailedError: It makes no sense; names the argument and says what to do.
+    """
+    given = _given(arguments)
+    page = _number(given, "page") or 1
+    found: dict[str, Ask] = {}
+    if (seq := _number(given, "message")) is not None:
+        found["message"] = AskMessage(seq=seq)
+    if (call_id := _text(given, "call_id")) is not None:
+        found["call_id"] = AskCall(call_id=call_id)
+    if (between := _range(given)) is not None:
+        found["from/to"] = between
+    if (name := _text(given, "file")) is not None:
+        found["file"] = AskFile(name=_file_name(name))
+    if (query := _text(given, "search")) is not None:
+        found["search"] = AskSearch(query=_query(query))
+    if len(found) > 1:
+        msg = f"give one of {_listed(found)}, not all of them"
+        raise ToolFailedError(msg)
+    return Asked(ask=next(iter(found.values()), AskOverview()), page=page)
+
+
+def _given(arguments: str) -> Mapping[str, Any]:
+    try:
+        data: object = json.loads(arguments or "{}")
+    except (ValueError, RecursionError) as error:
+        msg = f"the arguments are no JSON: {error}"
+        raise ToolFailedError(msg) from error
+    if not isinstance(data, dict):
+        msg = "the arguments must be a JSON object"
+        raise ToolFailedError(msg)
+    given = cast("dict[str, Any]", data)
+    unknown = [name for name in given if name not in _ARGUMENTS]
+    if unknown:
+        names = ", ".join(_ARGUMENTS)
+        msg = f"there is no argument {unknown[0][:40]!r}; there are: {names}"
+        raise ToolFailedError(msg)
+    return {name: value for name, value in given.items() if value is not None and value != ""}
+
+
+def _number(given: Mapping[str, Any], name: str) -> int | None:
+    """Return a number from 1, also where it was written as a text."""
+    value = given.get(name)
+    if value is None:
+        return None
+    read: Callable[[Any], float] = int if isinstance(value, str) else float
+    try:
+        number = 0 if isinstance(value, bool | list | dict) else read(value)
+    except (ValueError, OverflowError):
+        number = 0
+    if number != number or not 1 <= number <= _NUMBER_MAX or number % 1:  # noqa: PLR0124 - NaN
+        msg = f"{name}: must be a whole number from 1 on; leave it out where you do not need it"
+        raise ToolFailedError(msg)
+    return int(number)
+
+
+def _text(given: Mapping[str, Any], name: str) -> str | None:
+    value = given.get(name)
+    if value is not None and not isinstance(value, str):
+        msg = f"{name}: must be a text"
+        raise ToolFailedError(msg)
+    return value
+
+
+def _range(given: Mapping[str, Any]) -> AskRange | None:
+    first, last = _number(given, "from"), _number(given, "to")
+    if first is None and last is None:
+        return None
+    if last is not None and (first or 1) > last:
+        msg = f"from: {first} comes after to: {last}"
+        raise ToolFailedError(msg)
+    return AskRange(first=first or 1, last=last)
+
+
+def _file_name(name: str) -> str:
+    short = name.strip().removeprefix("results/")
+    if not _FILE_NAME.fullmatch(short):
+        msg = "file: is no name of a file; give it as a marker or the overview names it"
+        raise ToolFailedError(msg)
+    return short
+
+
+def _query(query: str) -> str:
+    query = query.strip()
+    if not query:
+        msg = "search: needs a word at least"
+        raise ToolFailedError(msg)
+    if len(query) > QUERY_CHARACTERS:
+        msg = f"search: takes at most {QUERY_CHARACTERS} characters"
+        raise ToolFailedError(msg)
+    return query
+
+
+def _listed(names: Mapping[str, object]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} or {last}"

@@ -1,0 +1,113 @@
+"""The tool itself: what the model is told of it, and what becomes of a call."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, assert_never
+
+import anyio
+
+from everturn_actors.errors import JournalError, ToolFailedError
+from everturn_actors.model import ToolCall, ToolDefinition
+from everturn_actors.ports import ToolContext
+from everturn_gateway.tools.recall.answers import Answers
+from everturn_gateway.tools.recall.asking import (
+    AskCall,
+    Asked,
+    AskFile,
+    AskMessage,
+    AskOverview,
+    AskRange,
+    AskSearch,
+    read_arguments,
+)
+from everturn_gateway.tools.recall.messages import NAME
+from everturn_gateway.tools.recall.pages import PAGE_CHARACTERS
+from everturn_gateway.tools.recall.searching import search
+
+logger = logging.getLogger(__name__)
+
+DEADLINE_S: Final = 60.0  # of one call; a log of 100,000 events is searched in a few seconds
+
+# Sent with every request: as short as it can be understood.
+_DEFINITION: Final = ToolDefinition(
+    name=NAME,
+    description=(
+        "Read back what is hidden or shortened in this conversation. Give one of message, call_id,"
+        " from/to, file, search; nothing for an overview."
+    ),
+    parameters={
+        "type": "object",
+        "properties": {
+            "message": {"type": "integer", "description": "number of a message"},
+            "call_id": {"type": "string"},
+            "from": {"type": "integer", "description": "first number of a range"},
+            "to": {"type": "integer"},
+            "file": {"type": "string"},
+            "search": {"type": "string", "description": "plain words, all of them"},
+            "page": {"type": "integer"},
+        },
+    },
+)
+
+
+class RecallContext:
+    """Reads back what the model is not shown; implements `Tool`.
+
+    It sees the session in which it is called and no other, writes nothing, and holds one chunk of
+    the log at a time.
+    """
+
+    def __init__(self, *, page_characters: int = PAGE_CHARACTERS) -> None:
+        """Answer with at most `page_characters`, and estimated tokens, beside a short heading."""
+        self._limit = page_characters
+
+    @property
+    def definition(self) -> ToolDefinition:
+        """How the model sees it."""
+        return _DEFINITION
+
+    @property
+    def repeatable(self) -> bool:
+        """Reading twice does no harm."""
+        return True
+
+    async def run(self, call: ToolCall, context: ToolContext) -> str:
+        """Return one page of what is asked for, as a quote that says where it comes from.
+
+        Raises:
+            ToolFailedError: The arguments make no sense, there is no such thing, or the log cannot
+                be read.
+        """
+        asked = read_arguments(call.arguments)
+        try:
+            with anyio.fail_after(DEADLINE_S):
+                return await self._answer(asked, context)
+        except TimeoutError as error:
+            msg = f"it took longer than {DEADLINE_S:g} s; ask for less"
+            raise ToolFailedError(msg) from error
+        except JournalError as error:
+            logger.warning(
+                "what was said cannot be read back",
+                extra={"session_id": context.session_id, "error": str(error)},
+            )
+            msg = "this conversation's log cannot be read now; go on without it"
+            raise ToolFailedError(msg) from error
+
+    async def _answer(self, asked: Asked, context: ToolContext) -> str:
+        answers = Answers(context, page=asked.page, limit=self._limit)
+        match asked.ask:
+            case AskMessage(seq=seq):
+                return await answers.message(seq)
+            case AskCall(call_id=call_id):
+                return await answers.call(call_id)
+            case AskRange(first=first, last=last):
+                return await answers.between(first, last)
+            case AskFile(name=name):
+                return await answers.file(name)
+            case AskSearch(query=query):
+                return await search(answers, query)
+            case AskOverview():
+                return await answers.overview()
+            case _:
+                assert_never(asked.ask)

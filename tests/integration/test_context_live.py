@@ -1,0 +1,409 @@
+"""What the model sees in live sessions: what is hidden, when, and what people are told of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import anyio
+import pytest
+
+from everturn_actors.context.calibration import ModelFacts
+from everturn_actors.errors import ContextOverflowError, ModelTransientError, SessionEndedError
+from everturn_actors.events import (
+    OVERFLOW_LINE,
+    CallFinished,
+    ContextReduced,
+    ModelReplied,
+    Summarised,
+)
+from everturn_actors.journal.memory import MemoryDisk
+from everturn_actors.learning import ShortMemory
+from everturn_actors.model import Inbound, ModelRequest, Reply, ToolCall, ToolDefinition, Usage
+from everturn_actors.ports import ToolContext
+from everturn_actors.service import TurnResult
+from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, SessionSpec
+from everturn_actors.testing import (
+    ManualClock,
+    ScriptedProvider,
+    TestService,
+    calling,
+    open_test_service,
+    texts,
+)
+
+
+def spec(window: int = 16_000, **context: object) -> AgentSpec:
+    """Return an agent with a small window."""
+    return AgentSpec(
+        name="test",
+        model=ModelSpec(
+            provider="scripted", name="m", context_window=window, max_output_tokens=1_000
+        ),
+        session=SessionSpec(context=ContextSpec(numbers=context)),
+    )
+
+
+async def say(test: TestService, text: str) -> TurnResult:
+    """Submit a message and wait for its answer."""
+    return await (await test.service.submit(Inbound(text=text, key=test.key()))).result()
+
+
+async def talk(test: TestService, turns: int, more: str = "") -> TurnResult:
+    """Carry so many turns; return the last one."""
+    done = await say(test, f"question 0 {more}")
+    for number in range(1, turns):
+        done = await say(test, f"question {number} {more}")
+    return done
+
+
+async def bodies(test: TestService, session_id: str, kind: type) -> list[object]:
+    """Return the bodies of one type in a session's log, oldest first."""
+    events = await test.service.history(session_id, after=0, limit=10_000)
+    return [event.body for event in events if isinstance(event.body, kind)]
+
+
+async def summaries(test: TestService, session_id: str, count: int = 1) -> list[Summarised]:
+    """Return a session's summaries once there are so many."""
+    found: list[Summarised] = []
+    async for update in test.service.follow(session_id, after=0):
+        if isinstance(getattr(update, "body", None), Summarised):
+            found.append(update.body)  # type: ignore[union-attr, arg-type]
+            if len(found) == count:
+                break
+    return found
+
+
+class Pages:
+    """A tool whose results are as large as they are asked for."""
+
+    definition = ToolDefinition(name="page", description="A page.", parameters={"type": "object"})
+    repeatable = True
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    async def run(self, call: ToolCall, context: ToolContext) -> str:  # noqa: ARG002 - the port's
+        return self.text
+
+
+# --- large results ---
+
+
+async def test_a_large_result_is_kept_whole_in_a_file_and_shown_by_its_ends() -> None:
+    """One result must not fill the window, and nothing of it may be lost."""
+    page = "".join(f"line {number}\n" for number in range(20_000))
+    provider = ScriptedProvider(calling(("c1", "page")), "read")
+    tools = {"page": Pages(page)}
+    async with open_test_service(provider=provider, tools=tools, spec=spec(64_000)) as test:
+        done = await say(test, "read the page")
+        (finished,) = await bodies(test, done.session_id, CallFinished)
+        assert isinstance(finished, CallFinished)
+        whole = await test.store.read_result(done.session_id, finished.path)
+
+        assert whole == page
+        assert len(finished.text) < len(page) / 3
+        assert finished.text.startswith("line 0\n")
+        assert "line 19999" in finished.text
+        assert provider.requests[1].messages[-1].text == finished.text
+
+
+# --- overflow ---
+
+
+async def test_a_refused_request_is_halved_once_and_people_are_told() -> None:
+    """The provider's window may be smaller than ours: the conversation must survive that."""
+    provider = ScriptedProvider(*["fine"] * 6, ContextOverflowError("too long"), "answered")
+    async with open_test_service(provider=provider, spec=spec()) as test:
+        done = await talk(test, 6)
+        last = await say(test, "and now?")
+        (hidden,) = await bodies(test, done.session_id, ContextReduced)
+        assert isinstance(hidden, ContextReduced)
+
+        assert last.text == "answered"
+        assert hidden.line == OVERFLOW_LINE
+        assert len(provider.requests[7].messages) < len(provider.requests[6].messages)
+        assert texts(provider.requests[7])[-1] == "and now?"
+        assert "dropped 8 oldest messages due to context limit" in provider.requests[7].system
+
+
+async def test_a_request_that_is_refused_twice_ends_with_an_error_that_names_the_parts() -> None:
+    """A loop of compressing and trying again would never end."""
+    refusal = ContextOverflowError("too long")
+    provider = ScriptedProvider("fine", refusal, refusal, "back again")
+    async with open_test_service(provider=provider, spec=spec()) as test:
+        await say(test, "one")
+        failed = await say(test, "two")
+        after = await say(test, "three")
+
+        assert failed.outcome == "failed"
+        assert "nothing more can be left out" in failed.error
+        assert "system prompt" in failed.error
+        assert (after.outcome, after.text) == ("answered", "back again")
+
+
+async def test_a_window_named_by_the_provider_is_kept_from_then_on() -> None:
+    """The same refusal must not be asked for twice."""
+    refusal = ContextOverflowError("maximum context length is 4096", window_tokens=4_096)
+    provider = ScriptedProvider(*["word " * 300] * 12, refusal, "answered")
+    memory = ShortMemory()
+    async with open_test_service(provider=provider, spec=spec(), memory=memory) as test:
+        for number in range(12):
+            await say(test, f"question {number}")
+        done = await say(test, "and now?")
+        facts = memory.facts(spec().model)
+
+        assert done.text == "answered"
+        assert facts.limit_tokens == 4_096
+        state = await test.service.view(done.session_id)
+        assert state.sent.units * facts.scale / 100 < 4_096
+
+
+async def test_a_question_larger_than_the_window_is_answered_by_its_head() -> None:
+    """A giant paste must neither stick in the session for ever nor be dropped unseen."""
+    async with open_test_service(spec=spec(2_000)) as test:
+        done = await say(test, "漢字" * 150_000)
+        after = await say(test, "short")
+
+        assert done.outcome == after.outcome == "answered"
+        assert texts(test.provider.requests[0])[-1].startswith("漢字漢字")
+        assert "shown" in texts(test.provider.requests[0])[-1]
+
+
+# --- what is learnt ---
+
+
+async def test_reported_usage_scales_the_estimate() -> None:
+    """A tokenizer nobody knows is learnt from what the provider reports."""
+
+    def reporting(request: ModelRequest) -> Reply:
+        size = sum(len(message.text) for message in request.messages)
+        return Reply(text="word " * 200, usage=Usage(input_tokens=100 + size // 2))
+
+    memory = ShortMemory()
+    provider = ScriptedProvider(*[reporting] * 6)
+    async with open_test_service(provider=provider, spec=spec(64_000), memory=memory) as test:
+        done = await talk(test, 6, "word " * 200)
+        facts = memory.facts(spec().model)
+        report = await test.service.context(done.session_id)
+
+        assert facts.reports >= 5
+        assert facts.scale > 1.5  # two characters a token
+        assert report.scale == pytest.approx(facts.scale, abs=0.001)
+
+
+# --- summaries ---
+
+
+def full(count: int) -> list[str]:
+    """Return replies that fill a window of 16,000 tokens soon."""
+    return ["word " * 1_500] * count
+
+
+async def test_older_turns_are_summarised_after_a_turn_and_the_answer_does_not_wait() -> None:
+    """What leaves should leave with a summary, and nobody should wait for one."""
+    writer = ScriptedProvider("## Intent\nTo test.")
+    writer.hold()
+    async with open_test_service(
+        provider=ScriptedProvider(*full(20)), summariser=writer, spec=spec()
+    ) as test:
+        done = await say(test, "go on")
+        while not writer.requests:
+            done = await say(test, "go on")
+        meanwhile = await say(test, "said meanwhile")
+        writer.release()
+        (summary,) = await summaries(test, done.session_id)
+        after = await say(test, "and now?")
+        request = test.provider.requests[-1]
+
+        assert meanwhile.outcome == after.outcome == "answered"
+        assert summary.source == "model"
+        assert "## Intent\nTo test." in request.system
+        assert "said meanwhile" in texts(request)
+        state = await test.service.view(done.session_id)
+        shown = sum(1 for message in request.messages if message.seq)
+        assert f"{state.logged_messages - 1 - shown} earlier messages" in request.system
+
+
+async def test_a_failed_summary_leaves_a_digest_and_a_pause_that_a_restart_keeps() -> None:
+    """A model that is down must not be asked after every turn, nor lose the conversation."""
+    disk, clock = MemoryDisk(), ManualClock()
+    failing = ScriptedProvider(*[ModelTransientError("down")] * 3)
+    agent = spec()
+    async with open_test_service(
+        provider=ScriptedProvider(*full(20)), summariser=failing, spec=agent, disk=disk, clock=clock
+    ) as test:
+        done = await say(test, "go on")
+        while not failing.requests:
+            done = await say(test, "go on")
+        for _ in range(2):
+            await clock.until_sleeping(1)
+            clock.advance(1)
+        (summary,) = await summaries(test, done.session_id)
+
+        assert (summary.source, summary.tries) == ("digest", 3)
+        assert "down" in summary.error
+    again = ScriptedProvider("a real summary")
+    async with open_test_service(
+        provider=ScriptedProvider(*full(40)), summariser=again, spec=agent, disk=disk, clock=clock
+    ) as test:
+        for _ in range(12):
+            await say(test, "go on")
+        asked_early = len(again.requests)
+        clock.advance(61)
+        while not again.requests:
+            await say(test, "go on")
+        second = (await summaries(test, done.session_id, 2))[1]
+
+        assert asked_early == 0
+        assert second.source == "model"
+        assert summary.text[:40] in again.requests[0].messages[0].text  # the chain goes on
+        state = await test.service.view(done.session_id)
+        assert (state.standing.failures, state.standing.retry_at) == (0, None)
+
+
+async def test_compact_summarises_on_demand_with_a_focus() -> None:
+    """Who knows that a topic is over need not wait for the window to fill."""
+    writer = ScriptedProvider("the summary")
+    async with open_test_service(summariser=writer, spec=spec()) as test:
+        done = await talk(test, 10, "word " * 100)
+        compacted = await test.service.compact(done.session_id, focus="the red door")
+
+        assert compacted.done
+        assert compacted.messages == 12
+        assert compacted.tokens_after < compacted.tokens_before
+        assert "the red door" in writer.requests[0].messages[0].text
+        await say(test, "and now?")
+        assert "the summary" in test.provider.requests[-1].system
+
+
+async def test_compact_of_a_short_conversation_says_that_there_is_nothing_to_do() -> None:
+    """A summary of three messages would only lose."""
+    writer = ScriptedProvider("unused")
+    async with open_test_service(summariser=writer) as test:
+        done = await say(test, "hello")
+        compacted = await test.service.compact(done.session_id)
+
+        assert not compacted.done
+        assert compacted.text.startswith("Nothing to compact yet")
+        assert writer.requests == []
+
+
+async def test_compact_without_a_model_for_it_makes_a_digest() -> None:
+    """Everything works without a summariser."""
+    async with open_test_service() as test:
+        done = await talk(test, 10)
+        compacted = await test.service.compact(done.session_id)
+        await say(test, "and now?")
+
+        assert (compacted.done, compacted.source) == (True, "digest")
+        assert "question 0" in test.provider.requests[-1].system
+        assert not any("question 0" in text for text in texts(test.provider.requests[-1]))
+
+
+async def test_a_second_wish_waits_for_the_summary_that_is_being_made() -> None:
+    """One at a time: two summaries of the same turns would cost twice."""
+    writer = ScriptedProvider("the summary")
+    writer.hold()
+    async with open_test_service(summariser=writer, spec=spec()) as test:
+        done = await talk(test, 10)
+        made: list[bool] = []
+
+        async def compact() -> None:
+            made.append((await test.service.compact(done.session_id)).done)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(compact)
+            tasks.start_soon(compact)
+            await writer.until_called()
+            writer.release()
+
+        assert made == [True, True]
+        assert len(writer.requests) == 1
+
+
+async def test_a_session_that_ends_during_a_summary_ends_without_it() -> None:
+    """A summary of what was reset is of no use, and must not stop the reset."""
+    writer = ScriptedProvider("too late")
+    writer.hold()
+    async with open_test_service(summariser=writer, spec=spec()) as test:
+        done = await talk(test, 10)
+        outcome: list[object] = []
+
+        async def compact() -> None:
+            try:
+                outcome.append(await test.service.compact(done.session_id))
+            except SessionEndedError as error:
+                outcome.append(error)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(compact)
+            await writer.until_called()
+            await test.service.reset(done.session_id)
+            writer.release()
+
+        assert outcome
+        assert await bodies(test, done.session_id, Summarised) == []
+        with pytest.raises(SessionEndedError):
+            await test.service.compact(done.session_id)
+
+
+async def test_what_was_summarised_stays_readable_where_the_log_is_discarded() -> None:
+    """`compaction: discard` drops the log; the summary must not be all that is left."""
+    agent = spec()
+    agent = replace(agent, session=replace(agent.session, compaction="discard"))
+    async with open_test_service(summariser=ScriptedProvider("short"), spec=agent) as test:
+        done = await talk(test, 10)
+        await test.service.compact(done.session_id)
+        (body,) = await summaries(test, done.session_id)
+        text = await test.store.read_result(done.session_id, body.path)
+
+        assert text is not None
+        assert "question 0" in text
+        assert "reply 1" in text
+
+
+# --- the prefix ---
+
+
+async def test_between_cuts_every_request_begins_with_the_one_before_across_a_restart() -> None:
+    """What a provider has cached stays good, and the log proves it."""
+    disk = MemoryDisk()
+    replies: list[object] = []
+    for _ in range(3):
+        async with open_test_service(disk=disk, spec=spec()) as test:
+            done = await talk(test, 5)
+            replies = await bodies(test, done.session_id, ModelReplied)
+
+    assert len(replies) == 15
+    assert not any(body.sent.drifted for body in replies if isinstance(body, ModelReplied))
+    counts = [body.sent.messages for body in replies if isinstance(body, ModelReplied)]
+    assert counts == list(range(1, 30, 2))
+
+
+async def test_an_edited_prompt_is_counted_as_drift() -> None:
+    """Whoever pays for a cache should see what spoils it."""
+    async with open_test_service(spec=spec()) as test:
+        await say(test, "one")
+        done = await say(test, "two")
+        agent = test.agents.agents["test"]
+        edited = replace(
+            agent.spec, prompt=replace(agent.spec.prompt, system_prompt="Something else.")
+        )
+        test.agents.agents["test"] = replace(agent, spec=edited)
+        await say(test, "three")
+        report = await test.service.context(done.session_id)
+
+        assert report.drifts == 1
+
+
+async def test_what_is_known_of_a_model_is_shown() -> None:
+    """A guess should look like one."""
+    memory = ShortMemory()
+    memory.learn(spec().model, ModelFacts(scale=1.5, reports=7))
+    async with open_test_service(spec=spec(), memory=memory) as test:
+        done = await say(test, "hello")
+        report = await test.service.context(done.session_id)
+
+        assert (report.scale, report.reports) == (1.5, 7)
+        assert report.policy == "everturn"
+        assert sum(region.tokens for region in report.regions) == report.window_tokens

@@ -1,0 +1,339 @@
+"""The report of a session's context: the numbers that `/context` shows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from textwrap import wrap
+
+import pytest
+from inline_snapshot import snapshot
+from support.conversations import STARTED, numbered, simple_turn
+
+from everturn_actors.context.calibration import ModelFacts
+from everturn_actors.context.catalog import POLICIES
+from everturn_actors.context.render import render
+from everturn_actors.context.report import ContextReport, context_report, level_of, percent_of
+from everturn_actors.model import (
+    Conversation,
+    Replaced,
+    Sent,
+    Standing,
+    Summary,
+    ToolDefinition,
+    Turn,
+    Usage,
+)
+from everturn_actors.reports import report_from, report_record
+from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, PromptSpec, SessionSpec
+
+FACTS = ModelFacts(scale=1.25, reports=4)
+TOOLS = (ToolDefinition(name="bash", description="Run a command.", parameters={}),)
+NOW = STARTED + timedelta(hours=1)
+
+
+def spec(policy: str = "everturn", *, window: int = 2_000) -> AgentSpec:
+    """Return an agent with a small window."""
+    return AgentSpec(
+        name="helper",
+        model=ModelSpec(
+            provider="test", name="test-model", context_window=window, max_output_tokens=200
+        ),
+        prompt=PromptSpec(system_prompt="You help people with their orders."),
+        session=SessionSpec(context=ContextSpec(policy=policy)),
+    )
+
+
+def talk(*, running: bool = True, text: str = "Where is my order?") -> Conversation:
+    """Return a conversation of three finished turns, and a running one."""
+    turns = [simple_turn(number, calls=(2, 0), text=text) for number in range(1, 4)]
+    last = simple_turn(4, calls=(1,), text=text)
+    held = numbered(turns, last if running else None)
+    return replace(held, window_messages=100)
+
+
+def report(
+    conversation: Conversation,
+    agent: AgentSpec | None = None,
+    *,
+    facts: ModelFacts = FACTS,
+    has_summariser: bool = True,
+    drifts: int = 0,
+) -> ContextReport:
+    """Return the report of the request that would be sent now."""
+    return context_report(
+        render(conversation, agent or spec(), TOOLS, facts),
+        conversation,
+        facts=facts,
+        drifts=drifts,
+        now=NOW,
+        has_summariser=has_summariser,
+    )
+
+
+def lines(*sentences: str) -> list[str]:
+    """Return sentences as short lines, so that they can stand in a test."""
+    return [line for text in sentences for line in wrap(text, 72, subsequent_indent="  ")]
+
+
+def tokens(found: ContextReport) -> dict[str, int]:
+    """Return the tokens of the regions by name."""
+    return {region.name: region.tokens for region in found.regions}
+
+
+def standing() -> Standing:
+    """Return a standing in which the first turn is summarised, and a result of the second cleared.
+
+    Turn 1 has the messages 1 to 5, turn 2 those from 6 on; its results are 8 and 9.
+    """
+    return Standing(
+        cut_turn=2,
+        replaced={8: Replaced(seq=8, fate="cleared", text="[cleared]")},
+        summary=Summary(last_turn=1, messages=5, text="They asked where the order is."),
+    )
+
+
+def test_the_report_tells_all_of_a_small_conversation() -> None:
+    """This is what a person reads when they ask why the agent forgot something."""
+    record = report_record(report(replace(talk(), standing=standing()), drifts=1))
+    sentences = lines(record.pop("budget"), *record.pop("next"))
+
+    assert record.pop("prefix")
+    assert record == snapshot(
+        {
+            "policy": "everturn",
+            "model": "test-model",
+            "window_tokens": 2000,
+            "used_tokens": 498,
+            "percent": 24,
+            "level": "green",
+            "regions": {
+                "system": 11,
+                "summary": 67,
+                "history": 156,
+                "turn": 46,
+                "tools": 18,
+                "reserve": 200,
+                "margin": 100,
+                "free": 1402,
+            },
+            "shown_messages": 13,
+            "hidden_messages": 5,
+            "by_fate": {"cleared": 1, "summarised": 5},
+            "summary": {"messages": 5, "last_turn": 1, "source": "model"},
+            "predicted_tokens": 298,
+            "reported": {"input_tokens": 0, "output_tokens": 0, "cached_tokens": 0},
+            "scale": 1.25,
+            "reports": 4,
+            "drifts": 1,
+            "failures": 0,
+            "retry_at": None,
+        }
+    )
+    assert sentences == snapshot(
+        [
+            "window 2,000 - system 12 - tools 19 - reply 200 - margin 100 = 1,669",
+            "  tokens for messages (history cap none)",
+            "old tool results are cleared from 953 tokens of messages on: 749 to go",
+            "older turns are summarised after a turn from 1,350 tokens of messages",
+            "  on: 1,146 to go",
+            "the oldest turns leave from 1,589 tokens of messages on, down to 1,191:",
+            "  1,385 to go",
+            "so they do above 87 messages, down to 62: 13 are shown now",
+            "the session holds up to 100 messages (18 now); then its oldest turns",
+            "  leave it, and the log keeps them",
+        ]
+    )
+
+
+@pytest.mark.parametrize("policy", list(POLICIES))
+@pytest.mark.parametrize("running", [False, True])
+def test_regions_are_the_window(policy: str, *, running: bool) -> None:
+    """A bar that does not add up to the window tells a person something false."""
+    found = report(talk(running=running), spec(policy, window=50_000))
+    by_name = tokens(found)
+
+    assert sum(by_name.values()) == found.window_tokens
+    assert sum(by_name[name] for name in ("system", "summary", "history", "turn", "tools")) == (
+        found.predicted_tokens
+    )
+    assert found.used_tokens == found.predicted_tokens + by_name["reserve"]
+    assert (by_name["turn"] > 0) == running
+
+
+def test_what_does_not_fit_is_not_called_free() -> None:
+    """Over the window nothing is free, and the percentage says so instead of stopping at 100."""
+    found = report(talk(text="word " * 4_000), spec("jutul", window=2_000))
+
+    assert found.percent > 100
+    assert found.level == "red"
+    assert tokens(found)["free"] == 0
+    assert tokens(found)["margin"] == 0
+
+
+def test_what_the_provider_reported_is_in_the_prediction() -> None:
+    """The anchor is worth more than the estimate, and has to show in the regions too."""
+    plain = talk()
+    rendered = render(plain, spec(), TOOLS, FACTS)
+    anchored = replace(
+        plain,
+        sent=rendered.sent,
+        reported=Usage(input_tokens=rendered.tokens + 20, cached_tokens=40),
+    )
+    found = report(anchored)
+
+    assert abs(found.predicted_tokens - rendered.tokens - 20) <= 1  # both are rounded
+    assert sum(tokens(found).values()) == found.window_tokens
+    assert found.reported == anchored.reported
+
+
+def test_hidden_messages_are_counted_by_what_became_of_them() -> None:
+    """The number is that of the log minus what is shown, whoever hid it."""
+    conversation = replace(talk(), standing=standing(), left_messages=7)
+    found = report(conversation)
+
+    assert found.hidden_messages == 12
+    assert dict(found.by_fate) == {"cleared": 1, "summarised": 5, "dropped": 7}
+    assert found.shown_messages + 5 == conversation.held_messages
+
+
+def test_a_result_that_was_cut_on_its_way_in_is_counted() -> None:
+    """What stands in a file and not in the request is not `kept`."""
+    whole = simple_turn(1, calls=(1, 0))
+    step = whole.steps[0]
+    short = replace(step, results=(replace(step.results[0], path="1-1-1.txt"),))
+    turn: Turn = replace(whole, steps=(short, *whole.steps[1:]))
+
+    assert dict(report(numbered([turn], None)).by_fate) == {"shortened": 1}
+    assert dict(report(numbered([turn], None), spec("jutul")).by_fate) == {"evicted": 1}
+
+
+@pytest.mark.parametrize(
+    ("used", "level"),
+    [(0, "green"), (699, "green"), (700, "yellow"), (899, "yellow"), (900, "red")],
+)
+def test_levels_begin_at_70_and_90_percent(used: int, level: str) -> None:
+    """A person is warned before the window is full, and not by rounding."""
+    assert level_of(used, 1_000) == level
+    assert level_of(used, 0) == "green"
+    assert percent_of(used, 0) == 0
+
+
+def test_the_outlook_says_when_the_model_is_asked_again() -> None:
+    """After failures nobody has to wonder why no summary comes."""
+    held = Standing(failures=2, retry_at=NOW + timedelta(minutes=5))
+    waiting = report(replace(talk(), standing=held))
+    over = report(replace(talk(), standing=replace(held, retry_at=NOW)))
+
+    assert waiting.retry_at == NOW + timedelta(minutes=5)
+    assert "no summary before 2026-11-21 23:54:56 UTC: the model failed 2 times in a row" in (
+        waiting.next
+    )
+    assert over.retry_at is None
+    assert not any("no summary before" in sentence for sentence in over.next)
+
+
+def test_the_outlook_of_an_agent_without_a_summariser_promises_no_summary() -> None:
+    """A report must not promise what nothing will do."""
+    found = report(talk(), has_summariser=False)
+
+    assert any("no model writes summaries for this agent" in text for text in found.next)
+    assert not any("are summarised after a turn" in text for text in found.next)
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        (
+            "everturn",
+            snapshot(
+                [
+                    "old tool results are cleared from 5,544 tokens of messages on: 5,263 to",
+                    "  go",
+                    "older turns are summarised after a turn from 7,854 tokens of messages",
+                    "  on: 7,573 to go",
+                    "the oldest turns leave from 9,240 tokens of messages on, down to 6,930:",
+                    "  8,959 to go",
+                    "so they do above 87 messages, down to 62: 18 are shown now",
+                    "the session holds up to 100 messages (18 now); then its oldest turns",
+                    "  leave it, and the log keeps them",
+                ]
+            ),
+        ),
+        (
+            "duragent",
+            snapshot(
+                [
+                    "older messages are left out of a request from 8,769 tokens of history",
+                    "  on: 8,550 to go",
+                    "in a running turn all tool results but the first 2 and the last 5 are",
+                    "  masked",
+                    "this policy makes no summary by itself; `compact` makes one",
+                    "the session holds up to 100 messages (18 now); then its oldest turns",
+                    "  leave it, and the log keeps them",
+                ]
+            ),
+        ),
+        (
+            "picoclaw",
+            snapshot(
+                [
+                    "after a turn, all but the newest 4 messages are summarised above 20",
+                    "  messages (15 now) or 7,500 tokens of history (174 now)",
+                    "whole oldest turns leave a request from 10,000 tokens on: 9,557 to go",
+                    "the session holds up to 100 messages (18 now); then its oldest turns",
+                    "  leave it, and the log keeps them",
+                ]
+            ),
+        ),
+        (
+            "jutul",
+            snapshot(
+                [
+                    "old tool results are cleared from 6,000 tokens of messages on: 5,751 to",
+                    "  go",
+                    "older turns are summarised after a turn from 8,500 tokens on: 8,194 to",
+                    "  go",
+                    "the session holds up to 100 messages (18 now); then its oldest turns",
+                    "  leave it, and the log keeps them",
+                ]
+            ),
+        ),
+        (
+            "baseagent",
+            snapshot(
+                [
+                    "old tool results are cleared from 8,330 tokens on: 8,191 to go",
+                    "where that is not enough, all older turns are summarised after a turn",
+                    "the session holds up to 100 messages (18 now); then its oldest turns",
+                    "  leave it, and the log keeps them",
+                ]
+            ),
+        ),
+    ],
+)
+def test_the_outlook_names_thresholds_and_what_is_left(policy: str, expected: list[str]) -> None:
+    """The thresholds are the policy's, counted as it counts."""
+    assert lines(*report(talk(), spec(policy, window=10_000)).next) == expected
+
+
+def test_the_prefix_is_that_of_the_request() -> None:
+    """A person compares it with the one that the log keeps."""
+    conversation = talk()
+    found = report(conversation)
+
+    assert found.prefix == render(conversation, spec(), TOOLS, FACTS).sent.prefix != ""
+    assert report(replace(conversation, sent=Sent())).prefix == found.prefix
+
+
+def test_a_report_comes_back_from_its_record() -> None:
+    """A command prints the same, whether it asked a gateway or opened one."""
+    held = Standing(failures=1, retry_at=NOW + timedelta(seconds=1))
+    for conversation in (
+        talk(),
+        replace(talk(), standing=standing()),
+        replace(talk(), standing=held),
+    ):
+        found = report(conversation)
+
+        assert report_from(report_record(found)) == found
