@@ -14,6 +14,7 @@ import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
+from everturn_actors.asking import Pace
 from everturn_actors.commands import Command, Compacted, Summary
 from everturn_actors.context.render import Renderer
 from everturn_actors.context.summaries import SummaryTask, covered_text, summary_task
@@ -24,7 +25,6 @@ from everturn_actors.mailbox import Answer, Mailbox
 from everturn_actors.ports import Agent, ModelMemory, SessionStore
 from everturn_actors.state import SessionState
 from everturn_actors.summarising import summarise
-from everturn_actors.turn import Pace
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +61,8 @@ class Compactor:
         if retry_at is not None and self.pace.clock.now() < retry_at:
             return
         facts = self.memory.facts(agent.spec.model)
-        older = self.renderer.older_turns(state.conversation, agent.spec, agent.definitions, facts)
+        tools = agent.offered(facts)
+        older = self.renderer.older_turns(state.conversation, agent.spec, tools, facts)
         task = summary_task(state.conversation, older_turns=older) if older else None
         if task is not None:
             self._begin(task, agent, tasks)
@@ -72,7 +73,10 @@ class Compactor:
             self._asked.append(answer)
             return
         state = self.present()
-        older = self.renderer.compactable_turns(state.conversation, agent.spec, agent.definitions)
+        facts = self.memory.facts(agent.spec.model)
+        older = self.renderer.compactable_turns(
+            state.conversation, agent.spec, agent.offered(facts)
+        )
         task = summary_task(state.conversation, older_turns=older, focus=focus) if older else None
         if task is None:
             answer.give(Compacted(done=False, text=NOTHING))
@@ -112,7 +116,7 @@ class Compactor:
     async def _made(self, task: SummaryTask, agent: Agent, before: int) -> Compacted:
         model = agent.summariser.model if agent.summariser else agent.spec.model
         facts = self.memory.facts(model)
-        timeout_s, tries = self.renderer.summary_limits(agent.spec, agent.definitions)
+        timeout_s, tries = self.renderer.summary_limits(agent.spec)
         body = await summarise(
             task,
             agent.summariser,
@@ -154,7 +158,7 @@ class Compactor:
     def _predicted(self, agent: Agent) -> int:
         facts = self.memory.facts(agent.spec.model)
         conversation = self.present().conversation
-        return self.renderer.predicted_tokens(conversation, agent.spec, agent.definitions, facts)
+        return self.renderer.predicted_tokens(conversation, agent.spec, agent.offered(facts), facts)
 
     def _answer(self, outcome: Compacted | Exception) -> None:
         asked, self._asked = self._asked, []

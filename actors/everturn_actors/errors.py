@@ -195,6 +195,10 @@ class ContextOverflowError(ModelRefusedError):
         return type(self)(text, retry_after_s=self.retry_after_s, window_tokens=self.window_tokens)
 
 
+class ToolsRefusedError(ModelRefusedError):
+    """The model, or whoever serves it, takes no tools; the same request may pass without them."""
+
+
 class RateLimitedError(ModelError):
     """The provider asks to slow down."""
 

@@ -255,10 +255,9 @@ class Agent:
     summariser: Summariser | None = None
     "None: older turns leave without a summary."
 
-    @property
-    def definitions(self) -> tuple[ToolDefinition, ...]:
-        """Its tools as the model sees them."""
-        return tuple(tool.definition for tool in self.tools.values())
+    def offered(self, facts: ModelFacts) -> tuple[ToolDefinition, ...]:
+        """Return its tools as its model sees them; none for a model that takes none."""
+        return tuple(tool.definition for tool in self.tools.values()) if facts.calls_tools else ()
 
 
 class Agents(Protocol):

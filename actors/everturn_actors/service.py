@@ -17,6 +17,7 @@ from functools import partial
 import anyio
 from anyio import to_thread
 
+from everturn_actors.asking import Pace
 from everturn_actors.commands import (
     Cancel,
     Command,
@@ -49,7 +50,6 @@ from everturn_actors.registry import Registry
 from everturn_actors.session import Runtime
 from everturn_actors.state import SessionState
 from everturn_actors.submission import Submission, TurnResult, follow_feed, submit
-from everturn_actors.turn import Pace
 from everturn_actors.upkeep import end_expired, resume_open_turns
 
 __all__ = [
@@ -298,7 +298,7 @@ class TurnService:
         def report() -> ContextReport:
             conversation = state.conversation
             return context_report(
-                render(conversation, agent.spec, agent.definitions, facts),
+                render(conversation, agent.spec, agent.offered(facts), facts),
                 conversation,
                 facts=facts,
                 drifts=state.drifts,
@@ -325,7 +325,7 @@ class TurnService:
         facts = self._runtime.memory.facts(agent.spec.model)
         events = await self._store.read(session_id, after=0, limit=state.last_seq)
         return await to_thread.run_sync(
-            partial(explain, session_id, events, seq, agent.spec, agent.definitions, facts)
+            partial(explain, session_id, events, seq, agent.spec, agent.offered(facts), facts)
         )
 
     async def compact(self, session_id: str, focus: str = "") -> Compacted:

@@ -18,6 +18,7 @@ from typing import TypeVar, assert_never
 import anyio
 from anyio.abc import TaskGroup
 
+from everturn_actors.asking import Pace
 from everturn_actors.commands import (
     Accepted,
     Cancel,
@@ -62,7 +63,7 @@ from everturn_actors.model import ConversationKey, EndReason
 from everturn_actors.ports import Agent, Agents, ModelMemory, SessionStore, ToolContext
 from everturn_actors.recovery import Recovered, close_interrupted, close_turn, recover
 from everturn_actors.state import SessionState, apply
-from everturn_actors.turn import Pace, first_step, is_repeatable, run_turn
+from everturn_actors.turn import first_step, is_repeatable, run_turn
 
 logger = logging.getLogger(__name__)
 

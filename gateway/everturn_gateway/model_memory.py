@@ -132,6 +132,7 @@ def _encoded(known: Mapping[str, _Learnt]) -> bytes:
             "units": learnt.facts.units,
             "window_tokens": learnt.facts.window_tokens,
             "limit_tokens": learnt.facts.limit_tokens,
+            **({} if learnt.facts.calls_tools else {"calls_tools": False}),
             "learnt_at": learnt.learnt_at,
         }
         for key, learnt in known.items()
@@ -175,6 +176,7 @@ def _decoded(data: bytes) -> dict[str, _Learnt]:
                 units=_count(entry["units"]),
                 window_tokens=_window(entry["window_tokens"]),
                 limit_tokens=_window(entry["limit_tokens"]),
+                calls_tools=entry.get("calls_tools") is not False,
             ),
             learnt_at=str(entry["learnt_at"]),
         )

@@ -8,7 +8,12 @@ import anyio
 import pytest
 
 from everturn_actors.context.calibration import ModelFacts
-from everturn_actors.errors import ContextOverflowError, ModelTransientError, SessionEndedError
+from everturn_actors.errors import (
+    ContextOverflowError,
+    ModelTransientError,
+    SessionEndedError,
+    ToolsRefusedError,
+)
 from everturn_actors.events import (
     OVERFLOW_LINE,
     CallFinished,
@@ -189,6 +194,21 @@ async def test_reported_usage_scales_the_estimate() -> None:
         assert facts.reports >= 5
         assert facts.scale > 1.5  # two characters a token
         assert report.scale == pytest.approx(facts.scale, abs=0.001)
+
+
+async def test_a_model_that_takes_no_tools_is_asked_without_them_from_then_on() -> None:
+    """A small local model can still chat, and is told of no tool that it does not have."""
+    provider = ScriptedProvider(ToolsRefusedError("m does not support tools"), "hello", "again")
+    memory, tools = ShortMemory(), {"page": Pages("text")}
+    async with open_test_service(
+        provider=provider, tools=tools, spec=spec(), memory=memory
+    ) as test:
+        first = await say(test, "one")
+        second = await say(test, "two")
+
+        assert (first.text, second.text) == ("hello", "again")
+        assert [len(request.tools) for request in provider.requests] == [1, 0, 0]
+        assert not memory.facts(spec().model).calls_tools
 
 
 # --- summaries ---

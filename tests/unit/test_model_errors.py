@@ -14,6 +14,7 @@ from everturn_actors.errors import (
     ModelRefusedError,
     ModelTransientError,
     RateLimitedError,
+    ToolsRefusedError,
 )
 from everturn_gateway.providers.model_errors import (
     error_for,
@@ -266,6 +267,22 @@ def test_an_overflow_carries_the_window_that_it_names() -> None:
     assert isinstance(field, ContextOverflowError)
     assert isinstance(silent, ContextOverflowError)
     assert (named.window_tokens, field.window_tokens, silent.window_tokens) == (8192, 2048, None)
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (400, "registry.ollama.ai/library/gemma3:4b does not support tools"),
+        (404, "No endpoints found that support tool use. To learn more about provider routing"),
+        (400, '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser'),
+        (500, "tools param requires --jinja flag"),
+    ],
+)
+def test_a_model_that_takes_no_tools_is_told_from_other_refusals(status: int, message: str) -> None:
+    """It can still chat: the same request passes without them."""
+    body = orjson.dumps({"error": {"message": message}})
+
+    assert isinstance(refused(status, body), ToolsRefusedError)
 
 
 def test_another_text_leaves_the_rest_of_an_error_as_it_is() -> None:

@@ -65,6 +65,8 @@ class ModelFacts:
     "The window as the provider told it; None = it did not."
     limit_tokens: int | None = None
     "The limit it named when it refused a request as too long; None = it did not."
+    calls_tools: bool = True
+    "Whether it takes tools at all; it does until it has refused them."
 
 
 def cold_facts(model_name: str) -> ModelFacts:

@@ -345,15 +345,13 @@ class Renderer:
         """Return what the next prompt would cost, the next question left out."""
         return self.render(conversation, spec, tools, facts).tokens
 
-    def overflow_tries(self, spec: AgentSpec, tools: Sequence[ToolDefinition] = ()) -> int:
+    def overflow_tries(self, spec: AgentSpec) -> int:
         """Return how often a request that the provider found too long is halved and sent again."""
-        return int(getattr(self.policy(spec, tools).numbers, "overflow_retries", 1))
+        return int(getattr(policy_of(spec.session.context).numbers, "overflow_retries", 1))
 
-    def summary_limits(
-        self, spec: AgentSpec, tools: Sequence[ToolDefinition] = ()
-    ) -> tuple[float, int]:
+    def summary_limits(self, spec: AgentSpec) -> tuple[float, int]:
         """Return the deadline of one summary, in seconds, and how often a model is asked for it."""
-        numbers = self.policy(spec, tools).numbers
+        numbers = policy_of(spec.session.context).numbers
         timeout_s = getattr(numbers, "summarize_timeout_seconds", None)
         tries = getattr(numbers, "summarize_tries", SUMMARY_TRIES)
         return timeout_s or spec.session.context.summary_timeout_s, int(tries)

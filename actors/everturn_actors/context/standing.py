@@ -33,7 +33,7 @@ Gap = Callable[[int], str]
 
 def stands_for(message: AnyMessage, replaced: Replaced) -> AnyMessage:
     """Return the message as it is shown from now on."""
-    if isinstance(message, Reply) and replaced.arguments:
+    if isinstance(message, Reply) and len(replaced.arguments) == len(message.calls) > 0:
         calls = tuple(
             replace(call, arguments=arguments)
             for call, arguments in zip(message.calls, replaced.arguments, strict=True)

@@ -25,6 +25,7 @@ from everturn_actors.errors import (
     ModelRefusedError,
     ModelTransientError,
     RateLimitedError,
+    ToolsRefusedError,
 )
 
 _TEXT_LIMIT = 500  # characters of a provider's own words that are passed on
@@ -76,6 +77,14 @@ _UNSUPPORTED: Final = re.compile(
     re.IGNORECASE,
 )
 DROPPABLE: Final = ("max_tokens", "temperature", "stream_options")  # a reply is possible without
+
+# How tools are refused: by Ollama for a model without them, by OpenRouter where nobody serves it
+# with them, by vLLM and llama.cpp where they were started without.
+_TOOLS_REFUSED: Final = re.compile(
+    r"does not support (?:tools|function)|support tool use|enable-auto-tool-choice"
+    r"|requires? --jinja|tools? (?:is|are) not supported",
+    re.IGNORECASE,
+)
 
 _STATUS_BY_TYPE: Final = {
     "authentication_error": 401,
@@ -186,6 +195,8 @@ def _typed(status: int, refusal: Refusal, text: str, retry_after: float | None) 
     words = f"{refusal.code} {refusal.message}"
     if status in {401, 403}:
         return ModelAuthError(text)
+    if status < 501 and _TOOLS_REFUSED.search(words):  # noqa: PLR2004 - HTTP
+        return ToolsRefusedError(text)
     if status == 413 or (status < 501 and _OVERFLOW.search(words)):  # noqa: PLR2004 - HTTP
         window = refusal.window_tokens or window_in_error(refusal.message)
         return ContextOverflowError(text, window_tokens=window)

@@ -1,0 +1,225 @@
+"""One model call of a turn: what is sent, how often, and what is learnt from it.
+
+A request that would be too large is made smaller before it is sent. One that the provider refuses
+all the same is made smaller once; a failure that may pass is tried again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol
+
+import anyio
+
+from everturn_actors.context.calibration import learn, with_limit
+from everturn_actors.context.render import Rendered, Renderer
+from everturn_actors.errors import (
+    ContextDoesNotFitError,
+    ContextOverflowError,
+    ModelError,
+    ModelTransientError,
+    ToolsRefusedError,
+)
+from everturn_actors.events import Body, ModelReplied
+from everturn_actors.feed import LiveReply
+from everturn_actors.model import OpenTurn, Reply
+from everturn_actors.ports import Agent, Clock, ModelMemory, ToolContext
+from everturn_actors.state import SessionState
+
+CALL_TRIES = 4  # one, and three more after transient failures
+FIRST_DELAY_S = 0.5  # doubled with every try, plus up to a quarter of jitter
+MAX_DELAY_S = 60.0  # a provider that asks for more is not waited for
+
+
+class TurnHost(Protocol):
+    """What a turn needs from the session it runs in."""
+
+    @property
+    def state(self) -> SessionState:
+        """The session's present state."""
+        ...
+
+    @property
+    def renderer(self) -> Renderer:
+        """Renders the session's requests."""
+        ...
+
+    @property
+    def memory(self) -> ModelMemory:
+        """What was learnt about models."""
+        ...
+
+    @property
+    def tool_context(self) -> ToolContext:
+        """Where its calls run."""
+        ...
+
+    async def record(self, *bodies: Body) -> None:
+        """Make events durable and apply them; `state` is the new one when this returns."""
+        ...
+
+    def begin_reply(self, turn: int, step: int) -> LiveReply:
+        """Begin to show the text of a model call to followers."""
+        ...
+
+    def add_text(self, live: LiveReply, text: str) -> None:
+        """Show a piece of it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How a turn waits between tries."""
+
+    clock: Clock
+    jitter: Callable[[], float]
+    "A number from 0 to 1, anew with every call."
+
+    def delay_s(self, tries: int, asked_s: float | None) -> float:
+        """Return how long to wait after `tries` failed tries; `asked_s` is the provider's wish."""
+        base = FIRST_DELAY_S * 2 ** (tries - 1) if asked_s is None else asked_s
+        return base * (1 + self.jitter() / 4)
+
+
+async def call_model(host: TurnHost, turn: OpenTurn, agent: Agent, pace: Pace) -> ModelReplied:
+    """Return the model's reply to the state as it stands, as an event.
+
+    A transient failure is tried again, unless somebody has read a part of the reply: what was
+    said cannot be taken back. What the provider finds too long is halved, as often as the policy
+    allows.
+
+    Raises:
+        ModelError: No try succeeded, or the failure is not transient.
+    """
+    rendered = await _prepare(host, agent)
+    tries = halved = 0
+    while True:
+        live = host.begin_reply(turn.number, len(turn.steps) + 1)
+        tries += 1
+        try:
+            reply = await _complete(host, live, rendered, agent)
+        except ContextOverflowError as error:
+            if live.was_read or halved == host.renderer.overflow_tries(agent.spec):
+                raise _too_long(rendered, error) from error
+            halved += 1
+            rendered = await _halve(host, agent, rendered, error)
+        except ToolsRefusedError:  # a chat is better than nothing, and the next request knows
+            facts = host.memory.facts(agent.spec.model)
+            if not rendered.request.tools or not facts.calls_tools:
+                raise
+            host.memory.learn(agent.spec.model, replace(facts, calls_tools=False))
+            rendered = await _prepare(host, agent)
+        except ModelError as error:
+            delay_s = pace.delay_s(tries, error.retry_after_s)
+            final = not error.retryable or live.was_read or tries == CALL_TRIES
+            if final or delay_s > MAX_DELAY_S:
+                raise
+            await pace.clock.sleep(delay_s)
+        else:
+            _learn(host, agent, rendered, reply)
+            return _replied(reply, rendered)
+
+
+async def _complete(host: TurnHost, live: LiveReply, rendered: Rendered, agent: Agent) -> Reply:
+    """Call the model once.
+
+    Raises:
+        ModelError: It gave no reply.
+    """
+    timeout_s = agent.spec.session.call_timeout_s
+    with anyio.move_on_after(timeout_s):
+        reply = await agent.provider.complete(rendered.request, partial(host.add_text, live))
+        return _checked(reply)
+    msg = f"the model gave no reply within {timeout_s:g} s"
+    raise ModelError(msg)  # not tried again: the next try would take as long
+
+
+async def _prepare(host: TurnHost, agent: Agent) -> Rendered:
+    """Return the next request, having recorded what had to be hidden for it.
+
+    Raises:
+        ContextDoesNotFitError: What cannot be hidden is larger than the window.
+    """
+    facts = host.memory.facts(agent.spec.model)
+    tools = agent.offered(facts)
+    conversation = host.state.conversation
+    hidden = host.renderer.reduce(conversation, agent.spec, tools, facts)
+    if hidden:
+        await host.record(*hidden)
+        conversation = host.state.conversation
+    return host.renderer.render(conversation, agent.spec, tools, facts)
+
+
+async def _halve(
+    host: TurnHost, agent: Agent, rendered: Rendered, error: ContextOverflowError
+) -> Rendered:
+    """Return a shorter request after the provider found `rendered` too long.
+
+    Raises:
+        ContextDoesNotFitError: Nothing more can be hidden; names what is left.
+    """
+    facts = host.memory.facts(agent.spec.model)
+    if error.window_tokens:
+        host.memory.learn(agent.spec.model, with_limit(facts, error.window_tokens))
+        facts = host.memory.facts(agent.spec.model)
+    tools = agent.offered(facts)
+    hidden = host.renderer.halve(host.state.conversation, agent.spec, tools, facts)
+    if hidden is None:
+        raise _too_long(rendered, error) from error
+    await host.record(hidden)
+    return await _prepare(host, agent)
+
+
+def _too_long(rendered: Rendered, error: ContextOverflowError) -> ContextDoesNotFitError:
+    msg = (
+        f"{error}; nothing more can be left out: the request has {rendered.explain()};"
+        " send less at once, shorten the prompt, or choose a model with a larger window"
+    )
+    return ContextDoesNotFitError(msg)
+
+
+def _learn(host: TurnHost, agent: Agent, rendered: Rendered, reply: Reply) -> None:
+    """Compare what the provider reported with what was estimated.
+
+    What one prompt had more than the one before tells most; without one before, all of it does.
+    """
+    before, now = host.state, rendered.sent
+    tokens, units = reply.usage.input_tokens, now.units
+    if not tokens:
+        return
+    goes_on = before.sent.prefix and not now.drifted and before.reported.input_tokens
+    if goes_on:
+        tokens -= before.reported.input_tokens
+        units -= before.sent.units
+    model = agent.spec.model
+    known = host.memory.facts(model)
+    learnt = learn(known, units=units, tokens=tokens)
+    if learnt != known:
+        host.memory.learn(model, learnt)
+
+
+def _checked(reply: Reply) -> Reply:
+    """Return `reply`, whose calls can be told apart.
+
+    Raises:
+        ModelTransientError: They cannot; another try may do better.
+    """
+    ids = {call.call_id for call in reply.calls}
+    if len(ids) < len(reply.calls) or "" in ids:
+        msg = "the model made calls that share an id or have none"
+        raise ModelTransientError(msg)
+    return reply
+
+
+def _replied(reply: Reply, rendered: Rendered) -> ModelReplied:
+    return ModelReplied(
+        text=reply.text,
+        reasoning=reply.reasoning,
+        calls=reply.calls,
+        usage=reply.usage,
+        stop_reason=reply.stop_reason,
+        model=reply.model,
+        sent=rendered.sent,
+    )
