@@ -17,7 +17,11 @@ from anyio.abc import TaskGroup
 from everturn_actors.asking import Pace
 from everturn_actors.commands import Command, Compacted, Summary
 from everturn_actors.context.render import Renderer
-from everturn_actors.context.summaries import SummaryTask, covered_text, summary_task
+from everturn_actors.context.summaries import (
+    SummaryTask,
+    covered_text,
+    summary_task,
+)
 from everturn_actors.context.windows import input_window
 from everturn_actors.errors import ActorStoppedError, JournalError
 from everturn_actors.events import Summarised
@@ -43,6 +47,8 @@ class Compactor:
     mailbox: Mailbox[Command]
     present: Callable[[], SessionState]
     "Returns the session's present state."
+    _considered: int = 0
+    "The newest turn after which it was asked whether there is need."
     _scope: anyio.CancelScope | None = None
     _asked: list[Answer[Compacted]] = field(default_factory=list[Answer[Compacted]])
     "Who waits for the summary that is being made."
@@ -58,6 +64,9 @@ class Compactor:
         retry_at = state.standing.retry_at
         if self.busy or agent.summariser is None or state.status == "ended":
             return
+        if state.turns == self._considered:
+            return
+        self._considered = state.turns
         if retry_at is not None and self.pace.clock.now() < retry_at:
             return
         facts = self.memory.facts(agent.spec.model)

@@ -266,10 +266,20 @@ class SessionActor:
             batch = await self._mailbox.take(self._rest_s if is_idle else None)
             if batch:
                 await self._handle(batch)
+                self._consider_summary()
                 if self._is_snapshot_due():
                     await self._save(self._checkpoint)
             elif is_idle and await self._may_rest():
                 return
+
+    def _consider_summary(self) -> None:
+        """Between two turns, when everybody has been answered, older ones may be summarised."""
+        state = self._state
+        if state is None or self._turn is not None or self._stopping:
+            return
+        agent = self._agent(state.key)
+        if agent is not None:
+            self._compactor.consider(agent, self._tasks)
 
     async def _may_rest(self) -> bool:
         """Put things away; whether nothing arrived meanwhile."""
@@ -501,10 +511,6 @@ class SessionActor:
             self._turn, self._turn_number = anyio.CancelScope(), turn.number
             self._close_as = None  # what was asked of the turn before, in its last moment
             self._tasks.start_soon(self._run_turn, self._turn, turn.number)
-        if turn is None and draft.events and not self._stopping:
-            agent = self._agent(state.key)
-            if agent is not None:
-                self._compactor.consider(agent, self._tasks)
         if state.status == "ended":
             self._rest_s = 0.0
             _give_all(self._on_ended, value=None)

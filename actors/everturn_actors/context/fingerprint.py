@@ -50,9 +50,11 @@ class Fingerprints:
                 is shorter.
         """
         messages = request.messages
+        # The next request is compared at a place that this one may not have reached: see `at`.
+        finished = min(finished, at) if at else finished
         head = (request.model, request.system, request.tools)
         kept = self._kept
-        if kept is None or kept.head != head or (0 < at < kept.messages) or not finished:
+        if kept is None or kept.head != head or finished < kept.messages or not finished:
             kept = _Hashed(head=head, hasher=_begin(request))
         hasher, known = kept.hasher, ""
         for index in range(kept.messages, len(messages)):

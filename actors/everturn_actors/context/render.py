@@ -268,6 +268,8 @@ class Renderer:
         scene = self._scene(conversation, spec, tools, facts)
         policy = scene.policy
         leaving = policy.older(policy.numbers, scene.limits, scene.view, scene.budget)
+        if leaving <= 0:
+            return 0
         standing = conversation.standing
         last = 0
         for turn in scene.turns:

@@ -109,7 +109,7 @@ def event_of(
         for seq, message in new.items()
         if message is not old[seq] and message != old[seq]
     )
-    note = after.note if after.note != before.note else ""
+    note = after.note.removeprefix(before.note).strip()
     if not gone and not changed and not note:
         return None
     cut_turn, left = _cut(turns, old.keys(), gone)

@@ -225,7 +225,7 @@ def _older(numbers: Numbers, limits: Limits, view: View, budget: Budget) -> int:
     count = _estimates(numbers, limits)
     limit = _limit(numbers, count)(view, budget)
     is_full = count.tokens(view_units(view)) >= numbers.summarize_trigger * limit
-    if not is_full and view.unsummarised <= _told_in_gaps(view):
+    if not is_full and (not view.unsummarised or view.unsummarised <= _told_in_gaps(view)):
         return 0
     newest = newest_turn(view)
     keep, cut = units_of(numbers.summarize_keep * limit, count), newest

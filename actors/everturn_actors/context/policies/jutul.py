@@ -10,7 +10,7 @@ Where the window is not known the thresholds are 60,000 and 170,000 tokens, and 
 
 After a provider's error the newest results are clipped, where they are the newest tenth or more:
 those of `read_file` to their first 4,000 characters, others go to files; and half of the turns
-leave, where the system would summarise them then and there.
+leave, where there are two, and where the system would summarise them then and there.
 
 Differences: a call id that comes back has a file of its own, the seed's writes over the first one;
 a preview has no line numbers. Nothing here makes a request fit: one that does not is reported, not
@@ -28,7 +28,7 @@ from math import ceil
 from everturn_actors.context.budget import Budget
 from everturn_actors.context.policy import Limits, Policy
 from everturn_actors.context.stages.clearing import clear_results
-from everturn_actors.context.stages.cutting import block_at, count_messages, halve
+from everturn_actors.context.stages.cutting import block_at, boundaries, count_messages, halve
 from everturn_actors.context.stages.texts import (
     Lines,
     clip_results,
@@ -257,7 +257,15 @@ def _overflow(numbers: Numbers, limits: Limits) -> Stage:
         lines=numbers.lines,
         estimator=count,
     )
-    return in_order(clip, halve(count))
+
+    def stage(view: View, budget: Budget) -> Outcome:
+        clipped, reductions = clip(view, budget)
+        if reductions and len(boundaries(view.blocks)) < 2:  # noqa: PLR2004 - one turn: no half
+            return clipped, reductions
+        halved, more = halve(count)(clipped, budget)
+        return halved, reductions + more
+
+    return stage
 
 
 def _preface(summary: str) -> str:

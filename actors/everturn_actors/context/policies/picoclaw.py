@@ -204,8 +204,9 @@ def digest(messages: Iterable[AnyMessage], window_tokens: int, numbers: Numbers)
     fitting = [m for m in spoken if size_bytes(m.text) // 2 <= window_tokens // 2]
     if not fitting:
         return ""
-    if len(fitting) > numbers.summarize_batch_messages:
-        middle = _nearest_user(fitting, len(fitting) // 2)
+    is_long = len(fitting) > numbers.summarize_batch_messages
+    middle = _nearest_user(fitting, len(fitting) // 2) if is_long else 0
+    if middle > 0:
         text = f"{_batch(fitting[:middle], numbers)} {_batch(fitting[middle:], numbers)}"
     else:
         text = _batch(fitting, numbers)

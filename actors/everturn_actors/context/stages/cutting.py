@@ -178,23 +178,19 @@ def trim_turns(
     cost: Callable[[View, Budget], int],
     limit: Callable[[Budget], int],
     estimator: Estimator,
-    down_to: Callable[[Budget], int] | None = None,
 ) -> Stage:
-    """Return the stage that leaves out the oldest whole turns until the request fits.
+    """Return the stage that leaves out the oldest whole turns, one by one, until the request fits.
 
     Args:
         cost: Gives the tokens of everything.
         limit: Above it, turns leave.
         estimator: Counts what is gained.
-        down_to: Where they leave, they leave until this is reached, so that the next cut is far
-            away; None = `limit`.
     """
 
     def stage(view: View, budget: Budget) -> Outcome:
-        excess = cost(view, budget)
-        if excess <= limit(budget):
+        excess = cost(view, budget) - limit(budget)
+        if excess <= 0:
             return view, ()
-        excess -= (down_to or limit)(budget)
         cut, protected = 0, view.protected
         for index in range(1, protected + 1):
             excess -= block_tokens(view, view.blocks[index - 1], estimator)
