@@ -6,7 +6,7 @@ all the same is made smaller once; a failure that may pass is tried again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -15,6 +15,7 @@ import anyio
 
 from everturn_actors.context.calibration import learn, with_limit
 from everturn_actors.context.render import Rendered, Renderer
+from everturn_actors.context.view import Stored
 from everturn_actors.errors import (
     ContextDoesNotFitError,
     ContextOverflowError,
@@ -24,6 +25,7 @@ from everturn_actors.errors import (
 )
 from everturn_actors.events import Body, ModelReplied
 from everturn_actors.feed import LiveReply
+from everturn_actors.ids import result_name
 from everturn_actors.model import OpenTurn, Reply
 from everturn_actors.ports import Agent, Clock, ModelMemory, ToolContext
 from everturn_actors.state import SessionState
@@ -149,7 +151,9 @@ async def _prepare(host: TurnHost, agent: Agent) -> Rendered:
     if hidden:
         await host.record(*hidden)
         conversation = host.state.conversation
-    return host.renderer.render(conversation, agent.spec, tools, facts)
+    rendered = host.renderer.render(conversation, agent.spec, tools, facts)
+    await _keep(host, rendered.view.stored)
+    return rendered
 
 
 async def _halve(
@@ -168,8 +172,24 @@ async def _halve(
     hidden = host.renderer.halve(host.state.conversation, agent.spec, tools, facts)
     if hidden is None:
         raise _too_long(rendered, error) from error
-    await host.record(hidden)
+    body, stored = hidden
+    await _keep(host, stored)
+    await host.record(body)
     return await _prepare(host, agent)
+
+
+async def _keep(host: TurnHost, stored: Sequence[Stored]) -> None:
+    """Keep texts that a marker in the request will name, once each.
+
+    Raises:
+        JournalError: One could not be kept; the request must not go out.
+    """
+    context = host.tool_context if stored else None
+    for each in stored:
+        assert context is not None
+        name = result_name(each.path)
+        if await context.store.read_result(context.session_id, name) != each.text:
+            await context.store.save_result(context.session_id, name, each.text)
 
 
 def _too_long(rendered: Rendered, error: ContextOverflowError) -> ContextDoesNotFitError:

@@ -10,12 +10,21 @@ import re
 from datetime import UTC, datetime
 
 RANDOM_HEX_DIGITS = 8
+_NO_RESULT_NAME = re.compile(r"[^A-Za-z0-9_.-]|^[.-]")
 _SESSION_ID = re.compile(r"[0-9]{8}T[0-9]{9}-[0-9a-f]{8}")
 
 
 def is_session_id(text: str) -> bool:
     """Return whether `text` has the form of a session id; only such text may be part of a path."""
     return _SESSION_ID.fullmatch(text) is not None
+
+
+def result_name(path: str) -> str:
+    """Return the name under which a text is kept that a marker calls `path`.
+
+    The last part of it, of letters, digits, `-`, `_` and dots alone, at most 100 of them.
+    """
+    return _NO_RESULT_NAME.sub("_", path.strip().rpartition("/")[2])[:100]
 
 
 def new_session_id(now: datetime, random_hex: str) -> str:

@@ -112,8 +112,8 @@ async def _taken_in(host: TurnHost, result: ToolResult, agent: Agent) -> CallFin
     assert turn is not None and turn.step is not None and turn.step.reply is not None  # noqa: PT018
     ids = [call.call_id for call in turn.step.reply.calls]
     path = f"{turn.number}-{len(turn.steps) + 1}-{ids.index(result.call_id) + 1}.txt"
-    tools = agent.offered(host.memory.facts(agent.spec.model))
-    text = host.renderer.intake(agent.spec, tools, result, path)
+    facts = host.memory.facts(agent.spec.model)
+    text = host.renderer.intake(agent.spec, agent.offered(facts), facts, result, path)
     if text == result.text:
         path = ""
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import anyio
@@ -110,6 +111,19 @@ async def test_a_large_result_is_kept_whole_in_a_file_and_shown_by_its_ends() ->
         assert finished.text.startswith("line 0\n")
         assert "line 19999" in finished.text
         assert provider.requests[1].messages[-1].text == finished.text
+
+
+async def test_what_a_seed_policy_moves_to_a_file_is_kept_there() -> None:
+    """Jutul tells the model of a file for a giant message: there has to be one."""
+    agent = replace(spec(400_000), session=SessionSpec(context=ContextSpec(policy="jutul")))
+    text = "word\n" * 60_000
+    async with open_test_service(spec=agent) as test:
+        done = await say(test, text)
+        shown = texts(test.provider.requests[0])[-1]
+        (name,) = re.findall(r"large_tool_results/(\w+)", shown)
+
+        assert len(shown) < 1_000
+        assert await test.store.read_result(done.session_id, name) == text
 
 
 # --- overflow ---

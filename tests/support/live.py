@@ -111,10 +111,10 @@ class LiveSession:
 
     def overflow(self) -> bool:
         """Do what is done after the provider refused a request; whether anything was hidden."""
-        body = self.renderer.halve(self.known.conversation, self.spec, self.tools, self.facts)
-        if body is None:
+        made = self.renderer.halve(self.known.conversation, self.spec, self.tools, self.facts)
+        if made is None:
             return False
-        self.record(body)
+        self.record(made[0])
         return True
 
     def reply(self, text: str = "", calls: tuple[ToolCall, ...] = (), *, tokens: int = 0) -> None:
@@ -133,7 +133,7 @@ class LiveSession:
         """Log what a call gave, as the policy takes it in."""
         path = f"{call.call_id}.txt"
         result = ToolResult(call_id=call.call_id, name=call.name, text=text)
-        short = self.renderer.intake(self.spec, self.tools, result, path)
+        short = self.renderer.intake(self.spec, self.tools, self.facts, result, path)
         if short != text:
             self.stored[path] = text
         self.record(

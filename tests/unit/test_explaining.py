@@ -261,6 +261,36 @@ def test_a_request_that_was_halved_is_the_one_that_was_answered() -> None:
     assert [m.fate for m in found.messages] == ["dropped", "dropped", "kept"]
 
 
+def test_a_summary_that_came_after_a_request_was_halved_is_not_its_cause_either() -> None:
+    """The step began with one state, was answered in a second one, and ended in a third."""
+    talk = Talk()
+    talk.exchange("one")
+    talk.exchange("two")
+    talk.ask("three")
+    talk.add(ContextReduced(stage="halve", cut_turn=2, messages=2, note="2 messages left."))
+    assert talk.state is not None
+    sent = render(talk.state.conversation, talk.spec, TOOLS, FACTS).sent
+    talk.add(Summarised(last_turn=2, messages=4, text="They said one and two."))
+    found = talk.explain(talk.add(ModelReplied(text="3", sent=sent)))
+
+    assert found.verdict == "same"
+    assert [m.fate for m in found.messages] == ["dropped", "dropped", "kept", "kept", "kept"]
+
+
+def test_what_followed_an_answer_without_a_hash_is_not_in_its_account() -> None:
+    """Where nothing says which state it was, it is still none that came after the answer."""
+    talk = Talk()
+    talk.exchange("one")
+    talk.ask("two")
+    answer = talk.add(ModelReplied(calls=(ToolCall(call_id="c1", name="bash"),), text=""))
+    talk.add(ContextReduced(stage="jump", cut_turn=2))
+    talk.add(CallStarted(call_id="c1"), CallFinished(call_id="c1", text="done"))
+    found = talk.explain(answer)
+
+    assert found.verdict == "unknown"
+    assert [m.fate for m in found.messages] == ["kept"] * 3
+
+
 def test_an_agent_that_changed_since_is_said_to_have() -> None:
     """A request of today's agent must never pass for the one that was sent."""
     talk = Talk()

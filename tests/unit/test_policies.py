@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from inline_snapshot import snapshot
 from support.transcripts import IMAGE, Json, called, result, run, said, step, user
 
-from everturn_actors.context.catalog import POLICIES
+from everturn_actors.context.catalog import POLICIES, policy_of
 from everturn_actors.context.policies import jutul, picoclaw
 from everturn_actors.context.policy import Applied, Limits
-from everturn_actors.context.stages.cutting import safe_boundary, trim_turns
+from everturn_actors.context.stages.cutting import safe_boundary
 from everturn_actors.context.stages.texts import Lines, preview
-from everturn_actors.context.view import Stage
+from everturn_actors.context.view import Reduction, Stage, View, in_order
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.model import (
     AnyMessage,
     Notice,
     Reply,
+    Step,
     ToolCall,
     ToolDefinition,
     ToolResult,
+    Usage,
     UserMessage,
 )
+from everturn_actors.spec import ContextSpec
 from everturn_gateway.commands.transcript import read_transcript
 from everturn_gateway.specs.numbers import ContextSection
 
@@ -604,25 +608,200 @@ def test_baseagent_counts_characters_and_1_000_for_a_picture() -> None:
 # --- all ---
 
 
-def test_turns_can_leave_in_a_jump() -> None:
-    """A cut that goes further than it has to, stays where it is for many turns."""
-    messages = [m for n in range(10) for m in (user(f"{n}"), said("x" * 388))] + [user("now")]
-    view = read_transcript(messages).view(None)
-    policy = POLICIES["baseagent"]
-    budget, count = (
-        run("baseagent", messages, window=1_000, reserve=0)[0].budget,
-        policy.estimates(Limits()),
-    )
-    stage = trim_turns(
-        cost=lambda v, _b: sum(count.message(m, 0) for m in v.messages),
-        limit=lambda b: b.window_tokens,
-        down_to=lambda b: b.window_tokens * 3 // 4,
-        estimator=count,
-    )
-    kept, reductions = stage(view, budget)
+def older_of(
+    name: str, messages: list[Json], limits: Limits, *, turn_start: int | None = None
+) -> int:
+    """Return how many of the oldest blocks a summary should stand for."""
+    policy = POLICIES[name]
+    view = read_transcript(messages).view(turn_start)
+    budget = policy.divide(policy.numbers, limits, 0, 0)
+    return policy.older(policy.numbers, limits, view, budget)
 
-    assert reductions[0].seqs == (1, 2, 3, 4, 5, 6)
-    assert [m.text for m in kept.messages[:1]] == ["3"]
+
+def test_a_model_summarises_what_the_seed_says() -> None:
+    """picoclaw: all but the newest 4, at a turn; jutul: all but a tenth; baseagent: everything."""
+    chat = [user("q") if n % 2 == 0 else said("a") for n in range(22)]
+    large = [user("x" * 3_400), said("y" * 2_400)] * 6
+    limits = Limits(window_tokens=10_000, output_tokens=1_000)
+
+    assert older_of("picoclaw", chat[:20], Limits()) == 0
+    assert older_of("picoclaw", chat, Limits()) == 18
+    assert older_of("jutul", large[:10], limits) == 0
+    assert older_of("jutul", large, limits) == 11
+    assert older_of("baseagent", large[:10], limits) == 0
+    assert older_of("baseagent", large, limits) == 12
+    assert older_of("baseagent", [*large, user("now")], limits) == 12
+    assert older_of("duragent", large, limits) == 0
+
+
+def test_clearing_comes_before_a_summary() -> None:
+    """The cheap layer first; a summary only where it is not enough."""
+    work = [user("go"), *(m for n in range(20) for m in step(f"c{n}", "x" * 2_000)), said("done")]
+    limits = Limits(window_tokens=10_000, output_tokens=100)
+
+    assert older_of("jutul", work, limits) == 0
+    assert older_of("jutul", [*work, user("y" * 32_000)], limits) > 0
+
+
+def test_every_policy_halves_after_an_overflow_and_says_so() -> None:
+    """Two systems know no such error; a session must not end with one."""
+    chat = [m for n in range(4) for m in (user(f"q{n}"), said(f"a{n}"))]
+    for name, policy in POLICIES.items():
+        view = read_transcript(chat).view(None)
+        budget = policy.divide(policy.numbers, Limits(), 0, 0)
+        halved, _ = overflow_of(name)(view, budget)
+        opening = policy.opening("S", halved.whole_summary, 4)
+
+        assert [m.text for m in halved.messages] == ["q2", "a2", "q3", "a3"]
+        assert "compression dropped 4 oldest messages" in opening.system + opening.preface
+
+
+@pytest.mark.parametrize("name", list(POLICIES))
+def test_a_summary_is_shown_once_whoever_asked_for_it(name: str) -> None:
+    """Turns leave for it on demand too, under policies that make none by themselves."""
+    policy = POLICIES[name]
+    opening = policy.opening("S", "They like cats.", 0)
+
+    assert (opening.system + opening.preface).count("They like cats.") == 1
+    assert policy.opening("S", "", 0) == replace(opening, system="S", preface="")
+
+
+def test_a_summary_is_paid_for_under_duragent() -> None:
+    """What stands in the prompt takes its part of the window, whatever it is."""
+    chat = [m for n in range(9) for m in (user(tokens(96)), said(tokens(96)))]
+    policy = POLICIES["duragent"]
+    limits = Limits(window_tokens=2_000, output_tokens=100)
+    budget = policy.divide(policy.numbers, limits, 0, 0)
+    view = replace(read_transcript(chat).view(None), summary=tokens(900))
+    made, _ = in_order(*policy.ladder(policy.numbers, limits))(view, budget)
+
+    assert [r.stage for r in policy_stages("duragent", view, limits)] == ["history_budget", "fit"]
+    assert len(made.messages) == 9
+
+
+def policy_stages(name: str, view: View, limits: Limits) -> tuple[Reduction, ...]:
+    """Return what the stages for each request do."""
+    policy = POLICIES[name]
+    budget = policy.divide(policy.numbers, limits, 0, 0)
+    return in_order(*policy.ladder(policy.numbers, limits))(view, budget)[1]
+
+
+def test_baseagent_keeps_what_it_pruned() -> None:
+    """Its own loop takes the pruned list for the old one, and prunes it again each time."""
+    policy = POLICIES["baseagent"].with_numbers({"max_output_tokens": 200_000})
+    sizes = [120_000, 30_000, 10_000]
+    work = [m for n, size in enumerate(sizes) for m in step(f"{n}", tokens(size))]
+    view = read_transcript([user("a"), *work, said("b"), user("c"), said("d"), user("e")]).view(
+        None
+    )
+    budget = policy.divide(policy.numbers, Limits(), 0, 0)
+    prune = in_order(*policy.lasting(policy.numbers, Limits()))
+    pruned, reductions = prune(view, budget)
+
+    assert [r.seqs for r in reductions] == [(3,)]
+    assert prune(pruned, budget) == (pruned, ())
+
+
+def test_jutul_scales_by_the_usage_that_was_reported() -> None:
+    """1.0 to 1.25 times the estimate; and what the provider itself reported counts as it is."""
+    view = read_transcript([user("x" * 20_000), said("y" * 14_000), user("z")]).view(None)
+    limits = Limits(window_tokens=12_000, output_tokens=100)  # a summary from 10,200 on
+    policy = POLICIES["jutul"]
+    budget = policy.divide(policy.numbers, limits, 0, 0)
+
+    def older(tokens: int) -> int:
+        answer = view.blocks[1]
+        assert isinstance(answer, Step)
+        usage = Usage(input_tokens=tokens, output_tokens=1_000)
+        known = replace(answer, reply=replace(answer.reply, usage=usage))
+        blocks = (view.blocks[0], known, view.blocks[2])
+        return policy.older(policy.numbers, limits, replace(view, blocks=blocks), budget)
+
+    assert older(0) == 0  # 8,510 estimated
+    assert older(5_000) == 0  # less than estimated: never scaled down
+    assert older(8_000) == 0  # 9,000
+    assert older(9_400) > 0  # 10,400
+
+
+def test_jutul_counts_3_3_characters_a_token_for_anthropic() -> None:
+    """The library's own figure for that provider; any other can be set."""
+    message = UserMessage(text="x" * 330)
+    policy = POLICIES["jutul"]
+    own = policy.with_numbers({"characters_per_token": 2.0})
+
+    assert policy.estimates(Limits()).message(message, 0) == 83 + 3
+    assert policy.estimates(Limits(provider="anthropic")).message(message, 0) == 100 + 3
+    assert own.estimates(Limits(provider="anthropic")).message(message, 1) == 165 + 3 + 85
+
+
+def test_jutul_clips_the_newest_results_after_an_overflow() -> None:
+    """A file keeps its first 4,000 characters, other results go to files; pictures stay."""
+    big = "line\n" * 4_000
+    calls = called("a", name="read_file") | {}
+    calls["tool_calls"] += called("b")["tool_calls"]
+    shot = {"role": "tool", "tool_call_id": "b", "content": [{"type": "text", "text": big}, IMAGE]}
+    view = read_transcript([user("go"), calls, result("a", big), shot]).view(None)
+    budget = POLICIES["jutul"].divide(POLICIES["jutul"].numbers, Limits(), 0, 0)
+    stage = overflow_of("jutul")
+    clipped, reductions = stage(view, budget)
+    file, other = (m for m in clipped.messages if isinstance(m, ToolResult))
+    again = stage(clipped, budget)[0]
+    small = read_transcript([user("go"), *step("a", "x" * 19_000)]).view(None)
+
+    assert [r.stage for r in reductions] == ["clip"]
+    assert file.text == (
+        f"{big[:4_000]}\n\n[the rest of 20,000 characters is left out; read the file in parts]"
+    )
+    assert other.text.startswith("This tool result is too large")
+    assert clipped.media == {4: 1}
+    assert [(s.path, s.text) for s in clipped.stored] == [("large_tool_results/b", big)]
+    assert [m.text for m in again.messages] == ["go"]  # nothing else is left to do
+    assert [r.stage for r in stage(small, budget)[1]] == ["halve"]  # below 5,000 tokens
+
+
+def test_the_numbers_of_the_seeds_can_be_changed() -> None:
+    """Each of them is somebody's guess about somebody else's work."""
+    messages: list[AnyMessage] = [Reply(text="a"), UserMessage(text="q" * 900), Reply(text="b")]
+    pico = picoclaw.Numbers(summarize_batch_messages=2, digest_characters=3, digest_percent=1)
+    lines = {"evict_result_tokens": 1, "preview_lines": 1, "preview_line_characters": 2}
+    _, evicted = run("jutul", [user("go"), *step("a", "one\ntwo\nsix\nten")], numbers=lines)
+    edit = called("e", name="write_file", arguments=json.dumps({"content": "z" * 2_001}))
+    chat = [user("x" * 400), user("go"), edit, result("e", "ok"), said("x" * 34_000), said("done")]
+    head = {"argument_head_characters": 5}
+    _, shrunk = run("jutul", chat, window=10_600, numbers=head)
+    unknown = {"unknown_summarize_tokens": 100, "unknown_keep_messages": 1}
+    noted, _ = run("jutul", chat, numbers=unknown)
+    cleared, _ = run(
+        "jutul",
+        [user("go"), *(m for n in range(8) for m in step(f"c{n}", "x" * 400))],
+        numbers={"unknown_clear_tokens": 500},
+    )
+
+    assert picoclaw.digest(messages, 60_000, pico) == (
+        "Conversation summary: assistant: a Conversation summary: user: qqqqqqqqq... | assistant: b"
+    )
+    assert evicted[2]["content"].endswith("\n\non\n... [2 lines truncated] ...\nte")
+    assert "zzzzz...(argument truncated)" in str(shrunk)
+    assert noted.view.notes == ("would summarise the oldest 5 messages",)
+    assert list(fates(cleared).values()) == ["cleared"] * 2
+    for name, price in (("picoclaw", 256), ("jutul", 85), ("baseagent", 1_000)):
+        policy, empty = POLICIES[name], UserMessage(text="")
+        dear = policy.with_numbers({"image_tokens": 7}).estimates(Limits())
+        base = dear.message(empty, 0)
+
+        assert policy.estimates(Limits()).message(empty, 1) == base + price
+        assert dear.message(empty, 1) == base + 7
+
+
+def test_an_agent_has_its_policy_with_its_numbers() -> None:
+    """Numbers of Duragent's are in many agents that name no policy, and stay without effect."""
+    own = policy_of(ContextSpec(policy="jutul", numbers={"clear_trigger": 0.5}))
+    foreign = policy_of(ContextSpec(policy="picoclaw", numbers={"max_history_tokens": 1}))
+
+    assert own.numbers.clear_trigger == 0.5
+    assert foreign.numbers == POLICIES["picoclaw"].numbers
+    assert policy_of(ContextSpec(), recalls=False).numbers.recall is False
+    assert policy_of(ContextSpec(policy="jutul"), recalls=False) == POLICIES["jutul"]
 
 
 def test_every_number_can_be_set_by_the_name_the_agent_format_gives_it() -> None:

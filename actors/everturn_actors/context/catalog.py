@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 from everturn_actors.context.budget import Budget
+from everturn_actors.context.calibration import ModelFacts
 from everturn_actors.context.policies import baseagent, duragent, everturn, jutul, picoclaw
 from everturn_actors.context.policy import Limits, Policy
 from everturn_actors.context.windows import input_window
@@ -41,16 +43,21 @@ def policy_of(context: ContextSpec, *, recalls: bool = True) -> Policy[Any]:
     return policy.with_numbers({name: numbers[name] for name in numbers if name in known})
 
 
+def limits_of(spec: AgentSpec, facts: ModelFacts | None = None) -> Limits:
+    """Return what is known about an agent's model; without `facts`, as if nothing were learnt."""
+    limits = Limits(
+        provider=spec.model.provider,
+        window_tokens=input_window(spec.model, facts),
+        output_tokens=spec.model.max_output_tokens,
+    )
+    return limits if facts is None else replace(limits, scale=facts.scale)
+
+
 def make_budget(spec: AgentSpec, system: str, tools: Sequence[ToolDefinition]) -> Budget:
     """Divide the window of the agent's model between its fixed parts and its messages.
 
     As the agent's policy does, and as it counts before anything is learnt about the model.
     """
-    policy = policy_of(spec.session.context)
-    limits = Limits(
-        provider=spec.model.provider,
-        window_tokens=input_window(spec.model),
-        output_tokens=spec.model.max_output_tokens,
-    )
+    policy, limits = policy_of(spec.session.context), limits_of(spec)
     count = policy.estimates(limits)
     return policy.divide(policy.numbers, limits, count.text(system), count.tools(tools))

@@ -80,11 +80,23 @@ def message_units(message: AnyMessage, media: int = 0) -> int:
 def turn_units(turn: Turn) -> int:
     """Return what the messages of a finished turn cost, media left out; kept with the turn."""
     known: int | None = turn.memo.get(_FORM)
-    return (
-        remember(turn, _FORM, lambda: sum(map(message_units, turn.messages)))
-        if known is None
-        else known
-    )
+    return remember(turn, _FORM, lambda: _count_turn(turn)) if known is None else known
+
+
+def _count_turn(turn: Turn) -> int:
+    """Return what its messages cost, all texts counted in one go: what is counted are sums."""
+    parts: list[str] = []
+    units = 0
+    for message in turn.messages:
+        parts.append(message.text)
+        units += _MESSAGE_UNITS
+        if isinstance(message, ToolResult):
+            parts.append(message.name)
+        elif isinstance(message, Reply):
+            for call in message.calls:
+                parts += (call.name, call.arguments)
+                units += _CALL_UNITS
+    return units + text_units("".join(parts))
 
 
 def tools_units(tools: Sequence[ToolDefinition]) -> int:

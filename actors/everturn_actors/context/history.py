@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from everturn_actors.context.estimates import message_units
+from everturn_actors.context.estimates import message_units, turn_units
 from everturn_actors.context.policy import Policy
 from everturn_actors.context.standing import shown_blocks
-from everturn_actors.context.turns import Block, flatten
+from everturn_actors.context.turns import Block, blocks, flatten
 from everturn_actors.model import AnyMessage, Conversation, Standing, Turn
 
 
@@ -29,10 +29,15 @@ class History:
 
     def add(self, turn: Turn) -> None:
         """Show one more turn, the newest."""
-        shown = shown_blocks(turn, self.standing, self.policy.gap)
-        messages = tuple(flatten(shown))
         self.turns.append(turn)
+        shown = shown_blocks(turn, self.standing, self.policy.gap)
         self.blocks += shown
+        if shown == blocks(turn):
+            self.messages += turn.messages
+            self.shown_messages += turn.size_messages
+            self.units += turn_units(turn)
+            return
+        messages = tuple(flatten(shown))
         self.messages += messages
         self.shown_messages += sum(1 for message in messages if message.seq)
         self.units += sum(map(message_units, messages))

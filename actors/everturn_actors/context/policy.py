@@ -82,7 +82,7 @@ class Policy(Generic[N]):
     "What is done after the provider found a request too long."
     promises_fit: bool = True
     "Whether what it leaves always fits the window, or it waits for the provider to refuse it."
-    intake: Callable[[N, ToolResult, str], str] = lambda _numbers, result, _path: result.text
+    intake: Callable[[N, Limits, ToolResult, str], str] = lambda *given: given[2].text
     """What the history keeps of a new result whose whole text would stand in the file of that name;
     the same text = it is kept whole."""
     intake_fate: Fate = "shortened"
@@ -198,7 +198,7 @@ def all_stages(policy: Policy[Any], limits: Limits) -> tuple[Stage, ...]:
     """Return what a policy does to an imported history, in its order."""
     numbers = policy.numbers
     intake = take_in(
-        lambda result, path: policy.intake(numbers, result, path),
+        lambda result, path: policy.intake(numbers, limits, result, path),
         folder=policy.folder,
         fate=policy.intake_fate,
         estimator=policy.estimates(limits),

@@ -18,7 +18,7 @@ from everturn_actors.context.calibration import (
     correction_tokens,
     session_scale,
 )
-from everturn_actors.context.catalog import policy_of
+from everturn_actors.context.catalog import limits_of, policy_of
 from everturn_actors.context.estimates import Estimates, message_units, text_units, tools_units
 from everturn_actors.context.fingerprint import Fingerprints
 from everturn_actors.context.history import History, shown_history
@@ -30,11 +30,11 @@ from everturn_actors.context.view import (
     VIEW_MESSAGES,
     VIEW_UNITS,
     Stage,
+    Stored,
     View,
     view_messages,
     view_units,
 )
-from everturn_actors.context.windows import input_window
 from everturn_actors.events import ContextReduced
 from everturn_actors.model import (
     AnyMessage,
@@ -249,13 +249,16 @@ class Renderer:
         spec: AgentSpec,
         tools: tuple[ToolDefinition, ...] = (),
         facts: ModelFacts | None = None,
-    ) -> ContextReduced | None:
-        """Return what is hidden after the provider found a request too long; None for nothing."""
+    ) -> tuple[ContextReduced, tuple[Stored, ...]] | None:
+        """Return what is hidden after the provider found a request too long; None for nothing.
+
+        With it, texts that leave the session and have to be kept before that is recorded.
+        """
         scene = self._scene(conversation, spec, tools, facts)
         policy = scene.policy
         stage = policy.overflow(policy.numbers, scene.limits)
-        _, bodies = _hidden(scene, scene.view, [stage])
-        return next(iter(bodies), None)
+        view, bodies = _hidden(scene, scene.view, [stage])
+        return (bodies[0], view.stored) if bodies else None
 
     def older_turns(
         self,
@@ -297,11 +300,16 @@ class Renderer:
         return sum(1 for turn in conversation.turns if turn.number <= last)
 
     def intake(
-        self, spec: AgentSpec, tools: Sequence[ToolDefinition], result: ToolResult, path: str
+        self,
+        spec: AgentSpec,
+        tools: Sequence[ToolDefinition],
+        facts: ModelFacts,
+        result: ToolResult,
+        path: str,
     ) -> str:
         """Return what the session keeps of a new result; its whole text would stand at `path`."""
         policy = self.policy(spec, tools)
-        return policy.intake(policy.numbers, result, path)
+        return policy.intake(policy.numbers, limits_of(spec, facts), result, path)
 
     def render(
         self,
@@ -413,12 +421,8 @@ class Renderer:
         facts = replace(
             facts, scale=session_scale(facts, sent_units=sent.units, reported_tokens=reported)
         )
-        limits = Limits(
-            provider=spec.model.provider,
-            window_tokens=input_window(spec.model, facts),
-            output_tokens=spec.model.max_output_tokens,
-            scale=facts.scale,
-            window_messages=conversation.window_messages or None,
+        limits = replace(
+            limits_of(spec, facts), window_messages=conversation.window_messages or None
         )
         opening = policy.opening(system, view.whole_summary, omitted)
         request = _request(spec, opening, messages, tools)

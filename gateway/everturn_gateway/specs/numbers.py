@@ -35,6 +35,8 @@ class ContextSection(Section):
     "What the history may take at most; 0 = no cap but the window. everturn: 0, duragent: 20,000."
     max_tool_result_tokens: Count | None = None
     "What one tool result may take: 8,000."
+    max_result_share: Share | None = None
+    "everturn: and never more than this share of the window: 0.125."
     tool_result_truncation: Literal["head", "tail", "both"] | None = None
     "Which end of a long result is kept. everturn: both, duragent: head."
 

@@ -15,6 +15,7 @@ _WHEN_ASKED_FOR: Final = frozenset(("scripted",))
 "Providers whose models call what their script says: a tool is there if the agent asks for it."
 _RESULT_CAPS: Final = ("max_tool_result_tokens", "evict_result_tokens", "max_output_tokens")
 "Numbers of the policies above which a result is shortened or goes to a file."
+_RESULT_SHARE: Final = 0.125  # of the window, where the agent does not say
 _PAGE_CHARACTERS_MIN: Final = 200
 
 
@@ -35,12 +36,12 @@ def offers_recall(spec: AgentSpec) -> bool:
 def recall_page_characters(spec: AgentSpec) -> int:
     """Return how much `recall_context` may answer at once, so that no policy cuts it again.
 
-    A quarter below the agent's cap for a result stays free for what stands around a page; a small
-    window is filled to a quarter at most.
+    A quarter below the agent's cap for a result stays free for what stands around a page.
     """
     numbers = spec.session.context.numbers
-    caps = [int(numbers[name]) * 3 // 4 for name in _RESULT_CAPS if name in numbers]
-    most = min((PAGE_CHARACTERS, input_window(spec.model) // 4, *caps))
+    caps = [int(numbers[name]) for name in _RESULT_CAPS if name in numbers]
+    caps.append(int(input_window(spec.model) * numbers.get("max_result_share", _RESULT_SHARE)))
+    most = min(PAGE_CHARACTERS, min(caps) * 3 // 4)
     return max(most, _PAGE_CHARACTERS_MIN)
 
 

@@ -106,7 +106,7 @@ def _first(*values: int | None) -> int:
     return next(value for value in values if value is not None)
 
 
-def _intake(numbers: Numbers, result: ToolResult, _path: str) -> str:
+def _intake(numbers: Numbers, _limits: Limits, result: ToolResult, _path: str) -> str:
     return middle_out(result.text, numbers.max_output_tokens)
 
 

@@ -167,7 +167,7 @@ def _divide(numbers: Numbers, limits: Limits, system_tokens: int, tools_tokens: 
     )
 
 
-def _intake(numbers: Numbers, result: ToolResult, _path: str) -> str:
+def _intake(numbers: Numbers, _limits: Limits, result: ToolResult, _path: str) -> str:
     return truncate(result.text, numbers.max_tool_result_tokens, numbers.tool_result_truncation)
 
 

@@ -3,7 +3,8 @@
 One budget: what the window leaves beside system prompt, summary, tools, reply and margin is for
 messages. Everything below looks at all messages together.
 
-- A new result above 8,000 tokens keeps its two ends; the whole stands in a file.
+- A new result above 8,000 tokens, or an eighth of the window, keeps its two ends; the whole stands
+  in a file.
 - Above 60 % old results become a line, and long arguments of old calls are shortened, all in one
   go: if 20,000 tokens come free, and never the newest 40,000, the newest five, those of the newest
   step, or the first two of the newest turn. In a small window a tenth and a fifth of it count.
@@ -57,6 +58,7 @@ from everturn_actors.model import Step, ToolResult, UserMessage
 
 _MANY = 10**9  # messages: the longest notice
 _PROTECT_SHARE, _MINIMUM_SHARE = 5, 10  # at most a fifth and a tenth of the window
+_RESULT_FLOOR_TOKENS = 128  # of a result, however small the window is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +68,8 @@ class Numbers:
     max_history_tokens: int = 0
     "0 = no cap but the window."
     max_tool_result_tokens: int = 8_000
+    max_result_share: float = 0.125
+    "Of the window; whichever of the two is less."
     tool_result_truncation: Shape = "both"
     margin_share: float = 0.05
     clear_trigger: float = 0.6
@@ -125,11 +129,12 @@ def _divide(numbers: Numbers, limits: Limits, system_tokens: int, tools_tokens: 
     )
 
 
-def _intake(numbers: Numbers, result: ToolResult, path: str) -> str:
+def _intake(numbers: Numbers, limits: Limits, result: ToolResult, path: str) -> str:
     def marker(shown: int, whole: int) -> str:
         return numbers.markers.truncated(shown, whole, path)
 
-    most = numbers.max_tool_result_tokens * UNITS_PER_TOKEN
+    share = max(int(_window(limits) * numbers.max_result_share), _RESULT_FLOOR_TOKENS)
+    most = min(numbers.max_tool_result_tokens, share) * UNITS_PER_TOKEN
     if message_units(result) <= most:  # counted already
         return result.text
     return keep_ends(result.text, most, numbers.tool_result_truncation, marker)

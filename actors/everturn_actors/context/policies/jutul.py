@@ -143,7 +143,7 @@ def _divide(_numbers: Numbers, limits: Limits, system_tokens: int, tools_tokens:
     )
 
 
-def _intake(numbers: Numbers, result: ToolResult, path: str) -> str:
+def _intake(numbers: Numbers, _limits: Limits, result: ToolResult, path: str) -> str:
     return evicted(
         result,
         path,

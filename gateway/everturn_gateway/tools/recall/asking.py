@@ -147,8 +147,14 @@ def _range(given: Mapping[str, Any]) -> AskRange | None:
     return AskRange(first=first or 1, last=last)
 
 
+_FOLDERS = ("results/", "large_tool_results/")
+"How markers may call the place where files are kept."
+
+
 def _file_name(name: str) -> str:
-    short = name.strip().removeprefix("results/")
+    short = name.strip()
+    for folder in _FOLDERS:
+        short = short.removeprefix(folder)
     if not _FILE_NAME.fullmatch(short):
         msg = "file: is no name of a file; give it as a marker or the overview names it"
         raise ToolFailedError(msg)
