@@ -68,6 +68,10 @@ def _nothing(_numbers: Any, _limits: Limits) -> tuple[Stage, ...]:  # noqa: ANN4
     return ()
 
 
+def _as_it_is(_numbers: Any, _limits: Limits, result: ToolResult, _path: str) -> str:  # noqa: ANN401 - any numbers
+    return result.text
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy(Generic[N]):
     """One way to make a conversation fit."""
@@ -82,7 +86,7 @@ class Policy(Generic[N]):
     "What is done after the provider found a request too long."
     promises_fit: bool = True
     "Whether what it leaves always fits the window, or it waits for the provider to refuse it."
-    intake: Callable[[N, Limits, ToolResult, str], str] = lambda *given: given[2].text
+    intake: Callable[[N, Limits, ToolResult, str], str] = _as_it_is
     """What the history keeps of a new result whose whole text would stand in the file of that name;
     the same text = it is kept whole."""
     intake_fate: Fate = "shortened"
