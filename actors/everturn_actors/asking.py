@@ -103,8 +103,10 @@ async def call_model(host: TurnHost, turn: OpenTurn, agent: Agent, pace: Pace) -
         try:
             reply = await _complete(host, live, rendered, agent)
         except ContextOverflowError as error:
+            _learn_limit(host, agent, error)
             if live.was_read or halved == host.renderer.overflow_tries(agent.spec):
-                raise _too_long(rendered, error) from error
+                why = f"and it was made shorter {halved} times for this call already"
+                raise _too_long(rendered, error, why) from error
             halved += 1
             rendered = await _halve(host, agent, rendered, error)
         except ToolsRefusedError:  # a chat is better than nothing, and the next request knows
@@ -165,13 +167,10 @@ async def _halve(
         ContextDoesNotFitError: Nothing more can be hidden; names what is left.
     """
     facts = host.memory.facts(agent.spec.model)
-    if error.window_tokens:
-        host.memory.learn(agent.spec.model, with_limit(facts, error.window_tokens))
-        facts = host.memory.facts(agent.spec.model)
     tools = agent.offered(facts)
     hidden = host.renderer.halve(host.state.conversation, agent.spec, tools, facts)
     if hidden is None:
-        raise _too_long(rendered, error) from error
+        raise _too_long(rendered, error, "and nothing more can be left out") from error
     body, stored = hidden
     await _keep(host, stored)
     await host.record(body)
@@ -192,9 +191,15 @@ async def _keep(host: TurnHost, stored: Sequence[Stored]) -> None:
             await context.store.save_result(context.session_id, name, each.text)
 
 
-def _too_long(rendered: Rendered, error: ContextOverflowError) -> ContextDoesNotFitError:
+def _learn_limit(host: TurnHost, agent: Agent, error: ContextOverflowError) -> None:
+    model = agent.spec.model
+    if error.window_tokens:
+        host.memory.learn(model, with_limit(host.memory.facts(model), error.window_tokens))
+
+
+def _too_long(rendered: Rendered, error: ContextOverflowError, why: str) -> ContextDoesNotFitError:
     msg = (
-        f"{error}; nothing more can be left out: the request has {rendered.explain()};"
+        f"{error}; {why}: the request has {rendered.explain()};"
         " send less at once, shorten the prompt, or choose a model with a larger window"
     )
     return ContextDoesNotFitError(msg)

@@ -84,7 +84,7 @@ class Compactor:
         state = self.present()
         facts = self.memory.facts(agent.spec.model)
         older = self.renderer.compactable_turns(
-            state.conversation, agent.spec, agent.offered(facts)
+            state.conversation, agent.spec, agent.offered(facts), facts
         )
         task = summary_task(state.conversation, older_turns=older, focus=focus) if older else None
         if task is None:

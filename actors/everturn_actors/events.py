@@ -21,6 +21,8 @@ from everturn_actors.model import (
     Usage,
 )
 
+EMERGENCY = "halve"
+"The stage of a reduction that was made because a provider found a request too long."
 OVERFLOW_LINE = "Context window exceeded. Compressing history and retrying..."
 """What people read when a provider found a request too long.
 
@@ -123,7 +125,7 @@ class ContextReduced:
     @property
     def line(self) -> str:
         """What people are told of it; empty where it is routine."""
-        return OVERFLOW_LINE if self.note else ""
+        return OVERFLOW_LINE if self.stage == EMERGENCY else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

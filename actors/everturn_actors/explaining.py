@@ -13,7 +13,7 @@ from everturn_actors.context.calibration import ModelFacts
 from everturn_actors.context.explain import Explanation, Hidden, Past, explain_request
 from everturn_actors.context.render import Rendered, Renderer
 from everturn_actors.context.turns import blocks, flatten
-from everturn_actors.errors import UnknownRequestError, UnknownSessionError
+from everturn_actors.errors import UnknownRequestError
 from everturn_actors.events import (
     ContextReduced,
     Event,
@@ -56,13 +56,12 @@ def explain(
         facts: What is known about its model today.
 
     Raises:
-        UnknownSessionError: There are no events.
         UnknownRequestError: No request was sent there; the text names those that were. Or the
             beginning of the log was discarded, so that none can be made again.
         ContextDoesNotFitError: Today's agent has no room for it.
     """
     if not events:
-        raise UnknownSessionError(session_id)
+        raise UnknownRequestError(session_id, seq, "its log was discarded, or is not written yet")
     if not isinstance(events[0].body, SessionStarted):
         raise UnknownRequestError(
             session_id,

@@ -50,6 +50,7 @@ from everturn_actors.model import (
 NOTE_CHARACTERS = 1_000  # of what is told beside a summary, the newest
 ROLL_MESSAGES = 50  # pending messages that become checkpointed at once
 ROLL_EVENTS = 50  # or so many events, so that no snapshot leaves more to replay than about that
+_OVERTAKEN = -1  # in `Sent.messages`: a summary came while the model was answering
 COOL_DOWNS_S = (60, 300, 900)  # after the first, second and every further failed summary
 SEEN_KEYS = (
     1000  # idempotency keys a session remembers; a client repeats its latest, not its oldest
@@ -291,7 +292,7 @@ def _model_replied(state: SessionState, event: Event, body: ModelReplied) -> Ses
             open_turn=turn,
             logged_messages=state.logged_messages + 1,
             usage=state.usage + body.usage,
-            sent=body.sent,
+            sent=replace(body.sent, prefix="", messages=0) if _overtaken(state) else body.sent,
             reported=body.usage,
             drifts=state.drifts + body.sent.drifted,
         )
@@ -360,7 +361,16 @@ def _summarised(state: SessionState, event: Event, body: Summarised) -> SessionS
         failures=failures,
         retry_at=event.at + cool_down(failures) if failures else None,
     )
-    return _stand(state, event, new, usage=state.usage + body.usage)
+    state = _stand(state, event, new, usage=state.usage + body.usage)
+    step = state.open_turn.step if state.open_turn else None
+    if step is None or step.reply is not None:
+        return state
+    # A request that does not know of it is on its way: the next one cannot begin with that.
+    return replace(state, sent=replace(state.sent, messages=_OVERTAKEN))
+
+
+def _overtaken(state: SessionState) -> bool:
+    return state.sent.messages == _OVERTAKEN
 
 
 def _last_finished(state: SessionState) -> int:

@@ -26,6 +26,8 @@ from everturn_actors.model import OpenStep, OpenTurn, Reply, ToolCall, ToolResul
 from everturn_actors.ports import Agent
 from everturn_actors.recovery import close_turn
 
+SAME_CALLS = 5  # in a row end a turn: nothing new will come of the sixth
+
 
 async def run_turn(host: TurnHost, number: int, agent: Agent, pace: Pace) -> None:
     """Carry turn `number`, the open one of `host`, to its end, and record that end.
@@ -72,11 +74,21 @@ async def _take_steps(host: TurnHost, number: int, agent: Agent, pace: Pace) -> 
             await _run_next_call(host, turn.step, turn.step.reply, agent)
 
 
+def _goes_in_circles(turn: OpenTurn) -> bool:
+    newest = turn.steps[-SAME_CALLS:]
+    asked = {tuple((call.name, call.arguments) for call in step.reply.calls) for step in newest}
+    return len(newest) == SAME_CALLS and len(asked) == 1
+
+
 def _between_steps(turn: OpenTurn, agent: Agent) -> Body:
     """Return what follows the last closed step: the next one, or the end of the turn."""
     if turn.steps and not turn.steps[-1].reply.calls:
         return TurnFinished(turn=turn.number, outcome="answered")
-    limit = agent.spec.session.max_tool_iterations
+    session = agent.spec.session
+    limit = int(session.context.numbers.get("max_iterations", session.max_tool_iterations))
+    if _goes_in_circles(turn):
+        error = f"the model made the same call {SAME_CALLS} times in a row"
+        return TurnFinished(turn=turn.number, outcome="failed", error=error)
     if len(turn.steps) > limit:
         error = f"the model asked for tools {len(turn.steps)} times; the limit is {limit}"
         return TurnFinished(turn=turn.number, outcome="failed", error=error)

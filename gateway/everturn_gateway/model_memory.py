@@ -31,6 +31,7 @@ SAVE_EVERY_S = 10.0  # at most so much of what was learnt is lost in a crash
 CLOSE_TIMEOUT_S = 2.0  # for the last save
 _MODELS_MAX = 1000  # the models used longest ago go; a workspace has a handful
 _FILE_MODE = 0o600
+_WINDOW_MIN = 256  # tokens; no model has less, so a smaller number was not told by one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +195,8 @@ def _count(value: object) -> int:
 def _window(value: object) -> int | None:
     if value is None:
         return None
-    return _count(value) or None
+    tokens = _count(value)
+    return tokens if tokens >= _WINDOW_MIN else None
 
 
 def _put_aside(path: Path) -> Path:

@@ -126,6 +126,29 @@ async def test_what_a_seed_policy_moves_to_a_file_is_kept_there() -> None:
         assert await test.store.read_result(done.session_id, name) == text
 
 
+async def test_a_small_window_leaves_room_where_the_agent_asks_for_no_reserve() -> None:
+    """4,096 tokens are what many servers give: all of them for the reply would leave none."""
+    agent = replace(spec(), model=ModelSpec(provider="scripted", name="m", context_window=4_096))
+    async with open_test_service(spec=agent) as test:
+        done = await talk(test, 3)
+        report = await test.service.context(done.session_id)
+
+        assert done.outcome == "answered"
+        assert {r.name: r.tokens for r in report.regions}["reserve"] == 1_024
+
+
+async def test_the_same_call_again_and_again_ends_the_turn() -> None:
+    """A model that goes in circles costs money for ever."""
+    provider = ScriptedProvider(*[calling((f"c{n}", "page")) for n in range(20)], "done")
+    tools = {"page": Pages("the same")}
+    async with open_test_service(provider=provider, tools=tools, spec=spec(64_000)) as test:
+        done = await say(test, "go")
+
+        assert done.outcome == "failed"
+        assert "the same call 5 times in a row" in done.error
+        assert len(provider.requests) == 5
+
+
 # --- overflow ---
 
 
@@ -155,7 +178,7 @@ async def test_a_request_that_is_refused_twice_ends_with_an_error_that_names_the
         after = await say(test, "three")
 
         assert failed.outcome == "failed"
-        assert "nothing more can be left out" in failed.error
+        assert "made shorter 1 times for this call already" in failed.error
         assert "system prompt" in failed.error
         assert (after.outcome, after.text) == ("answered", "back again")
 
@@ -293,6 +316,41 @@ async def test_a_failed_summary_leaves_a_digest_and_a_pause_that_a_restart_keeps
         assert summary.text[:40] in again.requests[0].messages[0].text  # the chain goes on
         state = await test.service.view(done.session_id)
         assert (state.standing.failures, state.standing.retry_at) == (0, None)
+
+
+async def test_what_the_session_no_longer_holds_asks_for_no_summary() -> None:
+    """Nothing can tell of it any more: a summary after every turn would be for nothing."""
+    disk, agent = MemoryDisk(), spec(16_000)
+    async with open_test_service(disk=disk, spec=agent) as test:
+        await talk(test, 130, "word " * 20)
+    writer = ScriptedProvider()
+    async with open_test_service(disk=disk, spec=agent, summariser=writer) as test:
+        await talk(test, 15)
+
+        assert len(writer.requests) <= 1
+
+
+async def test_a_summary_that_lands_while_the_model_answers_is_no_drift() -> None:
+    """Something was reduced: a count that says otherwise tells nothing."""
+    writer = ScriptedProvider("the summary")
+    writer.hold()
+    async with open_test_service(summariser=writer, spec=spec()) as test:
+        done = await talk(test, 10)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(test.service.compact, done.session_id)
+            await writer.until_called()
+            test.provider.hold()
+            waiting = await test.service.submit(Inbound(text="slow", key=test.key()))
+            await test.provider.until_called(11)
+            writer.release()
+            await summaries(test, done.session_id)
+            test.provider.release()
+            await waiting.result()
+        await talk(test, 2)
+        report = await test.service.context(done.session_id)
+
+        assert report.drifts == 0
+        assert report.summary is not None
 
 
 async def test_compact_summarises_on_demand_with_a_focus() -> None:

@@ -13,7 +13,7 @@ from everturn_actors.context.calibration import ModelFacts
 from everturn_actors.context.catalog import POLICIES
 from everturn_actors.context.explain import Explanation
 from everturn_actors.context.render import render
-from everturn_actors.errors import UnknownRequestError, UnknownSessionError
+from everturn_actors.errors import UnknownRequestError
 from everturn_actors.events import (
     Body,
     CallFinished,
@@ -338,7 +338,7 @@ def test_a_number_that_is_no_request_gets_those_that_are() -> None:
         assert hint in str(error.value)
     with pytest.raises(UnknownRequestError, match="no request was sent in this session yet"):
         empty.explain(1)
-    with pytest.raises(UnknownSessionError):
+    with pytest.raises(UnknownRequestError, match="its log was discarded"):
         explain("s1", (), 1, empty.spec, TOOLS, FACTS)
 
 

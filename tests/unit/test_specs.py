@@ -216,6 +216,21 @@ def _some_value(policy: str, name: str) -> object:
     return [*value] if isinstance(value, tuple) else value
 
 
+def test_numbers_that_contradict_each_other_are_a_fault(tmp_path: Path) -> None:
+    """Summaries that begin below what they keep would be made after every turn."""
+    yaml_text = """\
+  session:
+    context:
+      summarize_trigger: 0.05
+      window_cut_to: 0.9
+"""
+    with pytest.raises(ConfigError) as error:
+        load_agent(write_agent(tmp_path, "a", yaml_text), environ={})
+
+    assert "summarize_keep (0.1) has to be below summarize_trigger (0.05)" in str(error.value)
+    assert "window_cut_to (0.9) has to be below window_trigger (0.875)" in str(error.value)
+
+
 def test_a_number_of_another_policy_is_a_fault(tmp_path: Path) -> None:
     """It would have no effect, and whoever set it would not know."""
     yaml_text = """\

@@ -35,7 +35,7 @@ from everturn_actors.context.view import (
     view_messages,
     view_units,
 )
-from everturn_actors.events import ContextReduced
+from everturn_actors.events import EMERGENCY, ContextReduced
 from everturn_actors.model import (
     AnyMessage,
     Conversation,
@@ -162,6 +162,22 @@ def _sent(last: Sent, prints: tuple[str, str], request: ModelRequest, units: int
     )
 
 
+def _untold(conversation: Conversation) -> int:
+    """Return how many messages are not shown that a summary could still tell of.
+
+    What the session no longer holds, none can.
+    """
+    standing = conversation.standing
+    untold = len(standing.dropped)
+    told = standing.summary.last_turn if standing.summary else 0
+    if told + 1 < standing.cut_turn:
+        for turn in conversation.turns:
+            if turn.number >= standing.cut_turn:
+                break
+            untold += turn.size_messages if turn.number > told else 0
+    return untold
+
+
 def _recalls(tools: Sequence[ToolDefinition]) -> bool:
     return any(tool.name == RECALL_TOOL for tool in tools)
 
@@ -258,7 +274,7 @@ class Renderer:
         policy = scene.policy
         stage = policy.overflow(policy.numbers, scene.limits)
         view, bodies = _hidden(scene, scene.view, [stage])
-        return (bodies[0], view.stored) if bodies else None
+        return (replace(bodies[0], stage=EMERGENCY), view.stored) if bodies else None
 
     def older_turns(
         self,
@@ -271,9 +287,12 @@ class Renderer:
         scene = self._scene(conversation, spec, tools, facts)
         policy = scene.policy
         leaving = policy.older(policy.numbers, scene.limits, scene.view, scene.budget)
-        if leaving <= 0:
-            return 0
         standing = conversation.standing
+        if leaving <= 0:
+            # What had to leave to make such a policy's request fit is told of all the same.
+            if policy.promises_fit or scene.view.unsummarised <= len(standing.dropped):
+                return 0
+            return sum(1 for turn in conversation.turns if turn.number < standing.cut_turn)
         last = 0
         for turn in scene.turns:
             leaving -= len(shown_blocks(turn, standing, policy.gap))
@@ -283,12 +302,19 @@ class Renderer:
         return sum(1 for turn in conversation.turns if turn.number <= last)
 
     def compactable_turns(
-        self, conversation: Conversation, spec: AgentSpec, tools: Sequence[ToolDefinition] = ()
+        self,
+        conversation: Conversation,
+        spec: AgentSpec,
+        tools: tuple[ToolDefinition, ...] = (),
+        facts: ModelFacts | None = None,
     ) -> int:
         """Return how many of the oldest turns a summary on demand would stand for; 0 = none."""
-        keep = int(
-            getattr(self.policy(spec, tools).numbers, "compact_keep_messages", KEEP_MESSAGES)
-        )
+        scene = self._scene(conversation, spec, tools, facts)
+        numbers, window = scene.policy.numbers, scene.budget.window_tokens
+        share = getattr(numbers, "compact_trigger", 0) * getattr(numbers, "summarize_trigger", 0)
+        if scene.estimates.tokens(scene.sent.units) < share * window:
+            return 0
+        keep = int(getattr(numbers, "compact_keep_messages", KEEP_MESSAGES))
         standing = conversation.standing
         shown = [turn for turn in conversation.turns if turn.number >= standing.cut_turn]
         kept = 0 if conversation.current is None else conversation.current.size_messages
@@ -332,7 +358,7 @@ class Renderer:
             opening = policy.opening(scene.system, view.whole_summary, view.omitted_messages)
             request = _request(spec, opening, messages, tools)
             units = sum(map(message_units, messages)) + _opening_units(request, messages)
-            prints = Fingerprints().of(request, 0, conversation.sent.messages)
+            prints = Fingerprints().of(request, 0, max(conversation.sent.messages, 0))
             sent = _sent(conversation.sent, prints, request, units)
         return Rendered(
             request=request,
@@ -407,7 +433,7 @@ class Renderer:
             current=len(history.blocks),
             became=became(standing),
             omitted_messages=omitted,
-            unsummarised=max(omitted - (summary.messages if summary else 0), 0),
+            unsummarised=_untold(conversation),
             summary=summary.text if summary else "",
             note=standing.note,
         )
@@ -428,7 +454,7 @@ class Renderer:
         request = _request(spec, opening, messages, tools)
         plain = len(request.messages) == len(messages)  # nothing stands before them
         finished = len(history.messages) if plain else 0
-        prints = self._fingerprints.of(request, finished, sent.messages)
+        prints = self._fingerprints.of(request, finished, max(sent.messages, 0))
         units += _opening_units(request, messages)
         if sent.prefix and sent.prefix == prints[0]:
             limits = replace(

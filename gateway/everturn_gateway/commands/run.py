@@ -12,6 +12,7 @@ from uuid import uuid4
 import anyio
 
 from everturn_actors.errors import InvalidInputError
+from everturn_actors.events import ContextReduced, Event
 from everturn_channels.terminal.conversation import Answer, Conversation
 from everturn_channels.terminal.door import Door
 from everturn_channels.terminal.reply import ReplyReader, clean
@@ -123,6 +124,9 @@ async def _ask(
             async with aclosing(conversation.answer(seq)) as updates:
                 async for update in updates:
                     answer = answer.after(update)
+                    body = update.body if isinstance(update, Event) else None
+                    if isinstance(body, ContextReduced) and body.line:
+                        say(body.line)
                     if streams:
                         pieces = [p for p in reply.read(update) if p.style == "reply"]
                         screen.show(pieces)

@@ -40,6 +40,10 @@ class TranscriptError(GatewayError):
     """The transcript cannot be read."""
 
 
+_PARTS = ("text", "refusal", "image_url", "input_audio", "file", "video_url")
+"Kinds of the parts that a message may have."
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
     """What was set right in one message."""
@@ -75,6 +79,16 @@ class Transcript:
         )
 
 
+def _parsed(text: str) -> Any:  # noqa: ANN401 - any JSON value
+    """Return the value of a JSON text; NaN and its like are none, whatever Python takes."""
+    return json.loads(text, parse_constant=_no_constant)
+
+
+def _no_constant(name: str) -> Any:  # noqa: ANN401 - never returns
+    msg = f"{name} is no JSON"
+    raise ValueError(msg)
+
+
 def read_json(raw: bytes, what: str) -> Any:  # noqa: ANN401 - any JSON value
     """Return the JSON value of `raw`.
 
@@ -82,7 +96,7 @@ def read_json(raw: bytes, what: str) -> Any:  # noqa: ANN401 - any JSON value
         TranscriptError: It is none; the text says where.
     """
     try:
-        return json.loads(raw.decode("utf-8-sig"))
+        return _parsed(raw.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         msg = f"{what}: byte {error.start + 1} is not UTF-8"
         raise TranscriptError(msg) from error
@@ -103,7 +117,7 @@ def read_transcript(value: Any) -> Transcript:  # noqa: ANN401 - any JSON value
     if isinstance(value, dict):
         value = cast("Json", value).get("messages")
     if not isinstance(value, list) or not value:
-        msg = "the transcript has to be a list of messages, or an object with `messages`"
+        msg = "the transcript has to be a list of messages, or an object with `messages`, not empty"
         raise TranscriptError(msg)
     reader = _Reader()
     items = cast("list[object]", value)
@@ -187,6 +201,8 @@ class _Reader:
         role = message.get("role")
         if role not in _ROLES:
             raise _refused(index, f"the role {_shown(role)} is unknown; use {', '.join(_ROLES)}")
+        if message.get("function_call") is not None:
+            raise _refused(index, "function_call is not understood; give it as tool_calls")
         message = {**message, "content": self._content(message, index)}
         if role == "assistant":
             calls = self._calls(message.get("tool_calls"), index)
@@ -202,7 +218,7 @@ class _Reader:
         if isinstance(content, str):
             return content
         if content is None:
-            if message["role"] == "assistant":
+            if message["role"] == "assistant" and message.get("tool_calls"):
                 return None
             self._tell(index, "it has no content", "it is empty")
             return ""
@@ -211,9 +227,12 @@ class _Reader:
                 index, f"content has to be a text or a list of parts, not {_shown(content)}"
             )
         parts = cast("list[object]", content)
+        if not parts:
+            self._tell(index, "it has no content", "it is empty")
+            return ""
         for number, part in enumerate(parts):
             kind: Any = cast("Json", part).get("type") if isinstance(part, dict) else None
-            if not isinstance(kind, str) or (
+            if kind not in _PARTS or (
                 kind == "text" and not isinstance(cast("Json", part).get("text"), str)
             ):
                 raise _refused(index, f"part {number} of its content is not understood")
@@ -252,7 +271,7 @@ class _Reader:
         """Return arguments as the text of a JSON object."""
         if isinstance(value, str):
             try:
-                if isinstance(json.loads(value), dict):
+                if isinstance(_parsed(value), dict):
                     return value
             except (ValueError, RecursionError):
                 pass

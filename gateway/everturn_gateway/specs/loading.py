@@ -198,6 +198,10 @@ def _session_spec(session: SessionSection, sessions: SessionsConfig) -> SessionS
     )
 
 
+_IN_ORDER = (("summarize_keep", "summarize_trigger"), ("window_cut_to", "window_trigger"))
+"Numbers of which the first has to be below the second, or every turn would be a cut."
+
+
 def _numbers(context: SessionContextSection) -> dict[str, Any]:
     foreign = _foreign_numbers(context)
     return {name: value for name, value in context.numbers().items() if name not in foreign}
@@ -220,6 +224,13 @@ def _number_faults(document: Document, context: SessionContextSection) -> Iterat
         if is_chosen or name not in _DURAGENT_NUMBERS:
             known = ", ".join(POLICIES[context.policy].number_names())
             message = f"is no number of policy {context.policy}, which has: {known}"
+            yield document.fault((*_CONTEXT, name), message)
+    numbers, given = POLICIES[context.policy].numbers, context.numbers()
+    for less, more in _IN_ORDER:
+        low, high = (given.get(name, getattr(numbers, name, None)) for name in (less, more))
+        if low is not None and high is not None and low >= high:
+            name = less if less in given else more
+            message = f"{less} ({low:g}) has to be below {more} ({high:g})"
             yield document.fault((*_CONTEXT, name), message)
 
 

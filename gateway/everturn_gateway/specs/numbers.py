@@ -132,8 +132,6 @@ class ContextSection(Section):
     "3."
     overflow_retries: Amount | None = None
     "How often a request that the provider finds too long is compressed and tried again: 2."
-    overflow_message: str | None = None
-    "What the user is told then."
 
     # baseagent
     model_context_limit: Count | None = None

@@ -58,6 +58,7 @@ from everturn_actors.model import Step, ToolResult, UserMessage
 
 _MANY = 10**9  # messages: the longest notice
 _PROTECT_SHARE, _MINIMUM_SHARE = 5, 10  # at most a fifth and a tenth of the window
+_RESERVE_SHARE = 4  # of the window, for the reply, at most, where the agent does not say
 _RESULT_FLOOR_TOKENS = 128  # of a result, however small the window is
 
 
@@ -118,11 +119,13 @@ def _window(limits: Limits) -> int:
 
 def _divide(numbers: Numbers, limits: Limits, system_tokens: int, tools_tokens: int) -> Budget:
     window, reserve = _window(limits), limits.output_tokens
+    if reserve is None:  # nobody asked for so much: a small window need not pay for it
+        reserve = min(DEFAULT_RESERVE_TOKENS, window // _RESERVE_SHARE)
     return Budget(
         window_tokens=window,
         system_tokens=system_tokens,
         tools_tokens=tools_tokens,
-        reserve_tokens=DEFAULT_RESERVE_TOKENS if reserve is None else reserve,
+        reserve_tokens=reserve,
         margin_tokens=int(window * numbers.margin_share),
         history_cap_tokens=numbers.max_history_tokens,
         correction_tokens=limits.correction_tokens,

@@ -74,8 +74,6 @@ class Numbers:
     summarize_timeout_seconds: float = 120
     summarize_tries: int = 3
     overflow_retries: int = 2
-    overflow_message: str = "Context window exceeded. Compressing history and retrying..."
-    "This and the three above are for a live session; rendering alone has no use for them."
 
 
 @dataclass(frozen=True, slots=True)
