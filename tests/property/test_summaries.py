@@ -115,7 +115,7 @@ def test_the_summary_before_and_the_focus_are_always_asked_about(
         event("cut")
         assert OMISSION in message.text
         assert previous[-50:].strip() in message.text
-    for line in task.focus.split("\n"):
+    for line in task.focus.splitlines():
         assert line.strip() in message.text
 
 
