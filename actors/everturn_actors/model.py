@@ -152,6 +152,10 @@ class Step:
         return (self.reply, *self.results)
 
 
+def _size_messages(users: tuple[UserMessage, ...], steps: tuple[Step, ...]) -> int:
+    return len(users) + sum(1 + len(step.results) for step in steps)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn(Remembering):
     """User messages and the steps that answered them, finished."""
@@ -172,7 +176,7 @@ class Turn(Remembering):
     @property
     def size_messages(self) -> int:
         """How many messages the turn holds."""
-        return len(self.users) + sum(1 + len(step.results) for step in self.steps)
+        return _size_messages(self.users, self.steps)
 
     @property
     def text(self) -> str:
@@ -210,7 +214,7 @@ class OpenTurn:
     @property
     def size_messages(self) -> int:
         """How many messages its users and finished steps have."""
-        return len(self.users) + sum(1 + len(step.results) for step in self.steps)
+        return _size_messages(self.users, self.steps)
 
     def finished(self, outcome: Outcome, error: str) -> Turn:
         """Return this turn as a finished one; a step without its reply is left out."""

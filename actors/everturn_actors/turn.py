@@ -11,10 +11,7 @@ from collections.abc import Callable
 import anyio
 
 from everturn_actors.asking import Pace, TurnHost, call_model
-from everturn_actors.errors import (
-    ModelError,
-    ToolFailedError,
-)
+from everturn_actors.errors import ModelError, ToolFailedError
 from everturn_actors.events import (
     Body,
     CallFinished,

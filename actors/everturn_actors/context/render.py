@@ -352,12 +352,12 @@ class Renderer:
         opening, request, sent = scene.opening, scene.request, scene.sent
         if view is not scene.view:
             messages = tuple(flatten(view.blocks))
-            shown = sum(1 for message in messages if message.seq)
-            gone = view_messages(scene.view) - shown
+            units = view_units(view)
+            gone = view_messages(scene.view) - view_messages(view)
             view = replace(view, omitted_messages=scene.view.omitted_messages + gone)
             opening = policy.opening(scene.system, view.whole_summary, view.omitted_messages)
             request = _request(spec, opening, messages, tools)
-            units = sum(map(message_units, messages)) + _opening_units(request, messages)
+            units += _opening_units(request, messages)
             prints = Fingerprints().of(request, 0, max(conversation.sent.messages, 0))
             sent = _sent(conversation.sent, prints, request, units)
         return Rendered(

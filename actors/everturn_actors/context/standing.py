@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from everturn_actors.context.turns import Block, blocks, flatten
+from everturn_actors.context.turns import Block, blocks, count_messages
 from everturn_actors.context.view import Became, Reduction, View
 from everturn_actors.events import ContextReduced
 from everturn_actors.model import (
@@ -56,11 +56,11 @@ def _shown(held: Iterable[Block], standing: Standing, gap: Gap) -> Iterator[Bloc
         if _seq(block) in standing.dropped:
             left.append(block)
             continue
-        if left and (text := gap(size_messages(left))):
+        if left and (text := gap(count_messages(left))):
             yield UserMessage(text=text)
         left.clear()
         yield _as_shown(block, standing)
-    if left and (text := gap(size_messages(left))):
+    if left and (text := gap(count_messages(left))):
         yield UserMessage(text=text)
 
 
@@ -83,11 +83,6 @@ def _as_shown(block: Block, standing: Standing) -> Block:
 
 def _seq(block: Block) -> int:
     return block.reply.seq if isinstance(block, Step) else block.seq
-
-
-def size_messages(chosen: Iterable[Block]) -> int:
-    """Return how many messages of the conversation these blocks hold."""
-    return sum(1 for message in flatten(chosen) if message.seq)
 
 
 def event_of(

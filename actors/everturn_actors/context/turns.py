@@ -17,7 +17,6 @@ from everturn_actors.model import (
     Step,
     Turn,
     UserMessage,
-    remember,
 )
 
 Block: TypeAlias = UserMessage | Step | Notice
@@ -38,17 +37,6 @@ def size_tokens(block: Block) -> int:
     return estimate_message(block)
 
 
-Whole: TypeAlias = tuple[int, tuple[AnyMessage, ...]]
-
-
-def whole(turn: Turn) -> Whole:
-    """Return the estimated tokens of a finished turn and its messages, kept with it."""
-    kept: Whole | None = turn.memo.get("whole")  # first: this is asked of each turn shown
-    return kept or remember(
-        turn, "whole", lambda: (sum(map(size_tokens, blocks(turn))), turn.messages)
-    )
-
-
 def flatten(chosen: Iterable[Block]) -> Iterator[AnyMessage]:
     """Yield the messages of blocks in order."""
     for block in chosen:
@@ -57,3 +45,8 @@ def flatten(chosen: Iterable[Block]) -> Iterator[AnyMessage]:
             yield from block.results
         else:
             yield block
+
+
+def count_messages(chosen: Iterable[Block]) -> int:
+    """Return how many messages of the conversation blocks hold; the gateway's own do not count."""
+    return sum(1 for message in flatten(chosen) if message.seq)

@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 
 from everturn_actors.context.budget import Budget
 from everturn_actors.context.estimates import Estimates, message_units
-from everturn_actors.context.turns import Block, flatten
+from everturn_actors.context.turns import Block, count_messages, flatten
 from everturn_actors.model import (
     AnyMessage,
     Fate,
@@ -165,9 +165,7 @@ def view_units(view: View) -> int:
 
 def view_messages(view: View) -> int:
     """Return how many messages of the conversation a view shows; kept with it."""
-    return remember(
-        view, VIEW_MESSAGES, lambda: sum(1 for message in flatten(view.blocks) if message.seq)
-    )
+    return remember(view, VIEW_MESSAGES, lambda: count_messages(view.blocks))
 
 
 def size_tokens(view: View, messages: Iterable[AnyMessage], estimator: Estimator) -> int:

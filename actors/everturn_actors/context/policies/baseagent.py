@@ -25,8 +25,9 @@ from everturn_actors.context.budget import Budget
 from everturn_actors.context.policy import Limits, Policy
 from everturn_actors.context.results import middle_out
 from everturn_actors.context.stages.clearing import clear_results
-from everturn_actors.context.stages.cutting import count_messages, halve
+from everturn_actors.context.stages.cutting import halve
 from everturn_actors.context.tokens import BYTES_PER_TOKEN, tools_json
+from everturn_actors.context.turns import count_messages
 from everturn_actors.context.view import Outcome, Stage, View, in_order, size_tokens
 from everturn_actors.model import AnyMessage, Reply, ToolDefinition, ToolResult, UserMessage
 

@@ -39,7 +39,6 @@ from everturn_actors.context.policy import Limits, Policy, with_summary
 from everturn_actors.context.results import Shape, shorten, truncate
 from everturn_actors.context.stages.clearing import mask_results
 from everturn_actors.context.stages.cutting import (
-    count_messages,
     drop_iterations,
     halve,
     keep_messages,
@@ -47,7 +46,7 @@ from everturn_actors.context.stages.cutting import (
     newest_blocks,
 )
 from everturn_actors.context.tokens import estimate_message, estimate_text, estimate_tools
-from everturn_actors.context.turns import Block, flatten, size_tokens
+from everturn_actors.context.turns import Block, count_messages, flatten, size_tokens
 from everturn_actors.context.view import Outcome, Place, Reduction, Stage, View, edit, remove
 from everturn_actors.context.window import window_messages
 from everturn_actors.context.windows import DEFAULT_WINDOW_TOKENS

@@ -32,7 +32,7 @@ from everturn_actors.context.markers import Markers, gap_messages
 from everturn_actors.context.policy import Limits, Policy, with_summary
 from everturn_actors.context.results import Shape, keep_ends
 from everturn_actors.context.stages.ageing import Old, clear_old, items
-from everturn_actors.context.stages.cutting import EMERGENCY_NOTE, count_messages
+from everturn_actors.context.stages.cutting import EMERGENCY_NOTE
 from everturn_actors.context.stages.jumping import (
     Mark,
     jump_turns,
@@ -42,7 +42,7 @@ from everturn_actors.context.stages.jumping import (
     units_of,
 )
 from everturn_actors.context.stages.squeezing import Room, squeeze
-from everturn_actors.context.turns import flatten
+from everturn_actors.context.turns import count_messages, flatten
 from everturn_actors.context.view import (
     Outcome,
     Stage,

@@ -28,7 +28,7 @@ from math import ceil
 from everturn_actors.context.budget import Budget
 from everturn_actors.context.policy import Limits, Policy
 from everturn_actors.context.stages.clearing import clear_results
-from everturn_actors.context.stages.cutting import block_at, boundaries, count_messages, halve
+from everturn_actors.context.stages.cutting import block_at, boundaries, halve
 from everturn_actors.context.stages.texts import (
     Lines,
     clip_results,
@@ -37,6 +37,7 @@ from everturn_actors.context.stages.texts import (
     shrink_arguments,
 )
 from everturn_actors.context.tokens import calls_json, tools_json
+from everturn_actors.context.turns import count_messages
 from everturn_actors.context.view import Outcome, Stage, View, in_order, size_tokens
 from everturn_actors.model import AnyMessage, Reply, ToolDefinition, ToolResult, UserMessage
 

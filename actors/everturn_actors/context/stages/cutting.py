@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from everturn_actors.context.budget import Budget
-from everturn_actors.context.turns import Block, size_tokens
+from everturn_actors.context.turns import Block, count_messages, size_tokens
 from everturn_actors.context.view import (
     Estimator,
     Outcome,
@@ -34,11 +34,6 @@ def newest_blocks(
         if room_tokens < 0:
             return index + 1
     return 0
-
-
-def count_messages(blocks: Sequence[Block]) -> int:
-    """Return how many messages of the conversation these blocks hold."""
-    return sum(1 for block in blocks for message in _messages(block) if message.seq)
 
 
 def _messages(block: Block) -> tuple[AnyMessage, ...]:

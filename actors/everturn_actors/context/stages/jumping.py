@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 
 from everturn_actors.context.budget import Budget
 from everturn_actors.context.estimates import UNITS_PER_TOKEN, Estimates
-from everturn_actors.context.stages.cutting import STEERING, count_messages
-from everturn_actors.context.turns import Block, flatten
+from everturn_actors.context.stages.cutting import STEERING
+from everturn_actors.context.turns import Block, count_messages, flatten
 from everturn_actors.context.view import (
     Estimator,
     Outcome,

@@ -15,9 +15,8 @@ from everturn_actors.context.estimates import UNITS_PER_TOKEN, Estimates, messag
 from everturn_actors.context.markers import Markers, gap_messages
 from everturn_actors.context.results import Shape, keep_ends
 from everturn_actors.context.stages.ageing import Item, Old, items, put, shorten_reply
-from everturn_actors.context.stages.cutting import count_messages
 from everturn_actors.context.stages.jumping import newest_turn, units_of
-from everturn_actors.context.turns import Block, flatten
+from everturn_actors.context.turns import Block, count_messages, flatten
 from everturn_actors.context.view import (
     Outcome,
     Place,
