@@ -6,6 +6,7 @@ all the same is made smaller once; a failure that may pass is tried again.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,13 +21,12 @@ from everturn_actors.errors import (
     ContextDoesNotFitError,
     ContextOverflowError,
     ModelError,
-    ModelTransientError,
     ToolsRefusedError,
 )
-from everturn_actors.events import Body, ModelReplied
+from everturn_actors.events import Body, ModelReplied, ReplyBroken
 from everturn_actors.feed import LiveReply
 from everturn_actors.ids import result_name
-from everturn_actors.model import OpenTurn, Reply
+from everturn_actors.model import OpenTurn, Reply, Settled, ToolCall
 from everturn_actors.ports import Agent, Clock, ModelMemory, ToolContext
 from everturn_actors.state import SessionState
 
@@ -62,6 +62,14 @@ class TurnHost(Protocol):
         """Make events durable and apply them; `state` is the new one when this returns."""
         ...
 
+    async def settle(self, call_id: str, settled: Settled) -> None:
+        """Settle an approval, unless somebody did in the same moment."""
+        ...
+
+    async def until_changed(self) -> None:
+        """Wait until something new is durable."""
+        ...
+
     def begin_reply(self, turn: int, step: int) -> LiveReply:
         """Begin to show the text of a model call to followers."""
         ...
@@ -85,7 +93,9 @@ class Pace:
         return base * (1 + self.jitter() / 4)
 
 
-async def call_model(host: TurnHost, turn: OpenTurn, agent: Agent, pace: Pace) -> ModelReplied:
+async def call_model(
+    host: TurnHost, turn: OpenTurn, agent: Agent, pace: Pace
+) -> ModelReplied | ReplyBroken:
     """Return the model's reply to the state as it stands, as an event.
 
     A transient failure is tried again, unless somebody has read a part of the reply: what was
@@ -123,7 +133,8 @@ async def call_model(host: TurnHost, turn: OpenTurn, agent: Agent, pace: Pace) -
             await pace.clock.sleep(delay_s)
         else:
             _learn(host, agent, rendered, reply)
-            return _replied(reply, rendered)
+            reason = _flaw(reply)
+            return _broken(turn, reply, reason) if reason else _replied(reply, rendered)
 
 
 async def _complete(host: TurnHost, live: LiveReply, rendered: Rendered, agent: Agent) -> Reply:
@@ -134,8 +145,7 @@ async def _complete(host: TurnHost, live: LiveReply, rendered: Rendered, agent: 
     """
     timeout_s = agent.spec.session.call_timeout_s
     with anyio.move_on_after(timeout_s):
-        reply = await agent.provider.complete(rendered.request, partial(host.add_text, live))
-        return _checked(reply)
+        return await agent.provider.complete(rendered.request, partial(host.add_text, live))
     msg = f"the model gave no reply within {timeout_s:g} s"
     raise ModelError(msg)  # not tried again: the next try would take as long
 
@@ -212,7 +222,7 @@ def _learn(host: TurnHost, agent: Agent, rendered: Rendered, reply: Reply) -> No
     """
     before, now = host.state, rendered.sent
     tokens, units = reply.usage.input_tokens, now.units
-    if not tokens:
+    if not tokens or reply.fallback:  # another model's tokens say nothing about this one's
         return
     goes_on = before.sent.prefix and not now.drifted and before.reported.input_tokens
     if goes_on:
@@ -225,17 +235,39 @@ def _learn(host: TurnHost, agent: Agent, rendered: Rendered, reply: Reply) -> No
         host.memory.learn(model, learnt)
 
 
-def _checked(reply: Reply) -> Reply:
-    """Return `reply`, whose calls can be told apart.
-
-    Raises:
-        ModelTransientError: They cannot; another try may do better.
-    """
+def _flaw(reply: Reply) -> str:
+    """Return why a reply cannot be used; empty for one that can."""
+    if not reply.calls:
+        return ""
+    if reply.stop_reason == "length":
+        return "it was cut off at the output limit before its calls were complete"
     ids = {call.call_id for call in reply.calls}
     if len(ids) < len(reply.calls) or "" in ids:
-        msg = "the model made calls that share an id or have none"
-        raise ModelTransientError(msg)
-    return reply
+        return "its calls share an id or have none"
+    return next((flaw for call in reply.calls if (flaw := _call_flaw(call))), "")
+
+
+def _call_flaw(call: ToolCall) -> str:
+    try:
+        arguments = json.loads(call.arguments)
+    except ValueError as error:
+        return f"the arguments of its call of {call.name!r} are not JSON: {error}"
+    except RecursionError:
+        return f"the arguments of its call of {call.name!r} are nested too deeply"
+    if not isinstance(arguments, dict):
+        return f"the arguments of its call of {call.name!r} are no JSON object"
+    return ""
+
+
+def _broken(turn: OpenTurn, reply: Reply, reason: str) -> ReplyBroken:
+    return ReplyBroken(
+        turn=turn.number,
+        step=len(turn.steps) + 1,
+        reason=reason,
+        text=reply.text,
+        usage=reply.usage,
+        model=reply.model,
+    )
 
 
 def _replied(reply: Reply, rendered: Rendered) -> ModelReplied:
@@ -247,4 +279,6 @@ def _replied(reply: Reply, rendered: Rendered) -> ModelReplied:
         stop_reason=reply.stop_reason,
         model=reply.model,
         sent=rendered.sent,
+        opaque=reply.opaque,
+        fallback=reply.fallback,
     )

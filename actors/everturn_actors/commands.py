@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from everturn_actors.events import Body, Summarised
 from everturn_actors.mailbox import Answer
-from everturn_actors.model import EndReason, Inbound, SummarySource
+from everturn_actors.model import EndReason, Inbound, Settled, SummarySource
 from everturn_actors.state import SessionState
 
 
@@ -99,6 +99,21 @@ class Summary:
     answer: Answer[bool]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settle:
+    """Settle the approval of a call of the open step. Answers when that is durable."""
+
+    call_id: str
+    settled: Settled
+    by: str
+    "Who decides; empty = whoever runs the gateway, who may always."
+    answer: Answer[None]
+    own: bool = False
+    "The turn itself settles it: nobody answered in time, or a message came first."
+    arguments_hash: str = ""
+    "Of the arguments that were decided about; empty = those that were asked for."
+
+
 @dataclass(frozen=True, slots=True)
 class Pause:
     """The turn was stopped because nobody waits for it."""
@@ -114,7 +129,7 @@ class Stop:
 
 
 Command: TypeAlias = (
-    Submit | Look | Cancel | End | Leave | Record | Compact | Summary | Pause | Stop
+    Submit | Look | Cancel | End | Leave | Record | Settle | Compact | Summary | Pause | Stop
 )
 
 

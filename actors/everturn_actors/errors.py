@@ -75,6 +75,43 @@ class SessionEndedError(CoreError):
         super().__init__(f"session {session_id!r} has ended ({reason}); start a new one")
 
 
+class UnknownApprovalError(CoreError):
+    """No call waits for this approval.
+
+    Attributes:
+        call_id: The id that was named.
+    """
+
+    def __init__(self, call_id: str) -> None:
+        self.call_id = call_id
+        super().__init__(f"no call {call_id!r} waits for an approval")
+
+
+class ApprovalClosedError(CoreError):
+    """The approval can no longer be answered so.
+
+    Attributes:
+        call_id: The call.
+    """
+
+    def __init__(self, call_id: str, why: str) -> None:
+        self.call_id = call_id
+        super().__init__(f"the approval of call {call_id!r} cannot be answered so: {why}")
+
+
+class NotAnApproverError(CoreError):
+    """Somebody answered who may not.
+
+    Attributes:
+        call_id: The call.
+        sender: Who answered.
+    """
+
+    def __init__(self, call_id: str, sender: str) -> None:
+        self.call_id, self.sender = call_id, sender
+        super().__init__(f"{sender!r} may not answer the approval of call {call_id!r}")
+
+
 class MailboxFullError(CoreError):
     """The conversation has too many messages waiting; try again when some are answered."""
 
@@ -197,6 +234,10 @@ class ContextOverflowError(ModelRefusedError):
 
 class ToolsRefusedError(ModelRefusedError):
     """The model, or whoever serves it, takes no tools; the same request may pass without them."""
+
+
+class QuotaExhaustedError(ModelRefusedError):
+    """The account at the provider has no money or quota left; waiting does not bring it back."""
 
 
 class RateLimitedError(ModelError):

@@ -10,12 +10,14 @@ from datetime import datetime
 from typing import TypeAlias
 
 from everturn_actors.model import (
+    Attachment,
     ConversationKey,
     EndReason,
     Outcome,
     Replaced,
     Sent,
     SessionStatus,
+    Settled,
     SummarySource,
     ToolCall,
     Usage,
@@ -47,6 +49,8 @@ class Received:
     text: str
     sender: str = ""
     idempotency_key: str = ""
+    attachments: tuple[Attachment, ...] = ()
+    "Files that came with it; their bytes were kept with the session before."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +86,59 @@ class ModelReplied:
     model: str = ""
     sent: Sent = Sent()
     "The request that it answers."
+    opaque: str = ""
+    "What the provider wants back with it, see `Reply.opaque`."
+    fallback: str = ""
+    "The model that answered in place of the agent's own, as `provider/name`; empty = its own."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyBroken:
+    """A reply to the call of the open step that cannot be used; the model is called again."""
+
+    turn: int
+    step: int
+    reason: str
+    "What was wrong with it, in words for the model and for people."
+    text: str = ""
+    "What it said, as far as that could be read."
+    usage: Usage = Usage()
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steered:
+    """Messages that came while the turn ran; the model reads them with its next call."""
+
+    turn: int
+    received: tuple[int, ...]
+    "The seqs of the `Received` events, oldest first."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalAsked:
+    """A call of the open step waits for a person."""
+
+    call_id: str
+    arguments_hash: str
+    "Of the arguments it was asked for; see `ids.arguments_hash`."
+    timeout_s: int
+    "How long there is to answer, from this event on."
+    reason: str = ""
+    pattern: str = ""
+    "What allow_always would allow from then on; empty = this cannot be allowed for good."
+    approvers: tuple[str, ...] = ()
+    "Who may answer; empty = all who may talk in this conversation."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalDecided:
+    """What became of an approval that was asked for."""
+
+    call_id: str
+    decision: Settled
+    by: str = ""
+    "Who decided; empty where nobody did."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +157,8 @@ class CallFinished:
     is_error: bool = False
     path: str = ""
     "Under the session's results, the file that holds the whole text; empty where this is it."
+    untrusted: bool = False
+    "Whether it holds text from outside that nobody vouches for."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +235,10 @@ Body: TypeAlias = (
     | TurnStarted
     | StepStarted
     | ModelReplied
+    | ReplyBroken
+    | Steered
+    | ApprovalAsked
+    | ApprovalDecided
     | CallStarted
     | CallFinished
     | ContextReduced

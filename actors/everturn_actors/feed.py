@@ -14,7 +14,14 @@ from typing import Literal, TypeAlias
 
 import anyio
 
-from everturn_actors.events import Event, ModelReplied, SessionEnded, StepStarted, TurnFinished
+from everturn_actors.events import (
+    Event,
+    ModelReplied,
+    ReplyBroken,
+    SessionEnded,
+    StepStarted,
+    TurnFinished,
+)
 
 RECENT_EVENTS = 256  # kept in memory for followers; older ones are read from the log
 READ_EVENTS = 500  # read from the log at a time
@@ -67,7 +74,7 @@ class Feed:
     def publish(self, events: Sequence[Event]) -> None:
         """Show events that are durable, oldest first."""
         self._recent.extend(events)
-        if any(isinstance(e.body, ModelReplied | TurnFinished) for e in events):
+        if any(isinstance(e.body, ModelReplied | ReplyBroken | TurnFinished) for e in events):
             self._live = None
         self._notify()
 

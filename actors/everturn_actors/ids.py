@@ -1,4 +1,4 @@
-"""Session ids: sortable by time, safe as a file name. Pure.
+"""Session ids, sortable by time and safe as a file name; names and hashes of other things. Pure.
 
 An id looks like `20261121T224956123-3f9a2c1b`: the UTC instant to the millisecond, then eight
 random hex digits.
@@ -6,6 +6,7 @@ random hex digits.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from datetime import UTC, datetime
 
@@ -25,6 +26,12 @@ def result_name(path: str) -> str:
     The last part of it, of letters, digits, `-`, `_` and dots alone, at most 100 of them.
     """
     return _NO_RESULT_NAME.sub("_", path.strip().rpartition("/")[2])[:100]
+
+
+def arguments_hash(name: str, arguments: str) -> str:
+    """Return what binds an approval to one call: a hash of the tool's name and its arguments."""
+    text = f"{name}\n{arguments}"
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def new_session_id(now: datetime, random_hex: str) -> str:

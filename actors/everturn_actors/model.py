@@ -21,6 +21,10 @@ Fate: TypeAlias = Literal[
 ]
 "What becomes of a message on its way into a request."
 SummarySource: TypeAlias = Literal["model", "digest"]
+Decision: TypeAlias = Literal["allow_once", "allow_always", "deny"]
+"What a person can answer to an approval."
+Settled: TypeAlias = Literal["allow_once", "allow_always", "deny", "expired", "overtaken"]
+"What became of an approval: a decision, nobody answered in time, or a message came first."
 
 T = TypeVar("T")
 
@@ -43,12 +47,18 @@ class Usage:
     output_tokens: int = 0
     cached_tokens: int = 0
     "The part of `input_tokens` that the provider read from its cache."
+    cache_written_tokens: int = 0
+    "The part of `input_tokens` that it wrote to its cache, where that has a price of its own."
+    cost_nanodollars: int = 0
+    "What it cost, in billionths of a US dollar; 0 where no price is known."
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
             cached_tokens=self.cached_tokens + other.cached_tokens,
+            cache_written_tokens=self.cache_written_tokens + other.cache_written_tokens,
+            cost_nanodollars=self.cost_nanodollars + other.cost_nanodollars,
         )
 
 
@@ -81,11 +91,30 @@ class Message(Remembering):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Attachment:
+    """A file that came with a message; its bytes are kept with the session."""
+
+    name: str
+    "Under the session's media: the SHA-256 of the bytes in hex, and an ending."
+    media_type: str
+    "For example `image/png`."
+    file_name: str = ""
+    "As the sender called it."
+    size_bytes: int = 0
+
+    @property
+    def is_image(self) -> bool:
+        """Whether a model that sees images can be shown it."""
+        return self.media_type.startswith("image/")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UserMessage(Message):
     """Text from a person or a program."""
 
     text: str
     sender: str = ""
+    attachments: tuple[Attachment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +127,13 @@ class Reply(Message):
     usage: Usage = Usage()
     stop_reason: str = "stop"
     model: str = ""
+    opaque: str = ""
+    """JSON that the provider wants back unchanged with this reply, such as signed thinking.
+
+    Only the provider that gave it understands it; every other one leaves it out.
+    """
+    fallback: str = ""
+    "The model that answered in place of the agent's own, as `provider/name`; empty = its own."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +146,8 @@ class ToolResult(Message):
     is_error: bool = False
     path: str = ""
     "Under the session's results, the file that holds the whole text; empty where this is it."
+    untrusted: bool = False
+    "Whether it holds text from outside that nobody vouches for: a web page, another's message."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,8 +190,34 @@ class Step:
         return (self.reply, *self.results)
 
 
-def _size_messages(users: tuple[UserMessage, ...], steps: tuple[Step, ...]) -> int:
-    return len(users) + sum(1 + len(step.results) for step in steps)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steering:
+    """Messages that came while a turn ran, and that the model read before its next call."""
+
+    after_steps: int
+    "How many steps of the turn stand before them."
+    users: tuple[UserMessage, ...]
+
+
+def _size_messages(
+    users: tuple[UserMessage, ...], steps: tuple[Step, ...], steered: tuple[Steering, ...]
+) -> int:
+    later = sum(len(each.users) for each in steered)
+    return len(users) + later + sum(1 + len(step.results) for step in steps)
+
+
+def _in_order(
+    users: tuple[UserMessage, ...], steps: tuple[Step, ...], steered: tuple[Steering, ...]
+) -> tuple[UserMessage | Step, ...]:
+    if not steered:
+        return (*users, *steps)
+    blocks: list[UserMessage | Step] = list(users)
+    done = 0
+    for each in steered:
+        blocks += steps[done : each.after_steps]
+        blocks += each.users
+        done = each.after_steps
+    return (*blocks, *steps[done:])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,16 +231,31 @@ class Turn(Remembering):
     outcome: Outcome = "answered"
     error: str = ""
     "Why it was not answered; empty otherwise."
+    steered: tuple[Steering, ...] = ()
+    "What came while it ran, oldest first."
+
+    @property
+    def blocks(self) -> tuple[UserMessage | Step, ...]:
+        """User messages and whole steps, oldest first."""
+        return _in_order(self.users, self.steps, self.steered)
 
     @property
     def messages(self) -> tuple[AnyMessage, ...]:
         """All messages of the turn, oldest first."""
+        if self.steered:
+            each = (b.messages if isinstance(b, Step) else (b,) for b in self.blocks)
+            return tuple(message for messages in each for message in messages)
         return (*self.users, *(m for step in self.steps for m in step.messages))
+
+    @property
+    def heard(self) -> tuple[UserMessage, ...]:
+        """All its user messages, those that came while it ran included, oldest first."""
+        return (*self.users, *(user for each in self.steered for user in each.users))
 
     @property
     def size_messages(self) -> int:
         """How many messages the turn holds."""
-        return _size_messages(self.users, self.steps)
+        return _size_messages(self.users, self.steps, self.steered)
 
     @property
     def text(self) -> str:
@@ -190,6 +269,38 @@ class Turn(Remembering):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """A call that waits for a person's word, or has it."""
+
+    call_id: str
+    arguments_hash: str
+    "Of the arguments it was asked for; the word holds for no others. See `ids.arguments_hash`."
+    expires_at: datetime
+    "UTC. Nobody can answer after it, and the call does not run."
+    reason: str = ""
+    "Why it is asked, in words."
+    pattern: str = ""
+    "What allow_always would allow from then on; empty = this cannot be allowed for good."
+    approvers: tuple[str, ...] = ()
+    "Who may answer: sender ids, a trailing `*` matches the rest; empty = all who may talk here."
+    settled: Settled | None = None
+    by: str = ""
+    "Who answered."
+
+    @property
+    def is_allowed(self) -> bool:
+        """Whether the call may run."""
+        return self.settled in {"allow_once", "allow_always"}
+
+    def may_answer(self, sender: str) -> bool:
+        """Whether this sender is one of those who may answer."""
+        return not self.approvers or any(
+            sender.startswith(each[:-1]) if each.endswith("*") else sender == each
+            for each in self.approvers
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OpenStep:
     """The step a running turn is in: a reply is awaited, or some of its calls are."""
 
@@ -198,6 +309,8 @@ class OpenStep:
     "Ids of the calls that may have begun to run."
     results: Mapping[str, ToolResult] = field(default_factory=dict[str, ToolResult])
     "Results so far, by call id."
+    approvals: Mapping[str, Approval] = field(default_factory=dict[str, Approval])
+    "By call id."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,16 +323,43 @@ class OpenTurn:
     "UTC, aware. What the prompt calls the present time, so that a restart renders the same bytes."
     steps: tuple[Step, ...] = ()
     step: OpenStep | None = None
+    steered: tuple[Steering, ...] = ()
+    "What came while it ran, oldest first."
+    broken: tuple[str, ...] = ()
+    "Why the newest replies, one after the other, could not be used; empty after one that could."
+
+    @property
+    def blocks(self) -> tuple[UserMessage | Step, ...]:
+        """User messages and finished steps, oldest first."""
+        return _in_order(self.users, self.steps, self.steered)
+
+    @property
+    def heard(self) -> tuple[UserMessage, ...]:
+        """All its user messages, those that came while it ran included, oldest first."""
+        return (*self.users, *(user for each in self.steered for user in each.users))
+
+    @property
+    def is_tainted(self) -> bool:
+        """Whether it has read text from outside that nobody vouches for."""
+        results = self.step.results.values() if self.step else ()
+        return any(r.untrusted for r in results) or any(
+            r.untrusted for step in self.steps for r in step.results
+        )
 
     @property
     def size_messages(self) -> int:
         """How many messages its users and finished steps have."""
-        return _size_messages(self.users, self.steps)
+        return _size_messages(self.users, self.steps, self.steered)
 
     def finished(self, outcome: Outcome, error: str) -> Turn:
         """Return this turn as a finished one; a step without its reply is left out."""
         return Turn(
-            number=self.number, users=self.users, steps=self.steps, outcome=outcome, error=error
+            number=self.number,
+            users=self.users,
+            steps=self.steps,
+            outcome=outcome,
+            error=error,
+            steered=self.steered,
         )
 
 
@@ -347,3 +487,10 @@ class ModelRequest:
     tools: tuple[ToolDefinition, ...] = ()
     max_output_tokens: int | None = None
     temperature: float | None = None
+    reasoning_effort: Literal["low", "medium", "high"] | None = None
+    "How much it should think before it answers; None = as the provider does."
+    media: Mapping[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
+    """The bytes of the attachments that are shown, by `Attachment.name`.
+
+    An attachment of a message whose bytes are not here is told in words: its name and type.
+    """

@@ -6,10 +6,10 @@ contract suite.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from everturn_actors.context.calibration import ModelFacts
 from everturn_actors.events import Event
@@ -215,6 +215,35 @@ class ToolContext:
     "The session as it stands when the call begins."
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolOutput:
+    """What a call gave."""
+
+    text: str
+    is_error: bool = False
+    untrusted: bool = False
+    "Whether it holds text from outside that nobody vouches for: a web page, another's message."
+
+
+ToolKind: TypeAlias = Literal["builtin", "bash", "cli", "mcp"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolTraits:
+    """What whoever runs a tool needs to know of it."""
+
+    kind: ToolKind = "builtin"
+    "The first part of the patterns of a tool policy."
+    read_only: bool = False
+    "It changes nothing: calls may run side by side, and again after a crash."
+    repeatable: bool = False
+    "Running a call of it twice does no harm: after a crash it runs again."
+    safe: bool = False
+    "It reaches nothing beyond the agent's own conversation, notes and files: nobody is asked."
+    timeout_s: float = 300
+    "Deadline of one call; the call is cancelled then, and its result says so."
+
+
 class Tool(Protocol):
     """Something an agent can do."""
 
@@ -224,15 +253,52 @@ class Tool(Protocol):
         ...
 
     @property
-    def repeatable(self) -> bool:
-        """Whether running it twice does no harm; such a call is run again after a crash."""
+    def traits(self) -> ToolTraits:
+        """How it may be run."""
         ...
 
-    async def run(self, call: ToolCall, context: ToolContext) -> str:
-        """Run one call and return the text of its result.
+    async def run(self, call: ToolCall, context: ToolContext) -> str | ToolOutput:
+        """Run one call and return its result; a plain text is one that is trusted.
+
+        Cancellation ends within a second all that the call began, and leaves nothing half done
+        that a result would not tell of.
 
         Raises:
             ToolFailedError: With the text that the model should read.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a gate says of one call."""
+
+    word: Literal["allow", "deny", "ask"]
+    reason: str = ""
+    "Why it is refused or asked, in words for the model and for people."
+    pattern: str = ""
+    "ask: what allow_always would allow from then on; empty = this cannot be allowed for good."
+    approvers: tuple[str, ...] = ()
+    "ask: who may answer, see `Approval.approvers`; empty = whoever began the turn."
+    timeout_s: int = 3600
+    "ask: how long there is to answer."
+
+
+ALLOW = Verdict(word="allow")
+
+
+class Gate(Protocol):
+    """Decides which calls of an agent may run."""
+
+    async def judge(self, call: ToolCall, tool: Tool, context: ToolContext) -> Verdict:
+        """Say whether a call may run. Asked again for the same call, it may say something else."""
+        ...
+
+    async def remember(self, pattern: str) -> None:
+        """Allow `pattern` for good; return when that is durable. Doing it twice does no harm.
+
+        Raises:
+            CoreError: It could not be written; the call that was allowed runs all the same.
         """
         ...
 
@@ -254,6 +320,13 @@ class Agent:
     tools: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
     summariser: Summariser | None = None
     "None: older turns leave without a summary."
+    gate: Gate | None = None
+    "None: every call may run."
+    prepare: Callable[[], Awaitable[None]] | None = None
+    """Brings up what its tools need, before each turn; `tools` may have changed when it returns.
+
+    Never raises, and has a deadline of its own: a tool that cannot be had says so when called.
+    """
 
     def offered(self, facts: ModelFacts) -> tuple[ToolDefinition, ...]:
         """Return its tools as its model sees them; none for a model that takes none."""

@@ -70,7 +70,8 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - any field of any event
         return value
     if isinstance(value, tuple):
         return [_plain(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
-    return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    found = ((f, getattr(value, f.name)) for f in fields(value))
+    return {f.name: _plain(each) for f, each in found if each or each != f.default}
 
 
 def from_record(record: Mapping[str, Any]) -> Event:

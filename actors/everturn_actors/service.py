@@ -24,6 +24,7 @@ from everturn_actors.commands import (
     Compact,
     Compacted,
     End,
+    Settle,
     look,
     look_and_resume,
 )
@@ -44,7 +45,7 @@ from everturn_actors.ids import new_session_id
 from everturn_actors.intake import check, check_focus, replay
 from everturn_actors.learning import ShortMemory
 from everturn_actors.mailbox import Answer
-from everturn_actors.model import ConversationKey, EndReason, Inbound, Turn
+from everturn_actors.model import ConversationKey, Decision, EndReason, Inbound, Turn
 from everturn_actors.ports import Agents, Clock, ModelMemory, SessionStore, SessionSummary
 from everturn_actors.registry import Registry
 from everturn_actors.session import Runtime
@@ -278,6 +279,44 @@ class TurnService:
             UnknownSessionError: There is no such session.
         """
         return await self._registry.ask(session_id, Cancel)
+
+    async def decide(
+        self,
+        session_id: str,
+        call_id: str,
+        decision: Decision,
+        *,
+        by: str = "",
+        arguments_hash: str = "",
+    ) -> None:
+        """Answer the approval of a call; return when the word is durable.
+
+        The same word again changes nothing. A paused turn goes on.
+
+        Args:
+            session_id: The session.
+            call_id: The call that waits.
+            decision: The word.
+            by: Who gives it, as a sender id of the channel; empty = whoever runs the gateway.
+            arguments_hash: What was shown to them, see `Approval`; empty = not compared.
+
+        Raises:
+            UnknownSessionError: There is no such session.
+            UnknownApprovalError: No call of this id waits.
+            NotAnApproverError: `by` is none of those who may answer.
+            ApprovalClosedError: It has expired, was answered otherwise, or was for other arguments.
+        """
+
+        def settle(answer: Answer[None]) -> Command:
+            return Settle(
+                call_id=call_id,
+                settled=decision,
+                by=by,
+                answer=answer,
+                arguments_hash=arguments_hash,
+            )
+
+        await self._registry.ask(session_id, settle)
 
     # --- what the model sees ---
 

@@ -18,6 +18,7 @@ from typing import TypeVar, assert_never
 import anyio
 from anyio.abc import TaskGroup
 
+from everturn_actors.approvals import find_approval, why_not
 from everturn_actors.asking import Pace
 from everturn_actors.commands import (
     Accepted,
@@ -29,6 +30,7 @@ from everturn_actors.commands import (
     Look,
     Pause,
     Record,
+    Settle,
     Stop,
     Submit,
     Summary,
@@ -48,6 +50,7 @@ from everturn_actors.errors import (
     UnknownSessionError,
 )
 from everturn_actors.events import (
+    ApprovalDecided,
     Body,
     Event,
     Received,
@@ -59,7 +62,7 @@ from everturn_actors.events import (
 )
 from everturn_actors.feed import Feed, LiveReply
 from everturn_actors.mailbox import Answer, Mailbox
-from everturn_actors.model import ConversationKey, EndReason
+from everturn_actors.model import ConversationKey, EndReason, Settled
 from everturn_actors.ports import Agent, Agents, ModelMemory, SessionStore, ToolContext
 from everturn_actors.recovery import Recovered, close_interrupted, close_turn, recover
 from everturn_actors.state import SessionState, apply
@@ -154,6 +157,7 @@ class SessionActor:
         self._turn_number = 0
         self._close_as: str | None = None
         self._on_closed: list[Answer[bool]] = []
+        self._changed = anyio.Event()
         self._ending: EndReason | None = None
         self._on_ended: list[Answer[None]] = []
         self._stopping: list[Answer[None]] = []
@@ -205,6 +209,19 @@ class SessionActor:
         # actor answers or refuses whatever is in its mailbox when it stops, so this ends.
         with anyio.CancelScope(shield=True):
             await answer.wait()
+
+    async def settle(self, call_id: str, settled: Settled) -> None:
+        """Settle an approval, unless somebody did in the same moment."""
+        answer = Answer[None]()
+        self._mailbox.put(
+            Settle(call_id=call_id, settled=settled, by="", own=True, answer=answer), own=True
+        )
+        with anyio.CancelScope(shield=True):  # as in `record`
+            await answer.wait()
+
+    async def until_changed(self) -> None:
+        """Wait until something new is durable."""
+        await self._changed.wait()
 
     def begin_reply(self, turn: int, step: int) -> LiveReply:
         """Begin to show the text of a model call."""
@@ -355,6 +372,8 @@ class SessionActor:
             case Record(bodies, answer):
                 draft.add(*bodies)
                 return partial(answer.give, None)
+            case Settle():
+                return _plan_settle(command, draft)
             case Compact():
                 return self._plan_compact(command, draft)
             case Summary(body, answer):
@@ -437,7 +456,7 @@ class SessionActor:
     def _plan_leave(self, command: Leave, draft: _Draft) -> Callable[[], None]:
         turn = draft.known.open_turn
         agent = self._agent(draft.known.key)
-        waits = turn is not None and any(user.seq == command.seq for user in turn.users)
+        waits = turn is not None and any(user.seq == command.seq for user in turn.heard)
         if waits and agent is not None and agent.spec.session.on_disconnect == "pause":
             self._tasks.start_soon(self._pause_unless_followed, command.seq)
         return partial(command.answer.give, None)
@@ -500,6 +519,8 @@ class SessionActor:
             self._has_written = True
             self._checkpoint = draft.checkpoint or self._checkpoint
             self._feed.publish(draft.events)
+            self._changed.set()
+            self._changed = anyio.Event()
         state = self._state
         if state is None:
             return
@@ -546,7 +567,7 @@ class SessionActor:
     async def _pause_unless_followed(self, seq: int) -> None:
         await self._runtime.pace.clock.sleep(self._runtime.leave_grace_s)
         turn = self.state.open_turn
-        waits = turn is not None and any(user.seq == seq for user in turn.users)
+        waits = turn is not None and any(user.seq == seq for user in turn.heard)
         if waits and not self._feed.followers and self._close_as is None:
             self._stop_turn("pause")
 
@@ -607,6 +628,21 @@ class SessionActor:
 def _is_expired(state: SessionState, agent: Agent, now: datetime) -> bool:
     hours = agent.spec.session.ttl_hours
     return bool(hours) and now - state.updated_at > timedelta(hours=hours)
+
+
+def _plan_settle(command: Settle, draft: _Draft) -> Callable[[], None]:
+    """Settle an approval; a word that comes too late, or from somebody else, changes nothing."""
+    state, answer = draft.known, command.answer
+    approval = find_approval(state, command.call_id)
+    error = None if command.own else why_not(approval, command, draft.now)
+    if error is not None:
+        return partial(answer.fail, error)
+    if approval is not None and approval.settled is None:
+        decided = ApprovalDecided(call_id=command.call_id, decision=command.settled, by=command.by)
+        draft.add(decided)
+        if state.status == "paused" and not command.own:
+            draft.add(StatusChanged(status="active"))
+    return partial(answer.give, None)
 
 
 def _nothing() -> None:

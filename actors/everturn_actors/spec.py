@@ -28,6 +28,10 @@ class ModelSpec:
     "Caps `context_window`; where that is None, it is the window itself. None = neither."
     max_output_tokens: int | None = None
     "Reserved for the reply; None = 4096 where the budget needs a number, and none is sent."
+    reasoning_effort: Literal["low", "medium", "high"] | None = None
+    "How much it thinks before it answers; None = as its provider does."
+    fallbacks: tuple[ModelSpec, ...] = ()
+    "Asked next, in this order, where it is out of reach; theirs are not looked at."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +42,8 @@ class PromptSpec:
     system_prompt: str = ""
     instructions: str = ""
     directives: tuple[str, ...] = ()
+    skills: str = ""
+    "Which skills there are, and how one is read."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +72,8 @@ class SessionSpec:
     ttl_hours: float = 168
     "An idle session is ended after this; 0 = never."
     compaction: Compaction = "archive"
+    steering: bool = True
+    "Whether messages that come during a turn reach the model before its next call."
     context: ContextSpec = field(default_factory=ContextSpec)
 
 

@@ -15,21 +15,26 @@ from typing import assert_never
 from everturn_actors.context.window import DEFAULT_WINDOW_MESSAGES, let_go
 from everturn_actors.errors import CorruptJournalError
 from everturn_actors.events import (
+    ApprovalAsked,
+    ApprovalDecided,
     CallFinished,
     CallStarted,
     ContextReduced,
     Event,
     ModelReplied,
     Received,
+    ReplyBroken,
     SessionEnded,
     SessionStarted,
     StatusChanged,
+    Steered,
     StepStarted,
     Summarised,
     TurnFinished,
     TurnStarted,
 )
 from everturn_actors.model import (
+    Approval,
     Conversation,
     ConversationKey,
     OpenStep,
@@ -38,6 +43,7 @@ from everturn_actors.model import (
     Sent,
     SessionStatus,
     Standing,
+    Steering,
     Step,
     Summary,
     ToolCall,
@@ -166,6 +172,14 @@ def apply(state: SessionState | None, event: Event) -> SessionState:
             return _step_started(state, event, body)
         case ModelReplied():
             return _model_replied(state, event, body)
+        case ReplyBroken():
+            return _reply_broken(state, event, body)
+        case Steered():
+            return _steered(state, event, body)
+        case ApprovalAsked():
+            return _approval_asked(state, event, body)
+        case ApprovalDecided():
+            return _approval_decided(state, event, body)
         case CallStarted():
             return _call_started(state, event, body)
         case CallFinished():
@@ -212,7 +226,9 @@ def _advance(state: SessionState, event: Event, **changes: object) -> SessionSta
 
 
 def _received(state: SessionState, event: Event, body: Received) -> SessionState:
-    message = UserMessage(seq=event.seq, text=body.text, sender=body.sender)
+    message = UserMessage(
+        seq=event.seq, text=body.text, sender=body.sender, attachments=body.attachments
+    )
     seen = state.seen
     if body.idempotency_key:
         seen = {**seen, body.idempotency_key: event.seq}
@@ -221,12 +237,22 @@ def _received(state: SessionState, event: Event, body: Received) -> SessionState
     return _advance(state, event, waiting=(*state.waiting, message), seen=seen)
 
 
+def _waiting(
+    state: SessionState, event: Event, received: tuple[int, ...]
+) -> tuple[UserMessage, ...]:
+    """Return the messages with these numbers, which must all wait."""
+    users = tuple(m for m in state.waiting if m.seq in received)
+    if len(users) != len(received) or not users:
+        raise _impossible(event, "it names messages that do not wait")
+    return users
+
+
 def _turn_started(state: SessionState, event: Event, body: TurnStarted) -> SessionState:
     if state.open_turn is not None:
         raise _impossible(event, f"turn {state.open_turn.number} is open")
-    users = tuple(m for m in state.waiting if m.seq in body.received)
-    if len(users) != len(body.received) or not users or body.turn != state.turns + 1:
-        raise _impossible(event, "it names messages that do not wait, or a wrong number")
+    users = _waiting(state, event, body.received)
+    if body.turn != state.turns + 1:
+        raise _impossible(event, "it has a wrong number")
     return _window(
         _advance(
             state,
@@ -235,6 +261,23 @@ def _turn_started(state: SessionState, event: Event, body: TurnStarted) -> Sessi
             waiting=tuple(m for m in state.waiting if m.seq not in body.received),
             turns=body.turn,
             window_messages=body.window_messages,
+            logged_messages=state.logged_messages + len(users),
+        )
+    )
+
+
+def _steered(state: SessionState, event: Event, body: Steered) -> SessionState:
+    turn = _open_turn(state, event)
+    if turn.step is not None or body.turn != turn.number:
+        raise _impossible(event, "a step is open, or the number is wrong")
+    users = _waiting(state, event, body.received)
+    steering = Steering(after_steps=len(turn.steps), users=users)
+    return _window(
+        _advance(
+            state,
+            event,
+            open_turn=replace(turn, steered=(*turn.steered, steering)),
+            waiting=tuple(m for m in state.waiting if m.seq not in body.received),
             logged_messages=state.logged_messages + len(users),
         )
     )
@@ -280,11 +323,15 @@ def _model_replied(state: SessionState, event: Event, body: ModelReplied) -> Ses
         usage=body.usage,
         stop_reason=body.stop_reason,
         model=body.model,
+        opaque=body.opaque,
+        fallback=body.fallback,
     )
+    # The request told of a broken reply, and no later one will: nothing to compare the next with.
+    is_passing = bool(turn.broken) or _overtaken(state)
     if body.calls:
-        turn = replace(turn, step=OpenStep(reply=reply))
+        turn = replace(turn, step=OpenStep(reply=reply), broken=())
     else:
-        turn = replace(turn, step=None, steps=(*turn.steps, Step(reply=reply)))
+        turn = replace(turn, step=None, steps=(*turn.steps, Step(reply=reply)), broken=())
     return _window(
         _advance(
             state,
@@ -292,11 +339,49 @@ def _model_replied(state: SessionState, event: Event, body: ModelReplied) -> Ses
             open_turn=turn,
             logged_messages=state.logged_messages + 1,
             usage=state.usage + body.usage,
-            sent=replace(body.sent, prefix="", messages=0) if _overtaken(state) else body.sent,
+            sent=replace(body.sent, prefix="", messages=0) if is_passing else body.sent,
             reported=body.usage,
             drifts=state.drifts + body.sent.drifted,
         )
     )
+
+
+def _reply_broken(state: SessionState, event: Event, body: ReplyBroken) -> SessionState:
+    turn = _open_turn(state, event)
+    if turn.step is None or turn.step.reply is not None or body.step != len(turn.steps) + 1:
+        raise _impossible(event, "no step waits for a reply, or the number is wrong")
+    return _advance(
+        state,
+        event,
+        open_turn=replace(turn, broken=(*turn.broken, body.reason)),
+        usage=state.usage + body.usage,
+    )
+
+
+def _approval_asked(state: SessionState, event: Event, body: ApprovalAsked) -> SessionState:
+    turn, step, _ = _open_calls(state, event, body.call_id)
+    if body.call_id in step.started:
+        raise _impossible(event, "the call has begun")
+    approval = Approval(
+        call_id=body.call_id,
+        arguments_hash=body.arguments_hash,
+        expires_at=event.at + timedelta(seconds=body.timeout_s),
+        reason=body.reason,
+        pattern=body.pattern,
+        approvers=body.approvers,
+    )
+    step = replace(step, approvals={**step.approvals, body.call_id: approval})
+    return _advance(state, event, open_turn=replace(turn, step=step))
+
+
+def _approval_decided(state: SessionState, event: Event, body: ApprovalDecided) -> SessionState:
+    turn, step, _ = _open_calls(state, event, body.call_id)
+    approval = step.approvals.get(body.call_id)
+    if approval is None or approval.settled is not None:
+        raise _impossible(event, "no approval waits for a word")
+    settled = replace(approval, settled=body.decision, by=body.by)
+    step = replace(step, approvals={**step.approvals, body.call_id: settled})
+    return _advance(state, event, open_turn=replace(turn, step=step))
 
 
 def _call_started(state: SessionState, event: Event, body: CallStarted) -> SessionState:
@@ -315,6 +400,7 @@ def _call_finished(state: SessionState, event: Event, body: CallFinished) -> Ses
         text=body.text,
         is_error=body.is_error,
         path=body.path,
+        untrusted=body.untrusted,
     )
     results = {**step.results, body.call_id: result}
     if len(results) == len(reply.calls):

@@ -13,6 +13,7 @@ from everturn_actors.events import (
     ModelReplied,
     SessionEnded,
     SessionStarted,
+    Steered,
     TurnFinished,
     TurnStarted,
 )
@@ -82,7 +83,7 @@ class Submission:
             if isinstance(update, TextDelta):
                 continue
             match update.body:
-                case TurnStarted(turn=number):
+                case TurnStarted(turn=number) | Steered(turn=number):
                     turn = number
                 case ModelReplied() as body:
                     reply, usage = (update.seq, body), usage + body.usage
@@ -115,7 +116,7 @@ class Submission:
                     yield update
                 continue
             body = update.body
-            if isinstance(body, TurnStarted) and self.seq in body.received:
+            if isinstance(body, TurnStarted | Steered) and self.seq in body.received:
                 turn = body.turn
             if turn or update.seq == self.seq or isinstance(body, SessionEnded):
                 yield update
@@ -130,7 +131,7 @@ class Submission:
     def _turn_it_is_in(self) -> int:
         """Return the number of the open turn, if that answers the message; else 0."""
         turn = self._state.open_turn
-        if turn is None or all(user.seq != self.seq for user in turn.users):
+        if turn is None or all(user.seq != self.seq for user in turn.heard):
             return 0
         return turn.number
 
@@ -139,7 +140,7 @@ class Submission:
         if not self.duplicate:
             return None
         turns = reversed(self._state.held_turns)
-        return next((t for t in turns if any(user.seq == self.seq for user in t.users)), None)
+        return next((t for t in turns if any(user.seq == self.seq for user in t.heard)), None)
 
     def _leave(self, answer: Answer[None]) -> Command:
         return Leave(self.seq, answer)

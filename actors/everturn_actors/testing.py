@@ -16,7 +16,7 @@ import anyio
 from everturn_actors.errors import UnknownAgentError
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.model import ConversationKey, ModelRequest, Reply, ToolCall, UserMessage
-from everturn_actors.ports import Agent, Clock, ModelMemory, SessionStore, Summariser, Tool
+from everturn_actors.ports import Agent, Clock, Gate, ModelMemory, SessionStore, Summariser, Tool
 from everturn_actors.service import ServiceSettings, TurnService, open_service
 from everturn_actors.spec import AgentSpec, ModelSpec
 
@@ -176,6 +176,7 @@ async def open_test_service(
     settings: ServiceSettings | None = None,
     summariser: ScriptedProvider | None = None,
     memory: ModelMemory | None = None,
+    gate: Gate | None = None,
 ) -> AsyncGenerator[TestService]:
     """Open a real service over a scripted model and, unless `store` is given, a memory store.
 
@@ -189,12 +190,13 @@ async def open_test_service(
         settings: Times; by default nobody waits for a client that left, and a stop drains at once.
         summariser: Who writes summaries; by default nobody.
         memory: What is learnt about the model.
+        gate: Which calls may run; by default all.
     """
     provider = provider or ScriptedProvider()
     clock = clock or ManualClock()
     spec = spec or make_spec()
     writer = Summariser(provider=summariser, model=spec.model) if summariser else None
-    agent = Agent(spec=spec, provider=provider, tools=tools or {}, summariser=writer)
+    agent = Agent(spec=spec, provider=provider, tools=tools or {}, summariser=writer, gate=gate)
     agents = StaticAgents({"test": agent})
     async with AsyncExitStack() as stack:
         if store is None:

@@ -11,19 +11,15 @@ from collections.abc import Callable
 import anyio
 
 from everturn_actors.asking import Pace, TurnHost, call_model
-from everturn_actors.errors import ModelError, ToolFailedError
-from everturn_actors.events import (
-    Body,
-    CallFinished,
-    CallStarted,
-    StepStarted,
-    TurnFinished,
-)
-from everturn_actors.model import OpenStep, OpenTurn, Reply, ToolCall, ToolResult
+from everturn_actors.calls import run_calls
+from everturn_actors.errors import ModelError
+from everturn_actors.events import Body, ReplyBroken, Steered, StepStarted, TurnFinished
+from everturn_actors.model import OpenTurn, ToolCall
 from everturn_actors.ports import Agent
 from everturn_actors.recovery import close_turn
 
 SAME_CALLS = 5  # in a row end a turn: nothing new will come of the sixth
+BROKEN_REPLIES = 2  # in a row end a turn: the model was told what was wrong, and did no better
 
 
 async def run_turn(host: TurnHost, number: int, agent: Agent, pace: Pace) -> None:
@@ -36,8 +32,10 @@ async def run_turn(host: TurnHost, number: int, agent: Agent, pace: Pace) -> Non
     """
     timeout_s = agent.spec.session.turn_timeout_s
     try:
-        with anyio.fail_after(timeout_s):
-            await _take_steps(host, number, agent, pace)
+        with anyio.fail_after(timeout_s) as deadline:
+            if agent.prepare is not None:
+                await agent.prepare()
+            await _take_steps(host, number, agent, pace, deadline)
             return
     except TimeoutError:
         error = f"the turn took longer than its {timeout_s:g} s"
@@ -59,16 +57,30 @@ def _open_turn(host: TurnHost, number: int) -> OpenTurn | None:
     return turn if turn is not None and turn.number == number else None
 
 
-async def _take_steps(host: TurnHost, number: int, agent: Agent, pace: Pace) -> None:
+async def _take_steps(
+    host: TurnHost, number: int, agent: Agent, pace: Pace, deadline: anyio.CancelScope
+) -> None:
     while (turn := _open_turn(host, number)) is not None:
         if turn.step is None:
-            await host.record(_between_steps(turn, agent))
+            await host.record(*_between_steps(host, turn, agent))
         elif turn.step.reply is None:
             replied = await call_model(host, turn, agent, pace)
-            done = () if replied.calls else (TurnFinished(turn=turn.number, outcome="answered"),)
-            await host.record(replied, *done)
+            if isinstance(replied, ReplyBroken):
+                await host.record(replied, *_after_broken(turn, replied))
+            else:
+                done = () if replied.calls else (TurnFinished(turn=number, outcome="answered"),)
+                await host.record(replied, *done)
         else:
-            await _run_next_call(host, turn.step, turn.step.reply, agent)
+            await run_calls(host, turn, agent, pace, deadline)
+
+
+def _after_broken(turn: OpenTurn, reply: ReplyBroken) -> list[Body]:
+    """Return the end of the turn, where this was one too many."""
+    times = len(turn.broken) + 1
+    if times < BROKEN_REPLIES:
+        return []
+    error = f"the model's reply could not be used, {times} times in a row: {reply.reason}"
+    return close_turn(turn, "failed", error)
 
 
 def _goes_in_circles(turn: OpenTurn) -> bool:
@@ -77,58 +89,24 @@ def _goes_in_circles(turn: OpenTurn) -> bool:
     return len(newest) == SAME_CALLS and len(asked) == 1
 
 
-def _between_steps(turn: OpenTurn, agent: Agent) -> Body:
-    """Return what follows the last closed step: the next one, or the end of the turn."""
+def _between_steps(host: TurnHost, turn: OpenTurn, agent: Agent) -> list[Body]:
+    """Return what follows the last closed step: the next one, or the end of the turn.
+
+    Messages that came meanwhile are read with the next call.
+    """
     if turn.steps and not turn.steps[-1].reply.calls:
-        return TurnFinished(turn=turn.number, outcome="answered")
+        return [TurnFinished(turn=turn.number, outcome="answered")]
     session = agent.spec.session
     limit = int(session.context.numbers.get("max_iterations", session.max_tool_iterations))
     if _goes_in_circles(turn):
         error = f"the model made the same call {SAME_CALLS} times in a row"
-        return TurnFinished(turn=turn.number, outcome="failed", error=error)
+        return [TurnFinished(turn=turn.number, outcome="failed", error=error)]
     if len(turn.steps) > limit:
         error = f"the model asked for tools {len(turn.steps)} times; the limit is {limit}"
-        return TurnFinished(turn=turn.number, outcome="failed", error=error)
-    return first_step(turn, agent)
-
-
-async def _run_next_call(host: TurnHost, step: OpenStep, reply: Reply, agent: Agent) -> None:
-    """Run the first call that has no result, and record what it gave."""
-    call = next(call for call in reply.calls if call.call_id not in step.results)
-    tool = agent.tools.get(call.name)
-    if tool is None:
-        known = ", ".join(sorted(agent.tools)) or "none"
-        text = f"there is no tool {call.name!r}; there are: {known}"
-        await host.record(CallFinished(call_id=call.call_id, text=text, is_error=True))
-        return
-    if call.call_id not in step.started:
-        await host.record(CallStarted(call_id=call.call_id))
-    try:
-        text, is_error = await tool.run(call, host.tool_context), False
-    except ToolFailedError as error:
-        text, is_error = str(error), True
-    result = ToolResult(call_id=call.call_id, name=call.name, text=text, is_error=is_error)
-    await host.record(await _taken_in(host, result, agent))
-
-
-async def _taken_in(host: TurnHost, result: ToolResult, agent: Agent) -> CallFinished:
-    """Return the event of a result; one that is too large for the policy is kept in a file first.
-
-    Raises:
-        JournalError: It could not be kept.
-    """
-    turn = host.state.open_turn
-    assert turn is not None and turn.step is not None and turn.step.reply is not None  # noqa: PT018
-    ids = [call.call_id for call in turn.step.reply.calls]
-    path = f"{turn.number}-{len(turn.steps) + 1}-{ids.index(result.call_id) + 1}.txt"
-    facts = host.memory.facts(agent.spec.model)
-    text = host.renderer.intake(agent.spec, agent.offered(facts), facts, result, path)
-    if text == result.text:
-        path = ""
-    else:
-        context = host.tool_context
-        await context.store.save_result(context.session_id, path, result.text)
-    return CallFinished(call_id=result.call_id, text=text, is_error=result.is_error, path=path)
+        return [TurnFinished(turn=turn.number, outcome="failed", error=error)]
+    came = tuple(message.seq for message in host.state.waiting) if session.steering else ()
+    steered = [Steered(turn=turn.number, received=came)] if came and turn.steps else []
+    return [*steered, first_step(turn, agent)]
 
 
 def is_repeatable(agent: Agent | None) -> Callable[[ToolCall], bool]:
@@ -136,6 +114,6 @@ def is_repeatable(agent: Agent | None) -> Callable[[ToolCall], bool]:
 
     def rule(call: ToolCall) -> bool:
         tool = agent.tools.get(call.name) if agent else None
-        return tool is not None and tool.repeatable
+        return tool is not None and (tool.traits.repeatable or tool.traits.read_only)
 
     return rule

@@ -43,7 +43,7 @@ from everturn_actors.model import (
     ToolDefinition,
     ToolResult,
 )
-from everturn_actors.ports import ModelProvider, SessionStore, Tool, ToolContext
+from everturn_actors.ports import ModelProvider, SessionStore, Tool, ToolContext, ToolTraits
 from everturn_actors.recovery import recover
 from everturn_actors.spec import ModelSpec
 from everturn_actors.state import SessionState, apply
@@ -689,7 +689,7 @@ class Printer:
     """A tool that prints what it was made with."""
 
     definition = ToolDefinition(name="print", description="Print.", parameters={"type": "object"})
-    repeatable = True
+    traits = ToolTraits(repeatable=True)
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -176,7 +176,7 @@ def test_a_person_can_read_and_compare_the_file() -> None:
 # only what was logged later has to be replayed. Each line of the lists below is one message and
 # names the turn that it belongs to; at the end, what the model sees in place of messages. While
 # Everturn is stopped, the file may be edited by hand: any valid YAML of the same fields will do.
-format: everturn/state-v2
+format: everturn/state-v3
 session: "20261121T224956123-3f9a2c1b"
 conversation: {"channel":"http","chat":"c1","topic":"","agent":"assistant"}
 status: "active"

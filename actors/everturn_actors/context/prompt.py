@@ -1,6 +1,6 @@
 """The system prompt. Pure.
 
-Source: the seed design's prompt order: soul, system prompt, instructions, directives.
+Source: the seed design's prompt order: soul, system prompt, instructions, directives, skills.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from everturn_actors.spec import PromptSpec
 
 
 def system_prompt(prompt: PromptSpec, *, instructions: str = "", at: datetime | None = None) -> str:
-    """Return the system prompt: the agent's texts, the caller's, then the directives.
+    """Return the system prompt: the agent's texts, the caller's, the directives, the skills.
 
     Blocks are joined by a blank line; empty ones are left out, and no block gives an empty prompt.
 
@@ -27,6 +27,7 @@ def system_prompt(prompt: PromptSpec, *, instructions: str = "", at: datetime | 
     lines = [_item(text) for text in prompt.directives if text.strip()]
     if lines:
         parts.append(_dated("\n".join(("## Directives", *lines)), at))
+    parts.append(prompt.skills)
     return "\n\n".join(part.strip() for part in parts if part.strip())
 
 

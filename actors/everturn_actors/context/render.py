@@ -25,7 +25,7 @@ from everturn_actors.context.history import History, shown_history
 from everturn_actors.context.policy import Limits, Opening, Policy
 from everturn_actors.context.prompt import system_prompt
 from everturn_actors.context.standing import became, event_of, shown_blocks
-from everturn_actors.context.turns import flatten
+from everturn_actors.context.turns import Block, flatten
 from everturn_actors.context.view import (
     VIEW_MESSAGES,
     VIEW_UNITS,
@@ -51,6 +51,7 @@ from everturn_actors.spec import AgentSpec, ContextSpec
 
 RECALL_TOOL = "recall_context"
 SUMMARY_TRIES = 3
+_BROKEN = "Your last reply could not be used: {}. Reply again."
 KEEP_MESSAGES = 8  # newest messages that a summary on demand leaves as they are
 
 
@@ -142,6 +143,7 @@ def _request(
         tools=tools,
         max_output_tokens=spec.model.max_output_tokens,
         temperature=spec.model.temperature,
+        reasoning_effort=spec.model.reasoning_effort,
     )
 
 
@@ -421,7 +423,11 @@ class Renderer:
         history = shown_history(conversation, policy, self._history)
         if history is not self._history:
             self._history, self._fingerprints = history, Fingerprints()
-        running = () if current is None else shown_blocks(current, standing, policy.gap)
+        running: tuple[Block, ...] = ()
+        if current is not None:
+            running = shown_blocks(current, standing, policy.gap)
+            if current.broken:
+                running = (*running, UserMessage(text=f"[{_BROKEN.format(current.broken[-1])}]"))
         messages = (*history.messages, *flatten(running))
         now = messages[len(history.messages) :]
         units = history.units + sum(map(message_units, now))

@@ -24,7 +24,7 @@ Block: TypeAlias = UserMessage | Step | Notice
 
 def blocks(turn: Turn | OpenTurn) -> tuple[Block, ...]:
     """Return the blocks of a turn, oldest first; the open step of a running turn is none."""
-    return (*turn.users, *turn.steps)
+    return turn.blocks
 
 
 def size_tokens(block: Block) -> int:

@@ -18,6 +18,8 @@ from typing import Any, assert_never
 import orjson
 
 from everturn_actors.model import (
+    Approval,
+    Attachment,
     OpenTurn,
     Replaced,
     Reply,
@@ -34,13 +36,14 @@ from everturn_actors.model import (
 from everturn_actors.records import utc_text
 from everturn_actors.state import SessionState
 
-FORMAT = "everturn/state-v2"
-OLDER_FORMATS = ("everturn/state-v1",)
+FORMAT = "everturn/state-v3"
+OLDER_FORMATS = ("everturn/state-v1", "everturn/state-v2")
 """Formats that are read as well.
 
 A version that does not know the format refuses the file; fields that it does not know would look to
 it like a slip of an editor, and the file like a damaged one. v1 is v2 without what is hidden from
-the model and without the last request.
+the model and without the last request; v2 is v3 without approvals, without messages that came
+while a turn ran, and without some fields of messages.
 """
 SECTIONS = ("seen", "waiting", "open_turn", "checkpointed", "pending", "summary", "replaced")
 "What follows the header, in this order: lists of one line each."
@@ -128,7 +131,7 @@ def _replaced(replaced: Replaced) -> dict[str, Any]:
 
 def _turn_lines(turn: Turn) -> Iterator[dict[str, Any]]:
     head = {"turn": turn.number}
-    for message in (*turn.users, *_messages(turn.steps)):
+    for message in _messages(turn.blocks):
         yield _message(message, head)
     if turn.outcome != "answered" or turn.error:
         yield {**head, "role": "outcome", "outcome": turn.outcome, "error": turn.error}
@@ -138,22 +141,41 @@ def _open_turn_lines(turn: OpenTurn | None) -> Iterator[dict[str, Any]]:
     if turn is None:
         return
     head = {"turn": turn.number}
-    yield {**head, "role": "opened", "at": utc_text(turn.started_at)}
-    for message in (*turn.users, *_messages(turn.steps)):
+    opened = {**head, "role": "opened", "at": utc_text(turn.started_at)}
+    yield {**opened, "broken": list(turn.broken)} if turn.broken else opened
+    for message in _messages(turn.blocks):
         yield _message(message, head)
     step = turn.step
     if step is None:
         return
-    yield {**head, "role": "step", "started": list(step.started)}
+    started = {**head, "role": "step", "started": list(step.started)}
+    approvals = [_approval(each) for each in step.approvals.values()]
+    yield {**started, "approvals": approvals} if approvals else started
     if step.reply is not None:
         yield _message(step.reply, head)
     for result in step.results.values():
         yield _message(result, head)
 
 
-def _messages(steps: Iterable[Step]) -> Iterator[Reply | ToolResult]:
-    for step in steps:
-        yield from step.messages
+def _approval(approval: Approval) -> dict[str, Any]:
+    return {
+        "call_id": approval.call_id,
+        "arguments_hash": approval.arguments_hash,
+        "expires_at": utc_text(approval.expires_at),
+        "reason": approval.reason,
+        "pattern": approval.pattern,
+        "approvers": list(approval.approvers),
+        "settled": approval.settled or "",
+        "by": approval.by,
+    }
+
+
+def _messages(blocks: Iterable[UserMessage | Step]) -> Iterator[UserMessage | Reply | ToolResult]:
+    for block in blocks:
+        if isinstance(block, Step):
+            yield from block.messages
+        else:
+            yield block
 
 
 def _message(message: UserMessage | Reply | ToolResult, head: dict[str, Any]) -> dict[str, Any]:
@@ -163,6 +185,8 @@ def _message(message: UserMessage | Reply | ToolResult, head: dict[str, Any]) ->
             line = {**head, "role": "user", "seq": message.seq, "text": message.text}
             if message.sender:
                 line["sender"] = message.sender
+            if message.attachments:
+                line["attachments"] = [_fields(each) for each in message.attachments]
         case Reply():
             line = {**head, "role": "assistant", "seq": message.seq, "text": message.text}
             if message.reasoning:
@@ -175,6 +199,10 @@ def _message(message: UserMessage | Reply | ToolResult, head: dict[str, Any]) ->
                 line["stop_reason"] = message.stop_reason
             if message.model:
                 line["model"] = message.model
+            if message.opaque:
+                line["opaque"] = message.opaque
+            if message.fallback:
+                line["fallback"] = message.fallback
         case ToolResult():
             line = {
                 **head,
@@ -188,6 +216,8 @@ def _message(message: UserMessage | Reply | ToolResult, head: dict[str, Any]) ->
                 line["is_error"] = True
             if message.path:
                 line["path"] = message.path
+            if message.untrusted:
+                line["untrusted"] = True
         case _:
             assert_never(message)
     return line
@@ -201,14 +231,19 @@ def _call(call: ToolCall) -> dict[str, str]:
 
 
 def _usage(usage: Usage) -> dict[str, int]:
-    return {
+    values = {
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
         "cached_tokens": usage.cached_tokens,
     }
+    if usage.cache_written_tokens:
+        values["cache_written_tokens"] = usage.cache_written_tokens
+    if usage.cost_nanodollars:
+        values["cost_nanodollars"] = usage.cost_nanodollars
+    return values
 
 
-def _fields(value: Sent | Summary) -> dict[str, Any]:
+def _fields(value: Attachment | Sent | Summary) -> dict[str, Any]:
     return {field.name: getattr(value, field.name) for field in fields(value)}
 
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from everturn_actors.model import (
+    Approval,
+    Attachment,
     OpenStep,
     OpenTurn,
     Outcome,
     Replaced,
     Reply,
     Sent,
+    Settled,
     Standing,
+    Steering,
     Step,
     Summary,
     ToolCall,
@@ -51,7 +55,10 @@ def _kinds(cls: type) -> dict[str, type]:
     return {name: str if get_origin(h) is Literal else get_origin(h) or h for name, h in hints}
 
 
-_VALUES = (UserMessage, Reply, ToolResult, ToolCall, Usage, Sent, Summary, Replaced, Standing)
+_VALUES = (
+    *(UserMessage, Attachment, Reply, ToolResult, ToolCall, Usage),
+    *(Sent, Summary, Replaced, Standing),
+)
 _KINDS: dict[type, dict[str, type]] = {cls: _kinds(cls) for cls in _VALUES}
 
 
@@ -82,6 +89,9 @@ def read_message(line: Line) -> _TurnMessage:
     values.pop("turn", None)
     match values.pop("role"):
         case "user":
+            if "attachments" in values:
+                sent = values["attachments"]
+                values["attachments"] = tuple(build(Attachment, each) for each in sent)
             return build(UserMessage, values)
         case "assistant":
             if "calls" in values:
@@ -102,6 +112,7 @@ class _Draft:
 
     number: int
     users: list[UserMessage] = field(default_factory=list[UserMessage])
+    steered: list[Steering] = field(default_factory=list[Steering])
     steps: list[Step] = field(default_factory=list[Step])
     reply: Reply | None = None
     results: list[ToolResult] = field(default_factory=list[ToolResult])
@@ -111,10 +122,11 @@ class _Draft:
     def add(self, message: _TurnMessage) -> None:
         match message:
             case UserMessage():
-                if self.steps or self.reply is not None:
-                    msg = "a message of the user stands after a reply of the same turn"
-                    raise ValueError(msg)
-                self.users.append(message)
+                self.close_step()
+                if self.steps:
+                    self._steer(message)
+                else:
+                    self.users.append(message)
             case Reply():
                 self.close_step()
                 self.reply = message
@@ -123,6 +135,14 @@ class _Draft:
                     msg = "a result stands before the reply that made its call"
                     raise ValueError(msg)
                 self.results.append(message)
+
+    def _steer(self, message: UserMessage) -> None:
+        """Add a message that came while the turn ran; those that came together stay together."""
+        done = len(self.steps)
+        users: tuple[UserMessage, ...] = (message,)
+        if self.steered and self.steered[-1].after_steps == done:
+            users = (*self.steered.pop().users, message)
+        self.steered.append(Steering(after_steps=done, users=users))
 
     def close_step(self) -> None:
         if self.reply is not None:
@@ -137,6 +157,7 @@ class _Draft:
             steps=tuple(self.steps),
             outcome=self.outcome,
             error=self.error,
+            steered=tuple(self.steered),
         )
 
 
@@ -194,6 +215,7 @@ def open_turn_of(lines: Iterable[Line], instant: Callable[[object], datetime]) -
     """
     draft: _Draft | None = None
     opened: datetime | None = None
+    broken: tuple[str, ...] = ()
     step: OpenStep | None = None
     entries = 0
     try:
@@ -204,9 +226,13 @@ def open_turn_of(lines: Iterable[Line], instant: Callable[[object], datetime]) -
                     msg = "an open turn begins with the line of the role 'opened'"
                     raise ValueError(msg)  # noqa: TRY301 - every fault of a line is told alike
                 draft, opened = _Draft(number=_number(line)), instant(line["at"])
+                broken = tuple(line.get("broken", ()))
             elif line["role"] == "step":
                 draft.close_step()
-                step = OpenStep(started=tuple(line.get("started", ())))
+                step = OpenStep(
+                    started=tuple(line.get("started", ())),
+                    approvals=_approvals(line.get("approvals", ()), instant),
+                )
             elif step is None:
                 draft.add(read_message(line))
             else:
@@ -222,7 +248,29 @@ def open_turn_of(lines: Iterable[Line], instant: Callable[[object], datetime]) -
         started_at=opened,
         steps=tuple(draft.steps),
         step=step,
+        steered=tuple(draft.steered),
+        broken=broken,
     )
+
+
+def _approvals(lines: Iterable[Line], instant: Callable[[object], datetime]) -> dict[str, Approval]:
+    found: dict[str, Approval] = {}
+    for line in lines:
+        settled = line["settled"]
+        if settled and settled not in get_args(Settled):
+            msg = f"an approval is settled as one of {', '.join(get_args(Settled))}"
+            raise ValueError(msg)
+        found[line["call_id"]] = Approval(
+            call_id=line["call_id"],
+            arguments_hash=line["arguments_hash"],
+            expires_at=instant(line["expires_at"]),
+            reason=line["reason"],
+            pattern=line["pattern"],
+            approvers=tuple(line["approvers"]),
+            settled=settled or None,
+            by=line["by"],
+        )
+    return found
 
 
 def _in_open_step(step: OpenStep, message: _TurnMessage) -> OpenStep:
@@ -234,7 +282,6 @@ def _in_open_step(step: OpenStep, message: _TurnMessage) -> OpenStep:
             if step.reply is not None:
                 msg = "a step has one reply"
                 raise ValueError(msg)
-            return OpenStep(reply=message, started=step.started, results=step.results)
+            return replace(step, reply=message)
         case ToolResult():
-            results = {**step.results, message.call_id: message}
-            return OpenStep(reply=step.reply, started=step.started, results=results)
+            return replace(step, results={**step.results, message.call_id: message})

@@ -9,7 +9,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from everturn_actors.errors import CoreError, InvalidInputError
-from everturn_actors.events import SessionEnded, TurnFinished, TurnStarted
+from everturn_actors.events import SessionEnded, Steered, TurnFinished, TurnStarted
 from everturn_actors.service import TextDelta, Update
 from everturn_channels.errors import ChannelError
 from everturn_channels.terminal.chat import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, describe
@@ -127,6 +127,8 @@ class Attach:
         match update.body:
             case TurnStarted(turn=turn, received=received):
                 self._open = (turn, received)
+            case Steered(turn=turn, received=received):
+                self._open = (turn, (*self._open[1], *received))
             case TurnFinished(turn=turn, outcome=outcome) if turn == self._open[0]:
                 self._settled.update(self._open[1])
                 if outcome != "answered":

@@ -9,7 +9,14 @@ from uuid import uuid4
 
 from everturn_actors.context.report import ContextReport
 from everturn_actors.errors import SessionEndedError, UnknownSessionError
-from everturn_actors.events import ModelReplied, Received, SessionEnded, TurnFinished, TurnStarted
+from everturn_actors.events import (
+    ModelReplied,
+    Received,
+    SessionEnded,
+    Steered,
+    TurnFinished,
+    TurnStarted,
+)
 from everturn_actors.model import ConversationKey, Outcome, Usage
 from everturn_actors.service import Compacted, TextDelta, Update
 from everturn_channels.errors import DoorError
@@ -97,7 +104,7 @@ class Conversation:
                         yield update
                     continue
                 match update.body:
-                    case TurnStarted() if seq in update.body.received:
+                    case TurnStarted() | Steered() if seq in update.body.received:
                         turn = update.body.turn
                     case Received() if update.seq != seq:
                         continue

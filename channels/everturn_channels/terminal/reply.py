@@ -10,15 +10,19 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never
 
 from everturn_actors.events import (
+    ApprovalAsked,
+    ApprovalDecided,
     CallFinished,
     CallStarted,
     ContextReduced,
     Event,
     ModelReplied,
     Received,
+    ReplyBroken,
     SessionEnded,
     SessionStarted,
     StatusChanged,
+    Steered,
     StepStarted,
     Summarised,
     TurnFinished,
@@ -121,7 +125,16 @@ class ReplyReader:
                 if not body.line:
                     return ()
                 return (*self._leave(), Piece(style="note", text=f"({body.line})"))
-            case SessionStarted() | TurnStarted() | StepStarted() | CallStarted() | Summarised():
+            case ReplyBroken():
+                text = f"(the reply could not be used: {clean(body.reason)})"
+                return (*self._leave(), Piece(style="note", text=text))
+            case ApprovalAsked():
+                return (Piece(style="warning", text=_asked(body)),)
+            case ApprovalDecided():
+                return (Piece(style="note", text=f"  {_DECIDED[body.decision]}"),)
+            case SessionStarted() | TurnStarted() | Steered() | StepStarted():
+                return ()
+            case CallStarted() | Summarised():
                 return ()
             case _:
                 assert_never(body)
@@ -137,6 +150,20 @@ class ReplyReader:
             self._shown = text
         self._place = (0, 0)
         return (*pieces, *self._leave())
+
+
+_DECIDED = {
+    "allow_once": "allowed",
+    "allow_always": "allowed, from now on always",
+    "deny": "not allowed",
+    "expired": "nobody answered in time",
+    "overtaken": "a new message came first",
+}
+
+
+def _asked(body: ApprovalAsked) -> str:
+    why = clean(body.reason).replace("\n", " ")
+    return f"  waits to be allowed{f': {why}' if why else ''} (call {clean(body.call_id)})"
 
 
 def _call(call: ToolCall) -> Piece:

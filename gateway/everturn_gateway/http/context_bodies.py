@@ -12,9 +12,19 @@ from everturn_actors.context.summaries import FOCUS_CHARACTERS
 from everturn_actors.model import Fate, SummarySource
 from everturn_actors.reports import explanation_record, report_record
 from everturn_actors.service import Compacted
-from everturn_gateway.http.bodies import Body, Instant, ToolCallBody, UsageBody
+from everturn_gateway.http.bodies import Body, Instant, ToolCallBody
 
 _Seq: TypeAlias = Annotated[int, Field(description="Number of an event.")]
+
+
+class ReportedBody(Body):
+    """What a provider reported for one request."""
+
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int = Field(description="Of the input, read from the provider's cache.")
+    cache_written_tokens: int = Field(description="Of the input, written to its cache.")
+    cost_nanodollars: int = Field(description="Billionths of a US dollar; 0 = no price known.")
 
 
 class CompactRequest(Body):
@@ -64,7 +74,7 @@ class ContextBody(Body):
     by_fate: dict[Fate, int] = Field(description="Messages that are not as they were said.")
     summary: ToldBody | None
     predicted_tokens: int
-    reported: UsageBody = Field(description="For the last request.")
+    reported: ReportedBody = Field(description="For the last request.")
     scale: float = Field(description="Tokens of the model for one estimated token.")
     reports: int = Field(description="How many reports of the provider `scale` was learnt from.")
     prefix: str = Field(description="Hash of the request.")
@@ -140,7 +150,7 @@ class ExplanationBody(Body):
     sent_prefix: str = Field(description="Hash of the request that was sent.")
     prefix: str = Field(description="Hash of the request made again.")
     estimated_tokens: int
-    reported: UsageBody
+    reported: ReportedBody
     messages: tuple[ExplainedBody, ...] = Field(description="Of the session, up to then.")
     request: SentRequestBody = Field(description="Made again with today's agent.")
 

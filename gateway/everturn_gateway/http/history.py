@@ -11,6 +11,7 @@ from everturn_actors.events import (
     Event,
     ModelReplied,
     Received,
+    Steered,
     StepStarted,
     TurnFinished,
     TurnStarted,
@@ -85,7 +86,7 @@ class _Reader:
             case ModelReplied() | CallFinished():
                 self.found.append(event)
                 self.turn_of[event.seq] = self.turn
-            case TurnStarted(turn=turn, received=received):
+            case TurnStarted(turn=turn, received=received) | Steered(turn=turn, received=received):
                 self.turn = turn
                 self.turn_of.update(dict.fromkeys(received, turn))
             case StepStarted(turn=turn):

@@ -25,12 +25,18 @@ from everturn_actors.spec import ModelSpec
 from everturn_gateway.config import SessionsConfig
 from everturn_gateway.errors import ConfigError, Fault
 from everturn_gateway.specs.loading import AGENT_FILE, AgentFile, load_agent
-from everturn_gateway.specs.models import MakeProvider, models, provider_for
+from everturn_gateway.specs.models import (
+    MakeProvider,
+    Metering,
+    check_limit,
+    models,
+    provider_for,
+)
 from everturn_gateway.tools import tools_for
 
 logger = logging.getLogger(__name__)
 
-_Version: TypeAlias = tuple[int, int]
+_Version: TypeAlias = tuple[tuple[int, int], ...]
 
 _DEBOUNCE_MS = 200  # editors write a file in several steps
 _POLL_MS = 500  # a folder that is missing, or made anew, is noticed after this
@@ -93,9 +99,11 @@ class AgentLibrary:
         environ: Mapping[str, str],
         make_provider: MakeProvider,
         sessions: SessionsConfig,
+        meter: Metering | None,
     ) -> None:
         self._agents_dir, self._environ = agents_dir, environ
         self._make_provider, self._sessions = make_provider, sessions
+        self._meter = meter
         self._shelf = _Shelf()
         self._by_name: Mapping[str, _Entry] = {}
         self._version = 0
@@ -257,7 +265,9 @@ class AgentLibrary:
         is_same = known is not None and known.file == file
         if known and is_same and all(made[model] is known.made.get(model) for model in made):
             return known
-        return _Entry(file=file, agent=_agent(file, made), made=made)
+        if self._meter is not None:
+            check_limit(file, self._meter)
+        return _Entry(file=file, agent=_agent(file, made, self._meter), made=made)
 
     def _make(self, file: AgentFile, known: Mapping[ModelSpec, _Made]) -> dict[ModelSpec, _Made]:
         """Return what talks to the agent's models, what is known already as it is.
@@ -330,6 +340,7 @@ async def open_library(
     make_provider: MakeProvider,
     *,
     sessions: SessionsConfig | None = None,
+    meter: Metering | None = None,
 ) -> AgentLibrary:
     """Load all agents of a folder: each sub-folder with an `agent.yaml` is one.
 
@@ -341,23 +352,34 @@ async def open_library(
         make_provider: Makes what talks to an agent's model, given the model and the agent's
             folder; called in a thread, again only when the agent's model or script has changed.
         sessions: What holds for agents that do not say otherwise; None = the defaults.
+        meter: Counts and limits what the agents' models use; None = nobody does.
     """
-    library = AgentLibrary(agents_dir, environ, make_provider, sessions or SessionsConfig())
+    library = AgentLibrary(agents_dir, environ, make_provider, sessions or SessionsConfig(), meter)
     await library.reload()
     return library
 
 
-def _agent(file: AgentFile, made: Mapping[ModelSpec, _Made]) -> Agent:
+def _agent(file: AgentFile, made: Mapping[ModelSpec, _Made], meter: Metering | None) -> Agent:
+    def used(model: ModelSpec) -> ModelProvider:
+        provider, agent = made[model].provider, file.spec.name
+        if meter is None:
+            return provider
+        return meter.metered(provider, agent=agent, model=model, limit=file.limit)
+
     writer, summariser = file.summarizer, None
     if writer is not None:
-        summariser = Summariser(provider=made[writer].provider, model=writer)
-    provider = made[file.spec.model].provider
+        summariser = Summariser(provider=used(writer), model=writer)
+    provider = used(file.spec.model)
     tools = tools_for(file.spec)
     return Agent(spec=file.spec, provider=provider, tools=tools, summariser=summariser)
 
 
 def _script_version(model: ModelSpec, folder: Path) -> _Version:
-    """Return what changes when the replies of a scripted model are written anew."""
+    """Return what changes when the replies of a scripted model or fallback are written anew."""
+    return tuple(_file_version(each, folder) for each in (model, *model.fallbacks))
+
+
+def _file_version(model: ModelSpec, folder: Path) -> tuple[int, int]:
     if model.provider != "scripted":
         return (0, 0)
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,12 +18,15 @@ from everturn_gateway.errors import ConfigError, Fault
 from everturn_gateway.specs.prompts import read_prompt
 from everturn_gateway.specs.sections import (
     AgentDocument,
+    FallbackSection,
+    ModelSection,
     OneModelSection,
     SessionContextSection,
     SessionSection,
     SpecSection,
 )
 from everturn_gateway.tools import tools_for
+from everturn_gateway.usage import DailyLimit
 
 AGENT_FILE = "agent.yaml"
 _POLICY_FILES = ("policy.yaml", "policy.local.yaml")
@@ -47,6 +50,8 @@ ACTIVE = frozenset(
         "spec.model.max_output_tokens",
         "spec.model.max_tokens",
         "spec.model.context_window",
+        "spec.model.reasoning_effort",
+        "spec.model.fallbacks",
         "spec.soul",
         "spec.system_prompt",
         "spec.instructions",
@@ -56,7 +61,10 @@ ACTIVE = frozenset(
         "spec.session.turn_timeout_seconds",
         "spec.session.ttl_hours",
         "spec.session.compaction",
+        "spec.session.steering",
         *(dotted((*_CONTEXT, name)) for name in field_names(SessionContextSection)),
+        "spec.usage.daily_cost_usd",
+        "spec.usage.daily_tokens",
     )
 )
 # Duragent's own. Its agents name no policy, and load whatever numbers ours has.
@@ -80,6 +88,8 @@ class AgentFile:
     folder: Path
     summarizer: ModelSpec | None = None
     "Who writes the summaries; None = nobody."
+    limit: DailyLimit = field(default_factory=DailyLimit)
+    "What it may use in a day."
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     inactive: tuple[str, ...] = ()
     "Fields that are set, and files that are there, and that have no effect yet."
@@ -138,6 +148,9 @@ def _load(folder: Path, environ: Mapping[str, str], sessions: SessionsConfig) ->
         spec=spec,
         folder=folder,
         summarizer=_summarizer(values.spec),
+        limit=DailyLimit(
+            cost_usd=values.spec.usage.daily_cost_usd, tokens=values.spec.usage.daily_tokens
+        ),
         labels=dict(values.metadata.labels),
         inactive=(
             *_inactive(document.data),
@@ -169,6 +182,26 @@ def _summarizer(spec: SpecSection) -> ModelSpec | None:
 
 
 def _model_spec(model: OneModelSection) -> ModelSpec:
+    spec = _one_model(model)
+    if not isinstance(model, ModelSection):
+        return spec
+    return replace(spec, fallbacks=tuple(_fallback(each, spec) for each in model.fallbacks))
+
+
+def _fallback(model: FallbackSection, own: ModelSpec) -> ModelSpec:
+    """Return a fallback of `own`, which says what it does not say itself."""
+    return ModelSpec(
+        provider=model.provider,
+        name=model.name,
+        base_url=model.base_url or "",
+        temperature=own.temperature if model.temperature is None else model.temperature,
+        context_window=model.context_window,
+        max_input_tokens=model.max_input_tokens,
+        max_output_tokens=model.max_output_tokens or own.max_output_tokens,
+    )
+
+
+def _one_model(model: OneModelSection) -> ModelSpec:
     return ModelSpec(
         provider=model.provider,
         name=model.name,
@@ -177,6 +210,7 @@ def _model_spec(model: OneModelSection) -> ModelSpec:
         context_window=model.context_window,
         max_input_tokens=model.max_input_tokens,
         max_output_tokens=model.max_output_tokens or model.max_tokens,
+        reasoning_effort=model.reasoning_effort,
     )
 
 
@@ -189,6 +223,7 @@ def _session_spec(session: SessionSection, sessions: SessionsConfig) -> SessionS
         turn_timeout_s=session.turn_timeout_seconds,
         ttl_hours=sessions.ttl_hours if ttl is None else ttl,
         compaction=session.compaction or sessions.compaction,
+        steering=session.steering,
         context=ContextSpec(
             policy=session.context.policy,
             numbers=_numbers(session.context),

@@ -27,20 +27,9 @@ from everturn_gateway.specs.numbers import ContextSection, Count
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?")
 _NAME_CHARACTERS = 64
 
-BuiltinTool: TypeAlias = Literal[
-    "background_process",
-    "bash",
-    "reload_tools",
-    "schedule",
-    "session",
-    "web",
-    # Names that older agents use.
-    "cancel_schedule",
-    "list_schedules",
-    "schedule_task",
-    "web_fetch",
-    "web_search",
-]
+SandboxKind: TypeAlias = Literal["bwrap", "plain"]
+SearchProvider: TypeAlias = Literal["brave", "searxng", "tavily"]
+Effort: TypeAlias = Literal["low", "medium", "high"]
 Disposition: TypeAlias = Literal["allow", "passive", "silent", "block"]
 AccessPolicy: TypeAlias = Literal["open", "disabled", "allowlist"]
 
@@ -120,6 +109,8 @@ class OneModelSection(Section):
     "Another name of max_output_tokens."
     context_window: Count | None = None
     "The model's own window, where max_input_tokens is only a cap on it."
+    reasoning_effort: Effort | None = None
+    "How much it thinks before it answers; by default as its provider does."
 
     @model_validator(mode="after")
     def _one_limit(self) -> OneModelSection:
@@ -184,6 +175,8 @@ class SessionSection(Section):
     "Deadline of one model call."
     turn_timeout_seconds: Seconds = 1800
     "Deadline of a whole turn."
+    steering: bool = True
+    "Whether messages that come during a turn reach the model before its next call."
     ttl_hours: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     "An idle session ends after this, 0 = never; by default as in everturn.yaml (168)."
     compaction: Compaction | None = None
@@ -252,11 +245,91 @@ class MemorySection(Section):
     backend: Literal["filesystem"] = "filesystem"
 
 
-class BuiltinToolSection(Section):
-    """A tool that comes with the gateway."""
+class PlainToolSection(Section):
+    """A tool that comes with the gateway, and takes no settings."""
 
     type: Literal["builtin"]
-    name: BuiltinTool
+    name: Literal[
+        "reload_tools",
+        "schedule",
+        # Names that older agents use.
+        "cancel_schedule",
+        "list_schedules",
+        "schedule_task",
+    ]
+
+
+class BashToolSection(Section):
+    """Runs commands in the agent's workspace."""
+
+    type: Literal["builtin"]
+    name: Literal["bash"]
+    sandbox: SandboxKind = "bwrap"
+    "bwrap: the workspace is writable, the rest read-only; plain: as the gateway's own user."
+    network: bool = False
+    "Whether commands in the sandbox reach the network."
+    timeout_seconds: Seconds = 120
+    "Deadline of one command, unless the call asks for less."
+
+
+class ProcessToolSection(Section):
+    """Runs commands that go on while the conversation does."""
+
+    type: Literal["builtin"]
+    name: Literal["background_process"]
+    sandbox: SandboxKind = "bwrap"
+    network: bool = False
+    max_processes: Count = 8
+    "Running at the same time, for this agent."
+
+
+class FilesToolSection(Section):
+    """read_file, write_file, edit_file, list_files and search_files in the agent's workspace."""
+
+    type: Literal["builtin"]
+    name: Literal["files"]
+    read_only: bool = False
+    "Whether write_file and edit_file are left out."
+
+
+class SearchSection(Section):
+    """Who searches the web."""
+
+    provider: SearchProvider
+    base_url: Address | None = None
+    "Of the provider's API; searxng has no address of its own."
+    api_key: str | None = None
+    "By default the environment's BRAVE_API_KEY or TAVILY_API_KEY."
+
+
+class WebToolSection(Section):
+    """web_fetch, and web_search where a provider is set."""
+
+    type: Literal["builtin"]
+    name: Literal["web", "web_fetch", "web_search"]
+    search: SearchSection | None = None
+    allow_private: tuple[str, ...] = ()
+    "Hosts and networks beyond the public Internet that may be fetched: wiki.lan, 10.1.0.0/16."
+
+
+class SessionToolSection(Section):
+    """Lists and reads the agent's conversations, and writes to others where that is allowed."""
+
+    type: Literal["builtin"]
+    name: Literal["session"]
+    send_to: tuple[str, ...] = ()
+    "Conversations as channel:chat, a trailing * matches the rest; by default none."
+
+
+class DelegateToolSection(Section):
+    """Lets another agent, or this one afresh, work on a task and return its conclusion."""
+
+    type: Literal["builtin"]
+    name: Literal["delegate"]
+    agents: tuple[AgentName, ...] = ()
+    "Who may be asked; by default the agent itself alone."
+    max_depth: Count = 2
+    "How deep delegates may delegate."
 
 
 class CliToolSection(Section):
@@ -280,6 +353,12 @@ class McpToolSection(Section):
     env: dict[str, str] = Field(default_factory=dict)
     url: Address | None = None
     headers: dict[str, str] = Field(default_factory=dict)
+    include: tuple[str, ...] = ()
+    "Which of its tools are offered, a trailing * matches the rest; by default all."
+    trusted: bool = False
+    "Whether what its tools return counts as said by the owner, not by the outside."
+    timeout_seconds: Seconds = 60
+    "Deadline of one call."
 
     @model_validator(mode="after")
     def _one_way(self) -> McpToolSection:
@@ -289,6 +368,16 @@ class McpToolSection(Section):
         return self
 
 
+BuiltinToolSection: TypeAlias = Annotated[
+    BashToolSection
+    | DelegateToolSection
+    | FilesToolSection
+    | PlainToolSection
+    | ProcessToolSection
+    | SessionToolSection
+    | WebToolSection,
+    Field(discriminator="name"),
+]
 ToolSection: TypeAlias = Annotated[
     BuiltinToolSection | CliToolSection | McpToolSection, Field(discriminator="type")
 ]
@@ -318,6 +407,13 @@ class AfterToolSection(Section):
     "No note where one of these arguments has this value."
 
 
+class UsageSection(Section):
+    """What the agent may use up in a day, all its conversations together; by UTC."""
+
+    daily_cost_usd: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    daily_tokens: Count | None = None
+
+
 class HooksSection(Section):
     """Guards that refuse, notes that steer."""
 
@@ -341,6 +437,9 @@ class SpecSection(Section):
     tools: tuple[ToolSection, ...] = ()
     skills_dir: str = "./skills/"
     hooks: HooksSection = HooksSection()
+    workspace: str | None = None
+    "Folder for its files and commands, relative to the agent's; by default one in .everturn."
+    usage: UsageSection = UsageSection()
 
 
 class AgentDocument(Section):

@@ -9,7 +9,7 @@ import anyio
 
 from everturn_actors.errors import JournalError, ToolFailedError
 from everturn_actors.model import ToolCall, ToolDefinition
-from everturn_actors.ports import ToolContext
+from everturn_actors.ports import ToolContext, ToolTraits
 from everturn_gateway.tools.recall.answers import Answers
 from everturn_gateway.tools.recall.asking import (
     AskCall,
@@ -28,6 +28,8 @@ from everturn_gateway.tools.recall.searching import search
 logger = logging.getLogger(__name__)
 
 DEADLINE_S: Final = 60.0  # of one call; a log of 100,000 events is searched in a few seconds
+
+_TRAITS: Final = ToolTraits(read_only=True, safe=True)
 
 # Sent with every request: as short as it can be understood.
 _DEFINITION: Final = ToolDefinition(
@@ -68,9 +70,9 @@ class RecallContext:
         return _DEFINITION
 
     @property
-    def repeatable(self) -> bool:
-        """Reading twice does no harm."""
-        return True
+    def traits(self) -> ToolTraits:
+        """It reads this conversation alone."""
+        return _TRAITS
 
     async def run(self, call: ToolCall, context: ToolContext) -> str:
         """Return one page of what is asked for, as a quote that says where it comes from.

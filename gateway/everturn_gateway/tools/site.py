@@ -1,0 +1,56 @@
+"""Where the tools of one agent work, and what a tool may say beyond the core's Protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from everturn_actors.model import ToolCall
+from everturn_actors.service import TurnService
+from everturn_gateway.observe import SecretRegistry
+
+
+class ServiceLink:
+    """The way to the conversations of the gateway, for tools that are made before it is open."""
+
+    def __init__(self) -> None:
+        self._service: TurnService | None = None
+
+    def connect(self, service: TurnService) -> None:
+        """Make `service` the one that tools reach."""
+        self._service = service
+
+    @property
+    def service(self) -> TurnService:
+        """The open service. No call runs before it is there."""
+        assert self._service is not None, "tools run in turns, and turns in a service"
+        return self._service
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSite:
+    """What the tools of one agent may use."""
+
+    agent: str
+    "The agent's name."
+    home: Path
+    "The agent's folder, absolute."
+    files: Path
+    "The agent's workspace, absolute: commands run here, file tools reach nothing else."
+    state: Path
+    "The gateway's workspace (`.everturn`), absolute. No tool lets the model in there."
+    environ: Mapping[str, str] = field(repr=False)
+    "The gateway's environment. Nothing of it reaches a command unless it is named."
+    secrets: SecretRegistry = field(repr=False)
+    link: ServiceLink = field(repr=False)
+
+
+@runtime_checkable
+class RunsCommands(Protocol):
+    """A tool of which a call may run a shell command; the policy judges the command."""
+
+    def command_of(self, call: ToolCall) -> str | None:
+        """Return the command that the call would run; None where it runs none."""
+        ...
