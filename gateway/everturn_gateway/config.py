@@ -13,6 +13,13 @@ from pydantic import AfterValidator, Field
 from everturn_actors.model import Compaction
 from everturn_gateway.documents import Document, FieldPath, Section, check, read_document
 from everturn_gateway.errors import ConfigError, Fault
+from everturn_gateway.provider_config import (
+    PriceSection,
+    ProviderConfig,
+    ProviderSection,
+    provider_faults,
+)
+from everturn_gateway.usage import Price
 
 DEFAULT_FILE = Path("everturn.yaml")
 _COMMAND_LINE = Path("command line")  # stands for a file in faults of options
@@ -64,6 +71,10 @@ class Config:
     "Absolute."
     server: ServerConfig = field(default_factory=ServerConfig)
     sessions: SessionsConfig = field(default_factory=SessionsConfig)
+    providers: Mapping[str, ProviderConfig] = field(default_factory=dict[str, ProviderConfig])
+    "By name; those that are used as by default are left out."
+    prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
+    "The owner's own, by `provider/name`; a trailing `*` matches the rest."
     notes: tuple[str, ...] = ()
     "What the file says and the gateway does not do yet, one line each."
 
@@ -178,6 +189,8 @@ class _File(Section):
     agents_dir: Annotated[str, AfterValidator(_folder)] | None = None
     server: _Server = _Server()
     sessions: _Sessions = _Sessions()
+    providers: dict[str, ProviderSection] = Field(default_factory=dict)
+    prices: dict[str, PriceSection] = Field(default_factory=dict)
     channels: _Channels = _Channels()
     routes: tuple[_Route, ...] = ()
     # What a file of Duragent's may hold besides.
@@ -223,7 +236,7 @@ def load_config(
     if path is not None or name.exists():
         document = read_document(name, environ)
         found, faults = check(document, _File)
-        faults += tuple(_conflicts(document))
+        faults += (*_conflicts(document), *provider_faults(document))
         if found is not None:
             values, file, notes = found, name.absolute(), tuple(_notes(document))
     faults += tuple(_refuse_options(host, port))
@@ -244,6 +257,8 @@ def load_config(
             idle_rest_s=values.sessions.idle_rest_seconds,
             results_max_bytes=values.sessions.results_max_megabytes * _MEGABYTE,
         ),
+        providers={name: each.value(base) for name, each in values.providers.items()},
+        prices={name: each.value() for name, each in values.prices.items()},
         notes=notes,
     )
 

@@ -7,9 +7,8 @@ write that fails is logged and tried again, and a file that cannot be read is pu
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -23,6 +22,7 @@ import orjson
 from everturn_actors.context.calibration import ModelFacts, bounded, cold_facts
 from everturn_actors.ports import Clock
 from everturn_actors.spec import ModelSpec
+from everturn_gateway.private_files import put_aside, write_private
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +30,6 @@ VERSION: Final = 1
 SAVE_EVERY_S = 10.0  # at most so much of what was learnt is lost in a crash
 CLOSE_TIMEOUT_S = 2.0  # for the last save
 _MODELS_MAX = 1000  # the models used longest ago go; a workspace has a handful
-_FILE_MODE = 0o600
 _WINDOW_MIN = 256  # tokens; no model has less, so a smaller number was not told by one
 
 
@@ -82,7 +81,7 @@ class FileMemory:
         by_age = sorted(self._known.items(), key=lambda item: item[1].learnt_at)
         data = _encoded(dict(by_age[-_MODELS_MAX:]))
         try:
-            await anyio.to_thread.run_sync(_write, self._path, data, abandon_on_cancel=last)
+            await anyio.to_thread.run_sync(write_private, self._path, data, abandon_on_cancel=last)
         except OSError as error:
             logger.warning(
                 "what was learnt about models is not saved",
@@ -156,7 +155,7 @@ def _read(path: Path) -> dict[str, _Learnt]:
     try:
         return _decoded(data)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        aside = _put_aside(path)
+        aside = put_aside(path)
         logger.warning(
             "what was learnt about models is damaged and put aside",
             extra={"path": str(aside), "reason": f"{type(error).__name__}: {error}"},
@@ -197,33 +196,3 @@ def _window(value: object) -> int | None:
         return None
     tokens = _count(value)
     return tokens if tokens >= _WINDOW_MIN else None
-
-
-def _put_aside(path: Path) -> Path:
-    """Rename a file to a free name beside it; return that, or the old one where it must stay."""
-    aside = path.with_name(f"{path.name}.damaged")
-    number = 1
-    while aside.exists():
-        number += 1
-        aside = path.with_name(f"{path.name}.damaged-{number}")
-    try:
-        path.rename(aside)
-    except OSError:
-        return path
-    return aside
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Put `data` in the place of `path`: after a crash the old file stands there or the new one."""
-    temporary = path.with_name(f"{path.name}.tmp")
-    try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _FILE_MODE)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError:
-        with suppress(OSError):
-            temporary.unlink()
-        raise

@@ -23,6 +23,7 @@ from everturn_actors.spec import ModelSpec
 from everturn_actors.testing import ManualClock
 from everturn_gateway import model_memory
 from everturn_gateway.model_memory import SAVE_EVERY_S, open_model_memory
+from everturn_gateway.private_files import write_private
 
 MODEL = ModelSpec(provider="openai", name="gpt-5")
 FACTS = ModelFacts(
@@ -196,15 +197,14 @@ async def test_a_save_that_fails_is_tried_again(
 ) -> None:
     """A full disk is emptied some day; nothing of what was learnt is lost until then."""
     path, clock = tmp_path / "models.json", ManualClock()
-    write = model_memory._write
     full = True
 
     def maybe(to: Path, data: bytes) -> None:
         if full:
             raise OSError(28, "No space left on device")
-        write(to, data)
+        write_private(to, data)
 
-    monkeypatch.setattr(model_memory, "_write", maybe)
+    monkeypatch.setattr(model_memory, "write_private", maybe)
     async with open_model_memory(path, clock) as memory:
         memory.learn(MODEL, FACTS)
         await memory.save()

@@ -10,7 +10,7 @@ from inline_snapshot import snapshot
 from everturn_actors.context.report import ContextReport, Region, RegionName, Told
 from everturn_actors.model import Usage
 from everturn_actors.service import Compacted
-from everturn_channels.terminal.gauge import ASCII, show_compacted, show_context
+from everturn_channels.terminal.gauge import ASCII, dollars, show_compacted, show_context
 from everturn_channels.terminal.screen import Screen
 
 TOKENS: dict[RegionName, int] = {
@@ -177,3 +177,21 @@ def test_a_summary_is_told_in_a_line() -> None:
         "the oldest 1,200 messages are summarised by how each of them began: 9,000 tokens before,"
         " 900 after; No model could."
     )
+
+
+@pytest.mark.parametrize(
+    ("nanodollars", "shown"),
+    [
+        (0, "$0.00"),
+        (1, "under $0.0001"),
+        (100_000, "$0.0001"),
+        (123_456_789, "$0.1235"),
+        (1_000_000_000, "$1.00"),
+        (1_234_567_891_234, "$1,234.57"),
+    ],
+)
+def test_a_cost_is_short_and_never_nothing_where_there_was_some(
+    nanodollars: int, shown: str
+) -> None:
+    """A cent after a cent adds up."""
+    assert dollars(nanodollars) == shown

@@ -1,4 +1,4 @@
-"""Models: remote ones behind OpenAI-compatible APIs, the embedded one, and two that are none."""
+"""Models: remote ones behind their APIs, the embedded one, and two that are none."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final, Protocol
@@ -15,20 +15,18 @@ from everturn_actors.learning import ShortMemory
 from everturn_actors.ports import ModelMemory, ModelProvider
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.provider_config import ProviderConfig
 from everturn_gateway.providers.builtin import BuiltinResponder
-from everturn_gateway.providers.endpoints import VENDORS, Endpoint, endpoint_for
+from everturn_gateway.providers.endpoints import PROVIDERS, Endpoint, endpoint_for
 from everturn_gateway.providers.errors import ProviderConfigError
+from everturn_gateway.providers.fallbacks import Choice, CoolDowns, Fallbacks
+from everturn_gateway.providers.keys import Keys
+from everturn_gateway.providers.limits import ConcurrencyLimits
 from everturn_gateway.providers.scripted import load_script
 
 logger = logging.getLogger(__name__)
 
-KINDS: Final = ("builtin", "local", *VENDORS, "scripted")
-_LATER: Final = {
-    "anthropic": (
-        "Claude models are reached through openrouter for now:"
-        " provider: openrouter, name: anthropic/..."
-    ),
-}
+KINDS: Final = ("builtin", "local", *PROVIDERS, "scripted")
 
 
 class _Connected(Protocol):
@@ -51,34 +49,53 @@ class Providers:
         registry: SecretRegistry,
         tasks: TaskGroup,
         memory: ModelMemory,
+        settings: Mapping[str, ProviderConfig],
+        now: Callable[[], float],
     ) -> None:
         self._environ = environ
         self._models_dir = models_dir
         self._registry = registry
         self._tasks = tasks
         self._memory = memory
+        self._keys = Keys(
+            environ, {name: s.api_key_file for name, s in settings.items() if s.api_key_file}
+        )
+        self._limits = ConcurrencyLimits(
+            {name: s.max_concurrent for name, s in settings.items() if s.max_concurrent}
+        )
+        self._cooling = CoolDowns(now)
         self._opened: _Connected | None = None
 
     def make(self, model: ModelSpec, folder: Path) -> ModelProvider:
-        """Return the provider for an agent whose files are in `folder`.
+        """Return the provider for an agent whose files are in `folder`, fallbacks included.
 
-        Nothing is connected or started yet. `scripted` reads its file: not for the event loop.
+        Nothing is connected or started yet. `scripted` and keys are read from their files: not for
+        the event loop.
 
         Raises:
             ProviderConfigError: There is no such provider, or it lacks something; says what to do.
             ConfigError: The file of `scripted` is not valid; names every place.
         """
+        own, *others = (
+            Choice(
+                model=each, provider=self._limits.limited(each.provider, self._one(each, folder))
+            )
+            for each in (model, *model.fallbacks)
+        )
+        return Fallbacks(own, others, cooling=self._cooling) if others else own.provider
+
+    def _one(self, model: ModelSpec, folder: Path) -> ModelProvider:
         if model.provider == "builtin":
             return BuiltinResponder()
         if model.provider == "scripted":
             return load_script(folder / (model.base_url or model.name), self._environ)
         if model.provider == "local":
             return self._connected().local(model, folder)
-        if model.provider not in VENDORS:
-            hint = _LATER.get(model.provider, f"there are: {', '.join(KINDS)}")
-            msg = f"spec.model.provider {model.provider!r} is not available; {hint}"
+        if model.provider not in PROVIDERS:
+            kinds = ", ".join(KINDS)
+            msg = f"spec.model.provider {model.provider!r} is not available; there are: {kinds}"
             raise ProviderConfigError(msg)
-        endpoint = endpoint_for(model, self._environ)
+        endpoint = endpoint_for(model, self._keys)
         self._registry.add(endpoint.key)
         if endpoint.key and endpoint.address.startswith("http://") and not endpoint.is_loopback:
             logger.warning("key goes out unencrypted", extra={"address": endpoint.address})
@@ -120,12 +137,15 @@ async def open_providers(
     models_dir: Path,
     registry: SecretRegistry | None = None,
     memory: ModelMemory | None = None,
+    settings: Mapping[str, ProviderConfig] | None = None,
+    now: Callable[[], float] = anyio.current_time,
 ) -> AsyncGenerator[Providers]:
     """Open the providers; at the end connections are closed and child processes are gone.
 
-    Keys come from `environ` alone. Those that are used are added to `registry`, which also masks
-    every error text; weights of local models are in `models_dir`. `memory` is told the windows of
-    models.
+    Keys come from `environ`, and from the files that it and `settings` name. Those that are used
+    are added to `registry`, which also masks every error text; weights of local models are in
+    `models_dir`. `memory` is told the windows of models; `settings` are the owner's, by provider's
+    name; `now` tells the time in seconds, for models that are left alone after an outage.
     """
     # Connections are closed last: tasks that are being cancelled may still use them.
     async with AsyncExitStack() as last, anyio.create_task_group() as tasks:
@@ -135,6 +155,8 @@ async def open_providers(
             registry=registry or SecretRegistry(),
             tasks=tasks,
             memory=memory or ShortMemory(),
+            settings=settings or {},
+            now=now,
         )
         last.push_async_callback(providers.aclose)
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
+from typing import assert_never
 
 import anyio
 from anyio.abc import TaskGroup
@@ -14,11 +15,14 @@ from everturn_actors.errors import ModelError
 from everturn_actors.ports import ModelMemory
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.providers.anthropic import Anthropic
 from everturn_gateway.providers.endpoints import Endpoint
 from everturn_gateway.providers.errors import ProviderConfigError
 from everturn_gateway.providers.http_clients import HttpClients
-from everturn_gateway.providers.inquiry import Inquiring, Inquiry
+from everturn_gateway.providers.inquiry import Asked, Inquiring, Inquiry
 from everturn_gateway.providers.local import LocalModel, LocalServer, LocalWeights, local_weights
+from everturn_gateway.providers.ollama import Ollama
+from everturn_gateway.providers.ollama.adapter import keep_alive_of
 from everturn_gateway.providers.openai_compatible import OpenAICompatible
 
 logger = logging.getLogger(__name__)
@@ -46,14 +50,30 @@ class ConnectedProviders:
         self._inquiries: dict[tuple[Endpoint, str], Inquiry] = {}
 
     def remote(self, model: ModelSpec, endpoint: Endpoint) -> Inquiring:
-        """Return a model behind an OpenAI-compatible API."""
-        provider = OpenAICompatible(
-            endpoint, clients=self._clients, mask=self._registry.mask, model=model.name
-        )
+        """Return a model behind an API.
+
+        Raises:
+            ProviderConfigError: The environment says something of its server that is not valid.
+        """
         inquiry = self._inquiries.setdefault(
             (endpoint, model.name), Inquiry(memory=self._memory, tasks=self._tasks)
         )
-        return Inquiring(provider, model=model, inquiry=inquiry)
+        return Inquiring(self._adapter(model, endpoint), model=model, inquiry=inquiry)
+
+    def _adapter(self, model: ModelSpec, endpoint: Endpoint) -> Asked:
+        clients, mask = self._clients, self._registry.mask
+        match endpoint.api:
+            case "openai":
+                return OpenAICompatible(endpoint, clients=clients, mask=mask, model=model.name)
+            case "anthropic":
+                return Anthropic(endpoint, clients=clients, mask=mask, model=model.name)
+            case "ollama":
+                keep_alive = keep_alive_of(self._environ)
+                return Ollama(
+                    endpoint, clients=clients, mask=mask, model=model, keep_alive=keep_alive
+                )
+            case _:
+                assert_never(endpoint.api)
 
     def local(self, model: ModelSpec, folder: Path) -> LocalModel:
         """Return a model in a process of this gateway.

@@ -1,4 +1,4 @@
-"""Where each provider's API is, and which key it takes. Pure: no IO."""
+"""Where each provider's API is, what it speaks, and which key it takes. Pure: no IO."""
 
 from __future__ import annotations
 
@@ -16,11 +16,19 @@ STALL_TIMEOUT_S = 60.0  # a model that thinks for long sends comments meanwhile
 # prompt, loads a model or serves somebody else, and the deadline of the call is enough.
 OWN_STALL_TIMEOUT_S = 600.0
 
+Api: TypeAlias = Literal["openai", "anthropic", "ollama"]
+Vendor: TypeAlias = Literal["", "openrouter", "gemini"]
 MaxTokensField: TypeAlias = Literal["max_tokens", "max_completion_tokens"]
-Tells: TypeAlias = Literal["nothing", "listing", "ollama", "anything"]
+Tells: TypeAlias = Literal["nothing", "listing", "ollama", "anthropic", "gemini", "anything"]
 
-_COMPLETIONS: Final = "/chat/completions"
-_DEFAULT_PATH: Final = "/v1"  # where base_url names a host alone: of Ollama, vLLM, llama.cpp, ...
+ANTHROPIC_VERSION: Final = "2023-06-01"  # of the API; the only one that its documents describe
+
+_PATHS: Final[Mapping[Api, str]] = {
+    "openai": "/chat/completions",
+    "anthropic": "/v1/messages",
+    "ollama": "/api/chat",
+}
+_DEFAULT_PATH: Final = "/v1"  # where base_url names a host alone: of vLLM, llama.cpp, ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,51 +38,84 @@ class Endpoint:
     address: str
     "Scheme, host and port."
     path: str
-    "Path and query of its chat completions."
+    "Path and query that requests are posted to."
+    api: Api = "openai"
+    "What it speaks."
+    vendor: Vendor = ""
+    "Whose additions to OpenAI's format it understands."
     key: str = field(default="", repr=False)
-    "Sent as bearer token; empty = none."
+    "Empty = none is sent."
     max_tokens_field: MaxTokensField = "max_tokens"
     hint: str = ""
     "What to do where nothing answers at this address."
     stall_timeout_s: float = STALL_TIMEOUT_S
     "How long it may send nothing before it is given up."
     tells: Tells = "nothing"
-    "How it tells a model's window: not at all, in a list, as Ollama does, or nobody knows how."
+    "How it tells a model's window: not at all, in a list, as its vendor does, or nobody knows how."
 
     @property
     def base(self) -> str:
-        """Path under which the API stands: `/v1`."""
-        return self.path.partition("?")[0].removesuffix(_COMPLETIONS)
+        """Path under which the API stands: `/v1`, or nothing for those that name their version."""
+        return self.path.partition("?")[0].removesuffix(_PATHS[self.api])
 
     @property
     def is_loopback(self) -> bool:
         """Whether it is on this machine."""
         return _on_this_machine(self.address)
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """What every request carries to be let in."""
+        if self.api == "anthropic":
+            version = {"anthropic-version": ANTHROPIC_VERSION}
+            return {**version, "x-api-key": self.key} if self.key else version
+        return {"authorization": f"Bearer {self.key}"} if self.key else {}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Vendor:
-    """A provider with an OpenAI-compatible API."""
+class Provider:
+    """A provider with an API of its own address."""
 
     base_url: str
-    key_variable: str = ""
-    "Environment variable with the key; empty = it takes none."
+    key_variable: str
+    "Environment variable with the key."
+    needs_key: bool = True
+    "Whether its own address takes no request without one."
+    api: Api = "openai"
+    vendor: Vendor = ""
     hint: str = ""
     tells: Tells = "nothing"
     "See `Endpoint.tells`; elsewhere than at its own address, a server may tell in any way."
 
 
-# Sources, read 2026-11-21: https://platform.openai.com/docs/api-reference,
-# https://openrouter.ai/docs/api-reference/overview, https://docs.ollama.com/api/openai-compatibility
-VENDORS: Final[Mapping[str, Vendor]] = {
-    "openai": Vendor(base_url="https://api.openai.com/v1", key_variable="OPENAI_API_KEY"),
-    "openrouter": Vendor(
+# Sources, read 2026-11-22: https://platform.openai.com/docs/api-reference,
+# https://openrouter.ai/docs/api-reference/overview, https://platform.claude.com/docs/en/api/messages,
+# https://ai.google.dev/gemini-api/docs/openai, https://docs.ollama.com/api
+PROVIDERS: Final[Mapping[str, Provider]] = {
+    "openai": Provider(base_url="https://api.openai.com/v1", key_variable="OPENAI_API_KEY"),
+    "anthropic": Provider(
+        base_url="https://api.anthropic.com",
+        key_variable="ANTHROPIC_API_KEY",
+        api="anthropic",
+        tells="anthropic",
+    ),
+    "gemini": Provider(
+        base_url="https://generativelanguage.googleapis.com/v1beta/openai",
+        key_variable="GEMINI_API_KEY",
+        vendor="gemini",
+        tells="gemini",
+    ),
+    "openrouter": Provider(
         base_url="https://openrouter.ai/api/v1",
         key_variable="OPENROUTER_API_KEY",
+        vendor="openrouter",
         tells="listing",
     ),
-    "ollama": Vendor(
-        base_url="http://127.0.0.1:11434/v1",
+    "ollama": Provider(
+        base_url="http://127.0.0.1:11434",
+        key_variable="OLLAMA_API_KEY",
+        needs_key=False,
+        api="ollama",
         hint="is Ollama running? (`ollama serve`)",
         tells="ollama",
     ),
@@ -82,43 +123,37 @@ VENDORS: Final[Mapping[str, Vendor]] = {
 
 
 def endpoint_for(model: ModelSpec, environ: Mapping[str, str]) -> Endpoint:
-    """Return the endpoint of `model`, whose provider is one of `VENDORS`.
+    """Return the endpoint of `model`, whose provider is one of `PROVIDERS`.
 
-    The vendor's own address needs its key. Any other `base_url` gets it where it is set.
+    The provider's own address needs its key. Any other `base_url` gets it where it is set; a key
+    for Ollama, which few servers ask for, goes out encrypted or not at all.
 
     Raises:
         ProviderConfigError: No key, one that no header can hold, or a `base_url` that is none.
     """
-    vendor = VENDORS[model.provider]
-    address, path = _split(model.base_url or vendor.base_url)
-    variable = vendor.key_variable
-    key = environ.get(variable, "").strip() if variable else ""
-    if variable and not key and not model.base_url:
-        msg = (
-            f"the provider {model.provider} needs a key:"
-            f" set the environment variable {variable}, or choose another spec.model.provider"
-        )
-        raise ProviderConfigError(msg)
-    if not (key.isascii() and key.isprintable()) or " " in key:
-        msg = f"{variable} is not a key: it holds blanks or characters that no key has"
-        raise ProviderConfigError(msg)
+    provider = PROVIDERS[model.provider]
+    api = _api(model, provider)
+    address, path = _split(model.base_url or provider.base_url, api)
+    own = provider.base_url.startswith(address)
+    key = _key(model, provider, environ)
+    if provider.api == "ollama" and not address.startswith("https://"):
+        key = ""
+    # Ollama loads a model, and reads a long prompt, without a word.
+    patient = _on_this_machine(address) or api == "ollama"
     return Endpoint(
         address=address,
         path=path,
+        api=api,
+        vendor=provider.vendor or _vendor_at(address),
         key=key,
         # What OpenAI's newer models insist on is what most other servers do not know.
         max_tokens_field=(
             "max_completion_tokens" if address == "https://api.openai.com" else "max_tokens"
         ),
-        hint=vendor.hint,
-        stall_timeout_s=OWN_STALL_TIMEOUT_S if _on_this_machine(address) else STALL_TIMEOUT_S,
-        tells=_tells(model, vendor, address),
+        hint=provider.hint,
+        stall_timeout_s=OWN_STALL_TIMEOUT_S if patient else STALL_TIMEOUT_S,
+        tells=provider.tells if own or model.provider != "openai" else "anything",
     )
-
-
-def _tells(model: ModelSpec, vendor: Vendor, address: str) -> Tells:
-    own = vendor.base_url.startswith(address)
-    return vendor.tells if own or model.provider != "openai" else "anything"
 
 
 def is_loopback(host: str) -> bool:
@@ -131,12 +166,42 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def _api(model: ModelSpec, provider: Provider) -> Api:
+    """Return what is spoken: with Ollama, an address that ends in `/v1` means OpenAI's format."""
+    path = model.base_url.partition("?")[0].rstrip("/")
+    speaks_openai = path.endswith(("/v1", _PATHS["openai"]))
+    return "openai" if provider.api == "ollama" and speaks_openai else provider.api
+
+
+def _key(model: ModelSpec, provider: Provider, environ: Mapping[str, str]) -> str:
+    variable = provider.key_variable
+    key = environ.get(variable, "").strip()
+    if not key and provider.needs_key and not model.base_url:
+        msg = (
+            f"the provider {model.provider} needs a key:"
+            f" set the environment variable {variable}, or choose another spec.model.provider"
+        )
+        raise ProviderConfigError(msg)
+    if not (key.isascii() and key.isprintable()) or " " in key:
+        msg = f"{variable} is not a key: it holds blanks or characters that no key has"
+        raise ProviderConfigError(msg)
+    return key
+
+
+def _vendor_at(address: str) -> Vendor:
+    for name in ("openrouter", "gemini"):
+        provider = PROVIDERS[name]
+        if provider.base_url.startswith(address):
+            return provider.vendor
+    return ""
+
+
 def _on_this_machine(address: str) -> bool:
     return is_loopback(urlsplit(address).hostname or "")
 
 
-def _split(base_url: str) -> tuple[str, str]:
-    """Return address, and path with query, of the chat completions under `base_url`."""
+def _split(base_url: str, api: Api) -> tuple[str, str]:
+    """Return address, and path with query, of what requests are posted to under `base_url`."""
     try:
         parts = urlsplit(base_url.strip())
         host, port = parts.hostname, parts.port
@@ -148,11 +213,23 @@ def _split(base_url: str) -> tuple[str, str]:
         # Not quoted back: what stands before the @ is a secret.
         msg = "spec.model.base_url must not hold a user name or a password"
         raise ProviderConfigError(msg)
-    path = parts.path.rstrip("/").removesuffix(_COMPLETIONS) or _DEFAULT_PATH
     shown_host = f"[{host}]" if ":" in host else host
     address = f"{parts.scheme}://{shown_host}{f':{port}' if port else ''}"
     query = f"?{parts.query}" if parts.query else ""
-    return address, f"{path}{_COMPLETIONS}{query}"
+    return address, f"{_path(parts.path, api)}{query}"
+
+
+def _path(given: str, api: Api) -> str:
+    """Return the path of requests, whichever part of it `given` has already."""
+    end = _PATHS[api]
+    path = given.rstrip("/").removesuffix(end)
+    match api:
+        case "openai":
+            return (path or _DEFAULT_PATH) + end
+        case "anthropic":
+            return path.removesuffix("/v1") + end
+        case "ollama":
+            return path.removesuffix("/api") + end
 
 
 def _not_an_address(base_url: str, why: str) -> ProviderConfigError:

@@ -2,9 +2,12 @@
 
 Texts are for people and still unmasked; the caller takes secrets out of them.
 
-Sources, all read 2026-11-21: error codes of OpenAI,
+Sources, all read 2026-11-21 and 2026-11-22: error codes of OpenAI,
 https://platform.openai.com/docs/guides/error-codes; of OpenRouter,
-https://openrouter.ai/docs/api-reference/errors; of vLLM and llama.cpp, the texts in their sources.
+https://openrouter.ai/docs/api-reference/errors; of Anthropic,
+https://platform.claude.com/docs/en/api/errors; of Gemini,
+https://ai.google.dev/gemini-api/docs/troubleshooting; of Ollama, vLLM and llama.cpp, the texts in
+their sources.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from math import isfinite
-from typing import Final, cast
+from typing import Final, Literal, TypeAlias, cast
 
 import orjson
 
@@ -24,6 +27,7 @@ from everturn_actors.errors import (
     ModelError,
     ModelRefusedError,
     ModelTransientError,
+    QuotaExhaustedError,
     RateLimitedError,
     ToolsRefusedError,
 )
@@ -70,13 +74,44 @@ _LIMITS: Final = tuple(
 _LIMIT_RANGE: Final = range(256, 100_000_001)  # tokens; what is outside is something else
 # A limit on what an account may send in a minute; the model's window is another.
 _RATE: Final = re.compile(r"tokens per min|\bTPM\b", re.IGNORECASE)
-_QUOTA: Final = re.compile(r"insufficient_quota|billing_hard_limit|credit balance", re.IGNORECASE)
-_UNSUPPORTED: Final = re.compile(
-    r"unsupported|not supported|does not support|unknown|unrecognized|extra_forbidden"
-    r"|not permitted|deprecated",
+_QUOTA: Final = re.compile(
+    r"insufficient_quota|billing_hard_limit|billing_error|credit balance|insufficient credits",
     re.IGNORECASE,
 )
-DROPPABLE: Final = ("max_tokens", "temperature", "stream_options")  # a reply is possible without
+# Gemini refuses a wrong key as a bad request.
+_BAD_KEY: Final = re.compile(r"api[ _]key[ _](?:not[ _]valid|invalid|expired)", re.IGNORECASE)
+# What Ollama calls a failure of the server, and no waiting mends.
+_HOPELESS: Final = re.compile(r"requires more system memory", re.IGNORECASE)
+# How long to wait where no header says it: Gemini.
+_RETRY_IN: Final = re.compile(r"retry in (\d+(?:\.\d+)?) ?s", re.IGNORECASE)
+
+_UNSUPPORTED: Final = re.compile(
+    r"unsupported|not supported|does not support|unknown|unrecognized|extra_forbidden"
+    r"|not permitted|deprecated|not enabled|may only be set|cannot find field",
+    re.IGNORECASE,
+)
+# What a reply is possible without, and how refusals name it.
+DROPPABLE: Final = {
+    "max_tokens": re.compile(r"\bmax_tokens\b"),
+    "temperature": re.compile(r"\btemperature\b", re.IGNORECASE),
+    "stream_options": re.compile(r"\bstream_options\b"),
+    "reasoning_effort": re.compile(r"\breasoning_effort\b|\bthinking\b", re.IGNORECASE),
+}
+
+Unshown: TypeAlias = Literal["", "model", "image"]
+"""Why a request with images was refused: for something else, because the model takes none, or
+because of these images."""
+
+# How images are refused: by Ollama and llama.cpp, OpenAI, OpenRouter, vLLM, LM Studio, DeepSeek.
+_IMAGES_REFUSED: Final = re.compile(
+    r"does not support (?:multimodal|images?|vision|image input)|image input is not supported"
+    r"|missing data required for image input|image_url is only supported|unknown variant `?image"
+    r"|support image input|not a multimodal model|at most 0 image|no image support",
+    re.IGNORECASE,
+)
+_IMAGE_BAD: Final = re.compile(
+    r"\bimage\b|image_url|multimodal|base64 data", re.IGNORECASE
+)  # too large, damaged, of a kind that it does not know
 
 # How tools are refused: by Ollama for a model without them, by OpenRouter where nobody serves it
 # with them, by vLLM and llama.cpp where they were started without.
@@ -88,6 +123,9 @@ _TOOLS_REFUSED: Final = re.compile(
 
 _STATUS_BY_TYPE: Final = {
     "authentication_error": 401,
+    "billing_error": 402,
+    "not_found_error": 404,
+    "request_too_large": 413,
     "invalid_api_key": 401,
     "permission_error": 403,
     "rate_limit_error": 429,
@@ -113,6 +151,8 @@ class Refusal:
     "The status it gave inside the body; 0 where there is none."
     window_tokens: int | None = None
     "The window that it named in a field of its own."
+    request_id: str = ""
+    "Its id of the request, where the body names it."
 
 
 def read_refusal(body: bytes) -> Refusal:
@@ -131,6 +171,11 @@ def refusal_in(parsed: object) -> Refusal:
         return Refusal(message=_one_line(str(one)))
     outer = cast("dict[str, object]", one)
     inner = outer.get("error", outer)
+    if isinstance(inner, str) and inner.startswith("{"):  # Ollama quotes llama.cpp's whole body
+        try:
+            return refusal_in(orjson.loads(inner))
+        except ValueError:
+            pass
     if not isinstance(inner, dict):
         return Refusal(message=_one_line(str(inner)), code=str(outer.get("code") or ""))
     error = cast("dict[str, object]", inner)
@@ -142,6 +187,7 @@ def refusal_in(parsed: object) -> Refusal:
         parameter=str(error.get("param") or ""),
         status=code if isinstance(code, int) and 400 <= code < 600 else 0,  # noqa: PLR2004 - HTTP
         window_tokens=_plausible(error.get("n_ctx")),  # llama.cpp
+        request_id=_one_line(str(outer.get("request_id") or "")),  # Anthropic
     )
 
 
@@ -166,7 +212,15 @@ def unsupported_parameter(refusal: Refusal) -> str:
     if not _UNSUPPORTED.search(text):
         return ""
     named = refusal.parameter or text
-    return next((name for name in DROPPABLE if re.search(rf"\b{name}\b", named)), "")
+    return next((name for name, words in DROPPABLE.items() if words.search(named)), "")
+
+
+def unshown_images(refusal: Refusal) -> Unshown:
+    """Return whether a request that had images was refused for them."""
+    text = f"{refusal.code} {refusal.message} {refusal.parameter}"
+    if _IMAGES_REFUSED.search(text):
+        return "model"
+    return "image" if _IMAGE_BAD.search(text) else ""
 
 
 def error_for(status: int, refusal: Refusal, headers: Mapping[str, str], where: str) -> ModelError:
@@ -174,10 +228,10 @@ def error_for(status: int, refusal: Refusal, headers: Mapping[str, str], where: 
 
     `headers` has lower-case names. `where` names model and host, at the start of the text.
     """
-    request_id = _request_id(headers)
+    named = request_id(headers) or refusal.request_id
     text = (
         f"{where}: {refusal.message or 'no explanation'}"
-        f" (HTTP {status}{f', request {request_id}' if request_id else ''})"
+        f" (HTTP {status}{f', request {named}' if named else ''})"
     )
     return _typed(status, refusal, text, retry_after_s(headers))
 
@@ -193,17 +247,21 @@ def error_in_stream(refusal: Refusal, where: str) -> ModelError:
 
 def _typed(status: int, refusal: Refusal, text: str, retry_after: float | None) -> ModelError:
     words = f"{refusal.code} {refusal.message}"
-    if status in {401, 403}:
+    if status in {401, 403} or (status == 400 and _BAD_KEY.search(words)):  # noqa: PLR2004 - HTTP
         return ModelAuthError(text)
     if status < 501 and _TOOLS_REFUSED.search(words):  # noqa: PLR2004 - HTTP
         return ToolsRefusedError(text)
     if status == 413 or (status < 501 and _OVERFLOW.search(words)):  # noqa: PLR2004 - HTTP
         window = refusal.window_tokens or window_in_error(refusal.message)
         return ContextOverflowError(text, window_tokens=window)
+    if status == 402 or (status in {400, 429} and _QUOTA.search(words)):  # noqa: PLR2004 - HTTP
+        return QuotaExhaustedError(text)  # waiting does not pay the bill
     if status == 429:  # noqa: PLR2004 - HTTP
-        if _QUOTA.search(words):
-            return ModelRefusedError(text)  # waiting does not pay the bill
+        if retry_after is None and (said := _RETRY_IN.search(refusal.message)):
+            retry_after = float(said[1])
         return RateLimitedError(text, retry_after_s=retry_after)
+    if _HOPELESS.search(words):
+        return ModelRefusedError(text)
     if status in {408, 409, 425} or status >= 500:  # noqa: PLR2004 - HTTP
         return ModelTransientError(text, retry_after_s=retry_after)
     return ModelRefusedError(text)
@@ -238,7 +296,8 @@ def _number(text: str) -> float | None:
     return number if isfinite(number) else None
 
 
-def _request_id(headers: Mapping[str, str]) -> str:
+def request_id(headers: Mapping[str, str]) -> str:
+    """Return by which id the provider knows a request; empty where it names none."""
     for name in ("x-request-id", "request-id", "apim-request-id", "x-generation-id", "cf-ray"):
         if headers.get(name):
             return _one_line(headers[name])[:100]

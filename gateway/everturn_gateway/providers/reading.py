@@ -2,57 +2,50 @@
 
 A reply counts only when the provider said why it ended: a stream that merely stops is an error.
 
-Source: https://platform.openai.com/docs/api-reference/chat-streaming (read 2026-11-21);
+Sources: https://platform.openai.com/docs/api-reference/chat-streaming (read 2026-11-21);
 `reasoning_content` is DeepSeek's, llama.cpp's and vLLM's name, `reasoning` OpenRouter's and
-Ollama's.
+Ollama's; `extra_content`, with the signature of a thought, is Gemini's,
+https://ai.google.dev/gemini-api/docs/thought-signatures; `reasoning_details` and `cost` are
+OpenRouter's, https://openrouter.ai/docs/use-cases/reasoning-tokens and /usage-accounting (read
+2026-11-22).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Final
 
-import orjson
-
-from everturn_actors.errors import ModelTransientError, TruncatedStreamError
-from everturn_actors.model import Reply, ToolCall, Usage
+from everturn_actors.errors import ModelTransientError
+from everturn_actors.model import Reply, Usage
 from everturn_gateway.providers.model_errors import error_in_stream, refusal_in
+from everturn_gateway.providers.opaque import pack
+from everturn_gateway.providers.parts import CallParts, ReplyParts, count_of
 
-REPLY_LIMIT_CHARS = 4 * 1024 * 1024  # text and arguments of one reply; no model writes that much
-
-_HIGH_SURROGATES: Final = ("\ud800", "\udbff")
-
-
-@dataclass(slots=True)
-class _Call:
-    """A call whose pieces still arrive."""
-
-    call_id: str = ""
-    name: str = ""
-    arguments: list[str] = field(default_factory=list[str])
+_NANODOLLARS: Final = 1_000_000_000
+_GROWING: Final = ("reasoning.text", "reasoning.summary")  # details that come in pieces
 
 
 class ReplyReader:
     """Collects one reply; hands each piece of its text on at once.
 
-    Errors it raises carry a text that is not masked yet and begins with `where`.
+    Errors it raises carry a text that is not masked yet and begins with `where`. `origin` is the
+    address that gets back what it gave with a reply.
     """
 
-    def __init__(self, *, where: str, model: str, on_text: Callable[[str], None]) -> None:
+    def __init__(
+        self, *, where: str, model: str, on_text: Callable[[str], None], origin: str = ""
+    ) -> None:
         self._where = where
-        self._model = model
-        self._on_text = on_text
-        self._text: list[str] = []
-        self._reasoning: list[str] = []
-        self._calls: list[_Call] = []
-        self._by_index: dict[int, _Call] = {}
+        self._asked = self._model = model
+        self._origin = origin
+        self._parts = ReplyParts(where=where, on_text=on_text)
+        self._calls: list[CallParts] = []
+        self._by_index: dict[int, CallParts] = {}
+        self._extra: object = None
+        self._details: list[dict[str, Any]] = []
         self._usage = Usage()
         self._stop_reason = ""
-        self._half = ""
-        "The first half of a surrogate pair whose second half comes with the next chunk."
-        self._size_chars = 0
         self.done = False
         "Whether the provider said that nothing more comes."
 
@@ -64,7 +57,7 @@ class ReplyReader:
     @property
     def begun(self) -> bool:
         """Whether anything of a reply has arrived."""
-        return bool(self._text or self._reasoning or self._calls or self._stop_reason)
+        return bool(self._parts.begun or self._calls or self._stop_reason)
 
     def take(self, name: bytes, data: bytes) -> None:
         """Take one event of the stream: its name and its data.
@@ -76,8 +69,8 @@ class ReplyReader:
             self.done = True
             return
         text: str | None = None
+        chunk = self._parts.parsed(data)
         try:
-            chunk: Any = self._parsed(data)
             if name == b"error" or chunk.get("error") or chunk.get("object") == "error":
                 raise error_in_stream(refusal_in(chunk), self._where)
             for choice in chunk.get("choices") or ():
@@ -86,50 +79,45 @@ class ReplyReader:
             usage = chunk.get("usage")
             if usage:
                 self._usage = _usage(usage)
-            if not self._text and chunk.get("model"):
+            if not self._parts.text_chars and chunk.get("model"):
                 self._model = str(chunk["model"])
         except (AttributeError, TypeError) as error:
-            msg = f"{self._where}: a chunk of the reply has an unknown form: {_excerpt(data)}"
-            raise ModelTransientError(msg) from error
+            raise self._parts.unknown(data) from error
         if text:
-            self._say(text)
+            self._parts.say(text)
 
     def reply(self) -> Reply:
         """Return the reply.
 
         Raises:
             TruncatedStreamError: The stream ended without a finish reason.
-            ModelTransientError: The provider ended it with an error, or a call cannot be read.
+            ModelTransientError: The provider ended it with an error, or a call names no tool.
         """
-        if self._half:
-            self._half, torn = "", self._half
-            self._say(_mend(torn))
+        self._parts.end_text()
         if not self._stop_reason:
-            msg = f"{self._where}: the reply broke off: the stream ended without a finish reason"
-            raise TruncatedStreamError(msg)
+            raise self._parts.broken_off()
         if self._stop_reason == "error":
             msg = f"{self._where}: the model stopped with an error"
             raise ModelTransientError(msg)
         return Reply(
-            text="".join(self._text),
-            reasoning="".join(self._reasoning),
-            calls=self._finished_calls(),
+            text=self._parts.text,
+            reasoning=self._parts.reasoning,
+            calls=self._parts.calls(self._calls),
             usage=self._usage,
             stop_reason=self._stop_reason,
             model=self._model,
+            opaque=self._opaque(),
         )
 
-    def _parsed(self, data: bytes) -> Any:  # noqa: ANN401 - JSON
-        try:
-            return orjson.loads(data)
-        except ValueError:
-            pass
-        try:
-            # orjson refuses half a surrogate pair, which servers that count in UTF-16 do send.
-            return json.loads(data)
-        except ValueError as error:
-            msg = f"{self._where}: a chunk of the reply did not parse: {_excerpt(data)}"
-            raise ModelTransientError(msg) from error
+    def _opaque(self) -> str:
+        """Return what has to come back with the calls; a reply without any needs nothing."""
+        extras = [call.extra for call in self._calls]
+        kept = {
+            **({"calls": extras} if any(extras) else {}),
+            **({"extra": self._extra} if self._extra else {}),
+            **({"details": self._details} if self._details else {}),
+        }
+        return pack(self._origin, self._asked, kept) if kept and self._calls else ""
 
     def _take_choice(self, choice: dict[str, Any]) -> str | None:
         # A server that was asked to stream and does not sends one `message` instead.
@@ -138,15 +126,34 @@ class ReplyReader:
             self._stop_reason = str(reason)
         reasoning: Any = delta.get("reasoning_content") or delta.get("reasoning")
         if reasoning and isinstance(reasoning, str):
-            self._reasoning.append(_mend(reasoning))
-            self._count(len(reasoning))
+            self._parts.think(reasoning)
+        for detail in delta.get("reasoning_details") or ():
+            self._take_detail(detail)
         for position, piece in enumerate(delta.get("tool_calls") or ()):
             self._take_call(piece, position)
+        self._extra = delta.get("extra_content") or self._extra
         content: Any = delta.get("content") or delta.get("refusal")
         if content is None or isinstance(content, str):
             return content
         parts: list[Any] = content
         return "".join(str(part.get("text") or "") for part in parts)
+
+    def _take_detail(self, piece: dict[str, Any]) -> None:
+        """Join the pieces of one thought; the others stay as they are, in their order."""
+        last = self._details[-1] if self._details else {}
+        kind = piece.get("type")
+        self._parts.count(sum(len(value) for value in piece.values() if isinstance(value, str)))
+        if kind not in _GROWING or (last.get("type"), last.get("index")) != (
+            kind,
+            piece.get("index"),
+        ):
+            self._details.append(dict(piece))
+            return
+        for name, value in piece.items():
+            if name in {"text", "summary"} and isinstance(value, str):
+                last[name] = str(last.get(name) or "") + value
+            elif value is not None:
+                last[name] = value
 
     def _take_call(self, piece: dict[str, Any], position: int) -> None:
         call_id, index = str(piece.get("id") or ""), piece.get("index")
@@ -156,85 +163,40 @@ class ReplyReader:
         call = self._calls[-1] if index is None else self._by_index.get(index)
         if call is None or (call_id and call.call_id and call_id != call.call_id):
             # Some servers number every parallel call 0: a new id is a new call.
-            call = _Call()
+            call = CallParts()
             self._calls.append(call)
         if index is not None:
             self._by_index[index] = call
         call.call_id = call.call_id or call_id
+        call.extra = piece.get("extra_content") or call.extra
         function: Any = piece.get("function") or {}
         call.name += str(function.get("name") or "")
         arguments: Any = function.get("arguments") or ""
         if not isinstance(arguments, str):
             arguments = json.dumps(arguments)
-        self._count(len(arguments))
+        self._parts.count(len(arguments))
         call.arguments.append(arguments)
-
-    def _finished_calls(self) -> tuple[ToolCall, ...]:
-        calls: list[ToolCall] = []
-        taken: set[str] = set()
-        for number, call in enumerate(self._calls, start=1):
-            arguments = _mend("".join(call.arguments)) or "{}"
-            if not call.name or not _is_object(arguments):
-                cut = ", cut off at the output limit" if self._stop_reason == "length" else ""
-                msg = (
-                    f"{self._where}: the arguments of the call of {call.name or '(no name)'!r}"
-                    f" did not parse as a JSON object{cut}"
-                )
-                raise ModelTransientError(msg)
-            call_id = call.call_id or f"call_{number}"
-            while call_id in taken:
-                call_id += f"_{number}"
-            taken.add(call_id)
-            calls.append(ToolCall(call_id=call_id, name=call.name, arguments=arguments))
-        return tuple(calls)
-
-    def _say(self, text: str) -> None:
-        if self._half:
-            text, self._half = self._half + text, ""
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            if _HIGH_SURROGATES[0] <= text[-1] <= _HIGH_SURROGATES[1]:
-                text, self._half = text[:-1], text[-1]
-            text = _mend(text)
-        if text:
-            self._count(len(text))
-            self._text.append(text)
-            self._on_text(text)
-
-    def _count(self, size_chars: int) -> None:
-        self._size_chars += size_chars
-        if self._size_chars > REPLY_LIMIT_CHARS:
-            msg = f"{self._where}: the reply is longer than {REPLY_LIMIT_CHARS} characters"
-            raise ModelTransientError(msg)
 
 
 def _usage(reported: dict[str, Any]) -> Usage:
     details: Any = reported.get("prompt_tokens_details") or {}
     return Usage(
-        input_tokens=_count_of(reported.get("prompt_tokens")),
-        output_tokens=_count_of(reported.get("completion_tokens")),
-        cached_tokens=_count_of(
+        input_tokens=count_of(reported.get("prompt_tokens")),
+        output_tokens=count_of(reported.get("completion_tokens")),
+        cached_tokens=count_of(
             details.get("cached_tokens") or reported.get("prompt_cache_hit_tokens")
         ),
+        cache_written_tokens=count_of(details.get("cache_write_tokens")),
+        cost_nanodollars=_cost(reported),
     )
 
 
-def _count_of(value: object) -> int:
-    return value if isinstance(value, int) and value > 0 else 0
-
-
-def _is_object(arguments: str) -> bool:
-    try:
-        return isinstance(orjson.loads(arguments), dict)
-    except ValueError:
-        return False
-
-
-def _mend(text: str) -> str:
-    """Join surrogate pairs; replace halves that stand alone by U+FFFD."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _excerpt(data: bytes) -> str:
-    return repr(data[:80].decode("utf-8", "replace"))
+def _cost(reported: dict[str, Any]) -> int:
+    """Return what OpenRouter charges; with a key of one's own, also what its provider charges."""
+    cost = reported.get("cost")
+    if not isinstance(cost, int | float):
+        return 0
+    details: Any = reported.get("cost_details") or {}
+    own = details.get("upstream_inference_cost") if reported.get("is_byok") else 0
+    total = cost + (own if isinstance(own, int | float) else 0)
+    return max(0, round(total * _NANODOLLARS))

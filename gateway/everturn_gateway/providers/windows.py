@@ -5,16 +5,19 @@ with; what it was trained for is taken only where the server tells nothing else.
 
 Sources, read 2026-11-21: Ollama, https://docs.ollama.com/api/ps and /api/show; OpenRouter,
 https://openrouter.ai/docs/api-reference/list-available-models; LM Studio,
-https://lmstudio.ai/docs/developer/rest; of llama.cpp (`/props`, `/v1/models`) and vLLM
+https://lmstudio.ai/docs/developer/rest; Anthropic,
+https://platform.claude.com/docs/en/api/models/retrieve; Gemini,
+https://ai.google.dev/api/models (both 2026-11-22); of llama.cpp (`/props`, `/v1/models`) and vLLM
 (`/v1/models`), what their servers send.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import aclosing
 from typing import Any, Final, cast
+from urllib.parse import quote
 
 import httpx2
 import orjson
@@ -41,6 +44,10 @@ async def served_window(client: httpx2.AsyncClient, endpoint: Endpoint, model: s
             return None
         case "ollama":
             return await questions.ollama(model)
+        case "anthropic":
+            return await questions.anthropic(model)
+        case "gemini":
+            return await questions.gemini(model)
         case "listing":
             return await questions.listing(model)
         case "anything":
@@ -55,9 +62,8 @@ class _Questions:
         self._address = endpoint.address
         self._base = endpoint.base
         self._root = endpoint.base.removesuffix("/v1")
-        self._headers = {"accept": "application/json"}
-        if endpoint.key:
-            self._headers["authorization"] = f"Bearer {endpoint.key}"
+        self._headers = {"accept": "application/json", **endpoint.headers}
+        self._key = endpoint.key
 
     async def listing(self, model: str) -> int | None:
         entry = entry_of(await self._ask("GET", f"{self._base}/models"), model)
@@ -69,6 +75,16 @@ class _Questions:
             return loaded
         shown = await self._ask("POST", f"{self._root}/api/show", {"model": model})
         return configured_in(shown)
+
+    async def anthropic(self, model: str) -> int | None:
+        told = await self._ask("GET", f"{self._base}/v1/models/{quote(model, safe='')}")
+        return _window(_at(told, "max_input_tokens"))
+
+    async def gemini(self, model: str) -> int | None:
+        """Ask the API beside the compatible one, which takes the key under another name."""
+        path = f"{self._base.removesuffix('/openai')}/models/{quote(model, safe='')}"
+        told = await self._ask("GET", path, headers={"x-goog-api-key": self._key})
+        return _window(_at(told, "inputTokenLimit"))
 
     async def anything(self, model: str) -> int | None:
         """Ask a server of which nothing is known but that it speaks OpenAI's format."""
@@ -83,13 +99,20 @@ class _Questions:
             served, entry = served_in(listed), entry or listed
         return served or trained_in(entry)
 
-    async def _ask(self, method: str, path: str, body: object = None) -> object:
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+    ) -> object:
         """Return the parsed answer; None where it is a refusal, or no JSON."""
         async with self._client.stream(
             method,
             self._address + path,
             content=None if body is None else orjson.dumps(body),
-            headers=self._headers,
+            headers=self._headers if headers is None else headers,
         ) as response:
             if not response.is_success:
                 return None

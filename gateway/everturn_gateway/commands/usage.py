@@ -1,0 +1,88 @@
+"""`everturn usage`: what agents used of models. Reads the ledger's files; needs no gateway."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from everturn_channels.terminal.gauge import dollars
+from everturn_gateway.app import USAGE_FOLDER, SystemClock
+from everturn_gateway.commands.errors import EXIT_OK
+from everturn_gateway.commands.options import Options
+from everturn_gateway.commands.settings import load
+from everturn_gateway.commands.tables import print_table
+from everturn_gateway.errors import GatewayError
+from everturn_gateway.usage import NANODOLLARS, Tally, UsageRow, read_usage, total
+
+_NUMBERS = ("calls", "tokens in", "cached", "tokens out", "cost")
+_UNKNOWN = "?"
+
+
+def show_usage(options: Options, *, days: int, agent: str, as_json: bool) -> int:
+    """Print what was used in the last `days` days, by UTC; return the exit code.
+
+    What a running gateway has just counted is in the files a few seconds later.
+
+    Raises:
+        GatewayError: A file cannot be read.
+    """
+    config = load(options)
+    today = SystemClock().now().date()
+    try:
+        rows = read_usage(config.workspace / USAGE_FOLDER, until=today, days=days, agent=agent)
+    except (OSError, ValueError) as error:
+        msg = f"usage cannot be read: {error}"
+        raise GatewayError(msg) from error
+    if as_json:
+        sys.stdout.write(json.dumps(_document(rows), ensure_ascii=False, indent=2) + "\n")
+    elif rows:
+        _print(rows)
+    else:
+        whose = f" by {agent}" if agent else ""
+        sys.stdout.write(f"no model was called{whose} in the last {days} days\n")
+    return EXIT_OK
+
+
+def _document(rows: Sequence[UsageRow]) -> dict[str, Any]:
+    return {
+        "rows": [
+            {"day": row.day.isoformat(), "agent": row.agent, "model": row.model}
+            | _values(row.tally)
+            for row in rows
+        ],
+        "total": _values(total(row.tally for row in rows)),
+    }
+
+
+def _values(tally: Tally) -> dict[str, Any]:
+    values = asdict(tally)
+    cost = values.pop("cost_nanodollars")
+    return {**values, "cost_usd": cost / NANODOLLARS}
+
+
+def _print(rows: Sequence[UsageRow]) -> None:
+    everything = total(row.tally for row in rows)
+    print_table(
+        ("day", "agent", "model", *_NUMBERS),
+        [
+            *((row.day.isoformat(), row.agent, row.model, *_cells(row.tally)) for row in rows),
+            ("total", "", "", *_cells(everything)),
+        ],
+        right=_NUMBERS,
+    )
+    if count := everything.unpriced_calls:
+        calls = f"{count:,} call{'s' if count > 1 else ''}"
+        sys.stdout.write(
+            f"\n{_UNKNOWN}  the cost of {calls} is not known; everturn.yaml can say the price\n"
+        )
+
+
+def _cells(tally: Tally) -> tuple[str, ...]:
+    known = dollars(tally.cost_nanodollars)
+    if tally.unpriced_calls:
+        known = f"{known} + {_UNKNOWN}" if tally.cost_nanodollars else _UNKNOWN
+    counts = (tally.calls, tally.input_tokens, tally.cached_tokens, tally.output_tokens)
+    return (*(f"{count:,}" for count in counts), known)

@@ -1,0 +1,129 @@
+"""Streaming replies of Claude, by Anthropic's Messages API, and of whoever speaks it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from everturn_actors.errors import ModelRefusedError
+from everturn_actors.model import ModelRequest, Reply
+from everturn_gateway.providers.anthropic.reading import ReplyReader
+from everturn_gateway.providers.anthropic.traits import Manner, Thinking, manner_of
+from everturn_gateway.providers.anthropic.wire import BodyWriter, may_think
+from everturn_gateway.providers.endpoints import Endpoint
+from everturn_gateway.providers.http_clients import HttpClients
+from everturn_gateway.providers.sight import Sight
+from everturn_gateway.providers.sse import EventParser
+from everturn_gateway.providers.transport import RefusedRequestError, Transport, written
+
+# How thoughts that are sent back are refused: signed by another model or account, or changed on
+# the way. It says in which message they stand.
+_THOUGHTS_REFUSED: Final = re.compile(
+    r"signature.{0,20}thinking|thinking.{0,60}cannot be modified|expected `?thinking"
+    r"|^messages\.\d+\.content\.\d+.{0,40}thinking",
+    re.IGNORECASE,
+)
+_MOST_TOKENS: Final = re.compile(r"max_tokens: [\d,]+ > ([\d,]+)", re.IGNORECASE)
+_NEXT_THINKING: Final[dict[Thinking, tuple[Thinking, ...]]] = {
+    "adaptive": ("budget", "none"),
+    "budget": ("adaptive", "none"),
+    "none": ("none",),
+}
+
+
+class Anthropic:
+    """One model behind the Messages API; a `ModelProvider` and a `WindowSource`."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        clients: HttpClients,
+        mask: Callable[[str], str],
+        model: str,
+    ) -> None:
+        self._model = model
+        self._origin = endpoint.address
+        self._transport = Transport(endpoint, clients=clients, mask=mask, parser=EventParser)
+        self._writer = BodyWriter(origin=endpoint.address)
+        self._manner = manner_of(model)
+        self._sight = Sight()
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+        """Return the complete reply; see `ModelProvider.complete`.
+
+        What this model refuses (a temperature, a way to think, images, ...) is done without from
+        then on, and the request sent again.
+        """
+        request = self._sight.shown(request)
+        while True:
+            manner = self._manner
+            try:
+                return await self._once(request, manner, on_text)
+            except RefusedRequestError as refused:
+                unseen = self._sight.without(request, refused)
+                if unseen is None and not self._adapts(request, manner, refused):
+                    raise refused.error from None
+                request = unseen or request
+
+    async def window_tokens(self) -> int | None:
+        """Return the window of the model; see `WindowSource.window_tokens`."""
+        return await self._transport.window_tokens(self._model)
+
+    async def _once(
+        self, request: ModelRequest, manner: Manner, on_text: Callable[[str], None]
+    ) -> Reply:
+        where = self._transport.where(request.model)
+        reader = ReplyReader(where=where, model=request.model, on_text=on_text, origin=self._origin)
+        body = await written(request, partial(self._body, manner))
+        return await self._transport.call(body, reader, where)
+
+    def _body(self, manner: Manner, request: ModelRequest) -> bytes:
+        budgeted = manner.thinking == "budget" and request.reasoning_effort is not None
+        thinks = not budgeted or may_think(request, self._origin if manner.replays else "")
+        return self._writer.body(
+            request,
+            manner.options(request, may_think=thinks),
+            replays=manner.replays,
+            marks=manner.marks,
+        )
+
+    def _adapts(self, request: ModelRequest, manner: Manner, refused: RefusedRequestError) -> bool:
+        """Whether a request that was sent in this manner may pass in the one that is learnt now.
+
+        Each time less is left to change, so that a server that refuses everything is not asked
+        for ever.
+        """
+        if type(refused.error) is not ModelRefusedError:
+            return False
+        learnt = _learnt(refused.refusal.message, request, manner)
+        if learnt is not None and self._manner == manner:
+            self._manner = learnt  # else another call has learnt something: that is tried first
+        return learnt is not None
+
+
+def _learnt(said: str, request: ModelRequest, manner: Manner) -> Manner | None:
+    """Return the manner that a refusal asks for; None where it is about something else."""
+    words = said.lower()
+    if manner.replays and _THOUGHTS_REFUSED.search(said):
+        return replace(manner, replays=False)
+    if manner.takes_temperature and request.temperature is not None and "temperature" in words:
+        return replace(manner, takes_temperature=False)
+    if most := _MOST_TOKENS.search(said):
+        tokens = int(most[1].replace(",", "") or 0)
+        if tokens and (manner.most_tokens is None or tokens < manner.most_tokens):
+            return replace(manner, most_tokens=tokens)
+        return None
+    if request.reasoning_effort is not None:
+        if manner.thinking != "none" and ("thinking" in words or "budget_tokens" in words):
+            tried = manner.tried | {manner.thinking}
+            left = (each for each in _NEXT_THINKING[manner.thinking] if each not in tried)
+            return replace(manner, thinking=next(left, "none"), tried=tried)
+        if manner.takes_effort and ("effort" in words or "output_config" in words):
+            return replace(manner, takes_effort=False)
+    if manner.marks and "cache_control" in words:
+        return replace(manner, marks=False)
+    return None

@@ -1,0 +1,315 @@
+"""A request as the bytes of a body of Anthropic's Messages API, joined from kept parts. Pure.
+
+What we call a message becomes blocks; blocks of the same side stand in one message, so that user
+and assistant take turns: results of calls first, then what a person said.
+
+Marks for the cache of prompts are set at the end of tools, of the system prompt, of the request,
+and of the request before it: the last writes what is new, the one before finds what was written,
+however many blocks came in between.
+
+Sources, read 2026-11-22: https://platform.claude.com/docs/en/api/messages,
+https://platform.claude.com/docs/en/build-with-claude/prompt-caching and /thinking.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any, Final, assert_never, cast
+
+import orjson
+
+from everturn_actors.model import (
+    AnyMessage,
+    Attachment,
+    ModelRequest,
+    Notice,
+    Reply,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+    UserMessage,
+    remember,
+)
+from everturn_gateway.providers.attached import base64, pictures, told
+from everturn_gateway.providers.encoding import dumps, object_bytes
+from everturn_gateway.providers.opaque import unpack
+
+_FORM: Final = "anthropic"
+_MARK: Final = b',"cache_control":{"type":"ephemeral"}}'
+_NOT_OF_AN_ID: Final = re.compile(r"[^a-zA-Z0-9_-]")
+_OPENING: Final = b'{"type":"text","text":"[What was said before is left out.]"}'
+_NOTHING: Final = b'{"type":"text","text":"[No text.]"}'
+_GOING_ON: Final = b'{"type":"text","text":"[Go on.]"}'
+
+
+class BodyWriter:
+    """Writes request bodies for one model of one agent.
+
+    Keeps the bytes of the last system prompt and the last tools it saw. What a model wants back
+    with a reply goes to the address it came from alone, `origin`.
+    """
+
+    def __init__(self, *, origin: str = "") -> None:
+        self._origin = origin
+        self._system: tuple[str, bytes] = ("", b"")
+        self._tools: tuple[tuple[ToolDefinition, ...], bytes] = ((), b"")
+
+    def body(
+        self,
+        request: ModelRequest,
+        options: Mapping[str, Any],
+        *,
+        replays: bool = True,
+        marks: bool = True,
+    ) -> bytes:
+        """Return the JSON body of a streaming request.
+
+        Args:
+            request: What to send.
+            options: What stands in the body beside model, system, tools and messages.
+            replays: Whether thoughts are sent back with the calls that followed them.
+            marks: Whether marks for the cache are set.
+        """
+        mark = _MARK if marks else b"}"
+        head: dict[str, Any] = {"model": request.model, "stream": True, **options}
+        tools = request.tools or _called(request.messages)
+        if tools and not request.tools:  # calls without tools are refused; none may be called
+            head["tool_choice"] = {"type": "none"}
+        parts = [dumps(head)[:-1]]
+        if tools:
+            parts.append(b'"tools":[%b%b]' % (self._tools_bytes(tools)[:-1], mark))
+        if request.system.strip():
+            parts.append(b'"system":[%b%b]' % (self._system_bytes(request.system)[:-1], mark))
+        runs = self._runs(request, replays=replays)
+        last = len(runs) - 1
+        ends = {last, last - 2} if marks else frozenset[int]()
+        messages = [
+            _turn(is_reply=number % 2 == 1, blocks=run, mark=mark if number in ends else b"}")
+            for number, run in enumerate(runs)
+        ]
+        parts.append(b'"messages":[%b]}' % b",".join(messages))
+        return b",".join(parts)
+
+    def _runs(self, request: ModelRequest, *, replays: bool) -> list[list[bytes]]:
+        """Return the blocks of each message of the body, the user's and the model's in turn."""
+        runs: list[list[bytes]] = [[]]
+        names = _Ids()
+        for message in request.messages:
+            is_reply = isinstance(message, Reply)
+            kept: bytes | None = message.memo.get(_FORM)
+            if names.clash(message):
+                blocks = self._blocks(names.renamed(message), request, replays=replays)
+            else:
+                blocks = self._blocks(message, request, replays=replays) if kept is None else kept
+            if not blocks:
+                continue
+            if is_reply == (len(runs) % 2 == 1):  # the other side's turn
+                runs.append([])
+            runs[-1].append(blocks)
+        if not runs[0]:
+            runs[0].append(_OPENING if len(runs) > 1 else _NOTHING)
+        if len(runs) % 2 == 0:  # newer models do not go on with a reply
+            runs.append([_GOING_ON])
+        return runs
+
+    def _blocks(self, message: AnyMessage, request: ModelRequest, *, replays: bool) -> bytes:
+        """Return the blocks of a message, kept with it where that may be; empty = it has none."""
+        match message:
+            case UserMessage(text=text, attachments=()) | Notice(text=text):
+                is_notice = isinstance(message, Notice)
+                said = f"[Note of the gateway: {text}]" if is_notice and text.strip() else text
+                return remember(message, _FORM, lambda: _text(said))
+            case UserMessage():
+                shown = pictures(message, request.media)
+                if shown:
+                    return _with_pictures(message, shown, request.media)
+                # Not under the usual name: with its images at hand it is another.
+                return remember(message, f"{_FORM} words", lambda: _text(told(message)))
+            case ToolResult():
+                return remember(message, _FORM, lambda: _result(message))
+            case Reply(opaque=""):
+                return remember(message, _FORM, lambda: _reply(message, None))
+            case Reply() if not replays:
+                return remember(message, f"{_FORM} bare", lambda: _reply(message, None))
+            case Reply(opaque=opaque):
+                origin, model = self._origin, request.model
+                form = f"{_FORM} {origin} {model}"  # to another model, nothing is given back
+                return remember(
+                    message, form, lambda: _reply(message, unpack(opaque, origin, model))
+                )
+            case _:
+                assert_never(message)
+
+    def _system_bytes(self, system: str) -> bytes:
+        if self._system[0] != system:
+            self._system = (system, _text(system))
+        return self._system[1]
+
+    def _tools_bytes(self, tools: tuple[ToolDefinition, ...]) -> bytes:
+        if self._tools[0] != tools:
+            self._tools = (tools, b",".join(dumps(_tool(tool)) for tool in tools))
+        return self._tools[1]
+
+
+def may_think(request: ModelRequest, origin: str) -> bool:
+    """Whether the API takes a budget for thoughts in this request.
+
+    Where the results of calls are sent, it wants the thought that led to the calls; another
+    model's reply, or one from before it was told to think, has none.
+    """
+    has_results = False
+    for message in reversed(request.messages):
+        if isinstance(message, Reply):
+            return not has_results or bool(unpack(message.opaque, origin, request.model))
+        has_results = has_results or isinstance(message, ToolResult)
+    return True
+
+
+class _Ids:
+    """Finds ids of calls that stand twice in one request, which the API refuses.
+
+    Another provider's replies may have them.
+    """
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._new: dict[str, str] = {}
+        "New ids of the calls of the last reply, by their old ones."
+
+    def clash(self, message: AnyMessage) -> bool:
+        """Whether `message` has to be `renamed`."""
+        if isinstance(message, ToolResult):
+            return message.call_id in self._new
+        if not isinstance(message, Reply) or not message.calls:
+            return False
+        self._new = {}
+        for call in message.calls:
+            number, call_id = 1, call.call_id
+            while _id(call_id) in self._taken:
+                number += 1
+                call_id = f"{call.call_id}_{number}"
+            if number > 1:
+                self._new[call.call_id] = call_id
+            self._taken.add(_id(call_id))
+        return bool(self._new)
+
+    def renamed(self, message: AnyMessage) -> AnyMessage:
+        """Return `message` with ids of its own."""
+        match message:
+            case Reply(calls=calls):
+                own = tuple(
+                    ToolCall(
+                        call_id=self._new.get(call.call_id, call.call_id),
+                        name=call.name,
+                        arguments=call.arguments,
+                    )
+                    for call in calls
+                )
+                return replace(message, calls=own)
+            case ToolResult(call_id=call_id):
+                return replace(message, call_id=self._new[call_id])
+            case _:
+                return message
+
+
+def _turn(*, is_reply: bool, blocks: list[bytes], mark: bytes) -> bytes:
+    role = b"assistant" if is_reply else b"user"
+    # The last block ends with the brace that ends its bytes: there the mark goes in.
+    return b'{"role":"%b","content":[%b%b]}' % (role, b",".join(blocks)[:-1], mark)
+
+
+def _text(text: str) -> bytes:
+    """Return a block of text; blank ones are refused and left out."""
+    return dumps({"type": "text", "text": text}) if text.strip() else b""
+
+
+def _with_pictures(
+    message: UserMessage, shown: Collection[Attachment], media: Mapping[str, bytes]
+) -> bytes:
+    blocks = [
+        b'{"type":"image","source":{"type":"base64","media_type":"%b","data":"%b"}}'
+        % (each.media_type.encode(), base64(media[each.name]))
+        for each in shown
+    ]
+    text = _text(told(message, shown))
+    return b",".join([*blocks, text] if text else blocks)
+
+
+def _result(result: ToolResult) -> bytes:
+    return dumps(
+        {
+            "type": "tool_result",
+            "tool_use_id": _id(result.call_id),
+            **({"content": result.text} if result.text.strip() else {}),
+            **({"is_error": True} if result.is_error else {}),
+        }
+    )
+
+
+def _reply(reply: Reply, kept: object) -> bytes:
+    """Return the blocks of a reply, the thoughts among them where they are to be sent back."""
+    calls = [_call(call) for call in reply.calls]
+    blocks = _in_their_order(reply, calls, cast("list[dict[str, Any]]", kept)) if kept else None
+    if blocks is None:
+        blocks = [_text(reply.text), *calls]
+    return b",".join(block for block in blocks if block)
+
+
+def _in_their_order(
+    reply: Reply, calls: list[bytes], kept: list[dict[str, Any]]
+) -> list[bytes] | None:
+    """Return thoughts, texts and calls as they came.
+
+    Where text or calls were changed since, thoughts come first, then the rest.
+    """
+    texts = [each for each in kept if each["type"] == "text"]
+    places = [each["at"] for each in kept if each["type"] == "call"]
+    thoughts = [dumps(each) for each in kept if each["type"] not in {"text", "call"}]
+    end = texts[-1]["end"] if texts else 0
+    if end != len(reply.text) or places != list(range(len(calls))):
+        return [*thoughts, _text(reply.text), *calls]
+    return [
+        _text(reply.text[each["begin"] : each["end"]])
+        if each["type"] == "text"
+        else calls[each["at"]]
+        if each["type"] == "call"
+        else dumps(each)
+        for each in kept
+    ]
+
+
+def _call(call: ToolCall) -> bytes:
+    # As the model wrote it; only what is no object, and so was never run, is wrapped in one.
+    given = object_bytes(call.arguments)
+    return dumps(
+        {
+            "type": "tool_use",
+            "id": _id(call.call_id),
+            "name": call.name,
+            "input": orjson.Fragment(given) if given else {"arguments": call.arguments},
+        }
+    )
+
+
+def _id(call_id: str) -> str:
+    """Return an id as the API takes it; those it gave itself stay as they are."""
+    return _NOT_OF_AN_ID.sub("_", call_id)
+
+
+def _tool(tool: ToolDefinition) -> dict[str, Any]:
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "input_schema": {"type": "object", **tool.parameters},
+    }
+
+
+def _called(messages: Collection[AnyMessage]) -> tuple[ToolDefinition, ...]:
+    """Return stand-ins for the tools that were called."""
+    names = {c.name for m in messages if isinstance(m, Reply) for c in m.calls}
+    return tuple(
+        ToolDefinition(name=name, description="Not available now.", parameters={})
+        for name in sorted(names)
+    )

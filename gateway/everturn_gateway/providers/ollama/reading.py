@@ -1,0 +1,112 @@
+"""One model reply out of the lines of Ollama's stream. Pure: no IO.
+
+A reply counts only when Ollama said that it is done: a stream that merely stops is an error.
+
+Source: https://docs.ollama.com/api/chat and /api/usage (read 2026-11-22).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from everturn_actors.model import Reply, Usage
+from everturn_gateway.providers.encoding import dumps
+from everturn_gateway.providers.model_errors import error_in_stream, refusal_in
+from everturn_gateway.providers.parts import CallParts, ReplyParts, count_of
+
+
+class ReplyReader:
+    """Collects one reply; hands each piece of its text on at once.
+
+    Errors it raises carry a text that is not masked yet and begins with `where`.
+    """
+
+    def __init__(self, *, where: str, model: str, on_text: Callable[[str], None]) -> None:
+        self._where = where
+        self._model = model
+        self._parts = ReplyParts(where=where, on_text=on_text)
+        self._calls: list[CallParts] = []
+        self._usage = Usage()
+        self._stop_reason = ""
+        self.done = False
+        "Whether Ollama said that nothing more comes."
+
+    @property
+    def complete(self) -> bool:
+        """Whether the reply has ended."""
+        return self.done
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything of a reply has arrived."""
+        return bool(self._parts.begun or self._calls or self.done)
+
+    def take(self, _name: bytes, data: bytes) -> None:
+        """Take one line of the stream.
+
+        Raises:
+            ModelError: Ollama reports one, or the line is not what it should be.
+        """
+        line = self._parts.parsed(data)
+        text = ""
+        try:
+            if line.get("error"):
+                raise error_in_stream(refusal_in(line), self._where)
+            message: Any = line.get("message") or {}
+            if thought := message.get("thinking"):
+                self._parts.think(thought)
+            text = message.get("content") or ""
+            for call in message.get("tool_calls") or ():
+                self._take_call(call)
+            if line.get("done"):
+                self._take_end(line)
+        except (AttributeError, TypeError) as error:
+            raise self._parts.unknown(data) from error
+        if text:
+            self._parts.say(text)
+
+    def reply(self) -> Reply:
+        """Return the reply.
+
+        Raises:
+            TruncatedStreamError: The stream ended before it was done.
+            ModelTransientError: A call names no tool.
+        """
+        self._parts.end_text()
+        if not self.done:
+            raise self._parts.broken_off()
+        calls = self._parts.calls(self._calls)
+        reason = self._stop_reason or "stop"
+        return Reply(
+            text=self._parts.text,
+            reasoning=self._parts.reasoning,
+            calls=calls,
+            usage=self._usage,
+            stop_reason="tool_calls" if calls and reason == "stop" else reason,
+            model=self._model,
+        )
+
+    def _take_call(self, call: dict[str, Any]) -> None:
+        function: Any = call.get("function") or {}
+        given: Any = function.get("arguments") or {}
+        arguments = given if isinstance(given, str) else dumps(given).decode()
+        self._parts.count(len(arguments))
+        # Older versions give no ids.
+        self._calls.append(
+            CallParts(
+                call_id=str(call.get("id") or ""),
+                name=str(function.get("name") or ""),
+                arguments=[arguments],
+            )
+        )
+
+    def _take_end(self, line: dict[str, Any]) -> None:
+        self.done = True
+        self._stop_reason = str(line.get("done_reason") or "")
+        self._model = str(line.get("model") or self._model)
+        self._usage = Usage(
+            input_tokens=count_of(line.get("prompt_eval_count")),
+            output_tokens=count_of(line.get("eval_count")),
+            cached_tokens=count_of(line.get("prompt_eval_cached_count")),
+        )

@@ -1,0 +1,132 @@
+"""A request as the bytes of a body of Ollama's `/api/chat`, joined from kept parts. Pure: no IO.
+
+Source: https://docs.ollama.com/api/chat (read 2026-11-22). `truncate` and `shift`, which make
+Ollama refuse a request that its window cannot hold, stand in its source, api/types.go; versions
+before 0.12.6 pass over them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final, Literal, TypeAlias, assert_never
+
+import orjson
+
+from everturn_actors.model import (
+    AnyMessage,
+    Attachment,
+    ModelRequest,
+    Notice,
+    Reply,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+    UserMessage,
+    remember,
+)
+from everturn_gateway.providers.attached import base64, pictures, told
+from everturn_gateway.providers.encoding import dumps, object_bytes
+from everturn_gateway.providers.wire import tool_json
+
+_FORM: Final = "ollama"
+_IMAGE_TYPES: Final = frozenset(("image/jpeg", "image/png", "image/webp"))
+
+Thinking: TypeAlias = Literal["level", "on", "unasked"]
+"How a model is made to think: by a level, by being told to, or not at all."
+KeepAlive: TypeAlias = str | float | None
+
+
+class BodyWriter:
+    """Writes request bodies for one model of one agent.
+
+    Keeps the bytes of the last system prompt and the last tools it saw.
+    """
+
+    def __init__(self, *, num_ctx: int | None = None, keep_alive: KeepAlive = None) -> None:
+        self._num_ctx = num_ctx
+        self._keep_alive = keep_alive
+        self._system: tuple[str, bytes] = ("", b"")
+        self._tools: tuple[tuple[ToolDefinition, ...], bytes] = ((), b"")
+
+    def body(self, request: ModelRequest, *, thinking: Thinking) -> bytes:
+        """Return the JSON body of a streaming request."""
+        options: dict[str, Any] = {}
+        if self._num_ctx is not None:
+            options["num_ctx"] = self._num_ctx
+        if request.max_output_tokens is not None:
+            options["num_predict"] = request.max_output_tokens
+        if request.temperature is not None:
+            options["temperature"] = request.temperature
+        head: dict[str, Any] = {
+            "model": request.model,
+            "stream": True,
+            # Left to itself, it drops the beginning of what is too long and says nothing.
+            "truncate": False,
+            "shift": False,
+            "options": options,
+        }
+        if self._keep_alive is not None:
+            head["keep_alive"] = self._keep_alive
+        if request.reasoning_effort is not None and thinking != "unasked":
+            head["think"] = request.reasoning_effort if thinking == "level" else True
+        messages = [m.memo.get(_FORM) or _message(m, request.media) for m in request.messages]
+        if request.system:
+            messages.insert(0, self._system_bytes(request.system))
+        tools = b',"tools":' + self._tools_bytes(request.tools) if request.tools else b""
+        return b'%b,"messages":[%b]%b}' % (dumps(head)[:-1], b",".join(messages), tools)
+
+    def _system_bytes(self, system: str) -> bytes:
+        if self._system[0] != system:
+            self._system = (system, dumps({"role": "system", "content": system}))
+        return self._system[1]
+
+    def _tools_bytes(self, tools: tuple[ToolDefinition, ...]) -> bytes:
+        if self._tools[0] != tools:
+            self._tools = (tools, dumps([tool_json(tool) for tool in tools]))
+        return self._tools[1]
+
+
+def _message(message: AnyMessage, media: Mapping[str, bytes]) -> bytes:
+    """Return one element of `messages`, kept with the message where that may be."""
+    form = _FORM
+    if isinstance(message, UserMessage) and message.attachments:
+        shown = pictures(message, media, _IMAGE_TYPES)
+        if shown:
+            return _with_pictures(message, shown, media)
+        form = f"{_FORM} words"  # with its images at hand it is another
+    return remember(message, form, lambda: dumps(_plain(message)))
+
+
+def _plain(message: AnyMessage) -> dict[str, Any]:
+    match message:
+        case UserMessage(text=text):
+            return {"role": "user", "content": told(message) if message.attachments else text}
+        case Notice(text=text):
+            return {"role": "system", "content": text}
+        case ToolResult(call_id=call_id, name=name, text=text):
+            return {"role": "tool", "tool_name": name, "tool_call_id": call_id, "content": text}
+        case Reply(text=text, calls=()):
+            return {"role": "assistant", "content": text}
+        case Reply(text=text, calls=calls, reasoning=reasoning):
+            return {
+                "role": "assistant",
+                "content": text,
+                # What led to the calls; templates drop it where the model has no use for it.
+                **({"thinking": reasoning} if reasoning else {}),
+                "tool_calls": [_call(call) for call in calls],
+            }
+        case _:
+            assert_never(message)
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    given = object_bytes(call.arguments)
+    arguments = orjson.Fragment(given) if given else {"arguments": call.arguments}
+    return {"id": call.call_id, "function": {"name": call.name, "arguments": arguments}}
+
+
+def _with_pictures(
+    message: UserMessage, shown: Collection[Attachment], media: Mapping[str, bytes]
+) -> bytes:
+    images = b",".join(b'"%b"' % base64(media[each.name]) for each in shown)
+    return b'{"role":"user","content":%b,"images":[%b]}' % (dumps(told(message, shown)), images)

@@ -1,0 +1,31 @@
+"""What models are used for, by agent and day: counted, priced, limited, and kept."""
+
+from __future__ import annotations
+
+from everturn_gateway.usage.ledger import (
+    Tally,
+    UsageLedger,
+    UsageRow,
+    open_ledger,
+    read_usage,
+    total,
+)
+from everturn_gateway.usage.metering import DailyLimit, Meter, UsageLimitError
+from everturn_gateway.usage.prices import NANODOLLARS, Price, PriceList, Rates, model_label
+
+__all__ = [
+    "NANODOLLARS",
+    "DailyLimit",
+    "Meter",
+    "Price",
+    "PriceList",
+    "Rates",
+    "Tally",
+    "UsageLedger",
+    "UsageLimitError",
+    "UsageRow",
+    "model_label",
+    "open_ledger",
+    "read_usage",
+    "total",
+]

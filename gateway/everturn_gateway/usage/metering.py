@@ -1,0 +1,156 @@
+"""Counts what an agent's model calls use, and refuses more than its owner wants for a day."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, time, timedelta
+from typing import Final
+
+from everturn_actors.errors import ModelRefusedError
+from everturn_actors.model import ModelRequest, Reply, Usage
+from everturn_actors.ports import Clock, ModelProvider
+from everturn_actors.spec import ModelSpec
+from everturn_gateway.usage.ledger import Tally, UsageLedger
+from everturn_gateway.usage.prices import NANODOLLARS, PriceList, model_label
+
+logger = logging.getLogger(__name__)
+
+REPORT_COST: Final = frozenset(("openrouter",))  # they say with each reply what it cost
+
+
+class UsageLimitError(ModelRefusedError):
+    """The agent has used up what it may use in a day."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DailyLimit:
+    """What an agent may use from midnight to midnight, UTC; None = any amount.
+
+    A call is refused when the limit is reached, not one that would pass it: nobody knows before
+    what a call will use. Calls that are under way at that moment, several at once where there are
+    several conversations, come on top.
+    """
+
+    cost_usd: float | None = None
+    tokens: int | None = None
+    "In and out together."
+
+    def reached_by(self, used: Tally) -> str:
+        """Return which limit `used` has reached, in words; empty = none."""
+        spent_usd = used.cost_nanodollars / NANODOLLARS
+        if self.cost_usd is not None and spent_usd >= self.cost_usd:
+            return f"its daily limit of ${self.cost_usd:g} (${spent_usd:.4f} spent)"
+        if self.tokens is not None and used.tokens >= self.tokens:
+            return f"its daily limit of {self.tokens:,} tokens ({used.tokens:,} used)"
+        return ""
+
+
+_NO_LIMIT: Final = DailyLimit()
+
+
+class Meter:
+    """What the metered models of a gateway share."""
+
+    def __init__(self, *, ledger: UsageLedger, prices: PriceList, clock: Clock) -> None:
+        self.ledger = ledger
+        self.prices = prices
+        self.clock = clock
+        self._warned: set[str] = set()
+
+    def metered(
+        self, provider: ModelProvider, *, agent: str, model: ModelSpec, limit: DailyLimit
+    ) -> ModelProvider:
+        """Return `provider`, which is `model`'s, with every call of `agent` counted."""
+        return Metered(provider, meter=self, agent=agent, model=model, limit=limit)
+
+    def unpriced(self, model: ModelSpec) -> tuple[str, ...]:
+        """Return which of a model and its fallbacks have no known price, as `provider/name`."""
+        return tuple(
+            model_label(each)
+            for each in (model, *model.fallbacks)
+            if each.provider not in REPORT_COST and self.prices.price(each) is None
+        )
+
+    def warn_unpriced(self, model: str) -> None:
+        """Say once that a model's calls count as nothing against limits of cost."""
+        if model not in self._warned:
+            self._warned.add(model)
+            logger.warning("what a model costs is not known", extra={"model": model})
+
+
+class Metered:
+    """A `ModelProvider` whose calls are counted, priced and limited."""
+
+    def __init__(
+        self,
+        provider: ModelProvider,
+        *,
+        meter: Meter,
+        agent: str,
+        model: ModelSpec,
+        limit: DailyLimit,
+    ) -> None:
+        self._provider = provider
+        self._meter = meter
+        self._agent = agent
+        self._model = model
+        self._limit = limit
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+        """Return the complete reply, its cost in `Reply.usage`; see `ModelProvider.complete`.
+
+        A call that fails or is cancelled counts as nothing: what it used is not told, though the
+        provider may charge for it.
+
+        Raises:
+            UsageLimitError: The agent has used up its limit of today; says when there is a new one.
+        """
+        self._refuse_beyond_limit()
+        reply = await self._provider.complete(request, on_text)
+        answered = self._answered(reply)
+        usage, priced = self._priced(answered, reply.usage)
+        label = model_label(answered)
+        if not priced:
+            self._meter.warn_unpriced(label)
+        self._meter.ledger.add(self._agent, label, usage, priced=priced)
+        return reply if usage == reply.usage else replace(reply, usage=usage)
+
+    def _refuse_beyond_limit(self) -> None:
+        if self._limit == _NO_LIMIT:
+            return
+        reached = self._limit.reached_by(self._meter.ledger.today(self._agent))
+        if not reached:
+            return
+        again = _next_midnight(self._meter.clock.now())
+        msg = (
+            f"agent {self._agent!r} has used up {reached};"
+            f" it goes on at {again:%Y-%m-%d %H:%M} UTC,"
+            " or when spec.usage in its agent.yaml allows more"
+        )
+        raise UsageLimitError(msg)
+
+    def _answered(self, reply: Reply) -> ModelSpec:
+        """Return which of the model and its fallbacks gave this reply."""
+        for each in self._model.fallbacks:
+            if reply.fallback and model_label(each) == reply.fallback:
+                return each
+        return self._model
+
+    def _priced(self, model: ModelSpec, usage: Usage) -> tuple[Usage, bool]:
+        """Return the usage with its cost, and whether that is known."""
+        if usage.cost_nanodollars:
+            return usage, True
+        price = self._meter.prices.price(model)
+        if price is None:
+            return usage, False
+        if price.is_free:
+            return usage, True
+        cost = price.nanodollars(usage)
+        is_told = bool(usage.input_tokens or usage.output_tokens)
+        return replace(usage, cost_nanodollars=cost), is_told
+
+
+def _next_midnight(now: datetime) -> datetime:
+    return datetime.combine(now.date() + timedelta(days=1), time(), UTC)

@@ -1,0 +1,117 @@
+"""What a model call costs. Pure: no IO, no clock."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from everturn_actors.model import Usage
+from everturn_actors.spec import ModelSpec
+
+NANODOLLARS: Final = 1_000_000_000  # in a dollar
+_NANODOLLARS_A_TOKEN: Final = 1000  # where a million tokens cost a dollar
+
+# What a vendor appends to the name of a model for one edition of it.
+_EDITION: Final = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2}|\d{3}|latest)$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """US dollars for a million tokens."""
+
+    input: float
+    output: float
+    cached: float | None = None
+    "Of the input, what was read from a cache; None = as the rest of it."
+    cache_write: float | None = None
+    "Of the input, what was written to a cache; None = as the rest of it."
+
+    def nanodollars(self, usage: Usage) -> int:
+        """Return what `usage` costs, in billionths of a dollar."""
+        cached, written = usage.cached_tokens, usage.cache_written_tokens
+        fresh = max(0, usage.input_tokens - cached - written)
+        dollars_a_million = (
+            fresh * self.input
+            + cached * (self.input if self.cached is None else self.cached)
+            + written * (self.input if self.cache_write is None else self.cache_write)
+            + usage.output_tokens * self.output
+        )
+        return round(dollars_a_million * _NANODOLLARS_A_TOKEN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """What calls to one model cost."""
+
+    rates: Rates
+    long_above_tokens: int | None = None
+    "A request with more input than this costs `long`; None = all cost the same."
+    long: Rates | None = None
+    "For all tokens of such a request, those of its reply included."
+
+    def nanodollars(self, usage: Usage) -> int:
+        """Return what one call costs, in billionths of a dollar."""
+        is_long = self.long_above_tokens is not None and usage.input_tokens > self.long_above_tokens
+        return (self.long if is_long and self.long else self.rates).nanodollars(usage)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether no call costs anything."""
+        return self == FREE
+
+
+FREE: Final = Price(rates=Rates(input=0, output=0))
+
+
+def model_label(model: ModelSpec) -> str:
+    """Return how a model is called in lists of usage and of prices: `provider/name`."""
+    return f"{model.provider}/{model.name}"
+
+
+class PriceList:
+    """Knows what models cost: the owner's own prices, then those that came with the program.
+
+    A name stands also for its dated editions; in the owner's list a trailing `*` matches the rest,
+    and the longest such entry counts.
+    """
+
+    def __init__(self, own: Mapping[str, Price], built_in: Mapping[str, Price]) -> None:
+        self._own = {key: price for key, price in own.items() if not key.endswith("*")}
+        by_length = sorted((key for key in own if key.endswith("*")), key=len, reverse=True)
+        self._starts = tuple((key[:-1], own[key]) for key in by_length)
+        self._built_in = built_in
+
+    def price(self, model: ModelSpec) -> Price | None:
+        """Return what calls to `model` cost; None where nobody said.
+
+        The prices that came with the program are those of the vendors' own addresses: they say
+        nothing about a model behind another `base_url`.
+        """
+        label = model_label(model)
+        names = (label, _EDITION.sub("", label))
+        for name in names:
+            if name in self._own:
+                return self._own[name]
+        for start, price in self._starts:
+            if label.startswith(start):
+                return price
+        if _is_free(model):
+            return FREE
+        if model.base_url:
+            return None
+        return next((self._built_in[name] for name in names if name in self._built_in), None)
+
+
+def _is_free(model: ModelSpec) -> bool:
+    """Whether calls cost nothing but this machine's time, or are given away."""
+    match model.provider:
+        case "builtin" | "local" | "scripted":
+            return True
+        case "ollama":
+            return "cloud" not in model.name and "ollama.com" not in model.base_url
+        case "openrouter":
+            return model.name.endswith(":free")
+        case _:
+            return False

@@ -1,0 +1,110 @@
+"""Usage and cost over HTTP: of a message, a session, and the last days."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.gateway import open_http_gateway
+
+from everturn_actors.model import Reply, Usage
+from everturn_actors.testing import ManualClock, ScriptedProvider
+from everturn_gateway.config import ServerConfig
+
+USED = Usage(
+    input_tokens=100,
+    output_tokens=10,
+    cached_tokens=60,
+    cache_written_tokens=20,
+    cost_nanodollars=1_234_567,
+)
+BODY = {
+    "input_tokens": 100,
+    "output_tokens": 10,
+    "cached_tokens": 60,
+    "cache_written_tokens": 20,
+    "cost_usd": 0.001234567,
+}
+
+
+def priced(*, replies: int = 1) -> ScriptedProvider:
+    """Return a model that says what it cost."""
+    return ScriptedProvider(*[Reply(text="fine", model="m", usage=USED)] * replies)
+
+
+async def test_message_session_and_report_tell_what_it_cost(tmp_path: Path) -> None:
+    """A client that bills its users needs all three to agree."""
+    async with (
+        open_http_gateway(tmp_path, provider=priced(replies=2)) as gateway,
+        gateway.client() as client,
+    ):
+        session = f"/api/v1/sessions/{await gateway.session()}"
+        answers = [
+            (await client.post(f"{session}/messages", json={"content": "Hi"})).json()
+            for _ in range(2)
+        ]
+        state = (await client.get(session)).json()
+        report = (await client.get("/api/v1/usage", params={"days": 2})).json()
+
+    both: dict[str, Any] = {name: value * 2 for name, value in BODY.items()}
+    assert [answer["usage"] for answer in answers] == [BODY, BODY]
+    assert state["usage"] == both
+    assert report["total"] == {**both, "calls": 2, "unpriced_calls": 0}
+    assert [(row["agent"], row["model"]) for row in report["rows"]] == [
+        ("test", "scripted/scripted")
+    ]
+
+
+async def test_a_report_is_of_days_and_agents(tmp_path: Path) -> None:
+    """A chart asks for a month of one agent."""
+    clock = ManualClock(datetime(2026, 1, 31, 12, tzinfo=UTC))
+    async with (
+        open_http_gateway(tmp_path, provider=priced(), clock=clock) as gateway,
+        gateway.client() as client,
+    ):
+        for agent in ("test", "gone"):
+            gateway.usage.add(agent, "x/y", USED, priced=False)
+        clock.advance(24 * 3600)
+        gateway.usage.add("test", "x/y", USED, priced=True)
+
+        async def days(**asked: str | int) -> list[tuple[str, str]]:
+            answer = await client.get("/api/v1/usage", params=asked)
+            return [(row["day"], row["agent"]) for row in answer.json()["rows"]]
+
+        everything = await days()
+        today = await days(days=1)
+        one = await days(days=30, agent="gone")
+        nobody = await days(agent="nobody")
+
+    assert everything == [
+        ("2026-01-31", "gone"),
+        ("2026-01-31", "test"),
+        ("2026-02-01", "test"),
+    ]
+    assert today == [("2026-02-01", "test")]
+    assert one == [("2026-01-31", "gone")]
+    assert nobody == []
+
+
+@pytest.mark.parametrize("asked", ["days=0", "days=367", "days=x", "agent=" + "a" * 129])
+async def test_a_question_that_is_none_is_refused(tmp_path: Path, asked: str) -> None:
+    """A mistyped number must not look like a week without costs."""
+    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
+        answer = await client.get(f"/api/v1/usage?{asked}")
+
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["parameter"].startswith("query.")
+
+
+async def test_usage_is_nobody_elses_business(tmp_path: Path) -> None:
+    """It names agents and models, and how busy people are."""
+    server = ServerConfig(api_token="user-token")  # noqa: S106 - made up
+    async with open_http_gateway(tmp_path, server=server) as gateway:
+        async with gateway.client() as client:
+            stranger = await client.get("/api/v1/usage")
+        async with gateway.client(token="user-token") as client:  # noqa: S106 - made up
+            user = await client.get("/api/v1/usage")
+
+    assert (stranger.status_code, user.status_code) == (401, 200)
