@@ -15,13 +15,6 @@ from everturn_actors.model import Approval
 from everturn_actors.state import SessionState
 
 
-def open_approvals(state: SessionState) -> tuple[Approval, ...]:
-    """Return the approvals of the open step that nobody has answered, in the order of asking."""
-    step = state.open_turn.step if state.open_turn else None
-    approvals = step.approvals.values() if step else ()
-    return tuple(each for each in approvals if each.settled is None)
-
-
 def find_approval(state: SessionState, call_id: str) -> Approval | None:
     """Return the approval of a call of the open step, whether it is settled or not."""
     step = state.open_turn.step if state.open_turn else None

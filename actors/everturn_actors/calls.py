@@ -14,7 +14,7 @@ from math import inf
 import anyio
 
 from everturn_actors.asking import Pace, TurnHost
-from everturn_actors.errors import CoreError
+from everturn_actors.errors import ActorStoppedError, CoreError
 from everturn_actors.events import ApprovalAsked, CallFinished, CallStarted
 from everturn_actors.ids import arguments_hash
 from everturn_actors.model import Approval, OpenStep, OpenTurn, Settled, ToolCall, ToolResult
@@ -253,6 +253,9 @@ async def _run(cleared: _Cleared, context: ToolContext) -> ToolOutput:
     with anyio.move_on_after(timeout_s):
         try:
             output = await cleared.tool.run(call, context)
+        except ActorStoppedError:
+            await anyio.sleep_forever()  # the gateway stops: the call goes on at its next start
+            raise
         except CoreError as error:
             return ToolOutput(text=str(error), is_error=True)
         except Exception as error:  # a boundary: the tool's own fault, and the model goes on

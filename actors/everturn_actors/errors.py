@@ -84,7 +84,8 @@ class UnknownApprovalError(CoreError):
 
     def __init__(self, call_id: str) -> None:
         self.call_id = call_id
-        super().__init__(f"no call {call_id!r} waits for an approval")
+        which = f"no call {call_id!r}" if call_id else "no call"
+        super().__init__(f"{which} waits for an approval")
 
 
 class ApprovalClosedError(CoreError):

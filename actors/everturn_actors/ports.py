@@ -138,6 +138,27 @@ class SessionStore(Protocol):
         """
         ...
 
+    async def save_media(self, session_id: str, name: str, data: bytes) -> None:
+        """Keep a file that came with a message, under `name`; return when it is durable.
+
+        What `save_result` says of names, of a file of the same name and of the oldest ones holds
+        here too; the limit is one of its own.
+
+        Raises:
+            JournalWriteError: It could not be written. A file that stood there before still does.
+            InvalidInputError: The name is none.
+            UnknownSessionError: The session was never written, or deleted.
+        """
+        ...
+
+    async def read_media(self, session_id: str, name: str) -> bytes | None:
+        """Return a file that was kept, or None where there is none (any more).
+
+        Raises:
+            JournalError: It is there and cannot be read.
+        """
+        ...
+
     async def delete(self, session_id: str) -> None:
         """Remove a session and all that belongs to it; return when that is durable."""
         ...

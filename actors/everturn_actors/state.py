@@ -110,6 +110,13 @@ class SessionState:
         return self.status != "ended" and (self.open_turn is not None or bool(self.waiting))
 
     @property
+    def open_approvals(self) -> tuple[Approval, ...]:
+        """Approvals that nobody has answered yet, in the order in which they were asked."""
+        step = self.open_turn.step if self.open_turn else None
+        approvals = step.approvals.values() if step else ()
+        return tuple(each for each in approvals if each.settled is None)
+
+    @property
     def held_turns(self) -> tuple[Turn, ...]:
         """Finished turns in memory, oldest first."""
         return self.checkpointed + self.pending
@@ -340,7 +347,7 @@ def _model_replied(state: SessionState, event: Event, body: ModelReplied) -> Ses
             logged_messages=state.logged_messages + 1,
             usage=state.usage + body.usage,
             sent=replace(body.sent, prefix="", messages=0) if is_passing else body.sent,
-            reported=body.usage,
+            reported=Usage() if body.fallback else body.usage,  # another model's say nothing
             drifts=state.drifts + body.sent.drifted,
         )
     )

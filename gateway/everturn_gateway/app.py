@@ -10,22 +10,28 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import anyio
+import anyio.to_thread
 
 from everturn_actors.errors import JournalError
 from everturn_actors.journal import doctor
 from everturn_actors.journal.files import open_file_store
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
+from everturn_actors.ports import Clock
 from everturn_actors.service import ServiceSettings, TurnService, open_service
 from everturn_gateway.config import Config
 from everturn_gateway.model_memory import open_model_memory
 from everturn_gateway.observe import SecretRegistry
 from everturn_gateway.providers import open_providers
 from everturn_gateway.specs import AgentLibrary, open_library
+from everturn_gateway.tools.workshop import open_workshop
+from everturn_gateway.usage import Meter, PriceList, UsageLedger, open_ledger
+from everturn_gateway.usage.price_table import PRICES
 
 logger = logging.getLogger(__name__)
 
 DRAIN_S = 10.0  # how long running turns may take to finish when the gateway stops
 MODELS_FILE = "models.json"  # what was learnt about models
+USAGE_FOLDER = "usage"  # what agents used, a file for each month
 MODELS_FOLDER = "models"  # in the workspace: weights of local models
 
 
@@ -53,6 +59,7 @@ class Gateway:
     config: Config
     service: TurnService
     library: AgentLibrary
+    usage: UsageLedger
     started_at: datetime
     version: str
     closing: bool = False
@@ -61,6 +68,11 @@ class Gateway:
     def ready(self) -> bool:
         """Whether it can take messages now."""
         return not self.closing
+
+
+def make_meter(config: Config, ledger: UsageLedger, clock: Clock) -> Meter:
+    """Return what counts the agents' model calls in `ledger`, by the prices of `config`."""
+    return Meter(ledger=ledger, prices=PriceList(config.prices, PRICES), clock=clock)
 
 
 @asynccontextmanager
@@ -105,10 +117,20 @@ async def open_gateway(
             models_dir=config.workspace / MODELS_FOLDER,
             registry=secrets,
             memory=memory,
+            settings=config.providers,
         ) as providers,
+        open_ledger(config.workspace / USAGE_FOLDER, clock) as usage,
+        open_workshop(
+            state=config.workspace, environ=environ, secrets=secrets, clock=clock
+        ) as workshop,
     ):
         library = await open_library(
-            config.agents_dir, environ, providers.make, sessions=config.sessions
+            config.agents_dir,
+            environ,
+            providers.make,
+            sessions=config.sessions,
+            meter=make_meter(config, usage, clock),
+            workshop=workshop,
         )
         async with (
             open_service(
@@ -121,6 +143,9 @@ async def open_gateway(
             ) as service,
             anyio.create_task_group() as upkeep,
         ):
+            workshop.link.connect(service)
+            if resume:
+                workshop.processes.resume()
             if watch:
                 upkeep.start_soon(library.watch)
                 upkeep.start_soon(providers.warm)
@@ -128,8 +153,9 @@ async def open_gateway(
                 config=config,
                 service=service,
                 library=library,
+                usage=usage,
                 started_at=clock.now(),
-                version=version(),
+                version=await anyio.to_thread.run_sync(version),  # it is read from a file
             )
             try:
                 yield gateway

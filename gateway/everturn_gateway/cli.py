@@ -234,6 +234,27 @@ def attach(
     _end(talk.attach(options, session, read_only=read_only, last=last))
 
 
+@app.command("approve")
+def approve_call(
+    session: SessionId,
+    call: Annotated[str, typer.Argument(help="The call; by default the oldest that waits.")] = "",
+    *,
+    always: Annotated[bool, typer.Option("--always", help="Allow it from now on too.")] = False,
+    deny: Annotated[bool, typer.Option("--deny", help="Do not let it run.")] = False,
+    config: Config = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """Let a call run that waits for a person, or not."""
+    from everturn_gateway.commands import sessions  # noqa: PLC0415 - as above
+
+    if always and deny:
+        msg = "--always and --deny exclude each other"
+        raise typer.BadParameter(msg)
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    _end(sessions.answer_approval(options, session, call, always=always, deny=deny))
+
+
 @sessions_app.command("list")
 def list_sessions(
     *,
@@ -355,6 +376,25 @@ def agent_schema() -> None:
     from everturn_gateway.commands import agents  # noqa: PLC0415 - as above
 
     _end(agents.schema())
+
+
+@app.command()
+def usage(
+    *,
+    days: Annotated[
+        int, typer.Option(help="How many days, today (UTC) included.", min=1, max=366)
+    ] = 7,
+    agent: Annotated[str, typer.Option("--agent", "-a", help="Of this agent alone.")] = "",
+    as_json: Json = False,
+    config: Config = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """Show what agents used of models, and what it cost, by day."""
+    from everturn_gateway.commands import usage as command  # noqa: PLC0415 - as above
+
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    _end(command.show_usage(options, days=days, agent=agent, as_json=as_json))
 
 
 @app.command()

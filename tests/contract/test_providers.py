@@ -12,6 +12,7 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 import pytest
+from support import provider_kinds
 from support.model_api import Answer, open_model_api, unauthorized
 
 from everturn_actors.errors import ModelError
@@ -31,7 +32,8 @@ from everturn_gateway.providers import open_providers
 
 KEY = "sk-contract-0123456789"
 ENGINE = Path(__file__).parent.parent / "support" / "stub_engine"
-KINDS = ("builtin", "scripted", "openai", "local")
+REMOTE = {kind.name: kind for kind in provider_kinds.KINDS}
+KINDS = ("builtin", "scripted", "local", *REMOTE)
 
 SCRIPT = """
 replies:
@@ -55,7 +57,8 @@ class Subject:
 @asynccontextmanager
 async def open_subject(kind: str, folder: Path) -> AsyncGenerator[Subject]:
     """Open one kind of provider with everything it stands on."""
-    environ = {**os.environ, "OPENAI_API_KEY": KEY, "PYTHONPATH": str(ENGINE)}
+    keys = dict.fromkeys(provider_kinds.KEYS, KEY)
+    environ = {**os.environ, **keys, "PYTHONPATH": str(ENGINE)}
     (folder / "script.yaml").write_text(SCRIPT, encoding="utf-8")
     (folder / "model.gguf").write_bytes(b"GGUF")
     async with AsyncExitStack() as stack:
@@ -69,11 +72,13 @@ async def open_subject(kind: str, folder: Path) -> AsyncGenerator[Subject]:
             return "hang" if kind == "local" else "hold"
 
         def fail() -> str:
-            api.script(unauthorized())
+            shown = "" if kind == "ollama" else KEY  # its server is sent none in the open
+            refusal = REMOTE[kind].refuse(401, f"bad key {shown}") if kind in REMOTE else None
+            api.script(refusal or unauthorized())
             return "die" if kind == "local" else "fail"
 
         name = {"scripted": "script.yaml", "local": "model.gguf"}.get(kind, "m")
-        base_url = api.url if kind == "openai" else ""
+        base_url = REMOTE[kind].base_url(api) if kind in REMOTE else ""
         spec = ModelSpec(provider=kind, name=name, base_url=base_url)
         # In a thread, as the library of agents does it.
         provider = await anyio.to_thread.run_sync(providers.make, spec, folder)
@@ -138,7 +143,7 @@ async def test_calls_run_side_by_side(kind: str, tmp_path: Path) -> None:
     assert {"".join(pieces) for pieces in said} == {replies[0].text}
 
 
-@pytest.mark.parametrize("kind", ["scripted", "openai", "local"])
+@pytest.mark.parametrize("kind", KINDS[1:])
 async def test_a_cancelled_call_ends_at_once_and_harms_nothing(kind: str, tmp_path: Path) -> None:
     """People press stop; the next message must be answered as if nothing had been."""
     begun = anyio.Event()
@@ -159,7 +164,7 @@ async def test_a_cancelled_call_ends_at_once_and_harms_nothing(kind: str, tmp_pa
     assert reply.text
 
 
-@pytest.mark.parametrize("kind", ["scripted", "openai", "local"])
+@pytest.mark.parametrize("kind", KINDS[1:])
 async def test_a_failure_is_a_model_error_without_secrets(kind: str, tmp_path: Path) -> None:
     """The turn knows only these; anything else would end the session."""
     async with open_subject(kind, tmp_path) as subject:

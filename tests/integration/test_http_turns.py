@@ -101,7 +101,13 @@ async def test_a_message_is_answered_when_its_turn_is_done(tmp_path: Path) -> No
         "turn_id": "t1",
         "role": "assistant",
         "content": "hello!",
-        "usage": {"input_tokens": 0, "output_tokens": 0, "cached_tokens": 0},
+        "usage": {
+            "input_tokens": 0,
+            "output_tokens": 0,
+            "cached_tokens": 0,
+            "cache_written_tokens": 0,
+            "cost_usd": 0,
+        },
         "outcome": "answered",
     }
 

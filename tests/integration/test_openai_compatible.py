@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -225,9 +226,9 @@ ERROR_PARTS: tuple[tuple[Answer, type[ModelError], str], ...] = (
         "answered with a web page",
     ),
     (
-        Answer(text="", calls=(ToolCall(call_id="c", name="f", arguments='{"a'),)),
+        Answer(text="", calls=(ToolCall(call_id="c", name="", arguments="{}"),)),
         ModelTransientError,
-        "did not parse as a JSON object",
+        "a call that names no tool",
     ),
 )
 
@@ -291,7 +292,7 @@ async def test_a_whole_reply_does_not_wait_for_a_tail_that_never_comes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The text is there; only its usage is missing, and that is worth seconds, not a minute."""
-    monkeypatch.setattr("everturn_gateway.providers.openai_compatible.TAIL_S", 0.1)
+    monkeypatch.setattr("everturn_gateway.providers.transport.TAIL_S", 0.1)
     async with open_model_api() as api, open_adapter(api.url) as adapter:
         api.script(Answer(text="a b", stall_after=3))  # after two words and the finish reason
         with anyio.fail_after(10):
@@ -561,12 +562,14 @@ async def test_llmock_tool_calls_make_a_whole_loop(llmock: LLMock) -> None:
     llmock.assert_resilient(strict=True)
 
 
-async def test_llmock_broken_arguments_do_not_reach_a_tool(llmock: LLMock) -> None:
-    """Arguments that are not JSON are the model's mistake, and another try mends it."""
+async def test_llmock_broken_arguments_are_handed_on(llmock: LLMock) -> None:
+    """The turn tells the model what was wrong with them; the adapter mends and hides nothing."""
     llmock.call_tool("look", {"at": "x"}).break_tool_call("malformed_arguments")
     async with open_adapter(llmock.base_url()) as adapter:
-        with pytest.raises(ModelTransientError, match="did not parse as a JSON object"):
-            await adapter.complete(request(tools=(LOOK,)), ignore)
+        reply = await adapter.complete(request(tools=(LOOK,)), ignore)
+
+    with pytest.raises(ValueError, match=r"\w"):
+        json.loads(reply.calls[0].arguments)
 
 
 async def test_llmock_stall_is_left_in_time(llmock: LLMock) -> None:

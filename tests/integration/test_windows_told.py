@@ -20,7 +20,7 @@ from everturn_actors.learning import ShortMemory
 from everturn_actors.model import ModelRequest, Reply, UserMessage
 from everturn_actors.ports import ModelProvider, WindowSource
 from everturn_actors.spec import ModelSpec
-from everturn_gateway.providers import Providers, open_providers, openai_compatible
+from everturn_gateway.providers import Providers, open_providers, transport
 from everturn_gateway.providers.endpoints import Endpoint
 from everturn_gateway.providers.http_clients import HttpClients
 from everturn_gateway.providers.inquiry import Inquiring, Inquiry
@@ -131,6 +131,19 @@ async def told(provider: ModelProvider) -> int | None:
             ["/api/ps", "/api/show"],
         ),
         ("ollama", {}, None, ["/api/ps", "/api/show"]),
+        (
+            "anthropic",
+            {"/v1/models/m": {"id": "m", "type": "model", "max_input_tokens": 200_000}},
+            200_000,
+            ["/v1/models/m"],
+        ),
+        ("anthropic", {"/v1/models/m": {"type": "error"}}, None, ["/v1/models/m"]),
+        (
+            "gemini",
+            {"/v1/models/m": {"name": "models/m", "inputTokenLimit": 1_048_576}},
+            1_048_576,
+            ["/v1/models/m"],
+        ),
     ],
 )
 async def test_each_server_is_asked_in_its_own_way(
@@ -158,6 +171,21 @@ async def test_the_question_carries_the_key() -> None:
 
     assert tokens == 4096
     assert api.asked[0].headers["authorization"] == "Bearer sk-1234"
+
+
+@pytest.mark.parametrize(
+    ("provider", "header"), [("anthropic", "x-api-key"), ("gemini", "x-goog-api-key")]
+)
+async def test_the_question_carries_the_key_under_its_own_name(provider: str, header: str) -> None:
+    """Gemini's own API does not take the key as its compatible one does."""
+    environ = {f"{provider.upper()}_API_KEY": "sk-1234"}
+    async with (
+        open_model_api() as api,
+        open_providers(environ=environ, models_dir=Path("none")) as providers,
+    ):
+        await told(providers.make(spec(api, provider), Path("none")))
+
+    assert api.asked[0].headers[header] == "sk-1234"
 
 
 async def test_after_the_first_call_the_window_is_known() -> None:
@@ -272,7 +300,7 @@ async def test_calls_do_not_wait_for_the_answer() -> None:
 
 async def test_a_silent_server_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a deadline the question would hold a connection for good."""
-    monkeypatch.setattr(openai_compatible, "WINDOW_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(transport, "WINDOW_TIMEOUT_S", 0.05)
     async with open_silent() as address, open_with(ShortMemory()) as providers:
         model = ModelSpec(provider="openai", name="m", base_url=address)
         with anyio.fail_after(WAIT_S):

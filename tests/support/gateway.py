@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -21,10 +22,13 @@ from everturn_actors.ports import Clock
 from everturn_actors.service import ServiceSettings, TurnService, open_service
 from everturn_actors.spec import OnDisconnect
 from everturn_actors.testing import ScriptedProvider
-from everturn_gateway.app import SystemClock
+from everturn_gateway.app import USAGE_FOLDER, SystemClock, make_meter
 from everturn_gateway.config import Config, ServerConfig
 from everturn_gateway.http import serve_http
+from everturn_gateway.observe import SecretRegistry
 from everturn_gateway.specs import AgentLibrary, open_library
+from everturn_gateway.tools.workshop import open_workshop
+from everturn_gateway.usage import UsageLedger, open_ledger
 
 # Reading the machine's certificates takes 80 ms a client, and nothing here uses TLS.
 _NO_CERTIFICATES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -38,6 +42,7 @@ class HttpGateway:
     config: Config
     service: TurnService
     library: AgentLibrary
+    usage: UsageLedger
     provider: ScriptedProvider
     started_at: datetime
     version: str = "1.2.3"
@@ -98,8 +103,21 @@ async def open_http_gateway(
     async with (
         open_file_store(config.workspace) as store,
         open_memory_store(MemoryDisk()) as scratch,
+        open_ledger(config.workspace / USAGE_FOLDER, clock or SystemClock()) as usage,
+        open_workshop(
+            state=config.workspace,
+            environ={"PATH": os.environ["PATH"]},
+            secrets=SecretRegistry(),
+            clock=clock or SystemClock(),
+        ) as workshop,
     ):
-        library = await open_library(config.agents_dir, {}, lambda _spec, _folder: provider)
+        library = await open_library(
+            config.agents_dir,
+            {},
+            lambda _spec, _folder: provider,
+            meter=make_meter(config, usage, clock or SystemClock()),
+            workshop=workshop,
+        )
         async with open_service(
             store=store,
             scratch=scratch,
@@ -107,10 +125,13 @@ async def open_http_gateway(
             clock=clock or SystemClock(),
             settings=settings or ServiceSettings(leave_grace_s=0, drain_s=0),
         ) as service:
+            workshop.link.connect(service)
+            workshop.processes.resume()
             gateway = HttpGateway(
                 config=config,
                 service=service,
                 library=library,
+                usage=usage,
                 provider=provider,
                 started_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
             )

@@ -1,9 +1,12 @@
-"""An OpenAI-compatible model API on loopback that does what a test tells it to.
+"""A model API on loopback that does what a test tells it to.
 
     async with open_model_api() as api:
         api.script(Answer(text="Hello"), rate_limited(retry_after="2"))
         ...  # point the code under test at api.url
         assert api.requests[0].json()["model"] == "m"
+
+It speaks OpenAI's format under `api.url`, and Anthropic's and Ollama's under `api.address`: the
+path of a request says which. A request that the real API's documents forbid is refused.
 
 What is not scripted gets `api.default`. Nothing here waits for time unless an answer says so: an
 answer that has to come in two halves is held by an `anyio.Event`.
@@ -17,7 +20,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import re
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -27,8 +29,21 @@ from typing import Any, TypeAlias
 import anyio
 import anyio.abc
 import orjson
+from support import completions_format, messages_format, ollama_format
+from support.answers import Answer
 
-from everturn_actors.model import ToolCall
+__all__ = [
+    "Answer",
+    "ModelApi",
+    "Received",
+    "open_model_api",
+    "overflow",
+    "rate_limited",
+    "refused",
+    "server_error",
+    "unauthorized",
+    "whole_response",
+]
 
 _REASONS = {200: "OK", 307: "Temporary Redirect", 400: "Bad Request", 401: "Unauthorized"}
 _ABOUT = ("/v1/models", "/props", "/api/ps", "/api/show", "/api/v0/models")
@@ -36,51 +51,40 @@ _WAIT_S = 10.0  # how long a test waits for something that must happen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What one request gets."""
+class _Format:
+    """How an answer is put into bytes, and which requests are none."""
 
-    text: str = ""
-    "Streamed word by word."
-    pieces: tuple[str, ...] = ()
-    "Or in exactly these pieces."
-    reasoning: str = ""
-    calls: tuple[ToolCall, ...] = ()
-    finish_reason: str = ""
-    "Empty = stop, or tool_calls where there are calls."
-    input_tokens: int = 11
-    output_tokens: int = 7
-    cached_tokens: int = 3
-    model: str = "fake-1"
-    status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    body: bytes | None = None
-    "Sent in place of everything that would be made of the fields above, in one piece."
-    cut_after: int | None = None
-    "After so many pieces the connection is closed."
-    end_after: int | None = None
-    "After so many pieces the stream ends as if it were whole, without a finish reason."
-    garbage_after: int | None = None
-    "After so many pieces a chunk comes that is not JSON."
-    error_after: tuple[int, Mapping[str, Any]] | None = None
-    "After so many pieces the stream reports this error."
-    stall_after: int | None = None
-    "After so many pieces nothing comes any more until the client leaves."
-    hold: Mapping[int, anyio.Event] = field(default_factory=dict[int, anyio.Event])
-    "Before the piece of this number (from 0) the event is awaited."
-    delay_s: float = 0.0
-    "Real time before the first byte: what a load test calls the model's latency."
-    piece_delay_s: float = 0.0
-    "Real time before each piece."
+    kind: str
+    "The media type of a stream."
+    chunks: Callable[[Answer], list[bytes]]
+    completion: Callable[[Answer], bytes]
+    "The body of an answer that is not streamed."
+    problem: Callable[[Any], Answer | None]
+    "What a parsed request is refused with."
 
-    @property
-    def all_pieces(self) -> tuple[str, ...]:
-        """The text in the pieces in which it is streamed."""
-        return self.pieces or tuple(re.findall(r"\s*\S+(?:\s+$)?", self.text))
 
-    @property
-    def in_steps(self) -> bool:
-        """Whether it cannot be sent at once."""
-        return bool(self.hold or self.delay_s or self.piece_delay_s or self.stall_after is not None)
+_EVENTS = "text/event-stream"
+_OPENAI = _Format(
+    kind=_EVENTS,
+    chunks=completions_format.chunks,
+    completion=completions_format.completion,
+    problem=lambda _body: None,
+)
+_FORMATS: Mapping[str, _Format] = {
+    "/chat/completions": _OPENAI,
+    "/v1/messages": _Format(
+        kind=_EVENTS,
+        chunks=messages_format.chunks,
+        completion=messages_format.completion,
+        problem=messages_format.problem,
+    ),
+    "/api/chat": _Format(
+        kind="application/x-ndjson",
+        chunks=ollama_format.chunks,
+        completion=ollama_format.completion,
+        problem=ollama_format.problem,
+    ),
+}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -114,6 +118,8 @@ class ModelApi:
     def __init__(self, url: str, *, default: Default, kept: int) -> None:
         self.url = url
         "The base URL, `/v1` included."
+        self.address = url.removesuffix("/v1")
+        "Without it."
         self.default = default
         self.requests: deque[Received] = deque(maxlen=kept)
         "The newest requests, oldest first, refused ones included."
@@ -127,7 +133,7 @@ class ModelApi:
         "Requests for that; they are not among `requests`."
         self._scripted: deque[Answer] = deque()
         self._news = anyio.Event()
-        self._encoded: dict[tuple[int, bool], tuple[Answer, bytes]] = {}
+        self._encoded: dict[tuple[int, str, bool], tuple[Answer, bytes]] = {}
 
     def script(self, *answers: Answer) -> None:
         """Give these answers to the next requests, in this order."""
@@ -152,16 +158,21 @@ class ModelApi:
                         return
 
     async def _answer(self, stream: anyio.abc.SocketStream, request: Received) -> bool:
-        if request.path in _ABOUT:
+        if request.method == "GET" or request.path in _ABOUT:
             self.asked.append(request)
-            await stream.send(whole_response(self._about(request.path), streamed=False))
+            about = self._about(request.path)
+            await stream.send(whole_response(about, streamed=False))
             return True
         self.count += 1
         self.requests.append(request)
         self._news.set()
         self._news = anyio.Event()
-        if not request.path.partition("?")[0].endswith("/chat/completions"):
-            answer = refused(404, f"no such path: {request.path}")
+        path = request.path.partition("?")[0]
+        form = next((f for end, f in _FORMATS.items() if path.endswith(end)), None)
+        if form is None:
+            form, answer = _OPENAI, refused(404, f"no such path: {request.path}")
+        elif problem := form.problem(request.json()):
+            answer = problem
         elif self._scripted:
             answer = self._scripted.popleft()
         else:
@@ -169,8 +180,8 @@ class ModelApi:
         streamed = b'"stream":true' in request.body or b'"stream": true' in request.body
         try:
             if answer.in_steps and streamed:
-                return await self._in_steps(stream, request, answer)
-            await stream.send(self._at_once(answer, streamed=streamed))
+                return await self._in_steps(stream, request, answer, form)
+            await stream.send(self._at_once(answer, form, streamed=streamed))
         except anyio.BrokenResourceError:
             request.left.set()
             raise
@@ -182,15 +193,20 @@ class ModelApi:
             return Answer(body=told if isinstance(told, bytes) else orjson.dumps(told))
         return Answer(body=_MODELS) if path == "/v1/models" else refused(404, f"no path {path}")
 
-    def _at_once(self, answer: Answer, *, streamed: bool) -> bytes:
-        kept = self._encoded.get((id(answer), streamed))
+    def _at_once(self, answer: Answer, form: _Format, *, streamed: bool) -> bytes:
+        key = (id(answer), form.kind + form.chunks.__module__, streamed)
+        kept = self._encoded.get(key)
         if kept is None:
-            kept = (answer, whole_response(answer, streamed=streamed))
-            self._encoded[id(answer), streamed] = kept
+            kept = (answer, whole_response(answer, form, streamed=streamed))
+            self._encoded[key] = kept
         return kept[1]
 
     async def _in_steps(
-        self, stream: anyio.abc.SocketStream, request: Received, answer: Answer
+        self,
+        stream: anyio.abc.SocketStream,
+        request: Received,
+        answer: Answer,
+        form: _Format,
     ) -> bool:
         done = False
         watching = anyio.CancelScope()
@@ -206,8 +222,8 @@ class ModelApi:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(notice_leaving)
             await anyio.sleep(answer.delay_s)
-            await stream.send(_head(answer, chunked=True))
-            for number, chunk in enumerate(_chunks(answer)):
+            await stream.send(_head(answer, form.kind, chunked=True))
+            for number, chunk in enumerate(form.chunks(answer)):
                 if number == answer.stall_after:
                     await anyio.sleep_forever()
                 if event := answer.hold.get(number):
@@ -276,20 +292,15 @@ def server_error(status: int = 500) -> Answer:
     return refused(status, "The server had an error", type="server_error")
 
 
-def stream_body(answer: Answer) -> bytes:
-    """Return the server-sent events of an answer as one text."""
-    return b"".join(_chunks(answer))
-
-
-def whole_response(answer: Answer, *, streamed: bool) -> bytes:
+def whole_response(answer: Answer, form: _Format = _OPENAI, *, streamed: bool) -> bytes:
     """Return head and body of an answer that is sent at once."""
     if answer.body is not None or answer.status != 200 or not streamed:
-        body = _completion(answer) if answer.body is None else answer.body
-        return _head(answer, chunked=False, size_bytes=len(body), streamed=streamed) + body
-    frames = b"".join(map(_framed, _chunks(answer)))
-    return (
-        _head(answer, chunked=True) + frames + (b"0\r\n\r\n" if answer.cut_after is None else b"")
-    )
+        body = form.completion(answer) if answer.body is None else answer.body
+        kind = form.kind if streamed else ""
+        return _head(answer, kind, chunked=False, size_bytes=len(body)) + body
+    frames = b"".join(map(_framed, form.chunks(answer)))
+    end = b"0\r\n\r\n" if answer.cut_after is None else b""
+    return _head(answer, form.kind, chunked=True) + frames + end
 
 
 async def _receive(stream: anyio.abc.SocketStream, buffer: bytes) -> tuple[Received, bytes]:
@@ -312,8 +323,9 @@ async def _receive(stream: anyio.abc.SocketStream, buffer: bytes) -> tuple[Recei
     return request, body[size_bytes:]
 
 
-def _head(answer: Answer, *, chunked: bool, size_bytes: int = 0, streamed: bool = True) -> bytes:
-    kind = "text/event-stream" if streamed and answer.status == 200 else "application/json"
+def _head(answer: Answer, kind: str, *, chunked: bool, size_bytes: int = 0) -> bytes:
+    """Return the head; `kind` is the media type of a stream, empty for what is none."""
+    kind = kind if kind and answer.status == 200 else "application/json"
     fields = {
         "content-type": kind,
         **({"transfer-encoding": "chunked"} if chunked else {"content-length": str(size_bytes)}),
@@ -326,89 +338,6 @@ def _head(answer: Answer, *, chunked: bool, size_bytes: int = 0, streamed: bool 
 
 def _framed(chunk: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(chunk), chunk)
-
-
-def _chunks(answer: Answer) -> list[bytes]:
-    """Return the events: one for each piece of the text, what ends it, usage, and [DONE]."""
-    chunks: list[bytes] = []
-    for number, piece in enumerate(answer.all_pieces):
-        if number in {answer.cut_after, answer.end_after}:
-            return chunks
-        if number == answer.garbage_after:
-            return [*chunks, b'data: {"choices":[{"delta":{"cont\n\n']
-        if answer.error_after is not None and number == answer.error_after[0]:
-            return [*chunks, _event({"error": answer.error_after[1]})]
-        chunks.append(_delta(answer, {"content": piece}))
-    if answer.reasoning:
-        chunks.insert(0, _delta(answer, {"reasoning_content": answer.reasoning}))
-    for index, call in enumerate(answer.calls):
-        chunks.extend(_call_chunks(answer, index, call))
-    chunks.append(_delta(answer, {}, finish_reason=_finish_reason(answer)))
-    chunks.append(_event({**_frame(answer), "choices": [], "usage": _usage(answer)}))
-    chunks.append(b"data: [DONE]\n\n")
-    return chunks
-
-
-def _call_chunks(answer: Answer, index: int, call: ToolCall) -> list[bytes]:
-    """Return a call as OpenAI streams it: its name first, its arguments in fragments."""
-    begin: dict[str, Any] = {
-        "id": call.call_id,
-        "type": "function",
-        "function": {"name": call.name, "arguments": ""},
-    }
-    fragments = [call.arguments[at : at + 5] for at in range(0, len(call.arguments), 5)]
-    return [
-        _delta(answer, {"tool_calls": [{"index": index, **part}]})
-        for part in (begin, *({"function": {"arguments": piece}} for piece in fragments))
-    ]
-
-
-def _completion(answer: Answer) -> bytes:
-    message: dict[str, Any] = {"role": "assistant", "content": "".join(answer.all_pieces)}
-    if answer.calls:
-        message["tool_calls"] = [
-            {
-                "id": call.call_id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": call.arguments},
-            }
-            for call in answer.calls
-        ]
-    choice = {"index": 0, "message": message, "finish_reason": _finish_reason(answer)}
-    frame = {**_frame(answer), "object": "chat.completion"}
-    return orjson.dumps({**frame, "choices": [choice], "usage": _usage(answer)})
-
-
-def _delta(answer: Answer, delta: Mapping[str, Any], *, finish_reason: str | None = None) -> bytes:
-    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
-    return _event({**_frame(answer), "choices": [choice]})
-
-
-def _event(value: Mapping[str, Any]) -> bytes:
-    return b"data: " + orjson.dumps(value) + b"\n\n"
-
-
-def _frame(answer: Answer) -> dict[str, Any]:
-    return {
-        "id": "chatcmpl-1",
-        "object": "chat.completion.chunk",
-        "created": 1_760_000_000,
-        "model": answer.model,
-        "system_fingerprint": "fp_1",
-    }
-
-
-def _finish_reason(answer: Answer) -> str:
-    return answer.finish_reason or ("tool_calls" if answer.calls else "stop")
-
-
-def _usage(answer: Answer) -> dict[str, Any]:
-    return {
-        "prompt_tokens": answer.input_tokens,
-        "completion_tokens": answer.output_tokens,
-        "total_tokens": answer.input_tokens + answer.output_tokens,
-        "prompt_tokens_details": {"cached_tokens": answer.cached_tokens},
-    }
 
 
 _MODELS = json.dumps({"object": "list", "data": [{"id": "fake-1", "object": "model"}]}).encode()

@@ -22,9 +22,11 @@ from everturn_gateway.providers.wire import BodyWriter
 @pytest.mark.parametrize(
     ("provider", "says"),
     [
-        ("opnai", "there are: builtin, local, openai, openrouter, ollama, scripted"),
+        (
+            "opnai",
+            "there are: builtin, local, openai, anthropic, gemini, openrouter, ollama, scripted",
+        ),
         ("", "there are: builtin, local"),
-        ("anthropic", "provider: openrouter, name: anthropic/..."),
     ],
 )
 async def test_an_unknown_provider_is_named_with_what_there_is(provider: str, says: str) -> None:

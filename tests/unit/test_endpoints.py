@@ -8,7 +8,14 @@ from everturn_actors.spec import ModelSpec
 from everturn_gateway.providers import ProviderConfigError
 from everturn_gateway.providers.endpoints import endpoint_for, is_loopback
 
-KEYS = {"OPENAI_API_KEY": "sk-openai", "OPENROUTER_API_KEY": "sk-or"}
+KEYS = {
+    "OPENAI_API_KEY": "sk-openai",
+    "OPENROUTER_API_KEY": "sk-or",
+    "ANTHROPIC_API_KEY": "sk-ant",
+    "GEMINI_API_KEY": "AI-gem",
+    "OLLAMA_API_KEY": "ol-key",
+}
+GEMINI = "https://generativelanguage.googleapis.com/v1beta/openai"
 
 
 @pytest.mark.parametrize(
@@ -22,8 +29,23 @@ KEYS = {"OPENAI_API_KEY": "sk-openai", "OPENROUTER_API_KEY": "sk-or"}
             "max_completion_tokens",
         ),
         ("openrouter", "", "https://openrouter.ai/api/v1/chat/completions", "sk-or", "max_tokens"),
-        ("ollama", "", "http://127.0.0.1:11434/v1/chat/completions", "", "max_tokens"),
-        ("ollama", "http://gpu:11434", "http://gpu:11434/v1/chat/completions", "", "max_tokens"),
+        ("ollama", "", "http://127.0.0.1:11434/api/chat", "", "max_tokens"),
+        ("ollama", "http://gpu:11434", "http://gpu:11434/api/chat", "", "max_tokens"),
+        ("ollama", "http://gpu:11434/api/", "http://gpu:11434/api/chat", "", "max_tokens"),
+        ("ollama", "http://g/ollama", "http://g/ollama/api/chat", "", "max_tokens"),
+        ("ollama", "http://g/v1", "http://g/v1/chat/completions", "", "max_tokens"),
+        ("ollama", "https://ollama.com", "https://ollama.com/api/chat", "ol-key", "max_tokens"),
+        ("anthropic", "", "https://api.anthropic.com/v1/messages", "sk-ant", "max_tokens"),
+        ("anthropic", "https://p/v1", "https://p/v1/messages", "sk-ant", "max_tokens"),
+        ("anthropic", "https://p/a/", "https://p/a/v1/messages", "sk-ant", "max_tokens"),
+        (
+            "anthropic",
+            "https://p/a/v1/messages?beta=true",
+            "https://p/a/v1/messages?beta=true",
+            "sk-ant",
+            "max_tokens",
+        ),
+        ("gemini", "", f"{GEMINI}/chat/completions", "AI-gem", "max_tokens"),
         (
             "openai",
             "http://localhost:8000/v1/",
@@ -54,7 +76,12 @@ def test_addresses_and_keys(provider: str, base_url: str, url: str, key: str, fi
 
 @pytest.mark.parametrize(
     ("provider", "variable"),
-    [("openai", "OPENAI_API_KEY"), ("openrouter", "OPENROUTER_API_KEY")],
+    [
+        ("openai", "OPENAI_API_KEY"),
+        ("openrouter", "OPENROUTER_API_KEY"),
+        ("anthropic", "ANTHROPIC_API_KEY"),
+        ("gemini", "GEMINI_API_KEY"),
+    ],
 )
 @pytest.mark.parametrize("value", ["", "  \n"])
 def test_a_missing_key_names_its_variable(provider: str, variable: str, value: str) -> None:
@@ -142,8 +169,11 @@ def test_only_this_machine_is_loopback(host: str, own: bool) -> None:  # noqa: F
         ("openai", "http://127.0.0.1:8000", "anything", "/v1"),
         ("openai", "https://x.example/api/v1?version=2", "anything", "/api/v1"),
         ("openrouter", "", "listing", "/api/v1"),
-        ("ollama", "", "ollama", "/v1"),
-        ("ollama", "http://gpu:11434", "ollama", "/v1"),
+        ("ollama", "", "ollama", ""),
+        ("ollama", "http://gpu:11434", "ollama", ""),
+        ("ollama", "http://gpu:11434/v1", "ollama", "/v1"),
+        ("anthropic", "", "anthropic", ""),
+        ("gemini", "", "gemini", "/v1beta/openai"),
     ],
 )
 def test_who_tells_a_window_and_how(provider: str, base_url: str, tells: str, base: str) -> None:
@@ -151,3 +181,40 @@ def test_who_tells_a_window_and_how(provider: str, base_url: str, tells: str, ba
     endpoint = endpoint_for(ModelSpec(provider=provider, name="m", base_url=base_url), KEYS)
 
     assert (endpoint.tells, endpoint.base) == (tells, base)
+
+
+@pytest.mark.parametrize(
+    ("provider", "base_url", "vendor", "api"),
+    [
+        ("openai", "", "", "openai"),
+        ("openai", GEMINI, "gemini", "openai"),
+        ("openai", "https://openrouter.ai/api/v1", "openrouter", "openai"),
+        ("openrouter", "https://proxy.example/v1", "openrouter", "openai"),
+        ("anthropic", "https://proxy.example", "", "anthropic"),
+        ("ollama", "", "", "ollama"),
+        ("ollama", "http://gpu:11434/v1/", "", "openai"),
+    ],
+)
+def test_what_is_spoken_where(provider: str, base_url: str, vendor: str, api: str) -> None:
+    """Additions of one vendor are refused by the others."""
+    endpoint = endpoint_for(ModelSpec(provider=provider, name="m", base_url=base_url), KEYS)
+
+    assert (endpoint.vendor, endpoint.api) == (vendor, api)
+
+
+def test_each_api_is_shown_its_key_in_its_own_way() -> None:
+    """A key under the wrong name is no key."""
+    anthropic = endpoint_for(ModelSpec(provider="anthropic", name="m"), KEYS)
+    gemini = endpoint_for(ModelSpec(provider="gemini", name="m"), KEYS)
+    ollama = endpoint_for(ModelSpec(provider="ollama", name="m"), KEYS)
+
+    assert anthropic.headers == {"anthropic-version": "2023-06-01", "x-api-key": "sk-ant"}
+    assert gemini.headers == {"authorization": "Bearer AI-gem"}
+    assert ollama.headers == {}
+
+
+def test_ollama_may_be_silent_for_long_wherever_it_is() -> None:
+    """It loads a model of forty gigabytes without a word."""
+    model = ModelSpec(provider="ollama", name="m", base_url="http://gpu:11434")
+
+    assert endpoint_for(model, KEYS).stall_timeout_s == 600

@@ -13,13 +13,16 @@ from everturn_actors.errors import (
     ModelError,
     ModelRefusedError,
     ModelTransientError,
+    QuotaExhaustedError,
     RateLimitedError,
     ToolsRefusedError,
 )
 from everturn_gateway.providers.model_errors import (
+    Refusal,
     error_for,
     read_refusal,
     retry_after_s,
+    unshown_images,
     unsupported_parameter,
     window_in_error,
 )
@@ -91,7 +94,11 @@ def test_the_code_alone_tells_an_overflow(code: str) -> None:
         (400, "Invalid value for 'temperature'", ModelRefusedError),
         (401, "Incorrect API key", ModelAuthError),
         (403, "Country not supported", ModelAuthError),
-        (402, "Insufficient credits", ModelRefusedError),
+        (402, "Insufficient credits", QuotaExhaustedError),
+        (400, "Your credit balance is too low to access the API", QuotaExhaustedError),
+        (400, "API key not valid. Please pass a valid API key.", ModelAuthError),
+        (529, "Overloaded", ModelTransientError),
+        (500, "model requires more system memory (5.6 GiB) than is", ModelRefusedError),
         (404, "model 'x' not found, try pulling it first", ModelRefusedError),
         (408, "timeout", ModelTransientError),
         (409, "conflict", ModelTransientError),
@@ -114,7 +121,54 @@ def test_an_empty_account_is_not_waited_for() -> None:
         {"error": {"message": "You exceeded your quota", "code": "insufficient_quota"}}
     )
 
-    assert type(refused(429, body)) is ModelRefusedError
+    assert type(refused(429, body)) is QuotaExhaustedError
+
+
+def test_a_wait_that_stands_in_the_text_counts() -> None:
+    """Gemini sends no header that says how long."""
+    body = [{"error": {"code": 429, "message": "Quota exceeded. Please retry in 31.44s."}}]
+
+    error = refused(429, orjson.dumps(body))
+
+    assert type(error) is RateLimitedError
+    assert error.retry_after_s == 31.44
+
+
+def test_a_refusal_inside_a_refusal_is_read() -> None:
+    """Ollama quotes the whole body of the engine behind it as one text."""
+    inner = {"error": {"code": 400, "message": "exceeds the available context size", "n_ctx": 512}}
+    error = refused(400, orjson.dumps({"error": orjson.dumps(inner).decode()}))
+
+    assert isinstance(error, ContextOverflowError)
+    assert error.window_tokens == 512
+    assert str(error) == "m at host: exceeds the available context size (HTTP 400)"
+
+
+def test_the_id_in_the_body_is_named_where_no_header_has_one() -> None:
+    """Support asks for it first."""
+    body = {"type": "error", "error": {"type": "x", "message": "No."}, "request_id": "req_1"}
+
+    assert "(HTTP 400, request req_1)" in str(refused(400, orjson.dumps(body)))
+
+
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        ("Multimodal data provided, but model does not support multimodal requests.", "model"),
+        ("this model is missing data required for image input", "model"),
+        ("Invalid content type. image_url is only supported by certain models.", "model"),
+        ("No endpoints found that support image input", "model"),
+        ("unknown variant `image_url`, expected `text`", "model"),
+        ("image input is not supported - hint: you may need to provide the mmproj", "model"),
+        ("messages.0.content.0.image: image exceeds 5 MB maximum: 6291456 bytes", "image"),
+        ("Could not process image", "image"),
+        ("illegal base64 data at input byte 0", "image"),
+        ("max_tokens is too large", ""),
+    ],
+)
+def test_why_images_are_refused(message: str, why: str) -> None:
+    """A model without eyes is never shown one again; one bad image says nothing of the next."""
+    assert unshown_images(Refusal(message=message)) == why
 
 
 @pytest.mark.parametrize(

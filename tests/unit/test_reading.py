@@ -153,18 +153,28 @@ def test_calls_get_ids_of_their_own() -> None:
         END,
     ])  # fmt: skip
 
-    assert reply.calls == (
-        ToolCall(call_id="call_1", name="f"),
+    again = read([call(index=0, name="f"), END])
+
+    assert reply.calls[1:] == (
         ToolCall(call_id="same", name="g"),
         ToolCall(call_id="same_3", name="h"),
     )
+    assert reply.calls[0].call_id.startswith("call_")
+    assert reply.calls[0].call_id != again.calls[0].call_id
 
 
 @pytest.mark.parametrize("arguments", ["{", "[1]", '"text"', '{"a": NaN}', "{} trailing"])
-def test_arguments_that_are_no_object_fail_the_call(arguments: str) -> None:
-    """A tool must never run on half its arguments."""
-    with pytest.raises(ModelTransientError, match=r"call of 'f' did not parse as a JSON object"):
-        read([call(index=0, id="a", name="f", arguments=arguments), END])
+def test_arguments_are_handed_on_as_the_model_wrote_them(arguments: str) -> None:
+    """The turn judges them, and tells the model what was wrong; another try here would not."""
+    reply = read([call(index=0, id="a", name="f", arguments=arguments), END])
+
+    assert reply.calls == (ToolCall(call_id="a", name="f", arguments=arguments),)
+
+
+def test_a_call_that_names_no_tool_is_an_error() -> None:
+    """It could be neither run nor sent back."""
+    with pytest.raises(ModelTransientError, match="a call that names no tool"):
+        read([call(index=0, id="a", arguments="{}"), END])
 
 
 def test_a_stream_without_a_finish_reason_is_an_error() -> None:

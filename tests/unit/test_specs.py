@@ -17,6 +17,7 @@ from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, PromptSpec, 
 from everturn_gateway.config import SessionsConfig
 from everturn_gateway.errors import ConfigError
 from everturn_gateway.specs import agent_schema, load_agent, schema_text
+from everturn_gateway.tools.memory import memory_directive
 
 AGENTS = Path(__file__).parents[2] / "agents"
 SCHEMA_FILE = AGENTS / "agent.schema.json"
@@ -129,6 +130,16 @@ spec:
     - {type: mcp, name: web, url: "https://mcp.example.com", headers: {X: y}}
 """
 
+
+def write_full(folder: Path, text: str = FULL) -> Path:
+    """Write the agent with every field of Duragent's, and the files that it names."""
+    program = "tools_in_git-helper_in_run__sh"
+    manual = "tools_in_git-helper_in_README__md"
+    write_folder(folder, text, **PROMPTS, **{program: "#!/bin/sh\n", manual: "Git.\n"})
+    (folder / "tools/git-helper/run.sh").chmod(0o755)
+    return folder
+
+
 PROMPTS = {
     "SOUL__md": "I am {{agent.name}}.\n",
     "SYSTEM_PROMPT__md": "Today is {{ date }}, {{time}}. Keep {{user}} and {braces}.\n",
@@ -145,7 +156,7 @@ def faults_of(folder: Path, **environ: str) -> list[str]:
 
 def test_an_agent_with_every_field_of_duragent_s_loads_unchanged(tmp_path: Path) -> None:
     """Existing agents are the reason for the format."""
-    folder = write_folder(tmp_path / "group-helper", FULL, **PROMPTS)
+    folder = write_full(tmp_path / "group-helper")
 
     file = load_agent(folder, environ={})
 
@@ -165,6 +176,7 @@ def test_an_agent_with_every_field_of_duragent_s_loads_unchanged(tmp_path: Path)
             soul="I am group-helper.\n",
             system_prompt="Today is {{date}}, {{time}}. Keep {{user}} and {braces}.\n",
             instructions=f"Home is {folder}.\n",
+            directives=(memory_directive(),),
         ),
         session=SessionSpec(
             on_disconnect="continue",
@@ -182,17 +194,17 @@ def test_an_agent_with_every_field_of_duragent_s_loads_unchanged(tmp_path: Path)
 
 def test_fields_without_their_feature_are_listed(tmp_path: Path) -> None:
     """A person must be able to see what has no effect yet."""
-    full = load_agent(write_folder(tmp_path / "full", FULL, **PROMPTS), environ={})
+    full = load_agent(write_full(tmp_path / "full"), environ={})
     added = load_agent(write_folder(tmp_path / "added", ADDED), environ={})
 
     assert [name for name in full.inactive if "context" not in name] == [
-        "spec.memory",
         "spec.access",
-        "spec.hooks",
-        "spec.tools",
-        "spec.skills_dir",
+        (
+            "spec.tools: web_search (needs search: a provider to ask, or a key of one in the"
+            " environment)"
+        ),
     ]
-    assert added.inactive == ("spec.model.fallbacks", "spec.access", "spec.tools")
+    assert added.inactive == ("spec.access",)
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))
@@ -252,7 +264,7 @@ def test_an_agent_of_duragent_s_loads_under_a_policy_that_has_other_numbers(
     tmp_path: Path,
 ) -> None:
     """Its folder must load as it is, and must not look as if all of it had an effect."""
-    file = load_agent(write_folder(tmp_path / "full", FULL, **PROMPTS), environ={})
+    file = load_agent(write_full(tmp_path / "full"), environ={})
     known = POLICIES["everturn"].number_names()
     told = [name.partition(" (is no number of")[0] for name in file.inactive if "context" in name]
 
@@ -313,7 +325,8 @@ def test_the_agent_s_own_model_writes_summaries_unless_another_is_named(
             "{provider: openai, name: a, model: b}",
             (
                 "summarizer.model: is not a known field; there are: provider, name, base_url,"
-                " temperature, max_input_tokens, max_output_tokens, max_tokens, context_window"
+                " temperature, max_input_tokens, max_output_tokens, max_tokens, context_window,"
+                " reasoning_effort"
             ),
         ),
         ("[a]", "summarizer: must be a section of fields, not a list"),
@@ -328,20 +341,25 @@ def test_a_summarizer_that_cannot_be_read_is_a_fault_of_its_field(
     assert faults_of(folder) == [f"agent.yaml:9: spec.session.context.{fault}"]
 
 
-def test_files_without_their_feature_are_listed_and_must_be_yaml(tmp_path: Path) -> None:
+def test_a_policy_that_cannot_be_read_is_a_fault_of_the_agent(tmp_path: Path) -> None:
     """A tool policy that nobody enforces must not look enforced."""
-    files = {
-        "policy__yaml": "mode: ask\n",
-        "skills_in_x_in_SKILL__md": "",
-        "tools_in_x_in_run__sh": "",
-    }
-    folder = write_agent(tmp_path, "a", "  session: {context: {policy: duragent}}\n", **files)
+    folder = write_agent(tmp_path, "a", policy__yaml="mode: ask\n")
 
-    assert load_agent(folder, environ={}).inactive == ("policy.yaml", "tools/", "skills/")
+    assert load_agent(folder, environ={}).plan.policy.mode == "ask"
 
     (folder / "policy.local.yaml").write_text("mode: [\n", encoding="utf-8")
 
     assert faults_of(folder)[0].startswith("policy.local.yaml:2: is not valid YAML")
+
+
+def test_tools_and_skills_that_cannot_be_used_are_told_and_left_out(tmp_path: Path) -> None:
+    """One bad folder among many must not take the agent away, nor go unnoticed."""
+    files = {"skills_in_x_in_SKILL__md": "", "tools_in_y_in_run__sh": "#!/bin/sh\n"}
+    agent = load_agent(write_agent(tmp_path, "a", **files), environ={})
+
+    assert (agent.plan.skills, agent.plan.found) == ((), ())
+    told = [fault.file.relative_to(agent.folder).parts[:2] for fault in agent.warnings]
+    assert told == [("skills", "x"), ("tools", "y")]
 
 
 def test_a_minimal_agent_has_the_documented_defaults(tmp_path: Path) -> None:
@@ -429,9 +447,9 @@ spec:
             " silent or block, not 'ignore'"
         ),
         (
-            "agent.yaml:21: spec.tools[0].name: must be background_process, bash, reload_tools,"
-            " schedule, session, web, cancel_schedule, list_schedules, schedule_task, web_fetch"
-            " or web_search, not 'bsh'"
+            "agent.yaml:21: spec.tools[0]: name must be one of bash, delegate, files,"
+            " reload_tools, schedule, cancel_schedule, list_schedules, schedule_task,"
+            " background_process, session, web, web_fetch, web_search, not 'bsh'"
         ),
         "agent.yaml:22: spec.tools[1]: needs either a command or a url",
         "agent.yaml:23: spec.memory.backend: must be filesystem, not 'redis'",
@@ -540,7 +558,8 @@ def test_a_prompt_that_is_no_text_is_a_fault_of_its_file(tmp_path: Path) -> None
 def test_variables_expand_in_agent_yaml_and_not_in_prompts(tmp_path: Path) -> None:
     """A prompt about shell scripts must reach the model as it was written."""
     text = FULL.replace("anthropic/claude-sonnet-4", "${MODEL:-gpt-4o}").replace("0.3", "${T}")
-    folder = write_folder(tmp_path / "x", text, **PROMPTS | {"SOUL__md": "echo ${HOME}"})
+    folder = write_full(tmp_path / "x", text)
+    (folder / "SOUL.md").write_text("echo ${HOME}", encoding="utf-8")
 
     file = load_agent(folder, environ={"T": "1.5"})
 

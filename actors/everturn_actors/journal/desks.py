@@ -16,7 +16,7 @@ KEPT_MAX = 4096  # ends of logs kept in memory; beyond, they are read again from
 class Desk:
     """A place for one: whoever sits here is the only one to touch the session's files."""
 
-    __slots__ = ("free", "session_id", "shelf", "tail", "users")
+    __slots__ = ("free", "media", "session_id", "shelf", "tail", "users")
 
     def __init__(self, session_id: str) -> None:
         self.session_id = session_id
@@ -24,6 +24,8 @@ class Desk:
         "Where the log ends; None = look."
         self.shelf: Shelf | None = None
         "Which large results there are; None = look."
+        self.media: Shelf | None = None
+        "Which files of messages there are; None = look."
         self.users = 0
         "Who sits here or waits to."
         self.free = anyio.Semaphore(1, max_value=1, fast_acquire=True)
@@ -71,7 +73,7 @@ class Desks:
         """Keep nothing of a session that went to rest."""
         desk = self._desks.get(session_id)
         if desk is not None:
-            desk.tail = desk.shelf = None
+            desk.tail = desk.shelf = desk.media = None
             self._tidy(desk)
 
     def _leave(self, desk: Desk) -> None:

@@ -30,7 +30,12 @@ from everturn_actors.journal.layout import Layout, SessionFiles
 from everturn_actors.journal.loading import find_tail, load_session
 from everturn_actors.journal.lock import release_lock, take_lock
 from everturn_actors.journal.logs import REPAIR_HINT, Tail, read_events
-from everturn_actors.journal.results import RESULTS_MAX_BYTES, check_result_name
+from everturn_actors.journal.results import (
+    MEDIA_MAX_BYTES,
+    RESULTS_MAX_BYTES,
+    check_result_name,
+    encode_text,
+)
 from everturn_actors.journal.snapshot_reader import BadSnapshotError
 from everturn_actors.journal.writer import Writer
 from everturn_actors.model import Compaction, ConversationKey
@@ -46,7 +51,10 @@ READERS_MAX = 8  # worker threads that load, list and save at the same time; dis
 
 @asynccontextmanager
 async def open_file_store(
-    workspace: Path, *, results_max_bytes: int = RESULTS_MAX_BYTES
+    workspace: Path,
+    *,
+    results_max_bytes: int = RESULTS_MAX_BYTES,
+    media_max_bytes: int = MEDIA_MAX_BYTES,
 ) -> AsyncGenerator[FileStore]:
     """Open the workspace, creating it where it is missing, and keep others out until the end.
 
@@ -55,6 +63,7 @@ async def open_file_store(
     Args:
         workspace: The folder.
         results_max_bytes: How much `save_result` keeps of each session.
+        media_max_bytes: How much `save_media` keeps of each session.
 
     Raises:
         WorkspaceLockedError: Another process, or another store of this one, has it open.
@@ -67,7 +76,12 @@ async def open_file_store(
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(writer.run, name="journal writer")
             try:
-                yield FileStore(layout, writer, results_max_bytes=results_max_bytes)
+                yield FileStore(
+                    layout,
+                    writer,
+                    results_max_bytes=results_max_bytes,
+                    media_max_bytes=media_max_bytes,
+                )
             finally:
                 writer.close()
     finally:
@@ -85,10 +99,13 @@ class FileStore:
     * Where a log ends is kept in memory until `mark_resting`, and read from the file again then.
     """
 
-    def __init__(self, layout: Layout, writer: Writer, *, results_max_bytes: int) -> None:
+    def __init__(
+        self, layout: Layout, writer: Writer, *, results_max_bytes: int, media_max_bytes: int
+    ) -> None:
         self._layout = layout
         self._writer = writer
         self._results_max_bytes = results_max_bytes
+        self._media_max_bytes = media_max_bytes
         self._desks = Desks()
         self._awake = set[str]()
         "Sessions whose marker is known to be durable."
@@ -162,10 +179,12 @@ class FileStore:
         """See `SessionStore.save_result`."""
         check_result_name(name)
         files = self._layout.session(session_id)
+        data = encode_text(text)
         async with self._desks.at(session_id) as desk:
             known, desk.shelf = desk.shelf, None
+            limit = self._results_max_bytes
             work = partial(
-                results.save, files, name, text, max_bytes=self._results_max_bytes, shelf=known
+                results.save, files, files.results, name, data, max_bytes=limit, shelf=known
             )
             desk.shelf = await self._in_thread(work, files.results)
 
@@ -173,15 +192,34 @@ class FileStore:
         """See `SessionStore.read_result`."""
         if not is_session_id(session_id):
             return None
+        folder = self._layout.session(session_id).results
+        return await self._in_thread(partial(results.read_text, folder, name), folder)
+
+    async def save_media(self, session_id: str, name: str, data: bytes) -> None:
+        """See `SessionStore.save_media`."""
+        check_result_name(name, "a file")
         files = self._layout.session(session_id)
-        return await self._in_thread(partial(results.read, files, name), files.results)
+        async with self._desks.at(session_id) as desk:
+            known, desk.media = desk.media, None
+            limit = self._media_max_bytes
+            work = partial(
+                results.save, files, files.media, name, data, max_bytes=limit, shelf=known
+            )
+            desk.media = await self._in_thread(work, files.media)
+
+    async def read_media(self, session_id: str, name: str) -> bytes | None:
+        """See `SessionStore.read_media`."""
+        if not is_session_id(session_id):
+            return None
+        folder = self._layout.session(session_id).media
+        return await self._in_thread(partial(results.read, folder, name), folder)
 
     async def delete(self, session_id: str) -> None:
         """See `SessionStore.delete`."""
         if not is_session_id(session_id):
             return
         async with self._desks.at(session_id) as desk:
-            desk.tail = desk.shelf = None
+            desk.tail = desk.shelf = desk.media = None
             self._awake.discard(session_id)
             work = partial(_delete, self._layout, session_id)
             await self._in_thread(work, self._layout.session(session_id).folder)
@@ -226,7 +264,7 @@ class FileStore:
         """Do blocking work on the files of a session while nobody else touches them."""
         files = self._layout.session(session_id)
         async with self._desks.at(session_id) as desk:
-            desk.tail = desk.shelf = None
+            desk.tail = desk.shelf = desk.media = None
             return await self._in_thread(work, files.folder)
 
     async def _in_thread(self, work: Callable[[], T], path: Path) -> T:

@@ -5,6 +5,7 @@ sessions/<id>/events.jsonl          the log
 sessions/<id>/state.yaml            the snapshot
 sessions/<id>/events.archive.jsonl  older events, moved there by compaction
 sessions/<id>/results/<name>        texts too large for the log, as UTF-8; the oldest go first
+sessions/<id>/media/<sha256>.<end>  files that came with messages; the oldest go first
 awake/<id>                          empty: this session may have an open turn
 conversations/<sha256>.json         the current session of one conversation
 deleted/<id>                        a deleted session whose files are still being removed
@@ -48,6 +49,11 @@ class SessionFiles:
     def results(self) -> Path:
         """The folder of texts that are too large for the log."""
         return self.folder / "results"
+
+    @property
+    def media(self) -> Path:
+        """The folder of files that came with messages."""
+        return self.folder / "media"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ from everturn_actors.ids import is_session_id
 from everturn_actors.journal.codec import check_numbers
 from everturn_actors.journal.disk import write_error
 from everturn_actors.journal.results import (
+    MEDIA_MAX_BYTES,
     RESULTS_MAX_BYTES,
     check_result_name,
     decode_text,
@@ -55,6 +56,8 @@ class Stored:
     snapshot: SessionState | None = None
     results: dict[str, bytes] = field(default_factory=dict[str, bytes])
     "By name, in the order in which they were saved."
+    media: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    "The same of files that came with messages."
     is_torn: bool = False
     "The log ends in half a line."
     first: Event | None = None
@@ -73,15 +76,16 @@ class Stored:
             self.last = event
             self.log.append(event)
 
-    def keep(self, name: str, text: str, *, max_bytes: int) -> None:
-        """Keep a text under a name; the oldest others go until all fit."""
-        self.results.pop(name, None)
-        self.results[name] = encode_text(text)
-        total = sum(map(len, self.results.values()))
-        for oldest in [*self.results][:-1]:
-            if total <= max_bytes:
-                break
-            total -= len(self.results.pop(oldest))
+
+def _keep(shelf: dict[str, bytes], name: str, data: bytes, *, max_bytes: int) -> None:
+    """Keep a file under a name; the oldest others go until all fit."""
+    shelf.pop(name, None)
+    shelf[name] = data
+    total = sum(map(len, shelf.values()))
+    for oldest in [*shelf][:-1]:
+        if total <= max_bytes:
+            break
+        total -= len(shelf.pop(oldest))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,13 +154,17 @@ class MemoryDisk:
 
 @asynccontextmanager
 async def open_memory_store(
-    disk: MemoryDisk | None = None, *, results_max_bytes: int = RESULTS_MAX_BYTES
+    disk: MemoryDisk | None = None,
+    *,
+    results_max_bytes: int = RESULTS_MAX_BYTES,
+    media_max_bytes: int = MEDIA_MAX_BYTES,
 ) -> AsyncGenerator[MemoryStore]:
     """Open a store on `disk`, or on one of its own that is gone at the end.
 
     Args:
         disk: What outlives the store.
         results_max_bytes: How much `save_result` keeps of each session.
+        media_max_bytes: How much `save_media` keeps of each session.
 
     Raises:
         WorkspaceLockedError: Another store uses this disk.
@@ -164,7 +172,9 @@ async def open_memory_store(
     disk = disk or MemoryDisk()
     if disk.user is not None:
         raise WorkspaceLockedError(_NOWHERE, os.getpid())
-    store = disk.user = MemoryStore(disk, results_max_bytes=results_max_bytes)
+    store = disk.user = MemoryStore(
+        disk, results_max_bytes=results_max_bytes, media_max_bytes=media_max_bytes
+    )
     try:
         yield store
     finally:
@@ -175,9 +185,16 @@ async def open_memory_store(
 class MemoryStore:
     """`SessionStore` in memory; see there for what each method promises."""
 
-    def __init__(self, disk: MemoryDisk, *, results_max_bytes: int) -> None:
+    def __init__(
+        self,
+        disk: MemoryDisk,
+        *,
+        results_max_bytes: int,
+        media_max_bytes: int = MEDIA_MAX_BYTES,
+    ) -> None:
         self._disk = disk
         self._results_max_bytes = results_max_bytes
+        self._media_max_bytes = media_max_bytes
 
     async def load(self, session_id: str) -> Loaded | None:
         """See `SessionStore.load`."""
@@ -260,7 +277,7 @@ class MemoryStore:
         if failure is not None and failure.error:
             raise _write_error(failure, session_id)
         if failure is None or failure.kept_events:
-            stored.keep(name, text, max_bytes=self._results_max_bytes)
+            _keep(stored.results, name, encode_text(text), max_bytes=self._results_max_bytes)
         if failure is not None:
             disk.lose_power()
             raise PowerLostError
@@ -270,6 +287,19 @@ class MemoryStore:
         stored = (await self._powered()).sessions.get(session_id)
         data = None if stored is None else stored.results.get(name)
         return None if data is None else decode_text(data)
+
+    async def save_media(self, session_id: str, name: str, data: bytes) -> None:
+        """See `SessionStore.save_media`."""
+        check_result_name(name, "a file")
+        stored = (await self._powered()).sessions.get(_check(session_id))
+        if stored is None:
+            raise UnknownSessionError(session_id)
+        _keep(stored.media, name, data, max_bytes=self._media_max_bytes)
+
+    async def read_media(self, session_id: str, name: str) -> bytes | None:
+        """See `SessionStore.read_media`."""
+        stored = (await self._powered()).sessions.get(session_id)
+        return None if stored is None else stored.media.get(name)
 
     async def delete(self, session_id: str) -> None:
         """See `SessionStore.delete`."""

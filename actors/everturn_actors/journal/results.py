@@ -1,7 +1,8 @@
-"""Texts that are too large for the log: one file each, in a folder of the session. Blocking.
+"""What is too large for the log: one file each, in a folder of the session. Blocking.
 
+Texts of tools stand in one folder, files that came with messages in another; both are kept alike.
 Names come from tool calls, and an agent's own tools may write in the workspace: a name is checked
-before it is part of a path, and no symbolic link is followed on the way to a text.
+before it is part of a path, and no symbolic link is followed on the way to a file.
 Source: open(2), `O_NOFOLLOW` and `O_EXCL` (Linux man-pages, read 2026-11-22).
 """
 
@@ -29,6 +30,7 @@ from everturn_actors.journal.layout import SessionFiles
 logger = logging.getLogger(__name__)
 
 RESULTS_MAX_BYTES = 256 * 1024 * 1024  # of one session: thousands of results of the usual size
+MEDIA_MAX_BYTES = 512 * 1024 * 1024  # of one session: all files of two of the largest messages
 NAME_MAX = 100  # characters; with what is added while a file is written, any file system takes it
 _NAME = re.compile(r"[A-Za-z0-9_-]([A-Za-z0-9._-]*[A-Za-z0-9_-])?")
 _TEMPORARY = re.compile(r"\..+\.tmp")
@@ -37,19 +39,19 @@ _NO_LINKS = "there is a symbolic link in its place, or in that of its folder; it
 
 
 def is_result_name(name: str) -> bool:
-    """Return whether a text may be kept under `name`; only such a name may be part of a path."""
+    """Return whether a file may be kept under `name`; only such a name may be part of a path."""
     return len(name) <= NAME_MAX and _NAME.fullmatch(name) is not None
 
 
-def check_result_name(name: str) -> None:
-    """Refuse a name under which no text may be kept.
+def check_result_name(name: str, what: str = "a result") -> None:
+    """Refuse a name under which nothing may be kept.
 
     Raises:
         InvalidInputError: It is no such name.
     """
     if not is_result_name(name):
         message = (
-            f"{name[: NAME_MAX + 1]!r} is no name for a result: it takes up to {NAME_MAX} letters, "
+            f"{name[: NAME_MAX + 1]!r} is no name for {what}: it takes up to {NAME_MAX} letters, "
             "digits, '-', '_', and dots inside"
         )
         raise InvalidInputError(message)
@@ -97,16 +99,24 @@ class Shelf:
 
 
 def save(
-    files: SessionFiles, name: str, text: str, *, max_bytes: int, shelf: Shelf | None
+    files: SessionFiles,
+    folder: Path,
+    name: str,
+    data: bytes,
+    *,
+    max_bytes: int,
+    shelf: Shelf | None,
 ) -> Shelf:
-    """Keep `text` under a name that was checked; then let the oldest go until all fit.
+    """Keep `data` under a name that was checked; then let the oldest go until all fit.
 
     Args:
         files: Whose it is.
-        name: Of the text.
-        text: It.
-        max_bytes: How much is kept of the session.
-        shelf: What the last save returned, where nobody else touched the files since; None = look.
+        folder: Where: the session's `results` or `media`.
+        name: Of the file.
+        data: All of it.
+        max_bytes: How much is kept of the session in this folder.
+        shelf: What the last save there returned, where nobody else touched the files since; None =
+            look.
 
     Raises:
         UnknownSessionError: The session was never written, or deleted.
@@ -114,55 +124,65 @@ def save(
     """
     if not files.log.exists():
         raise UnknownSessionError(files.session_id)
-    data = encode_text(text)
     try:
-        make_directory(files.results)
-        with _opened(files.results) as folder:
-            found = shelf or _look(files, folder)
-            written_ns = _replace(folder, name, data, after_ns=found.newest_ns)
+        make_directory(folder)
+        with _opened(folder) as fd:
+            found = shelf or _look(files, folder, fd)
+            written_ns = _replace(fd, name, data, after_ns=found.newest_ns)
             found.put(name, len(data), written_ns)
             gone = found.make_room(max_bytes)
             for old in gone:  # after a crash they may be there again, and go with the next save
-                _unlink(files, folder, old)
+                _unlink(files, folder, fd, old)
     except OSError as error:
-        path = files.results / name
+        path = folder / name
         if error.errno in _LINKED:
             raise JournalWriteError(_NO_LINKS, path=path) from error
         raise write_error(error, path) from error
     if gone:
         logger.info(
-            "the oldest results were removed, to make room for a new one",
-            extra={"session_id": files.session_id, "results": len(gone)},
+            "the oldest files of a session were removed, to make room for a new one",
+            extra={"session_id": files.session_id, "folder": folder.name, "files": len(gone)},
         )
     return found
 
 
-def read(files: SessionFiles, name: str) -> str | None:
+def read_text(folder: Path, name: str) -> str | None:
     """Return the text of this name, or None where there is none.
+
+    Raises:
+        JournalError: It is there and cannot be read.
+    """
+    data = read(folder, name)
+    try:
+        return None if data is None else decode_text(data)
+    except UnicodeDecodeError as error:
+        message = f"byte {error.start + 1}: this is not UTF-8; the file was damaged or replaced"
+        raise JournalError(message, path=folder / name) from error
+
+
+def read(folder: Path, name: str) -> bytes | None:
+    """Return the file of this name, or None where there is none.
 
     Raises:
         JournalError: It is there and cannot be read.
     """
     if not is_result_name(name):
         return None
-    path = files.results / name
+    path = folder / name
     try:
-        with _opened(files.results) as folder:
+        with _opened(folder) as opened:
             # Not blocking: a pipe of this name would wait for its other end.
-            fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+            fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=opened)
         try:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 message = "it is no plain file"
                 raise JournalError(message, path=path)
             with os.fdopen(fd, "rb", closefd=False) as file:
-                return decode_text(file.read())
+                return file.read()
         finally:
             os.close(fd)
     except FileNotFoundError:
         return None
-    except UnicodeDecodeError as error:
-        message = f"byte {error.start + 1}: this is not UTF-8; the file was damaged or replaced"
-        raise JournalError(message, path=path) from error
     except OSError as error:
         why = f"it cannot be read: {error.strerror or error}"
         message = _NO_LINKS if error.errno in _LINKED else why
@@ -178,13 +198,13 @@ def _opened(folder: Path) -> Generator[int]:
         os.close(fd)
 
 
-def _look(files: SessionFiles, folder: int) -> Shelf:
+def _look(files: SessionFiles, folder: Path, fd: int) -> Shelf:
     """Return what is in a folder; what a crash left half-written is removed."""
     found: list[tuple[int, str, int]] = []
-    with os.scandir(folder) as entries:
+    with os.scandir(fd) as entries:
         for entry in entries:
             if _TEMPORARY.fullmatch(entry.name):
-                _unlink(files, folder, entry.name)
+                _unlink(files, folder, fd, entry.name)
             elif is_result_name(entry.name) and entry.is_file(follow_symlinks=False):
                 info = entry.stat(follow_symlinks=False)
                 found.append((info.st_mtime_ns, entry.name, info.st_size))
@@ -195,7 +215,7 @@ def _look(files: SessionFiles, folder: int) -> Shelf:
 
 
 def _replace(folder: int, name: str, data: bytes, *, after_ns: int) -> int:
-    """Put a text in its place, durably; return its time.
+    """Put a file in its place, durably; return its time.
 
     That is later than `after_ns`, whatever the clock says: files are stamped in steps of some
     milliseconds, and clocks are set back.
@@ -221,16 +241,16 @@ def _replace(folder: int, name: str, data: bytes, *, after_ns: int) -> int:
     return written_ns
 
 
-def _unlink(files: SessionFiles, folder: int, name: str) -> None:
+def _unlink(files: SessionFiles, folder: Path, fd: int, name: str) -> None:
     try:
         with suppress(FileNotFoundError):
-            os.unlink(name, dir_fd=folder)
+            os.unlink(name, dir_fd=fd)
     except OSError as error:  # it takes room until it can be; what was to be saved is
         logger.warning(
-            "a result could not be removed",
+            "an old file of a session could not be removed",
             extra={
                 "session_id": files.session_id,
-                "path": str(files.results / name),
+                "path": str(folder / name),
                 "error": str(error),
             },
         )

@@ -21,6 +21,7 @@ from everturn_channels.terminal.prompt import PromptReader, Reader
 from everturn_channels.terminal.reply import ReplyReader
 from everturn_channels.terminal.screen import Screen
 from everturn_channels.terminal.slash import (
+    DECISIONS,
     Command,
     Mistake,
     Nothing,
@@ -196,6 +197,8 @@ class Attach:
             case "compact":
                 self._screen.note("(summarising)")
                 self._beside.start_soon(self._compact, command.text)
+            case "allow" | "always" | "deny":
+                await self._conversation.decide(DECISIONS[command.name], command.text)
             case "stop":
                 if not await self._conversation.cancel():
                     self._screen.note("(no turn is running)")

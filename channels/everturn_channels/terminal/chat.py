@@ -1,6 +1,7 @@
 """`everturn chat`: a person and an agent take turns.
 
-While an answer runs, nothing is read from the keyboard but Ctrl-C, which cancels it.
+While an answer runs, nothing is read from the keyboard but Ctrl-C, which cancels it, and the answer
+to a call that waits to be allowed.
 """
 
 from __future__ import annotations
@@ -17,12 +18,21 @@ from everturn_actors.service import TextDelta, Update
 from everturn_channels.errors import ChannelError
 from everturn_channels.terminal.conversation import Conversation
 from everturn_channels.terminal.door import Status
-from everturn_channels.terminal.gauge import show_compacted
+from everturn_channels.terminal.gauge import dollars, show_compacted
 from everturn_channels.terminal.interrupts import Interrupts, open_interrupts
 from everturn_channels.terminal.prompt import PromptReader, Reader
-from everturn_channels.terminal.reply import ReplyReader
+from everturn_channels.terminal.questions import Questions
+from everturn_channels.terminal.reply import ReplyReader, clean
 from everturn_channels.terminal.screen import Screen
-from everturn_channels.terminal.slash import Command, Mistake, Nothing, Say, help_text, parse
+from everturn_channels.terminal.slash import (
+    DECISIONS,
+    Command,
+    Mistake,
+    Nothing,
+    Say,
+    help_text,
+    parse,
+)
 
 EXIT_OK, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
 NO_SESSION = "no session yet; your message starts one"
@@ -136,6 +146,8 @@ class Chat:
                     if was
                     else "(there is no session to end)"
                 )
+            case "allow" | "always" | "deny":
+                await self._conversation.decide(DECISIONS[command.name], command.text)
             case "stop":
                 if not await self._conversation.cancel():
                     self._screen.note("(no turn is running)")
@@ -209,11 +221,13 @@ class Chat:
                     self._fail(problem)
 
             tg.start_soon(cancel_turn)
+            questions = Questions(self._conversation, self._reader, self._screen, tg)
             async with aclosing(updates):
                 try:
                     async for update in updates:
                         self._screen.show(reply.read(update))
                         self._note_outcome(update)
+                        questions.read(update)
                 except (CoreError, ChannelError) as problem:
                     error = problem
             tg.cancel_scope.cancel()
@@ -234,11 +248,17 @@ def describe(status: Status) -> str:
     state = "answering" if status.busy else status.status
     usage = status.usage
     read = f"{usage.input_tokens} in ({usage.cached_tokens} cached)"
+    waits = (
+        f"waits     call {clean(each.call_id)}: {clean(each.reason) or 'to be allowed'}"
+        for each in status.approvals
+    )
     return "\n".join(
         (
             f"session   {status.session_id} ({state})",
             f"agent     {status.key.agent}",
             f"turns     {status.turns}, messages {status.messages}",
             f"tokens    {read}, {usage.output_tokens} out",
+            *waits,
+            *((f"cost      {dollars(usage.cost_nanodollars)}",) if usage.cost_nanodollars else ()),
         )
     )

@@ -8,7 +8,11 @@ from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from everturn_actors.context.report import ContextReport
-from everturn_actors.errors import SessionEndedError, UnknownSessionError
+from everturn_actors.errors import (
+    SessionEndedError,
+    UnknownApprovalError,
+    UnknownSessionError,
+)
 from everturn_actors.events import (
     ModelReplied,
     Received,
@@ -17,7 +21,7 @@ from everturn_actors.events import (
     TurnFinished,
     TurnStarted,
 )
-from everturn_actors.model import ConversationKey, Outcome, Usage
+from everturn_actors.model import Approval, ConversationKey, Decision, Outcome, Usage
 from everturn_actors.service import Compacted, TextDelta, Update
 from everturn_channels.errors import DoorError
 from everturn_channels.terminal.door import Door, Status
@@ -137,6 +141,21 @@ class Conversation:
         """Cancel the running turn; return whether there was one."""
         return bool(self.session_id) and await self._door.cancel(self.session_id)
 
+    async def decide(self, decision: Decision, call_id: str = "") -> Approval:
+        """Answer an approval, by default the oldest open one; return it.
+
+        Raises:
+            UnknownApprovalError: Nothing waits, or not this call.
+            ApprovalClosedError: It can no longer be answered so.
+        """
+        status = await self.status()
+        waiting = status.approvals if status else ()
+        approval = next((each for each in waiting if call_id in {"", each.call_id}), None)
+        if approval is None:
+            raise UnknownApprovalError(call_id)
+        await self._door.decide(self.session_id, approval.call_id, decision)
+        return approval
+
     async def reset(self) -> bool:
         """End the session; return whether there was one. The next message starts a new one."""
         if not self.session_id:
@@ -178,7 +197,7 @@ class Answer:
         if isinstance(update, TextDelta):
             return self
         match update.body:
-            case TurnStarted():
+            case TurnStarted() | Steered():
                 return replace(self, turn=update.body.turn)
             case ModelReplied():
                 return replace(self, text=update.body.text, usage=self.usage + update.body.usage)

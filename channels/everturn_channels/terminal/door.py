@@ -15,7 +15,14 @@ from typing import Literal, Protocol
 from everturn_actors.context.explain import Explanation
 from everturn_actors.context.report import ContextReport
 from everturn_actors.events import CallFinished, Event, ModelReplied, Received
-from everturn_actors.model import ConversationKey, Inbound, SessionStatus, Usage
+from everturn_actors.model import (
+    Approval,
+    ConversationKey,
+    Decision,
+    Inbound,
+    SessionStatus,
+    Usage,
+)
 from everturn_actors.ports import SessionSummary
 from everturn_actors.service import Compacted, TurnService, Update
 
@@ -38,6 +45,8 @@ class Status:
     usage: Usage
     busy: bool
     "Whether something that was accepted is not answered yet."
+    approvals: tuple[Approval, ...] = ()
+    "Calls that wait for a person, in the order in which they were asked."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +92,15 @@ class Door(Protocol):
 
     async def cancel(self, session_id: str) -> bool:
         """Cancel the running turn; return whether there was one, when it is closed."""
+        ...
+
+    async def decide(self, session_id: str, call_id: str, decision: Decision) -> None:
+        """Answer the approval of a call, as whoever runs the gateway.
+
+        Raises:
+            UnknownApprovalError: No call of this id waits.
+            ApprovalClosedError: It has expired, or was answered otherwise.
+        """
         ...
 
     async def reset(self, session_id: str) -> None:
@@ -158,6 +176,10 @@ class ServiceDoor:
         """Cancel the running turn; return whether there was one, when it is closed."""
         return await self._service.cancel(session_id)
 
+    async def decide(self, session_id: str, call_id: str, decision: Decision) -> None:
+        """Answer the approval of a call, as whoever runs the gateway."""
+        await self._service.decide(session_id, call_id, decision)
+
     async def reset(self, session_id: str) -> None:
         """End the session."""
         await self._service.reset(session_id)
@@ -178,6 +200,7 @@ class ServiceDoor:
             last_seq=state.last_seq,
             usage=state.usage,
             busy=state.has_work,
+            approvals=state.open_approvals,
         )
 
     async def context(self, session_id: str) -> ContextReport:

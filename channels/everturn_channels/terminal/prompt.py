@@ -103,6 +103,15 @@ class PromptReader:
         """
         return await self._session.prompt_async(handle_sigint=False)
 
+    async def choose(self, question: str) -> str:
+        """Return the line that answers a question; what is typed is not kept in the history.
+
+        Raises:
+            EOFError: The person pressed Ctrl-D.
+        """
+        asking: PromptSession[str] = PromptSession(message=question, history=InMemoryHistory())
+        return await asking.prompt_async(handle_sigint=False)
+
     def interrupt(self) -> None:
         """Do what Ctrl-C at an empty prompt does."""
         if self._session.app.is_running:

@@ -5,7 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
-CommandName: TypeAlias = Literal["help", "reset", "status", "context", "compact", "stop", "exit"]
+from everturn_actors.model import Decision
+
+CommandName: TypeAlias = Literal[
+    "help",
+    "reset",
+    "status",
+    "context",
+    "compact",
+    "allow",
+    "always",
+    "deny",
+    "stop",
+    "exit",
+]
+DECISIONS: dict[str, Decision] = {"allow": "allow_once", "always": "allow_always", "deny": "deny"}
+"What the commands that answer an approval mean."
 
 HELP: dict[CommandName, str] = {
     "help": "show this list",
@@ -13,11 +28,14 @@ HELP: dict[CommandName, str] = {
     "status": "show the session: its id, turns and tokens",
     "context": "show what the model is sent, what is hidden from it, and what comes next",
     "compact": "have older turns summarised now; what follows is kept above all",
+    "allow": "let the call that waits run, this once; a call id may follow",
+    "always": "let it run, and from now on without asking",
+    "deny": "do not let it run",
     "stop": "cancel the running turn",
     "exit": "leave (the conversation stays)",
 }
 
-_WITH_TEXT: tuple[CommandName, ...] = ("compact",)
+_WITH_TEXT: tuple[CommandName, ...] = ("compact", "allow", "always", "deny")
 _ALIASES: dict[str, CommandName] = {"quit": "exit", "new": "reset", "?": "help"}
 
 

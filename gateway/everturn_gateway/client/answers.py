@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any, Final, NoReturn, TypeVar, cast
 from urllib.parse import unquote
 
@@ -10,22 +11,26 @@ import httpx2
 import orjson
 
 from everturn_actors.errors import (
+    ApprovalClosedError,
     ContextDoesNotFitError,
     InvalidInputError,
     MailboxFullError,
     SessionEndedError,
+    UnknownApprovalError,
     UnknownFormatError,
     UnknownRequestError,
     UnknownSessionError,
 )
-from everturn_actors.model import ConversationKey
+from everturn_actors.model import Approval, ConversationKey, Usage
 from everturn_actors.records import from_record
 from everturn_actors.service import TextDelta, Update
 from everturn_channels.errors import DoorError
+from everturn_gateway.usage import NANODOLLARS
 
 T = TypeVar("T")
 
 SESSIONS: Final = "/api/v1/sessions/"
+_USAGE_TOKENS: Final = ("input_tokens", "output_tokens", "cached_tokens", "cache_written_tokens")
 _TRY_AGAIN: Final = frozenset({"stopping", "session-failed", "fenced", "too-many-connections"})
 _FOREIGN: Final = (
     "the gateway's answer is not understood; is it another program, or another version?"
@@ -68,6 +73,10 @@ def _raise(problem: Mapping[str, Any], otherwise: str) -> NoReturn:
             raise MailboxFullError(detail)
         case "unknown-session":
             raise UnknownSessionError(session_id)
+        case "unknown-approval":
+            raise UnknownApprovalError(_first_quoted(detail))
+        case "approval-closed":
+            raise ApprovalClosedError(_first_quoted(detail), detail.rpartition(": ")[2])
         case "unknown-request":
             seq = str(problem.get("instance", "")).rpartition("/")[2]
             raise UnknownRequestError(session_id, int(seq), detail.partition(": ")[2])
@@ -77,6 +86,23 @@ def _raise(problem: Mapping[str, Any], otherwise: str) -> NoReturn:
             raise SessionEndedError(session_id, detail.partition("(")[2].partition(")")[0])
         case _:
             raise DoorError(detail)
+
+
+def _first_quoted(text: str) -> str:
+    """Return what stands between the first two quotes."""
+    return text.partition("'")[2].partition("'")[0]
+
+
+def approval_of(data: Mapping[str, Any]) -> Approval:
+    """Return the approval that a session's document tells of."""
+    return Approval(
+        call_id=data["call_id"],
+        arguments_hash=data["arguments_hash"],
+        expires_at=datetime.fromisoformat(data["expires_at"]),
+        reason=data["reason"],
+        pattern=data["pattern"],
+        approvers=tuple(data["approvers"]),
+    )
 
 
 def document(content: bytes) -> dict[str, Any]:
@@ -114,6 +140,12 @@ def key_of(data: Mapping[str, Any]) -> ConversationKey:
         agent=data["agent"],
         topic=data.get("topic", ""),
     )
+
+
+def usage_of(data: Mapping[str, Any]) -> Usage:
+    """Return the usage of a body."""
+    tokens = {name: int(data[name]) for name in _USAGE_TOKENS}
+    return Usage(**tokens, cost_nanodollars=round(data["cost_usd"] * NANODOLLARS))
 
 
 def number_of(name: str) -> int:

@@ -22,7 +22,7 @@ from everturn_actors.context.explain import Explanation
 from everturn_actors.context.report import ContextReport
 from everturn_actors.errors import InvalidInputError
 from everturn_actors.events import Event, SessionEnded
-from everturn_actors.model import ConversationKey, Usage
+from everturn_actors.model import ConversationKey, Decision
 from everturn_actors.ports import SessionSummary
 from everturn_actors.reports import explanation_from, report_from
 from everturn_actors.service import Compacted, Update
@@ -31,11 +31,13 @@ from everturn_channels.terminal.door import HISTORY_MAX, Said, Status
 from everturn_gateway.client.answers import (
     SESSIONS,
     TryAgainError,
+    approval_of,
     document,
     key_of,
     number_of,
     refuse,
     update_of,
+    usage_of,
     value_of,
 )
 
@@ -171,6 +173,11 @@ class HttpDoor:
         data = await self._post(f"{_session(session_id)}/cancel", {})
         return bool(data["cancelled"])
 
+    async def decide(self, session_id: str, call_id: str, decision: Decision) -> None:
+        """Answer the approval of a call, as whoever runs the gateway."""
+        word = {"call_id": call_id, "decision": decision}
+        await self._post(f"{_session(session_id)}/approve", word, repeat=True)
+
     async def reset(self, session_id: str) -> None:
         """End the session."""
         await self._post(f"{_session(session_id)}/reset", {})
@@ -189,8 +196,9 @@ class HttpDoor:
             turns=data["turns"],
             messages=data["messages"],
             last_seq=data["last_event"],
-            usage=Usage(**data["usage"]),
+            usage=value_of(usage_of, data["usage"]),
             busy=data["open_turn"] is not None or data["waiting"] > 0,
+            approvals=tuple(map(approval_of, data["approvals"])),
         )
 
     async def context(self, session_id: str) -> ContextReport:

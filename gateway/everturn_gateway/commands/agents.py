@@ -6,19 +6,20 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from everturn_actors.errors import UnknownAgentError
-from everturn_gateway.app import MODELS_FOLDER
+from everturn_gateway.app import MODELS_FOLDER, USAGE_FOLDER, SystemClock, make_meter
 from everturn_gateway.commands.errors import EXIT_BAD_INPUT, EXIT_OK, say
 from everturn_gateway.commands.options import Options
 from everturn_gateway.commands.settings import load, require_agents, run_async
 from everturn_gateway.commands.tables import print_table
 from everturn_gateway.config import Config
 from everturn_gateway.errors import ConfigError, Fault, GatewayError
-from everturn_gateway.providers import open_providers
+from everturn_gateway.providers import Providers, open_providers
 from everturn_gateway.specs import (
     AgentFile,
     check_models,
@@ -26,6 +27,7 @@ from everturn_gateway.specs import (
     open_library,
     schema_text,
 )
+from everturn_gateway.usage import Meter, UsageLedger
 
 AGENT_FILE = "agent.yaml"
 
@@ -58,7 +60,11 @@ def show_agent(options: Options, name: str, *, as_json: bool) -> int:
     faults: list[Fault] = []
     for folder in agent_folders(config):
         try:
-            agents.append(load_agent(folder, environ=os.environ, sessions=config.sessions))
+            agents.append(
+                load_agent(
+                    folder, environ=os.environ, sessions=config.sessions, state=config.workspace
+                )
+            )
         except ConfigError as error:
             faults += error.faults if folder.name == name else ()
     found = next((agent for agent in agents if agent.spec.name == name), None)
@@ -86,6 +92,8 @@ def _facts(agent: AgentFile) -> Iterator[str]:
     yield f"model        {spec.model.provider} / {spec.model.name}"
     if spec.model.base_url:
         yield f"             at {spec.model.base_url}"
+    for fallback in spec.model.fallbacks:
+        yield f"fallback     {fallback.provider} / {fallback.name}"
     prompt = spec.prompt
     sizes = [
         f"{name} {len(text)}"
@@ -102,6 +110,12 @@ def _facts(agent: AgentFile) -> Iterator[str]:
     yield f"context      policy {context.policy}{numbers}"
     writer = agent.summarizer
     yield f"summaries    {f'{writer.provider} / {writer.name}' if writer else 'none'}"
+    limits = [
+        *((f"${agent.limit.cost_usd:g}",) if agent.limit.cost_usd is not None else ()),
+        *((f"{agent.limit.tokens:,} tokens",) if agent.limit.tokens is not None else ()),
+    ]
+    if limits:
+        yield f"daily limit  {', '.join(limits)}"
     if agent.inactive:
         yield "not active yet:"
         yield from (f"  {field}" for field in agent.inactive)
@@ -166,9 +180,14 @@ def check_agents(config: Config) -> tuple[list[AgentFile], list[Fault]]:
     faults: list[Fault] = []
 
     async def check() -> int:
-        async with open_providers(environ=os.environ, models_dir=_models(config)) as providers:
+        async with _open_providers(config) as providers:
             library = await open_library(
-                config.agents_dir, os.environ, providers.make, sessions=config.sessions
+                config.agents_dir,
+                os.environ,
+                providers.make,
+                sessions=config.sessions,
+                meter=_meter(config),
+                state=config.workspace,
             )
             agents.extend(library.file(name) for name in library.names())
             faults.extend(library.faults())
@@ -184,27 +203,40 @@ def _check_folders(config: Config, folders: Sequence[Path]) -> tuple[list[AgentF
     faults: list[Fault] = []
 
     async def check() -> int:
-        async with open_providers(environ=os.environ, models_dir=_models(config)) as providers:
+        async with _open_providers(config) as providers:
             for folder in folders:
                 try:
-                    agent = load_agent(folder, environ=os.environ, sessions=config.sessions)
+                    agent = load_agent(
+                        folder, environ=os.environ, sessions=config.sessions, state=config.workspace
+                    )
                 except ConfigError as error:
                     faults.extend(error.faults)
                     continue
                 try:
-                    check_models(agent, providers.make)
+                    check_models(agent, providers.make, _meter(config))
                 except ConfigError as error:
                     faults.extend(error.faults)
                 else:
                     agents.append(agent)
+                    faults.extend(agent.warnings)
         return EXIT_OK
 
     run_async(check)
     return agents, faults
 
 
-def _models(config: Config) -> Path:
-    return config.workspace / MODELS_FOLDER
+def _open_providers(config: Config) -> AbstractAsyncContextManager[Providers]:
+    return open_providers(
+        environ=os.environ,
+        models_dir=config.workspace / MODELS_FOLDER,
+        settings=config.providers,
+    )
+
+
+def _meter(config: Config) -> Meter:
+    """Return one that knows the prices. Nothing is called here, so nothing is counted."""
+    clock = SystemClock()
+    return make_meter(config, UsageLedger(config.workspace / USAGE_FOLDER, clock), clock)
 
 
 def _summary(agent: AgentFile) -> dict[str, Any]:

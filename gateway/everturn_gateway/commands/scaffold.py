@@ -27,6 +27,8 @@ _PROVIDERS: Final = {
     "builtin": ("builtin", ""),
     "local": ("smollm2-135m-instruct", ""),
     "openai": ("gpt-5-mini", "OPENAI_API_KEY"),
+    "anthropic": ("claude-sonnet-5", "ANTHROPIC_API_KEY"),
+    "gemini": ("gemini-3.5-flash", "GEMINI_API_KEY"),
     "openrouter": ("openai/gpt-5-mini", "OPENROUTER_API_KEY"),
     "ollama": ("llama3.2", ""),
 }

@@ -8,9 +8,11 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from everturn_actors.model import Decision
 from everturn_actors.ports import SessionSummary
 from everturn_actors.records import utc_text
 from everturn_channels.terminal.chat import describe
+from everturn_channels.terminal.conversation import Conversation
 from everturn_channels.terminal.door import Door, Said, Status
 from everturn_channels.terminal.reply import Piece, Style, clean
 from everturn_gateway.commands.doors import open_door
@@ -109,6 +111,32 @@ async def _last_messages(door: Door, status: Status, last: int) -> list[Said]:
         found = [*found, *page][-last:]
         after = page[-1].seq
     return found
+
+
+def answer_approval(
+    options: Options, session_id: str, call_id: str, *, always: bool, deny: bool
+) -> int:
+    """Answer a call that waits for a person; return the exit code.
+
+    Args:
+        options: Where the configuration is.
+        session_id: The session.
+        call_id: The call; empty = the one that has waited longest.
+        always: Allow it from now on too.
+        deny: Do not let it run.
+    """
+    config = load(options)
+    decision: Decision = "deny" if deny else "allow_always" if always else "allow_once"
+
+    async def main() -> int:
+        async with open_door(config) as door:
+            approval = await Conversation(door, session_id=session_id).decide(decision, call_id)
+        what = "not allowed" if decision == "deny" else "allowed"
+        always = f", and {approval.pattern} from now on" if decision == "allow_always" else ""
+        sys.stdout.write(f"{what}: call {clean(approval.call_id)}{clean(always)}\n")
+        return EXIT_OK
+
+    return run_async(main)
 
 
 def delete_session(options: Options, session_id: str, *, ask: bool) -> int:

@@ -38,6 +38,7 @@ from everturn_gateway.http.routes.health import health_router
 from everturn_gateway.http.routes.openai import openai_router
 from everturn_gateway.http.routes.sessions import sessions_router
 from everturn_gateway.http.routes.turns import turns_router
+from everturn_gateway.http.routes.usage import usage_router
 from everturn_gateway.http.validation import body_problem, validation_problem
 from everturn_gateway.http.waiting import ClientLeftError, OpenWaits
 
@@ -94,6 +95,7 @@ def create_app(gateway: Gateway, waits: OpenWaits | None = None) -> FastAPI:
         sessions_router(gateway),
         turns_router(gateway, waits),
         context_router(gateway, waits),
+        usage_router(gateway),
         admin_router(gateway),
         openai_router(gateway, waits),
     )

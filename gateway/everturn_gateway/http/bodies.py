@@ -7,13 +7,22 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from starlette.responses import Response
 
-from everturn_actors.model import OpenTurn, Outcome, SessionStatus, ToolCall, Usage
+from everturn_actors.model import (
+    Approval,
+    Decision,
+    OpenTurn,
+    Outcome,
+    SessionStatus,
+    ToolCall,
+    Usage,
+)
 from everturn_actors.ports import SessionSummary
 from everturn_actors.records import utc_text
 from everturn_actors.service import TurnResult
 from everturn_actors.state import SessionState
 from everturn_gateway.errors import Fault
 from everturn_gateway.http.ports import AgentView, ReloadView
+from everturn_gateway.usage import NANODOLLARS
 
 Instant: TypeAlias = Annotated[
     str,
@@ -83,6 +92,12 @@ class UsageBody(Body):
     input_tokens: int
     output_tokens: int
     cached_tokens: int = Field(description="The part of `input_tokens` read from a cache.")
+    cache_written_tokens: int = Field(
+        default=0, description="The part of `input_tokens` written to a cache, where that is told."
+    )
+    cost_usd: float = Field(
+        default=0, description="What it cost, in US dollars; 0 where no price is known."
+    )
 
     @staticmethod
     def of(usage: Usage) -> UsageBody:
@@ -91,6 +106,8 @@ class UsageBody(Body):
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
             cached_tokens=usage.cached_tokens,
+            cache_written_tokens=usage.cache_written_tokens,
+            cost_usd=usage.cost_nanodollars / NANODOLLARS,
         )
 
 
@@ -111,6 +128,68 @@ class OpenTurnBody(Body):
             started_at=utc_text(turn.started_at),
             steps=len(turn.steps),
         )
+
+
+class ApprovalBody(Body):
+    """A call that waits for a person."""
+
+    call_id: str
+    name: str = Field(description="The tool.")
+    arguments: str = Field(description="JSON text of its arguments, as the model wrote it.")
+    arguments_hash: str = Field(description="Sent back with the answer, it binds it to these.")
+    reason: str = Field(description="Why it is asked.")
+    pattern: str = Field(
+        description="What allow_always would allow from then on; empty = it cannot be."
+    )
+    approvers: tuple[str, ...] = Field(
+        description="Senders who may answer; empty = all. Whoever runs the gateway always may."
+    )
+    expires_at: Instant
+
+    @staticmethod
+    def of(approval: Approval, call: ToolCall) -> ApprovalBody:
+        """Return the body of `approval`, which is for `call`."""
+        return ApprovalBody(
+            call_id=approval.call_id,
+            name=call.name,
+            arguments=call.arguments,
+            arguments_hash=approval.arguments_hash,
+            reason=approval.reason,
+            pattern=approval.pattern,
+            approvers=approval.approvers,
+            expires_at=utc_text(approval.expires_at),
+        )
+
+
+def approval_bodies(state: SessionState) -> tuple[ApprovalBody, ...]:
+    """Return the calls of a session that wait for a person, in the order of asking."""
+    step = state.open_turn.step if state.open_turn else None
+    if step is None or step.reply is None:
+        return ()
+    calls = {call.call_id: call for call in step.reply.calls}
+    return tuple(ApprovalBody.of(each, calls[each.call_id]) for each in state.open_approvals)
+
+
+class DecisionBody(Body):
+    """A person's word about a call that waits."""
+
+    call_id: str = Field(min_length=1, description="The call.")
+    decision: Decision
+    sender: str = Field(
+        default="",
+        max_length=255,
+        description="Who gives it, as the sender of a message; empty = whoever runs the gateway.",
+    )
+    arguments_hash: str = Field(
+        default="", max_length=64, description="What they were shown; empty = not compared."
+    )
+
+
+class DecidedBody(Body):
+    """The word is durable."""
+
+    call_id: str
+    decision: Decision
 
 
 class SessionRow(Body):
@@ -146,6 +225,7 @@ class SessionBody(SessionRow):
     messages: int = Field(description="Messages of all its turns, tool results included.")
     waiting: int = Field(description="Messages that wait for their turn.")
     open_turn: OpenTurnBody | None
+    approvals: tuple[ApprovalBody, ...] = Field(description="Calls that wait for a person.")
     usage: UsageBody
     last_event: int = Field(description="Number of its last event.")
 
@@ -165,6 +245,7 @@ class SessionBody(SessionRow):
             messages=state.logged_messages,
             waiting=len(state.waiting),
             open_turn=OpenTurnBody.of(state.open_turn),
+            approvals=approval_bodies(state),
             usage=UsageBody.of(state.usage),
             last_event=state.last_seq,
         )

@@ -11,6 +11,7 @@ from everturn_actors.service import TurnService
 from everturn_actors.spec import AgentSpec
 from everturn_gateway.config import Config
 from everturn_gateway.errors import Fault
+from everturn_gateway.usage import UsageLedger
 
 
 class AgentView(Protocol):
@@ -101,6 +102,11 @@ class Gateway(Protocol):
     @property
     def library(self) -> Library:
         """Its agents."""
+        ...
+
+    @property
+    def usage(self) -> UsageLedger:
+        """What its agents used."""
         ...
 
     @property

@@ -19,6 +19,7 @@ from starlette.types import Scope
 from everturn_actors.errors import (
     ActorFailedError,
     ActorStoppedError,
+    ApprovalClosedError,
     ContextDoesNotFitError,
     CoreError,
     CorruptJournalError,
@@ -28,8 +29,10 @@ from everturn_actors.errors import (
     JournalWriteError,
     MailboxFullError,
     ModelError,
+    NotAnApproverError,
     SessionEndedError,
     UnknownAgentError,
+    UnknownApprovalError,
     UnknownFormatError,
     UnknownRequestError,
     UnknownSessionError,
@@ -100,6 +103,15 @@ _CORE: Final[Mapping[type[Exception], _Kind]] = {
         kind="unknown-request", title="There is no such request", status=404
     ),
     SessionEndedError: _Kind(kind="session-ended", title="The session has ended", status=409),
+    UnknownApprovalError: _Kind(
+        kind="unknown-approval", title="No such call waits for an approval", status=404
+    ),
+    NotAnApproverError: _Kind(
+        kind="not-an-approver", title="This sender may not answer the approval", status=403
+    ),
+    ApprovalClosedError: _Kind(
+        kind="approval-closed", title="The approval can no longer be answered so", status=409
+    ),
     MailboxFullError: _Kind(
         kind="mailbox-full",
         title="The conversation has too many messages waiting",

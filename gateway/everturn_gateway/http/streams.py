@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from datetime import timedelta
 
 from everturn_actors.errors import CoreError
 from everturn_actors.events import (
+    ApprovalAsked,
+    ApprovalDecided,
     CallFinished,
     CallStarted,
     ContextReduced,
     Event,
     ModelReplied,
     Received,
+    ReplyBroken,
     SessionEnded,
     TurnFinished,
 )
 from everturn_actors.model import ToolCall
-from everturn_actors.records import to_record, type_name
+from everturn_actors.records import to_record, type_name, utc_text
 from everturn_actors.service import Submission, TextDelta, TurnService
 from everturn_gateway.http import sse
 from everturn_gateway.http.bodies import ReplyBody, ToolCallBody
@@ -113,6 +117,26 @@ def _turn_event(event: Event, calls: dict[str, ToolCall]) -> bytes:
                 "is_error": result.is_error,
             }
             return sse.message("tool_result", told, seq=event.seq)
+        case ApprovalAsked() as asked:
+            expires_at = event.at + timedelta(seconds=asked.timeout_s)
+            return sse.message(
+                "approval_required",
+                {
+                    **ToolCallBody.of(calls[asked.call_id]).model_dump(),
+                    "arguments_hash": asked.arguments_hash,
+                    "reason": asked.reason,
+                    "pattern": asked.pattern,
+                    "approvers": list(asked.approvers),
+                    "expires_at": utc_text(expires_at),
+                },
+                seq=event.seq,
+            )
+        case ApprovalDecided() as decided:
+            word = {"id": decided.call_id, "decision": decided.decision, "by": decided.by}
+            return sse.message("approval_decided", word, seq=event.seq)
+        case ReplyBroken(reason=reason):
+            text = f"The reply could not be used: {reason}. The model is asked again."
+            return sse.message("notice", {"text": text}, seq=event.seq)
         case ContextReduced(line=line) if line:
             return sse.message("notice", {"text": line}, seq=event.seq)
         case _:

@@ -24,6 +24,7 @@ from everturn_actors.ports import Agent, ModelProvider, Summariser
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.config import SessionsConfig
 from everturn_gateway.errors import ConfigError, Fault
+from everturn_gateway.specs.equipping import equipped
 from everturn_gateway.specs.loading import AGENT_FILE, AgentFile, load_agent
 from everturn_gateway.specs.models import (
     MakeProvider,
@@ -32,7 +33,8 @@ from everturn_gateway.specs.models import (
     models,
     provider_for,
 )
-from everturn_gateway.tools import tools_for
+from everturn_gateway.tools.offers import tools_for
+from everturn_gateway.tools.workshop import Workshop
 
 logger = logging.getLogger(__name__)
 
@@ -100,10 +102,13 @@ class AgentLibrary:
         make_provider: MakeProvider,
         sessions: SessionsConfig,
         meter: Metering | None,
+        workshop: Workshop | None,
+        state: Path | None,
     ) -> None:
         self._agents_dir, self._environ = agents_dir, environ
         self._make_provider, self._sessions = make_provider, sessions
-        self._meter = meter
+        self._meter, self._workshop = meter, workshop
+        self._state = workshop.state if workshop is not None else state
         self._shelf = _Shelf()
         self._by_name: Mapping[str, _Entry] = {}
         self._version = 0
@@ -153,6 +158,9 @@ class AgentLibrary:
                 self._log(report)
                 self._shelf, self._by_name = shelf, shelf.by_name
                 self._version += 1
+                if self._workshop is not None:
+                    for name in report.removed:
+                        self._workshop.retire(name)
                 self._next.set()
                 self._next = anyio.Event()
             return report
@@ -249,25 +257,31 @@ class AgentLibrary:
         for folder in folders:
             known = before.entries.get(folder)
             try:
-                entries[folder] = self._load(folder, known)
+                entry = entries[folder] = self._load(folder, known)
             except ConfigError as error:
                 faults[folder] = error.faults
                 if known:
                     entries[folder] = known
+            else:
+                if entry.file.warnings:
+                    faults[folder] = entry.file.warnings
         for twin, first in _twins(entries, before):
             message = f"is also the name of the agent in {first.file.folder}"
             faults[twin] = (entries.pop(twin).file.fault("metadata.name", message),)
         return _Shelf(entries=entries, faults=faults)
 
     def _load(self, folder: Path, known: _Entry | None) -> _Entry:
-        file = load_agent(folder, environ=self._environ, sessions=self._sessions)
+        file = load_agent(folder, environ=self._environ, sessions=self._sessions, state=self._state)
         made = self._make(file, known.made if known else {})
         is_same = known is not None and known.file == file
         if known and is_same and all(made[model] is known.made.get(model) for model in made):
             return known
         if self._meter is not None:
             check_limit(file, self._meter)
-        return _Entry(file=file, agent=_agent(file, made, self._meter), made=made)
+        agent = _agent(file, made, self._meter)
+        if self._workshop is not None:
+            agent = equipped(agent, file, self._workshop)
+        return _Entry(file=file, agent=agent, made=made)
 
     def _make(self, file: AgentFile, known: Mapping[ModelSpec, _Made]) -> dict[ModelSpec, _Made]:
         """Return what talks to the agent's models, what is known already as it is.
@@ -341,6 +355,8 @@ async def open_library(
     *,
     sessions: SessionsConfig | None = None,
     meter: Metering | None = None,
+    workshop: Workshop | None = None,
+    state: Path | None = None,
 ) -> AgentLibrary:
     """Load all agents of a folder: each sub-folder with an `agent.yaml` is one.
 
@@ -353,8 +369,18 @@ async def open_library(
             folder; called in a thread, again only when the agent's model or script has changed.
         sessions: What holds for agents that do not say otherwise; None = the defaults.
         meter: Counts and limits what the agents' models use; None = nobody does.
+        workshop: Equips agents with tools; None = they have none, but for `recall_context`.
+        state: The gateway's workspace, where there is no workshop that knows it.
     """
-    library = AgentLibrary(agents_dir, environ, make_provider, sessions or SessionsConfig(), meter)
+    library = AgentLibrary(
+        agents_dir,
+        environ,
+        make_provider,
+        sessions or SessionsConfig(),
+        meter,
+        workshop,
+        state,
+    )
     await library.reload()
     return library
 

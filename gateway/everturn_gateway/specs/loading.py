@@ -25,12 +25,15 @@ from everturn_gateway.specs.sections import (
     SessionSection,
     SpecSection,
 )
-from everturn_gateway.tools import tools_for
+from everturn_gateway.specs.tooling import Planned, read_plan, read_policy
+from everturn_gateway.tools.memory import memory_directive
+from everturn_gateway.tools.offers import offers_recall, recall_page_characters, tools_for
+from everturn_gateway.tools.plan import ToolPlan
+from everturn_gateway.tools.skills import skills_index
 from everturn_gateway.usage import DailyLimit
 
 AGENT_FILE = "agent.yaml"
-_POLICY_FILES = ("policy.yaml", "policy.local.yaml")
-_TOOLS_FOLDER = "tools"
+_NO_CALLS = frozenset(("local",))  # providers whose models call no tools
 _CONTEXT = ("spec", "session", "context")
 MODEL_FIELD = "spec.model"
 SUMMARIZER_FIELD = dotted((*_CONTEXT, "summarizer"))
@@ -62,6 +65,11 @@ ACTIVE = frozenset(
         "spec.session.ttl_hours",
         "spec.session.compaction",
         "spec.session.steering",
+        "spec.tools",
+        "spec.skills_dir",
+        "spec.hooks",
+        "spec.memory",
+        "spec.workspace",
         *(dotted((*_CONTEXT, name)) for name in field_names(SessionContextSection)),
         "spec.usage.daily_cost_usd",
         "spec.usage.daily_tokens",
@@ -90,6 +98,12 @@ class AgentFile:
     "Who writes the summaries; None = nobody."
     limit: DailyLimit = field(default_factory=DailyLimit)
     "What it may use in a day."
+    plan: ToolPlan = field(default_factory=ToolPlan)
+    "Which tools it is given, and what rules them."
+    files: Path | None = None
+    "Its workspace; None = a folder of its own in the gateway's."
+    warnings: tuple[Fault, ...] = ()
+    "What is wrong with tools and skills that are left out."
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     inactive: tuple[str, ...] = ()
     "Fields that are set, and files that are there, and that have no effect yet."
@@ -107,7 +121,11 @@ class AgentFile:
 
 
 def load_agent(
-    folder: Path, *, environ: Mapping[str, str], sessions: SessionsConfig | None = None
+    folder: Path,
+    *,
+    environ: Mapping[str, str],
+    sessions: SessionsConfig | None = None,
+    state: Path | None = None,
 ) -> AgentFile:
     """Read the agent in `folder`.
 
@@ -117,27 +135,43 @@ def load_agent(
         folder: Holds `agent.yaml` and the files it names.
         environ: The environment variables, for `${NAME}` in the file.
         sessions: What holds where the agent does not say otherwise; None = the defaults.
+        state: The gateway's workspace, with policy, tools and directives of all agents; None =
+            there is none.
 
     Raises:
         ConfigError: With every fault of the folder.
     """
     try:
-        return _load(folder, environ, sessions or SessionsConfig())
+        return _load(folder, environ, sessions or SessionsConfig(), state)
     except OSError as error:
         message = f"cannot be read: {error.strerror or error}"
         raise ConfigError(faults=[Fault(file=folder, message=message)]) from error
 
 
-def _load(folder: Path, environ: Mapping[str, str], sessions: SessionsConfig) -> AgentFile:
+def _load(
+    folder: Path, environ: Mapping[str, str], sessions: SessionsConfig, state: Path | None
+) -> AgentFile:
     document = read_document(folder / AGENT_FILE, environ)
     values, faults = check(document, AgentDocument)
     prompt, prompt_faults = read_prompt(document, folder)
-    faults += prompt_faults + tuple(_policy_faults(folder, environ))
+    faults += prompt_faults
+    policy, policy_faults = read_policy(folder, state=state, environ=environ)
+    planned = Planned()
     if values is not None:
         faults += tuple(_number_faults(document, values.spec.session.context))
+        planned = read_plan(
+            document, values.spec, folder, state=state, policy=policy, environ=environ
+        )
+        faults += (*planned.faults, *_workspace_faults(document, values.spec, folder, state))
+    faults += policy_faults
     if values is None or faults:
         raise ConfigError(faults=faults)
+    can_call = values.spec.model.provider not in _NO_CALLS
+    if can_call:
+        prompt = _told_of_tools(prompt, planned.plan)
     spec = _agent_spec(values, prompt, sessions)
+    page = recall_page_characters(spec) if offers_recall(spec) else 0
+    plan = replace(planned.plan if can_call else ToolPlan(), recall_page_characters=page)
     try:
         tools = tuple(tool.definition for tool in tools_for(spec).values())
         check_feasible(make_budget(spec, system_prompt(spec.prompt), tools))
@@ -151,11 +185,15 @@ def _load(folder: Path, environ: Mapping[str, str], sessions: SessionsConfig) ->
         limit=DailyLimit(
             cost_usd=values.spec.usage.daily_cost_usd, tokens=values.spec.usage.daily_tokens
         ),
+        plan=plan,
+        files=folder / values.spec.workspace if values.spec.workspace else None,
+        warnings=planned.warnings,
         labels=dict(values.metadata.labels),
         inactive=(
             *_inactive(document.data),
             *_inactive_numbers(values.spec.session.context),
-            *_inactive_files(folder),
+            *planned.inactive,
+            *([] if can_call else _inactive_tools(values.spec)),
         ),
         document=document.as_written(),
         text=document.text,
@@ -269,13 +307,28 @@ def _number_faults(document: Document, context: SessionContextSection) -> Iterat
             yield document.fault((*_CONTEXT, name), message)
 
 
-def _policy_faults(folder: Path, environ: Mapping[str, str]) -> Iterator[Fault]:
-    for name in _POLICY_FILES:
-        if (folder / name).exists():
-            try:
-                yield from read_document(folder / name, environ).faults
-            except ConfigError as error:
-                yield from error.faults
+def _workspace_faults(
+    document: Document, spec: SpecSection, folder: Path, state: Path | None
+) -> Iterator[Fault]:
+    """Yield a fault where the agent's workspace would let it into the gateway's."""
+    if spec.workspace and state is not None:
+        files = (folder / spec.workspace).resolve()
+        if state.resolve().is_relative_to(files):
+            message = f"{files} holds the gateway's own workspace, which no agent may change"
+            yield document.fault(("spec", "workspace"), message)
+
+
+def _told_of_tools(prompt: PromptSpec, plan: ToolPlan) -> PromptSpec:
+    """Return the prompt with what has to be known of memory and skills."""
+    directives = prompt.directives
+    if plan.memory:
+        directives = (*directives, memory_directive())
+    return replace(prompt, directives=directives, skills=skills_index(plan.skills))
+
+
+def _inactive_tools(spec: SpecSection) -> Iterator[str]:
+    if spec.tools or spec.memory:
+        yield f"spec.tools, spec.memory (models of provider {spec.model.provider} call no tools)"
 
 
 def _inactive(data: Mapping[str, Any], above: str = "") -> Iterator[str]:
@@ -292,11 +345,3 @@ def _inactive(data: Mapping[str, Any], above: str = "") -> Iterator[str]:
 def _inactive_numbers(context: SessionContextSection) -> Iterator[str]:
     for name in _foreign_numbers(context):
         yield f"{dotted((*_CONTEXT, name))} (is no number of policy {context.policy})"
-
-
-def _inactive_files(folder: Path) -> Iterator[str]:
-    yield from (name for name in _POLICY_FILES if (folder / name).exists())
-    if any((folder / _TOOLS_FOLDER).glob("*/run*")):
-        yield f"{_TOOLS_FOLDER}/"
-    if any((folder / "skills").glob("*/SKILL.md")):
-        yield "skills/"

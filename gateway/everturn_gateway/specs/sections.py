@@ -319,6 +319,8 @@ class SessionToolSection(Section):
     name: Literal["session"]
     send_to: tuple[str, ...] = ()
     "Conversations as channel:chat, a trailing * matches the rest; by default none."
+    read_from: tuple[str, ...] = ()
+    "Conversations that it may read, in the same form; by default its own alone."
 
 
 class DelegateToolSection(Section):
@@ -341,6 +343,10 @@ class CliToolSection(Section):
     description: str | None = None
     readme: str | None = None
     "Path to a longer description, read when the tool is needed."
+    sandbox: SandboxKind = "plain"
+    "plain: it is the owner's program, and runs as the gateway does; bwrap: as bash's commands."
+    network: bool = True
+    "Whether it reaches the network from the sandbox."
 
 
 class McpToolSection(Section):

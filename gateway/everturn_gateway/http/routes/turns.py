@@ -14,6 +14,8 @@ from everturn_actors.service import Submission, TurnService
 from everturn_gateway.http.bodies import (
     AcceptedBody,
     CancelledBody,
+    DecidedBody,
+    DecisionBody,
     MessageList,
     NewMessage,
     ReplyBody,
@@ -113,8 +115,8 @@ def turns_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
         response_class=Response,
         responses={
             **event_stream(
-                "Server-sent events: received, token, message, tool_call, tool_result, and at"
-                " the end done or error"
+                "Server-sent events: received, token, message, tool_call, tool_result,"
+                " approval_required, approval_decided, notice, and at the end done or error"
             ),
             **problems(404, 409, 429, 507),
         },
@@ -162,6 +164,18 @@ def turns_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
     async def cancel_turn(session_id: SessionId) -> Response:
         """Cancel the running turn; the answer comes when it is closed in the log."""
         return answer(CancelledBody(cancelled=await service.cancel(session_id)))
+
+    @router.post("/approve", response_model=DecidedBody, responses=problems(403, 404, 409))
+    async def approve_call(session_id: SessionId, body: DecisionBody) -> Response:
+        """Answer the approval of a call; the turn goes on. The same word again changes nothing."""
+        await service.decide(
+            session_id,
+            body.call_id,
+            body.decision,
+            by=body.sender,
+            arguments_hash=body.arguments_hash,
+        )
+        return answer(DecidedBody(call_id=body.call_id, decision=body.decision))
 
     return router
 

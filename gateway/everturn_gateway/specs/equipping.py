@@ -1,0 +1,38 @@
+"""Puts an agent and its tools together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from everturn_actors.context.budget import check_feasible
+from everturn_actors.context.catalog import make_budget
+from everturn_actors.context.prompt import system_prompt
+from everturn_actors.errors import ContextDoesNotFitError
+from everturn_actors.ports import Agent
+from everturn_gateway.errors import ConfigError
+from everturn_gateway.specs.loading import MODEL_FIELD, AgentFile
+from everturn_gateway.tools.web import ToolSettingsError
+from everturn_gateway.tools.workshop import Workshop
+
+TOOLS_FIELD = "spec.tools"
+
+
+def equipped(agent: Agent, file: AgentFile, workshop: Workshop) -> Agent:
+    """Return `agent` with the tools of its file, and the gate before them.
+
+    Reads folders: not for the event loop.
+
+    Raises:
+        ConfigError: A tool cannot be used as it is set, or the tools leave no room in the model's
+            window; with the place that is at fault.
+    """
+    try:
+        made = workshop.equip(file.plan, agent=file.spec.name, home=file.folder, files=file.files)
+    except ToolSettingsError as error:
+        raise ConfigError(faults=[file.fault(TOOLS_FIELD, str(error))]) from error
+    tools = tuple(tool.definition for tool in made.tools.values())
+    try:
+        check_feasible(make_budget(file.spec, system_prompt(file.spec.prompt), tools))
+    except ContextDoesNotFitError as error:
+        raise ConfigError(faults=[file.fault(MODEL_FIELD, str(error))]) from None
+    return replace(agent, tools=made.tools, gate=made.gate, prepare=made.tools.prepare)

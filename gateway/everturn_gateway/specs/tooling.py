@@ -1,0 +1,274 @@
+"""From the tools, skills, hooks and policy of an agent's folder to its `ToolPlan`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, assert_never
+
+from everturn_gateway.documents import Document
+from everturn_gateway.errors import ConfigError, Fault
+from everturn_gateway.specs.sections import (
+    BashToolSection,
+    BeforeToolSection,
+    CliToolSection,
+    DelegateToolSection,
+    FilesToolSection,
+    HooksSection,
+    McpToolSection,
+    PlainToolSection,
+    ProcessToolSection,
+    SearchProvider,
+    SearchSection,
+    SessionToolSection,
+    SpecSection,
+    ToolSection,
+    WebToolSection,
+)
+from everturn_gateway.tools.cli import CliToolError, declared, discover
+from everturn_gateway.tools.mcp import McpServerSettings
+from everturn_gateway.tools.plan import (
+    BashPlan,
+    CliPlan,
+    DelegatePlan,
+    Hooks,
+    ProcessPlan,
+    SessionPlan,
+    ToolPlan,
+    WebPlan,
+)
+from everturn_gateway.tools.policy import (
+    AfterTool,
+    DependsOn,
+    Guard,
+    Policy,
+    SkipDuplicate,
+    load_policy,
+)
+from everturn_gateway.tools.shell import Confinement
+from everturn_gateway.tools.skills import load_skills
+from everturn_gateway.tools.web import SearchSettings, ToolSettingsError
+from everturn_gateway.tools.web.addresses import read_allowed
+
+_TOOLS: Final = ("spec", "tools")
+_SEARCH_KEYS: Final[Mapping[SearchProvider, str]] = {
+    "brave": "BRAVE_API_KEY",
+    "tavily": "TAVILY_API_KEY",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """What was read, and what is wrong with it."""
+
+    plan: ToolPlan = field(default_factory=ToolPlan)
+    faults: tuple[Fault, ...] = ()
+    "With one of these the agent cannot be used."
+    warnings: tuple[Fault, ...] = ()
+    "Of tools and skills that are left out; the agent works without them."
+    inactive: tuple[str, ...] = ()
+    "What is named and has no effect yet."
+
+
+def read_plan(
+    document: Document,
+    spec: SpecSection,
+    folder: Path,
+    *,
+    state: Path | None,
+    policy: Policy,
+    environ: Mapping[str, str],
+) -> Planned:
+    """Read which tools the agent in `folder` is given.
+
+    Reads files: not for the event loop.
+
+    Args:
+        document: Its `agent.yaml`, for the places of faults.
+        spec: The values in it.
+        folder: The agent's folder.
+        state: The gateway's workspace; None = there is none.
+        policy: What rules them.
+        environ: The environment variables: a key in them chooses who searches the web.
+    """
+    reader = _Reader(document, folder, environ)
+    for number, section in enumerate(spec.tools):
+        reader.read(section, number)
+    skills, skill_faults = load_skills(folder / spec.skills_dir)
+    found = discover(folder) if state is None else discover(folder, state)
+    named = {each.program.name for each in reader.cli}
+    others = tuple(each for each in found.programs if each.name not in named)
+    plan = replace(
+        reader.plan,
+        memory=spec.memory is not None,
+        cli=tuple(reader.cli),
+        found=others,
+        mcp=tuple(reader.mcp),
+        skills=skills,
+        skills_folder=folder / spec.skills_dir,
+        policy=policy,
+        hooks=_hooks(spec.hooks),
+    )
+    return Planned(
+        plan=plan,
+        faults=(*reader.faults, *_hook_faults(document, spec.hooks)),
+        warnings=(*skill_faults, *found.faults),
+        inactive=tuple(reader.inactive),
+    )
+
+
+def read_policy(
+    folder: Path, *, state: Path | None, environ: Mapping[str, str]
+) -> tuple[Policy, tuple[Fault, ...]]:
+    """Return the policy of the agent in `folder`, and every fault of its files.
+
+    Reads files: not for the event loop.
+    """
+    try:
+        return load_policy(state, folder, environ), ()
+    except ConfigError as error:
+        return Policy(), error.faults
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reads `spec.tools`, one entry after the other."""
+
+    document: Document
+    folder: Path
+    environ: Mapping[str, str]
+    plan: ToolPlan = field(default_factory=ToolPlan)
+    "What was read so far."
+    cli: list[CliPlan] = field(default_factory=list[CliPlan])
+    mcp: list[McpServerSettings] = field(default_factory=list[McpServerSettings])
+    faults: list[Fault] = field(default_factory=list[Fault])
+    inactive: list[str] = field(default_factory=list[str])
+    _names: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+
+    def read(self, section: ToolSection, number: int) -> None:
+        kind = (section.type, section.name)
+        if kind in self._names:
+            self._complain(number, f"{section.type} {section.name} is there twice")
+            return
+        self._names.add(kind)
+        match section:
+            case BashToolSection():
+                confinement = Confinement(sandbox=section.sandbox, network=section.network)
+                bash = BashPlan(confinement=confinement, timeout_s=section.timeout_seconds)
+                self.plan = replace(self.plan, bash=bash)
+            case ProcessToolSection():
+                confinement = Confinement(sandbox=section.sandbox, network=section.network)
+                processes = ProcessPlan(
+                    confinement=confinement, max_processes=section.max_processes
+                )
+                self.plan = replace(self.plan, processes=processes)
+            case FilesToolSection(read_only=read_only):
+                self.plan = replace(self.plan, files=True, files_read_only=read_only)
+            case WebToolSection():
+                self._web(section, number)
+            case SessionToolSection(send_to=send_to, read_from=read_from):
+                session = SessionPlan(send_to=send_to, read_from=read_from)
+                self.plan = replace(self.plan, session=session)
+            case DelegateToolSection(agents=agents, max_depth=max_depth):
+                delegate = DelegatePlan(agents=agents, max_depth=max_depth)
+                self.plan = replace(self.plan, delegate=delegate)
+            case PlainToolSection(name="reload_tools"):
+                self.plan = replace(self.plan, reload=True)
+            case PlainToolSection(name=name):
+                self.inactive.append(f"spec.tools: {name}")
+            case CliToolSection():
+                self._program(section, number)
+            case McpToolSection():
+                self._server(section)
+            case _:
+                assert_never(section)
+
+    def _web(self, section: WebToolSection, number: int) -> None:
+        plan = self.plan.web or WebPlan()
+        search = plan.search
+        if section.name != "web_fetch":
+            search = self._search(section.search) or search
+            if search is None:
+                needs = "needs search: a provider to ask, or a key of one in the environment"
+                self.inactive.append(f"spec.tools: web_search ({needs})")
+        web = WebPlan(
+            fetch=plan.fetch or section.name != "web_search",
+            search=search,
+            allow_private=(*plan.allow_private, *section.allow_private),
+        )
+        try:
+            read_allowed(web.allow_private)
+        except ToolSettingsError as error:
+            self._complain(number, str(error))
+        self.plan = replace(self.plan, web=web)
+
+    def _search(self, section: SearchSection | None) -> SearchSettings | None:
+        """Return who searches: as it is set, or whose key is there."""
+        if section is not None:
+            return SearchSettings(
+                provider=section.provider,
+                base_url=section.base_url or "",
+                api_key=section.api_key or "",
+            )
+        named = (each for each, variable in _SEARCH_KEYS.items() if self.environ.get(variable))
+        provider = next(named, None)
+        return SearchSettings(provider=provider) if provider else None
+
+    def _program(self, section: CliToolSection, number: int) -> None:
+        try:
+            program = declared(
+                self.folder,
+                name=section.name,
+                command=section.command,
+                description=section.description,
+                readme=section.readme,
+            )
+        except CliToolError as error:
+            self._complain(number, str(error))
+            return
+        confinement = Confinement(sandbox=section.sandbox, network=section.network)
+        self.cli.append(CliPlan(program=program, confinement=confinement))
+
+    def _server(self, section: McpToolSection) -> None:
+        self.mcp.append(
+            McpServerSettings(
+                name=section.name,
+                command=section.command or "",
+                args=section.args,
+                env=section.env,
+                url=section.url or "",
+                headers=section.headers,
+                include=section.include,
+                trusted=section.trusted,
+                timeout_s=section.timeout_seconds,
+            )
+        )
+
+    def _complain(self, number: int, message: str) -> None:
+        self.faults.append(self.document.fault((*_TOOLS, number), message))
+
+
+def _hooks(section: HooksSection) -> Hooks:
+    return Hooks(
+        before=tuple(_guard(each) for each in section.before_tool),
+        after=tuple(
+            AfterTool(match=each.match, message=each.message, unless=each.unless)
+            for each in section.after_tool
+        ),
+    )
+
+
+def _guard(section: BeforeToolSection) -> Guard:
+    if section.type == "depends_on":
+        return DependsOn(
+            match=section.match, prior=section.prior or "", match_arg=section.match_arg or ""
+        )
+    return SkipDuplicate(match=section.match, match_args=section.match_args)
+
+
+def _hook_faults(document: Document, section: HooksSection) -> Iterator[Fault]:
+    for number, each in enumerate(section.before_tool):
+        if each.type == "depends_on" and not each.prior:
+            place = ("spec", "hooks", "before_tool", number)
+            yield document.fault(place, "depends_on needs prior: the call that comes before")

@@ -1,0 +1,8 @@
+"""Files below one folder, for tools that are given paths by a model."""
+
+from __future__ import annotations
+
+from everturn_gateway.tools.confined.folder import Confined
+from everturn_gateway.tools.confined.place import TEMPORARY, Place, is_temporary, kind_of
+
+__all__ = ["TEMPORARY", "Confined", "Place", "is_temporary", "kind_of"]

@@ -1,0 +1,9 @@
+"""`delegate` and `session`: what one conversation can have to do with another."""
+
+from __future__ import annotations
+
+from everturn_gateway.tools.conversations.delegating import Delegate
+from everturn_gateway.tools.conversations.origins import DELEGATE, is_tainted
+from everturn_gateway.tools.conversations.sessions import SessionTool
+
+__all__ = ["DELEGATE", "Delegate", "SessionTool", "is_tainted"]

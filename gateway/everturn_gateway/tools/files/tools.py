@@ -1,0 +1,254 @@
+"""The file tools: what the model is told of them, and what they do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from everturn_actors.errors import ToolFailedError
+from everturn_actors.ports import Tool, ToolContext, ToolTraits
+from everturn_gateway.tools.arguments import Arguments
+from everturn_gateway.tools.confined import Confined
+from everturn_gateway.tools.files import reading
+from everturn_gateway.tools.files.editing import Edited, edit
+from everturn_gateway.tools.files.finding import FILE_MAX_BYTES, Finding, Wanted
+from everturn_gateway.tools.files.listing import (
+    ENTRIES_MAX,
+    HITS_MAX,
+    files_text,
+    folder_text,
+    hits_text,
+)
+from everturn_gateway.tools.function import FunctionTool
+from everturn_gateway.tools.site import ToolSite
+from everturn_gateway.tools.wording import counted, shown
+
+READ_MAX_BYTES: Final = 8 * 1024 * 1024  # of one file; also the largest that can be edited
+WRITE_MAX_BYTES: Final = 2 * 1024 * 1024
+_PATTERN_CHARACTERS = 300
+_QUERY_CHARACTERS = 1000
+_READS: Final = ToolTraits(read_only=True, safe=True, timeout_s=60)
+_WRITES: Final = ToolTraits(repeatable=True, safe=True, timeout_s=60)
+_EDITS: Final = ToolTraits(safe=True, timeout_s=60)
+
+FromOne = Annotated[int, Field(ge=1)]
+
+
+class ReadFile(Arguments):
+    """What to read."""
+
+    path: str
+    offset: FromOne = 1
+    "first line"
+    limit: Annotated[int, Field(ge=1, le=reading.LINES_MAX)] = reading.LINES_MAX
+    "how many lines"
+    column: FromOne = 1
+    "where to begin in a very long line"
+
+
+class WriteFile(Arguments):
+    """What to write."""
+
+    path: str
+    content: str
+
+
+class EditFile(Arguments):
+    """What to replace."""
+
+    path: str
+    old_text: str
+    new_text: str
+    replace_all: bool = False
+
+
+class ListFiles(Arguments):
+    """What to list."""
+
+    path: str = "."
+    pattern: Annotated[str, Field(max_length=_PATTERN_CHARACTERS)] = ""
+    "all files below whose name fits, such as *.md or src/*.py"
+    offset: FromOne = 1
+    "first entry, where a list goes on"
+
+
+class SearchFiles(Arguments):
+    """What to search for."""
+
+    query: Annotated[str, Field(min_length=1, max_length=_QUERY_CHARACTERS)]
+    "text within one line"
+    path: str = "."
+    "folder or file"
+    pattern: Annotated[str, Field(max_length=_PATTERN_CHARACTERS)] = ""
+    "only in files whose name fits, such as *.md"
+    regex: bool = False
+    ignore_case: bool = False
+
+
+def workspace_of(site: ToolSite) -> Confined:
+    """Return the agent's workspace, with paths that stay in it."""
+    closed = partial(_closed, site)
+    return Confined(site.files, what="the workspace", closed=closed, made_by_reading=True)
+
+
+def _closed(site: ToolSite) -> Iterator[Path]:
+    """Yield the folders that say what agents may do, where the workspace is one or holds them.
+
+    They are the gateway's, the agents' and this agent's.
+    """
+    root, home = site.files.resolve(), site.home.resolve()
+    for folder in (site.state.resolve(), home, home.parent):
+        if folder == root or root in folder.parents:
+            yield folder
+
+
+def file_tools(site: ToolSite, *, read_only: bool) -> tuple[Tool, ...]:
+    """Return the file tools of one agent, confined to `site.files`."""
+    files = _Files(site)
+    reads: tuple[Tool, ...] = (
+        FunctionTool(
+            "read_file",
+            "Read a text file of your workspace, each line after its number and a tab.",
+            arguments=ReadFile,
+            traits=_READS,
+            answer=files.read,
+        ),
+        FunctionTool(
+            "list_files",
+            "List a folder of your workspace, or all files below it that fit a pattern.",
+            arguments=ListFiles,
+            traits=_READS,
+            answer=files.list,
+        ),
+        FunctionTool(
+            "search_files",
+            "Find lines in the text files of your workspace.",
+            arguments=SearchFiles,
+            traits=_READS,
+            answer=files.search,
+        ),
+    )
+    if read_only:
+        return reads
+    return (
+        *reads,
+        FunctionTool(
+            "write_file",
+            "Write a whole text file in your workspace; what was in it is gone. Makes folders.",
+            arguments=WriteFile,
+            traits=_WRITES,
+            answer=files.write,
+        ),
+        FunctionTool(
+            "edit_file",
+            "Replace text in a file of your workspace. old_text has to stand there exactly once,"
+            " to the blank, without line numbers; or use replace_all.",
+            arguments=EditFile,
+            traits=_EDITS,
+            answer=files.edit,
+        ),
+    )
+
+
+class _Files:
+    def __init__(self, site: ToolSite) -> None:
+        self._folder = workspace_of(site)
+        self._finding = Finding(self._folder, site.environ)
+
+    async def read(self, asked: ReadFile, _context: ToolContext) -> str:
+        return await self._folder.run(partial(self._page, asked), reads=True)
+
+    async def list(self, asked: ListFiles, _context: ToolContext) -> str:
+        if not asked.pattern:
+            work = partial(folder_text, self._folder, asked.path, asked.offset)
+            return await self._folder.run(work, reads=True)
+        hits = asked.offset + ENTRIES_MAX
+        wanted = Wanted(path=asked.path, pattern=asked.pattern, hits=hits)
+        return files_text(wanted, await self._finding.find(wanted), asked.offset)
+
+    async def search(self, asked: SearchFiles, _context: ToolContext) -> str:
+        if "\n" in asked.query.rstrip("\n"):
+            msg = "query: lines are searched one by one; give text of a single line"
+            raise ToolFailedError(msg)
+        wanted = Wanted(
+            path=asked.path,
+            query=asked.query.rstrip("\n") or asked.query,
+            regex=asked.regex,
+            ignore_case=asked.ignore_case,
+            pattern=asked.pattern,
+            hits=HITS_MAX + 1,
+        )
+        return hits_text(await self._finding.find(wanted))
+
+    async def write(self, asked: WriteFile, _context: ToolContext) -> str:
+        return await self._folder.run(partial(self._write, asked))
+
+    async def edit(self, asked: EditFile, _context: ToolContext) -> str:
+        return await self._folder.run(partial(self._edit, asked))
+
+    def _page(self, asked: ReadFile) -> str:
+        with self._folder.place(asked.path) as place:
+            data, version = place.read(READ_MAX_BYTES)
+        notes: list[str] = []
+        size = version[2]
+        if size > READ_MAX_BYTES:
+            data = data[: data.rfind(b"\n") + 1] or data
+            notes.append(
+                f"the file has {size:,} bytes, of which only the first {len(data):,} can be read"
+            )
+        text, is_utf8 = reading.decode(asked.path, data)
+        if not is_utf8:
+            notes.append(r"not all of it is UTF-8: such bytes are shown as \xff")
+        if "\r\n" in text:
+            notes.append(r"lines end in \r\n")
+        wanted = reading.Wanted(line=asked.offset, lines=asked.limit, column=asked.column)
+        return reading.page(asked.path, text, wanted, notes=tuple(notes))
+
+    def _write(self, asked: WriteFile) -> str:
+        data = _encoded("content", asked.content)
+        if len(data) > WRITE_MAX_BYTES:
+            msg = f"content: {len(data):,} bytes; {WRITE_MAX_BYTES:,} are the most"
+            raise ToolFailedError(msg)
+        with self._folder.place(asked.path, create=True) as place, place.locked():
+            before = place.replace(data)
+        was = "a new file" if before is None else f"it had {counted(before, 'byte')}"
+        return f"wrote {counted(len(data), 'byte')} to {shown(asked.path)} ({was})"
+
+    def _edit(self, asked: EditFile) -> str:
+        with self._folder.place(asked.path) as place, place.locked():
+            data, version = place.read(READ_MAX_BYTES)
+            if version[2] > READ_MAX_BYTES:
+                msg = f"{shown(asked.path)} has {version[2]:,} bytes; that is too large to edit"
+                raise ToolFailedError(msg)
+            edited = self._edited(asked, data)
+            place.replace(_encoded("new_text", edited.text), expected=version)
+        lines = ", ".join(map(str, edited.lines))
+        more = ", …" if edited.count > len(edited.lines) else ""
+        places = counted(edited.count, "place")
+        return f"replaced {places} in {shown(asked.path)} (line {lines}{more})"
+
+    def _edited(self, asked: EditFile, data: bytes) -> Edited:
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            text = ""
+        if "\0" in text or (data and not text):
+            msg = f"{shown(asked.path)} is not text in UTF-8, and cannot be edited"
+            raise ToolFailedError(msg)
+        found = edit(asked.path, text, asked.old_text, asked.new_text, every=asked.replace_all)
+        if len(found.text) > FILE_MAX_BYTES:
+            msg = f"{shown(asked.path)} would be larger than {FILE_MAX_BYTES:,} bytes"
+            raise ToolFailedError(msg)
+        return found
+
+
+def _encoded(field: str, text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        msg = f"{field}: holds half of a surrogate pair (character {error.start + 1})"
+        raise ToolFailedError(msg) from error

@@ -1,0 +1,49 @@
+"""A tool made of its parts, for tools that need no state of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+from everturn_actors.model import ToolCall, ToolDefinition
+from everturn_actors.ports import ToolContext, ToolOutput, ToolTraits
+from everturn_gateway.tools.arguments import Arguments, parameters, read_arguments
+
+ArgumentsT = TypeVar("ArgumentsT", bound=Arguments)
+
+
+class FunctionTool(Generic[ArgumentsT]):
+    """A function behind a definition; implements `Tool`."""
+
+    def __init__(
+        self,
+        name: str,
+        description: str,
+        *,
+        arguments: type[ArgumentsT],
+        traits: ToolTraits,
+        answer: Callable[[ArgumentsT, ToolContext], Awaitable[str | ToolOutput]],
+    ) -> None:
+        """Offer `answer` under `name`; `arguments` is checked before it is called."""
+        self._definition = ToolDefinition(
+            name=name, description=description, parameters=parameters(arguments)
+        )
+        self._arguments, self._traits, self._answer = arguments, traits, answer
+
+    @property
+    def definition(self) -> ToolDefinition:
+        """How the model sees it."""
+        return self._definition
+
+    @property
+    def traits(self) -> ToolTraits:
+        """How it may be run."""
+        return self._traits
+
+    async def run(self, call: ToolCall, context: ToolContext) -> str | ToolOutput:
+        """Run one call.
+
+        Raises:
+            ToolFailedError: The arguments do not fit, or it failed.
+        """
+        return await self._answer(read_arguments(call, self._arguments), context)

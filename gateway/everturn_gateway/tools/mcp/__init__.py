@@ -1,0 +1,20 @@
+"""Tools of Model Context Protocol servers, through the official client.
+
+Source: https://modelcontextprotocol.io/specification, revisions up to 2026-07-28.
+"""
+
+from __future__ import annotations
+
+from everturn_gateway.tools.mcp.connection import McpLimits
+from everturn_gateway.tools.mcp.servers import McpServers, McpToolbox, open_mcp
+from everturn_gateway.tools.mcp.settings import McpServerSettings
+from everturn_gateway.tools.mcp.tool import McpTool
+
+__all__ = [
+    "McpLimits",
+    "McpServerSettings",
+    "McpServers",
+    "McpTool",
+    "McpToolbox",
+    "open_mcp",
+]

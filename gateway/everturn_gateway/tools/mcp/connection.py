@@ -1,0 +1,381 @@
+"""One MCP server of one agent: started when needed, restarted when it died, closed when idle.
+
+One task owns a connection from its first byte to its last, because the protocol's client has to be
+entered and left in the same task. Calls are tasks of that owner, so that whoever waits for one can
+leave at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final, cast
+
+import anyio
+import anyio.abc
+
+from everturn_actors.ports import Clock
+from everturn_gateway.tools.mcp.errors import (
+    McpDownError,
+    McpError,
+    McpExpiredError,
+    McpGoneError,
+    McpTimeoutError,
+)
+from everturn_gateway.tools.mcp.listing import Listing
+from everturn_gateway.tools.mcp.session import Answer, Session, protocol
+from everturn_gateway.tools.mcp.settings import McpServerSettings
+from everturn_gateway.tools.site import ToolSite
+
+BACK_OFF_S: Final = (0, 1, 5, 15, 60, 300)
+"After so many failures in a row, until the server may be started again."
+STEADY_S: Final = 60.0  # a server that was up for so long, or has answered a call, did not fail
+LIST_S: Final = 30.0  # to list its tools anew
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpLimits:
+    """Times and numbers of MCP servers, the same for all of them."""
+
+    turn_wait_s: float = 10
+    "How long a turn waits for the first list of tools, of all its servers together."
+    call_wait_s: float = 30
+    "How long a call waits for a server that has to be started."
+    start_s: float = 60
+    "From the start of a server until it has listed its tools; a first start may load packages."
+    idle_s: float = 15 * 60
+    "Without a turn or a call, until a server is closed."
+    refresh_s: float = 5
+    "Between two lists of tools, however often a server says that they changed."
+    probe_s: float = 5
+    "For a server to show that it is there, when a call took too long."
+    calls: int = 32
+    "At work in one server at the same time."
+
+
+class _Life:
+    """One run of a server, from its start to its end."""
+
+    def __init__(self) -> None:
+        self.session: Session | None = None
+        self.calls: anyio.abc.TaskGroup | None = None
+        self.in_flight = 0
+        "Calls that the server works on, or was told to stop."
+        self.awaited = 0
+        "Calls that somebody waits for."
+        self.up_at: datetime | None = None
+        self.has_answered = False
+        self.why = ""
+        "Why it is over."
+        self.words = ""
+        "What the server said at its end."
+        self.is_clean = False
+        "Whether its end says nothing against the server."
+        self.changed = anyio.Event()
+        self.settled = anyio.Event()
+        "It is up, or over."
+        self.over = anyio.Event()
+        self.ended = anyio.Event()
+        "Nothing of it is left."
+
+    @property
+    def is_up(self) -> bool:
+        return self.calls is not None and not self.over.is_set()
+
+    def change(self) -> None:
+        self.changed.set()
+
+    def end(self, why: str, *, is_clean: bool = False) -> None:
+        if not self.over.is_set():
+            self.why, self.is_clean = why, is_clean
+            self.over.set()
+
+    def stop(self, why: str) -> None:
+        """Say that nothing of it is left, or ever was."""
+        self.why = self.why or why
+        self.calls = None
+        for event in (self.over, self.settled, self.ended):
+            event.set()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Pending:
+    """A call that somebody waits for."""
+
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    done: anyio.Event = field(default_factory=anyio.Event)
+    answer: Answer | None = None
+    error: McpError | None = None
+
+
+class Connection:
+    """The connection of one agent to one server; all sessions of the agent share it."""
+
+    def __init__(
+        self,
+        settings: McpServerSettings,
+        site: ToolSite,
+        *,
+        tasks: anyio.abc.TaskGroup,
+        clock: Clock,
+        limits: McpLimits,
+    ) -> None:
+        self.settings, self.site, self.limits = settings, site, limits
+        self.known: Listing | None = None
+        "The tools as they were last listed, whether the server is up or not; None = never."
+        self.fault = ""
+        "Why the server is down; empty where it is up, or has not been needed. For operators."
+        self._tasks, self._clock = tasks, clock
+        self._life: _Life | None = None
+        self._failures = 0
+        self._not_before = self._used_at = clock.now()
+        self._is_retired = False
+        self._why = ""
+        "Why it is down, without its own words: for the model."
+
+    # --- for a turn ---
+
+    def wake(self) -> _Life | None:
+        """Start the server unless it runs, and return its run at once.
+
+        None where it has to wait, after failures.
+        """
+        self._used_at = self._clock.now()
+        before = self._life
+        if before is not None and not before.over.is_set():
+            return before
+        if self._clock.now() < self._not_before or self._tasks.cancel_scope.cancel_called:
+            return None
+        self._life = life = _Life()
+        self._tasks.start_soon(self._own, life, before)
+        return life
+
+    async def first_listing(self) -> None:
+        """Wait until the tools of the server are known, or it is clear that they will not be soon.
+
+        A server that has failed before is not waited for: it costs a turn its time once.
+        """
+        is_first = self._failures == 0
+        life = self.wake()
+        if self.known is None and life is not None and is_first:
+            await life.settled.wait()
+
+    # --- for a call ---
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> Answer:
+        """Call a tool of the server, which is started for it if it has to be.
+
+        A call that the server has not looked at, because its session had expired, is made again.
+
+        Raises:
+            McpError: There is no result; the text says why.
+        """
+        try:
+            return await self._call(name, arguments)
+        except McpExpiredError:
+            return await self._call(name, arguments)
+
+    async def _call(self, name: str, arguments: dict[str, Any]) -> Answer:
+        life = await self._ready()
+        if life.in_flight >= self.limits.calls:
+            msg = f"it works on {life.in_flight} calls already; wait for one of them"
+            raise McpDownError(msg)
+        assert life.calls is not None
+        pending = _Pending()
+        life.in_flight += 1
+        life.awaited += 1
+        life.calls.start_soon(self._work, life, pending, name, arguments)
+        try:
+            with anyio.move_on_after(self.settings.timeout_s):
+                await pending.done.wait()
+        finally:
+            # The task tells the server; nobody waits for that.
+            pending.scope.cancel()
+            life.awaited -= 1
+            self._used_at = self._clock.now()
+        if pending.answer is not None:
+            return pending.answer
+        if pending.error is not None:
+            raise pending.error
+        if life.is_up and life.awaited == 0:
+            life.calls.start_soon(self._probe, life)
+        msg = f"it did not answer within {self.settings.timeout_s:g} s"
+        raise McpTimeoutError(msg)
+
+    async def _ready(self) -> _Life:
+        life = self.wake()
+        if life is None:
+            raise McpDownError(self._waiting())
+        with anyio.move_on_after(self.limits.call_wait_s):
+            await life.settled.wait()
+        if not life.is_up:
+            raise McpDownError(life.why or "it is still starting; try again later")
+        return life
+
+    def _waiting(self) -> str:
+        wait_s = (self._not_before - self._clock.now()).total_seconds()
+        if wait_s <= 0:
+            return "the gateway is stopping"
+        return f"{self._why}; it is tried again in {math.ceil(wait_s)} s"
+
+    async def _work(
+        self, life: _Life, pending: _Pending, name: str, arguments: dict[str, Any]
+    ) -> None:
+        assert life.session is not None
+        try:
+            with pending.scope:
+                pending.answer = await life.session.call(name, arguments)
+                life.has_answered = True
+        except McpExpiredError as error:
+            pending.error = error
+            life.end(str(error), is_clean=True)
+        except McpError as error:
+            pending.error = error
+        finally:
+            if pending.answer is None and pending.error is None:
+                pending.error = McpGoneError(life.why or "the connection was closed")
+            life.in_flight -= 1
+            pending.done.set()
+            if self._is_retired and life.in_flight == 0:
+                life.end("it is not used any more", is_clean=True)
+
+    async def _probe(self, life: _Life) -> None:
+        """End a server that answers nothing at all any more."""
+        assert life.session is not None
+        with anyio.move_on_after(self.limits.probe_s):
+            try:
+                await life.session.ping()
+            except McpError as error:
+                logger.debug("MCP server refuses to be asked", extra=self._fields(error=str(error)))
+            return
+        life.end("it does not answer any more")
+
+    # --- its life ---
+
+    def retire(self) -> None:
+        """End the server when no call is at work in it; the agent does not use it any more."""
+        self._is_retired = True
+        if self._life is not None and self._life.in_flight == 0:
+            self._life.end("it is not used any more", is_clean=True)
+
+    def close(self) -> None:
+        """End the server now."""
+        if self._life is not None:
+            self._life.end("the gateway is stopping", is_clean=True)
+
+    async def _own(self, life: _Life, before: _Life | None) -> None:
+        """Own one run of the server. Whatever goes wrong in it ends it, and nothing else."""
+        if before is not None:
+            await before.ended.wait()
+            if self._clock.now() < self._not_before:
+                life.stop(self._waiting())
+                return
+        try:
+            await self._live(life)
+        except Exception as error:
+            first = _first(error)
+            if not isinstance(first, McpError):
+                logger.warning("MCP client failed", extra=self._fields(), exc_info=error)
+            life.why = life.why or str(first) or type(first).__name__
+            if isinstance(first, McpError):
+                life.words = life.words or first.words
+        finally:
+            self._bury(life)
+
+    async def _live(self, life: _Life) -> None:
+        with anyio.move_on_after(self.limits.start_s) as starting:
+            open_session = await protocol()
+            async with open_session(
+                self.settings, self.site, on_change=life.change, on_end=life.over.set
+            ) as session:
+                try:
+                    listing = await session.listing()
+                    starting.deadline = math.inf
+                    await self._serve(life, session, listing)
+                finally:
+                    session.cut()
+                    life.why, life.words = life.why or session.why, session.words
+        if starting.cancelled_caught and not life.why:
+            life.why = f"it did not come up within {self.limits.start_s:g} s"
+
+    async def _serve(self, life: _Life, session: Session, listing: Listing) -> None:
+        async with anyio.create_task_group() as calls:
+            life.session, life.calls, life.up_at = session, calls, self._clock.now()
+            self.fault = self._why = ""
+            self._learn(listing)
+            logger.info(
+                "MCP server is up",
+                extra=self._fields(protocol=session.protocol, tools=len(listing.tools)),
+            )
+            life.settled.set()
+            calls.start_soon(self._refresh, life, session)
+            calls.start_soon(self._watch_use, life)
+            calls.start_soon(session.watch, life.change)
+            try:
+                await life.over.wait()
+            finally:
+                # First of all: nothing that is on its way may hold up the end.
+                session.cut()
+                life.why = life.why or session.why
+                calls.cancel_scope.cancel()
+
+    async def _refresh(self, life: _Life, session: Session) -> None:
+        """List the tools anew when the server says that they changed."""
+        while True:
+            await life.changed.wait()
+            life.changed = anyio.Event()
+            try:
+                with anyio.fail_after(LIST_S):
+                    self._learn(await session.listing())
+            except (McpError, TimeoutError) as error:
+                fields = self._fields(error=str(error))
+                logger.warning("tools of MCP server cannot be listed anew", extra=fields)
+            await self._clock.sleep(self.limits.refresh_s)
+
+    async def _watch_use(self, life: _Life) -> None:
+        """End the server when nobody has used it for long."""
+        while True:
+            idle_s = (self._clock.now() - self._used_at).total_seconds()
+            if idle_s >= self.limits.idle_s and life.in_flight == 0:
+                life.end("it was idle", is_clean=True)
+                return
+            await self._clock.sleep(max(self.limits.idle_s - idle_s, 1))
+
+    def _learn(self, listing: Listing) -> None:
+        if listing == self.known:
+            return
+        for fault in listing.faults if self.known is None else ():
+            logger.warning("MCP server has a fault", extra=self._fields(fault=fault))
+        self.known = listing
+
+    def _bury(self, life: _Life) -> None:
+        now = self._clock.now()
+        life.stop("it ended")
+        if life.is_clean:
+            logger.info("MCP server is closed", extra=self._fields(why=life.why))
+            return
+        up_s = (now - life.up_at).total_seconds() if life.up_at is not None else 0.0
+        if life.has_answered or up_s >= STEADY_S:
+            self._failures = 1
+        else:
+            self._failures = max(self._failures, 0 if life.up_at is not None else 1) + 1
+        wait_s = BACK_OFF_S[min(self._failures, len(BACK_OFF_S)) - 1]
+        self._not_before = now + timedelta(seconds=wait_s)
+        mask = self.site.secrets.mask
+        self._why = mask(life.why)
+        self.fault = f"{self._why}, and said: {mask(life.words)}" if life.words else self._why
+        logger.warning("MCP server is down", extra=self._fields(why=self.fault, wait_s=wait_s))
+
+    def _fields(self, **fields: object) -> dict[str, object]:
+        return {"agent": self.site.agent, "server": self.settings.name, **fields}
+
+
+def _first(error: BaseException) -> BaseException:
+    """Return the first error of a group of errors."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return error

@@ -1,0 +1,129 @@
+"""The list of tools of an MCP server: what of it an agent is offered. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+from everturn_gateway.tools.mcp.schemas import SchemaError, checked_schema
+from everturn_gateway.tools.mcp.settings import McpServerSettings
+
+NAME_CHARACTERS: Final = 128  # what the protocol asks for; longer ones are no names
+DESCRIPTION_CHARACTERS: Final = 1024
+TOOLS_MOST: Final = 128  # of one server; OpenAI's API takes no more in a whole request
+TOOLS_BYTES: Final = 96 * 1024  # of one server's definitions, which go into every request
+_HINTS: Final = ("readOnlyHint", "idempotentHint")
+_SHOWN_CHARACTERS: Final = 100  # of a name that is none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteDefinition:
+    """One tool, as its server tells it and as a model may be told."""
+
+    name: str
+    "As the server calls it."
+    description: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    "JSON Schema of the arguments, checked."
+    read_only: bool = False
+    "The server says that it changes nothing; a claim, no more."
+    repeatable: bool = False
+    "The server says that calling it twice does no harm; a claim, no more."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """The tools of one server."""
+
+    tools: tuple[RemoteDefinition, ...] = ()
+    "By name, so that a list that comes in another order makes the same prompt."
+    faults: tuple[str, ...] = ()
+    "What was left out and why, one line each."
+
+
+def sifted(tools: object) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the entries of a `tools/list` that can be used, cut to what is used, and the faults.
+
+    One entry that is wrong does not cost the others.
+    """
+    if not isinstance(tools, list):
+        return [], ["its list of tools is no list"]
+    kept: list[dict[str, Any]] = []
+    faults: list[str] = []
+    for number, entry in enumerate(cast("list[object]", tools)):
+        found = _entry(entry, number)
+        if isinstance(found, str):
+            faults.append(found)
+        else:
+            kept.append(found)
+    return kept, faults
+
+
+def _entry(entry: object, number: int) -> dict[str, Any] | str:
+    """Return one entry as it may be used, or why it may not."""
+    if not isinstance(entry, dict):
+        return f"tool {number} is left out: it is no object"
+    tool = cast("dict[str, object]", entry)
+    name = tool.get("name")
+    if not isinstance(name, str) or not name or len(name) > NAME_CHARACTERS:
+        shown = repr(name)[:_SHOWN_CHARACTERS]
+        return f"tool {number} is left out: {shown} is no name"
+    if not name.isprintable():
+        return f"tool {number} is left out: its name {name!r} cannot be printed"
+    try:
+        schema = checked_schema(tool.get("inputSchema"))
+    except SchemaError as error:
+        return f"tool {name!r} is left out: its schema cannot be used: {error}"
+    description, said = tool.get("description"), tool.get("annotations")
+    hints = cast("dict[str, object]", said) if isinstance(said, dict) else {}
+    return {
+        "name": name,
+        "description": description if isinstance(description, str) else "",
+        "inputSchema": schema,
+        "annotations": {hint: True for hint in _HINTS if hints.get(hint) is True},
+    }
+
+
+def listing_of(
+    tools: Iterable[RemoteDefinition], settings: McpServerSettings, faults: Iterable[str] = ()
+) -> Listing:
+    """Return which of its tools an agent is offered: those that are included, and not too many."""
+    told, known, offered = list(faults), dict[str, RemoteDefinition](), list[RemoteDefinition]()
+    for tool in tools:
+        if tool.name in known:
+            told.append(f"tool {tool.name!r} is listed twice; the first is used")
+        known.setdefault(tool.name, tool)
+    for pattern in settings.include:
+        only = McpServerSettings(name=settings.name, command="-", include=(pattern,))
+        if not any(map(only.offers, known)):
+            told.append(f"include names {pattern!r}, and the server has no such tool")
+    size, left_out = 0, list[str]()
+    for name in sorted(filter(settings.offers, known)):
+        size += _size_bytes(known[name])
+        if len(offered) == TOOLS_MOST or size > TOOLS_BYTES:
+            left_out.append(name)
+        else:
+            offered.append(known[name])
+    if left_out:
+        told.append(
+            f"{len(left_out)} tools are left out, {left_out[0]!r} the first: a server has at most"
+            f" {TOOLS_MOST} tools of {TOOLS_BYTES} bytes together; choose some with include"
+        )
+    return Listing(tools=tuple(offered), faults=tuple(told))
+
+
+def _size_bytes(tool: RemoteDefinition) -> int:
+    return len(tool.name) + len(tool.description) + len(json.dumps(tool.parameters))
+
+
+def shortened(description: str) -> str:
+    """Return a description as it goes into every request: bounded, and without control characters.
+
+    What is cut is the end; the first sentences say what a tool does.
+    """
+    text = "".join(c if c.isprintable() or c == "\n" else " " for c in description).strip()
+    if len(text) <= DESCRIPTION_CHARACTERS:
+        return text
+    return text[: DESCRIPTION_CHARACTERS - 1].rstrip() + "…"

@@ -1,0 +1,125 @@
+"""What a connection needs of the protocol, without the package that speaks it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import anyio.to_thread
+
+from everturn_gateway.tools.mcp.errors import McpStartError
+from everturn_gateway.tools.mcp.listing import Listing
+from everturn_gateway.tools.mcp.settings import McpServerSettings
+from everturn_gateway.tools.site import ToolSite
+
+INSTALL: Final = "run `pip install 'everturn[mcp]'`"
+_IMPORTING: Final = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a call gave."""
+
+    text: str
+    is_error: bool = False
+    "Whether the tool says that it failed."
+
+
+class Session(Protocol):
+    """One connection to a server that is up. Its methods may run side by side."""
+
+    @property
+    def protocol(self) -> str:
+        """The revision of the protocol that both speak."""
+        ...
+
+    @property
+    def why(self) -> str:
+        """Why the connection ended; empty while it has not."""
+        ...
+
+    @property
+    def words(self) -> str:
+        """What the server said at its end."""
+        ...
+
+    def cut(self) -> None:
+        """Send nothing more, so that nothing holds up the end."""
+        ...
+
+    async def listing(self) -> Listing:
+        """Return the tools of the server that the agent is offered.
+
+        Raises:
+            McpError: They cannot be had.
+        """
+        ...
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> Answer:
+        """Call a tool. Cancellation tells the server to stop.
+
+        Raises:
+            McpError: There is no result, or none that can be used.
+        """
+        ...
+
+    async def ping(self) -> None:
+        """Return when the server has shown that it is there.
+
+        Raises:
+            McpError: It is not.
+        """
+        ...
+
+    async def watch(self, on_change: Callable[[], None]) -> None:
+        """Call `on_change` when the server says that its tools changed, for as long as it can."""
+        ...
+
+
+class OpenSession(Protocol):
+    """Starts or reaches a server, and shakes hands with it."""
+
+    def __call__(
+        self,
+        settings: McpServerSettings,
+        site: ToolSite,
+        *,
+        on_change: Callable[[], None],
+        on_end: Callable[[], None],
+    ) -> AbstractAsyncContextManager[Session]:
+        """Yield a session; when the block ends, so does the server that was started for it.
+
+        Raises:
+            McpError: The server cannot be started or reached, or is none.
+        """
+        ...
+
+
+async def protocol() -> OpenSession:
+    """Return what speaks the protocol; imports the package `mcp`, which takes half a second.
+
+    Raises:
+        McpStartError: The package is not installed, or not one that fits.
+    """
+    return await anyio.to_thread.run_sync(_imported)
+
+
+def _imported() -> OpenSession:
+    # One thread at a time: modules that import each other are half made while that goes on.
+    with _IMPORTING:
+        try:
+            from everturn_gateway.tools.mcp.wire import (  # noqa: PLC0415 - an extra, and heavy
+                open_session,
+            )
+        except ModuleNotFoundError as error:
+            if error.name not in {"mcp", "mcp_types"}:
+                raise
+            msg = f"MCP servers need the package mcp: {INSTALL}"
+            raise McpStartError(msg) from error
+        except ImportError as error:
+            msg = f"the installed package mcp does not fit ({error}): {INSTALL}"
+            raise McpStartError(msg) from error
+    return open_session

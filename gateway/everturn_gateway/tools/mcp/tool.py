@@ -1,0 +1,129 @@
+"""A tool of an MCP server, as an agent has it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, NoReturn, cast
+
+from everturn_actors.errors import ToolFailedError
+from everturn_actors.model import ToolCall, ToolDefinition
+from everturn_actors.ports import ToolContext, ToolOutput, ToolTraits
+from everturn_gateway.tools.mcp.connection import Connection
+from everturn_gateway.tools.mcp.errors import (
+    McpAnswerError,
+    McpDownError,
+    McpError,
+    McpExpiredError,
+    McpGoneError,
+    McpHttpError,
+    McpRefusedError,
+    McpTimeoutError,
+)
+from everturn_gateway.tools.mcp.listing import RemoteDefinition
+
+MARGIN_S: Final = 5.0  # of the loop's deadline for a call beyond the connection's own
+_INVALID_PARAMS: Final = -32602
+
+
+class McpTool:
+    """One tool of one server; implements `Tool`, and for policies `FromServer`."""
+
+    def __init__(self, name: str, definition: RemoteDefinition, connection: Connection) -> None:
+        """Offer a tool to the model as `name`."""
+        settings, limits = connection.settings, connection.limits
+        self._remote, self._connection = definition, connection
+        self._definition = ToolDefinition(
+            name=name, description=definition.description, parameters=definition.parameters
+        )
+        # What a server says of itself holds where its owner's word stands behind it.
+        self._traits = ToolTraits(
+            kind="mcp",
+            read_only=settings.trusted and definition.read_only,
+            repeatable=settings.trusted and definition.repeatable,
+            timeout_s=limits.call_wait_s + settings.timeout_s + MARGIN_S,
+        )
+
+    @property
+    def definition(self) -> ToolDefinition:
+        """How the model sees it."""
+        return self._definition
+
+    @property
+    def traits(self) -> ToolTraits:
+        """How it may be run."""
+        return self._traits
+
+    @property
+    def server(self) -> str:
+        """The server's name, as the agent's owner calls it."""
+        return self._connection.settings.name
+
+    @property
+    def remote_name(self) -> str:
+        """The tool's name, as the server calls it."""
+        return self._remote.name
+
+    async def run(self, call: ToolCall, context: ToolContext) -> ToolOutput:
+        """Call it; the server is started if it is not up. What it says is trusted as it is.
+
+        Raises:
+            ToolFailedError: The arguments are no JSON object, or there is no result; the text says
+                whether the call may have taken effect.
+        """
+        del context
+        untrusted = not self._connection.settings.trusted
+        try:
+            answer = await self._connection.call(self.remote_name, _arguments(call))
+        except McpRefusedError as error:
+            what = "does not take these arguments" if error.code == _INVALID_PARAMS else "refuses"
+            text = f"the MCP server {self.server!r} {what}: {error.words}"
+            return ToolOutput(text=text, is_error=True, untrusted=untrusted)
+        except McpError as error:
+            self._fail(error)
+        return ToolOutput(text=answer.text, is_error=answer.is_error, untrusted=untrusted)
+
+    def _fail(self, error: McpError) -> NoReturn:
+        server = f"the MCP server {self.server!r}"
+        why = self._connection.site.secrets.mask(str(error))
+        match error:
+            case McpDownError():
+                text = f"{server} is not there, and nothing was sent to it: {why}"
+            case McpGoneError():
+                text = (
+                    f"{server} went away while it worked on this: {why}. Whether the call took"
+                    " effect is unknown; look before you repeat it. The server is started again"
+                    " with the next call"
+                )
+            case McpTimeoutError():
+                text = (
+                    f"{server} was too slow: {why}, and was told to stop. Whether the call took"
+                    " effect is unknown; look before you repeat it"
+                )
+            case McpAnswerError() | McpHttpError() | McpExpiredError():
+                text = f"{server} gave no usable result: {why}"
+            case _:
+                text = f"{server} failed: {why}"
+        raise ToolFailedError(text) from error
+
+
+def _arguments(call: ToolCall) -> dict[str, Any]:
+    """Return the arguments of a call. Whether they fit its schema is for the server to say.
+
+    Raises:
+        ToolFailedError: They are no JSON object.
+    """
+    try:
+        found: object = json.loads(call.arguments or "{}", parse_constant=_no_number)
+        json.dumps(found, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        msg = f"the arguments are not JSON: {error}"
+        raise ToolFailedError(msg) from error
+    if not isinstance(found, dict):
+        msg = "the arguments must be a JSON object"
+        raise ToolFailedError(msg)
+    return cast("dict[str, Any]", found)
+
+
+def _no_number(text: str) -> NoReturn:
+    msg = f"{text} is no number in JSON"
+    raise ValueError(msg)

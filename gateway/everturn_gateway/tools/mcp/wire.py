@@ -1,0 +1,345 @@
+"""The protocol, through the official client: hands are shaken, tools listed and called.
+
+The only module through which the rest of the gateway reaches `mcp`. It takes half a second and
+26 MB to import, so it is imported when the first server is started, in a thread.
+
+A server that speaks 2025-11-25 or older is met with `initialize`, one that speaks 2026-07-28 alone
+then with `server/discover`. Not the other way round: servers in use end at a first message that
+they do not know.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from importlib.metadata import version
+from typing import Any, Final, TypeVar, cast
+
+import anyio
+from mcp import MCPError
+from mcp.client import ClientSession, IncomingMessage
+from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost, listen
+from mcp.shared.dispatcher import CallOptions
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp_types import (
+    CONNECTION_CLOSED,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    CallToolRequest,
+    CallToolRequestParams,
+    CallToolResult,
+    Implementation,
+    InputRequiredResult,
+    PaginatedRequestParams,
+    RequestId,
+    TextContent,
+    ToolListChangedNotification,
+)
+from mcp_types import Tool as WireTool
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import TypeAdapter, ValidationError
+
+from everturn_gateway.tools.mcp.errors import (
+    McpAnswerError,
+    McpError,
+    McpExpiredError,
+    McpGoneError,
+    McpHttpError,
+    McpRefusedError,
+    McpStartError,
+)
+from everturn_gateway.tools.mcp.listing import (
+    Listing,
+    RemoteDefinition,
+    listing_of,
+    shortened,
+    sifted,
+)
+from everturn_gateway.tools.mcp.results import told
+from everturn_gateway.tools.mcp.session import Answer
+from everturn_gateway.tools.mcp.settings import McpServerSettings
+from everturn_gateway.tools.mcp.stdio import NO_MESSAGE, UNUSABLE, open_stdio
+from everturn_gateway.tools.mcp.streamable import EXPIRED, STATUS, open_streamable
+from everturn_gateway.tools.mcp.streams import Incoming, Outgoing, Traffic
+from everturn_gateway.tools.site import ToolSite
+
+PAGES_MOST: Final = 32  # of a list of tools
+REFUSAL_CHARACTERS: Final = 2000  # of what a server says with an error
+_WHO: Final = Implementation(name="everturn", version=version("everturn"))
+_RESULT: Final[TypeAdapter[CallToolResult | InputRequiredResult]] = TypeAdapter(
+    CallToolResult | InputRequiredResult
+)
+
+# How the protocol's client puts what happened on this side; the codes are also used by servers.
+_LOST: Final = ("Connection closed", "SSE stream")
+_UNREADABLE: Final = ("Failed to parse", "Error parsing")
+_OURS: Final = re.compile(
+    r"its answer (?:has more than \d+ MiB|holds more than [\d,]+ values); ask for less"
+    r"|its answer broke off"
+)
+
+ResultT = TypeVar("ResultT")
+
+logger = logging.getLogger(__name__)
+
+# What goes wrong with a server is told by us, once and bounded; the client would log a traceback
+# for each line that a server writes wrongly.
+for _noisy in ("mcp", "client"):
+    logging.getLogger(_noisy).setLevel(logging.CRITICAL)
+
+
+class _Sifting(JSONRPCDispatcher):
+    """Makes of lists and results what is used of them, before the client looks at them.
+
+    One wrong entry of a list would cost the client the whole list.
+    """
+
+    def __init__(self, incoming: Incoming, outgoing: Outgoing) -> None:
+        super().__init__(incoming, outgoing)
+        self.faults: list[str] = []
+        "Of the lists since they were last taken."
+
+    async def send_raw_request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None,
+        opts: CallOptions | None = None,
+        *,
+        _related_request_id: RequestId | None = None,
+    ) -> dict[str, Any]:
+        """Send a request and return its result."""
+        result = await super().send_raw_request(
+            method, params, opts, _related_request_id=_related_request_id
+        )
+        match method:
+            case "tools/list":
+                tools, faults = sifted(result.get("tools"))
+                self.faults += faults
+                return {**result, "tools": tools}
+            case "tools/call" if result.get("resultType") != "input_required":
+                made: dict[str, Any] = {"content": [{"type": "text", "text": told(result)}]}
+                kept = {name: result[name] for name in ("isError", "resultType") if name in result}
+                return made | kept
+            case _:
+                return result
+
+
+class WireSession:
+    """One connection on which hands were shaken. Its methods may run side by side."""
+
+    def __init__(
+        self,
+        client: ClientSession,
+        dispatcher: _Sifting,
+        outgoing: Outgoing,
+        traffic: Traffic,
+        settings: McpServerSettings,
+    ) -> None:
+        self._client, self._dispatcher, self._settings = client, dispatcher, settings
+        self._outgoing, self._traffic = outgoing, traffic
+
+    @property
+    def protocol(self) -> str:
+        """The revision of the protocol that both speak."""
+        return self._client.protocol_version or ""
+
+    @property
+    def why(self) -> str:
+        """Why the connection ended; empty while it has not."""
+        return self._traffic.why
+
+    @property
+    def words(self) -> str:
+        """What the server said at its end."""
+        return self._traffic.words
+
+    def cut(self) -> None:
+        """Send nothing more, so that nothing holds up the end."""
+        self._outgoing.cut()
+
+    async def listing(self) -> Listing:
+        """Return the tools of the server that the agent is offered.
+
+        Raises:
+            McpError: They cannot be had.
+        """
+        tools: list[RemoteDefinition] = []
+        cursor: str | None = None
+        self._dispatcher.faults.clear()
+        for _ in range(PAGES_MOST):
+            after = PaginatedRequestParams(cursor=cursor)
+            page = await self._asked(partial(self._client.list_tools, params=after))
+            tools += map(_definition, page.tools)
+            cursor = page.next_cursor
+            if not cursor:
+                break
+        else:
+            self._dispatcher.faults.append(
+                f"only the first {PAGES_MOST} pages of its list are read"
+            )
+        return listing_of(tools, self._settings, self._dispatcher.faults)
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> Answer:
+        """Call a tool. Cancellation tells the server to stop.
+
+        Raises:
+            McpError: There is no result, or none that can be used.
+        """
+        params = CallToolRequestParams(name=name, arguments=arguments)
+        # Not `call_tool`: it also judges the result by a schema of the server's, which may be one
+        # that takes for ever, and which nobody here relies on.
+        request = CallToolRequest(params=params)
+        result = await self._asked(partial(self._client.send_request, request, _RESULT))
+        if isinstance(result, InputRequiredResult):
+            msg = "it wants to ask a person something, which this gateway does not do for it"
+            raise McpAnswerError(msg)
+        text = "".join(part.text for part in result.content if isinstance(part, TextContent))
+        return Answer(text=text, is_error=bool(result.is_error))
+
+    async def ping(self) -> None:
+        """Return when the server has shown that it is there.
+
+        Raises:
+            McpError: It is not.
+        """
+        try:
+            if self.protocol in MODERN_PROTOCOL_VERSIONS:
+                await self._asked(self._client.list_tools)
+            else:
+                await self._asked(self._client.send_ping)
+        except McpRefusedError:
+            pass  # who refuses is there
+
+    async def watch(self, on_change: Callable[[], None]) -> None:
+        """Call `on_change` when the server says that its tools changed, for as long as it can.
+
+        Servers of older revisions say so without being asked.
+        """
+        capabilities = self._client.server_capabilities
+        if (
+            capabilities is None
+            or capabilities.tools is None
+            or not capabilities.tools.list_changed
+        ):
+            return
+        try:
+            async with listen(self._client, tools_list_changed=True) as changes:
+                async for _ in changes:
+                    on_change()
+        except ListenNotSupportedError:
+            pass
+        except (MCPError, SubscriptionLost) as error:
+            extra = {"server": self._settings.name, "error": str(error)}
+            logger.debug("MCP server tells no more of changes to its tools", extra=extra)
+
+    async def _asked(self, ask: Callable[[], Awaitable[ResultT]]) -> ResultT:
+        try:
+            return await ask()
+        except MCPError as error:
+            raise _failure(error, self._traffic) from error
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            place = ".".join(map(str, first["loc"]))
+            msg = f"its answer does not follow the protocol: {place}: {first['msg']}"
+            raise McpAnswerError(msg) from error
+
+
+def _failure(error: MCPError, traffic: Traffic) -> McpError:
+    """Return what an error of the protocol's client means."""
+    data = cast("dict[str, object]", error.data) if isinstance(error.data, dict) else {}
+    status = data.get(STATUS)
+    if data.get(UNUSABLE) is True:
+        return McpAnswerError(error.message)
+    if data.get(EXPIRED) is True:
+        return McpExpiredError("its session has expired")
+    if isinstance(status, int):
+        return McpHttpError(error.message, status=status)
+    if error.code in {CONNECTION_CLOSED, PARSE_ERROR} and (ours := _OURS.search(error.message)):
+        return McpAnswerError(ours[0])
+    if error.message.startswith(_UNREADABLE):
+        return McpAnswerError(NO_MESSAGE)
+    if traffic.why or error.message.startswith(_LOST):
+        why = traffic.why or "the connection ended before it answered"
+        return McpGoneError(why, words=traffic.words)
+    words = error.message.strip() or f"error {error.code}"
+    return McpRefusedError(words=words[:REFUSAL_CHARACTERS], code=error.code)
+
+
+def _definition(tool: WireTool) -> RemoteDefinition:
+    hints = tool.annotations
+    return RemoteDefinition(
+        name=tool.name,
+        description=shortened(tool.description or ""),
+        parameters=tool.input_schema,
+        read_only=bool(hints and hints.read_only_hint),
+        repeatable=bool(hints and hints.idempotent_hint),
+    )
+
+
+@asynccontextmanager
+async def open_session(
+    settings: McpServerSettings,
+    site: ToolSite,
+    *,
+    on_change: Callable[[], None],
+    on_end: Callable[[], None],
+) -> AsyncGenerator[WireSession]:
+    """Start or reach a server and shake hands with it.
+
+    Args:
+        settings: The server.
+        site: Where the agent works.
+        on_change: Called when the server says that its tools changed.
+        on_end: Called when the connection has ended by itself; `why` then says why.
+
+    Raises:
+        McpError: The server cannot be started or reached, or is none.
+    """
+    traffic = Traffic(on_end)
+
+    async def hear(message: IncomingMessage) -> None:
+        if isinstance(message, ToolListChangedNotification):
+            on_change()
+        await anyio.lowlevel.checkpoint()
+
+    async with AsyncExitStack() as stack:
+        transport = open_stdio(settings, site, traffic) if settings.command else None
+        incoming, outgoing = await stack.enter_async_context(transport or open_streamable(settings))
+        sending = Outgoing(outgoing, traffic)
+        dispatcher = _Sifting(Incoming(incoming, traffic), sending)
+        client = ClientSession(
+            dispatcher=dispatcher,
+            message_handler=hear,
+            client_info=_WHO,
+        )
+        await stack.enter_async_context(client)
+        try:
+            await _shake_hands(client)
+        except MCPError as error:
+            failure = _failure(error, traffic)
+            if isinstance(failure, McpRefusedError):
+                msg = "it refuses to begin"
+                raise McpStartError(msg, words=failure.words) from error
+            raise failure from error
+        yield WireSession(client, dispatcher, sending, traffic, settings)
+
+
+async def _shake_hands(client: ClientSession) -> None:
+    try:
+        try:
+            await client.initialize()
+        except MCPError as error:
+            if error.code not in {UNSUPPORTED_PROTOCOL_VERSION, METHOD_NOT_FOUND}:
+                raise
+            await client.discover()
+    except ValidationError as error:
+        msg = "what it answers is not the Model Context Protocol"
+        raise McpStartError(msg) from error
+    except RuntimeError as error:
+        # So the client says that the revisions of both do not meet.
+        msg = "it speaks no revision of the protocol that is known here"
+        raise McpStartError(msg, words=str(error)) from error

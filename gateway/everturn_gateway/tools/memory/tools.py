@@ -1,0 +1,156 @@
+"""The memory tools: what the model is told of them, and what they do."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from everturn_actors.errors import ToolFailedError
+from everturn_actors.ports import Clock, Tool, ToolContext, ToolTraits
+from everturn_gateway.tools.arguments import Arguments
+from everturn_gateway.tools.confined import Confined
+from everturn_gateway.tools.function import FunctionTool
+from everturn_gateway.tools.memory.notes import Notes
+from everturn_gateway.tools.quoting import PAGE_TOKENS, page_of
+from everturn_gateway.tools.site import ToolSite
+
+DAYS_MAX: Final = 366
+_READS: Final = ToolTraits(read_only=True, safe=True, timeout_s=60)
+_REWRITES: Final = ToolTraits(repeatable=True, safe=True, timeout_s=60)
+_ADDS: Final = ToolTraits(safe=True, timeout_s=60)
+
+_DIRECTIVE: Final = """\
+You have notes that outlast this conversation:
+- recall reads them. Do so at the beginning of a conversation in which they may help, not before \
+every answer.
+- remember adds to the notes of the day. Do so after learning something worth knowing later: about \
+people, what they want, what was decided.
+- reflect reads your long-term notes, or replaces them with content. At the end of a longer piece \
+of work read them, then write them anew with what you learnt; keep them short.
+- update_world replaces what all agents know of a topic.
+Never note passwords or keys."""
+
+
+class Recall(Arguments):
+    """What to read."""
+
+    days: Annotated[int, Field(ge=1, le=DAYS_MAX)] = 3
+    "of daily notes"
+    page: Annotated[int, Field(ge=1)] = 1
+
+
+class Remember(Arguments):
+    """What to add."""
+
+    content: str
+
+
+class Reflect(Arguments):
+    """What to write."""
+
+    content: str | None = None
+    "the new MEMORY.md as a whole; leave out to read it"
+
+
+class UpdateWorld(Arguments):
+    """What to write."""
+
+    topic: str
+    "such as people, systems, preferences"
+    content: str
+    "all that is known of it; replaces what was"
+
+
+def memory_directive() -> str:
+    """Return what an agent with these tools is told of them in its prompt."""
+    return _DIRECTIVE
+
+
+def memory_tools(site: ToolSite, *, clock: Clock) -> tuple[Tool, ...]:
+    """Return the memory tools of one agent.
+
+    Its notes are kept in `site.home`, those that all agents share in `site.state`; days are
+    those of UTC.
+    """
+    memory = _Memory(site, clock)
+    return (
+        FunctionTool(
+            "recall",
+            "Read your notes: long-term memory, recent days, and what all agents know.",
+            arguments=Recall,
+            traits=_READS,
+            answer=memory.recall,
+        ),
+        FunctionTool(
+            "remember",
+            "Add something you learnt to today's notes.",
+            arguments=Remember,
+            traits=_ADDS,
+            answer=memory.remember,
+        ),
+        FunctionTool(
+            "reflect",
+            "Read your long-term memory (MEMORY.md), or replace it. Read it first.",
+            arguments=Reflect,
+            traits=_REWRITES,
+            answer=memory.reflect,
+        ),
+        FunctionTool(
+            "update_world",
+            "Replace what all agents know of a topic. Recall it first.",
+            arguments=UpdateWorld,
+            traits=_REWRITES,
+            answer=memory.update_world,
+        ),
+    )
+
+
+class _Memory:
+    def __init__(self, site: ToolSite, clock: Clock) -> None:
+        self._own = Confined(site.home / "memory", what="your notes")
+        self._world = Confined(site.state / "memory" / "world", what="the shared notes")
+        self._notes, self._clock = Notes(self._own, self._world), clock
+
+    async def recall(self, asked: Recall, context: ToolContext) -> str:
+        work = partial(self._page, asked, context.session_id)
+        return await self._own.run(work, reads=True)
+
+    async def remember(self, asked: Remember, _context: ToolContext) -> str:
+        now = self._clock.now()
+        file = await self._own.run(partial(self._notes.remember, now, asked.content.strip()))
+        return f"noted in memory/{file}"
+
+    async def reflect(self, asked: Reflect, context: ToolContext) -> str:
+        if asked.content is None:
+            work = partial(self._memory, context.session_id)
+            return await self._own.run(work, reads=True)
+        write = partial(self._notes.reflect, context.session_id, asked.content)
+        await self._own.run(write)
+        return "MEMORY.md is replaced"
+
+    async def update_world(self, asked: UpdateWorld, context: ToolContext) -> str:
+        work = partial(self._notes.update_world, context.session_id, asked.topic, asked.content)
+        return f"memory/world/{await self._world.run(work)} is replaced, for all agents"
+
+    def _memory(self, session_id: str) -> str:
+        text = self._notes.memory()
+        self._notes.saw(session_id, "MEMORY.md", text)
+        return text if text.strip() else "MEMORY.md is empty; call reflect with content to begin it"
+
+    def _page(self, asked: Recall, session_id: str) -> str:
+        sections = self._notes.sections(self._clock.now(), asked.days)
+        if not sections:
+            return "there are no notes yet"
+        text = "\n\n".join(f"{each.heading}\n\n{each.text}".strip() for each in sections)
+        page = page_of(text, asked.page, PAGE_TOKENS)
+        if page is None:
+            msg = f"page: there is no page {asked.page} of these notes"
+            raise ToolFailedError(msg)
+        for each in sections:
+            # What stands on another page was not read, and is not to be overwritten unread.
+            if each.file and each.text.strip() in page.text:
+                self._notes.saw(session_id, each.file, each.text)
+        more = f"\n\n(page {page.number} of {page.total})" if page.total > 1 else ""
+        return f"{page.text}{more}"

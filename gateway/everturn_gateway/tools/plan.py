@@ -1,0 +1,97 @@
+"""Which tools an agent is given, as its owner wrote it down. Pure values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from everturn_gateway.tools.cli import CliProgram
+from everturn_gateway.tools.mcp import McpServerSettings
+from everturn_gateway.tools.policy import AfterTool, Guard, Policy
+from everturn_gateway.tools.shell import Confinement
+from everturn_gateway.tools.skills import Skill
+from everturn_gateway.tools.web import SearchSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BashPlan:
+    """`bash`."""
+
+    confinement: Confinement
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessPlan:
+    """`background_process`."""
+
+    confinement: Confinement
+    max_processes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebPlan:
+    """`web_fetch` and `web_search`."""
+
+    fetch: bool = False
+    search: SearchSettings | None = None
+    allow_private: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionPlan:
+    """`session`."""
+
+    send_to: tuple[str, ...] = ()
+    read_from: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelegatePlan:
+    """`delegate`."""
+
+    agents: tuple[str, ...]
+    max_depth: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CliPlan:
+    """One tool that is a program of the owner's."""
+
+    program: CliProgram
+    confinement: Confinement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hooks:
+    """Guards that refuse a call, and notes that go with a result."""
+
+    before: tuple[Guard, ...] = ()
+    after: tuple[AfterTool, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolPlan:
+    """All of them, and what rules them. What is None or empty, the agent does not have."""
+
+    recall_page_characters: int = 0
+    "`recall_context`: how much it answers at once; 0 = it is not offered."
+    files: bool = False
+    files_read_only: bool = False
+    bash: BashPlan | None = None
+    processes: ProcessPlan | None = None
+    web: WebPlan | None = None
+    session: SessionPlan | None = None
+    delegate: DelegatePlan | None = None
+    memory: bool = False
+    reload: bool = False
+    cli: tuple[CliPlan, ...] = ()
+    "Those that `agent.yaml` names."
+    found: tuple[CliProgram, ...] = ()
+    "Programs in `tools` folders; none of them has the name of a tool of `cli`."
+    mcp: tuple[McpServerSettings, ...] = ()
+    skills: tuple[Skill, ...] = ()
+    skills_folder: Path | None = None
+    "Where they were read, and are read again; None = nowhere."
+    policy: Policy = field(default_factory=Policy)
+    hooks: Hooks = field(default_factory=Hooks)

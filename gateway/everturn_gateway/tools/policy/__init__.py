@@ -1,0 +1,57 @@
+"""The tool policy: which calls run, which need a person, and what stands around every call.
+
+`load_policy` reads it, `PolicyGate` judges by it, `guarded` wraps each tool, and `open_notifier`
+runs what tells people of calls.
+"""
+
+from __future__ import annotations
+
+from everturn_gateway.tools.policy.gate import PolicyGate
+from everturn_gateway.tools.policy.guarding import GuardedTool, guarded
+from everturn_gateway.tools.policy.hooks import AfterTool, DependsOn, Guard, SkipDuplicate
+from everturn_gateway.tools.policy.loading import LOCAL_FILE, POLICY_FILE, load_policy
+from everturn_gateway.tools.policy.notifying import Notifier, ToolNotice, open_notifier
+from everturn_gateway.tools.policy.patterns import (
+    Pattern,
+    PatternError,
+    exact_pattern,
+    read_pattern,
+)
+from everturn_gateway.tools.policy.policy import (
+    LogDelivery,
+    Mode,
+    Notify,
+    Policy,
+    WebhookDelivery,
+)
+from everturn_gateway.tools.policy.sections import PolicyDocument
+from everturn_gateway.tools.policy.subjects import NamedForPolicy
+from everturn_gateway.tools.policy.writing import PolicyWriteError
+
+__all__ = [
+    "LOCAL_FILE",
+    "POLICY_FILE",
+    "AfterTool",
+    "DependsOn",
+    "Guard",
+    "GuardedTool",
+    "LogDelivery",
+    "Mode",
+    "NamedForPolicy",
+    "Notifier",
+    "Notify",
+    "Pattern",
+    "PatternError",
+    "Policy",
+    "PolicyDocument",
+    "PolicyGate",
+    "PolicyWriteError",
+    "SkipDuplicate",
+    "ToolNotice",
+    "WebhookDelivery",
+    "exact_pattern",
+    "guarded",
+    "load_policy",
+    "open_notifier",
+    "read_pattern",
+]

@@ -1,0 +1,1 @@
+"""Command lines: which commands they run, as far as that can be known before they do."""

@@ -1,0 +1,151 @@
+"""What stands around every tool: clean results, a fence around outside text, notes and notices."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import anyio.to_thread
+
+from everturn_actors.errors import ToolFailedError
+from everturn_actors.model import ToolCall, ToolDefinition
+from everturn_actors.ports import Tool, ToolContext, ToolOutput, ToolTraits
+from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.tools.policy.cleaning import clean
+from everturn_gateway.tools.policy.fencing import fence
+from everturn_gateway.tools.policy.hooks import AfterTool, notes
+from everturn_gateway.tools.policy.notifying import Notifier, ToolNotice
+from everturn_gateway.tools.policy.policy import Policy
+from everturn_gateway.tools.policy.subjects import Subject, policy_name_of, subject_of
+from everturn_gateway.tools.site import RunsCommands
+
+_LARGE_CHARACTERS = 50_000  # cleaning more takes over a millisecond: in a thread
+
+
+class GuardedTool:
+    """A tool whose results may go to a model: see `guarded`."""
+
+    def __init__(
+        self,
+        tool: Tool,
+        *,
+        agent: str,
+        secrets: SecretRegistry,
+        policy: Policy,
+        after: Sequence[AfterTool] = (),
+        notifier: Notifier | None = None,
+    ) -> None:
+        self._tool = tool
+        self._agent = agent
+        self._secrets = secrets
+        self._policy = policy
+        self._after = tuple(after)
+        self._notifier = notifier
+
+    @property
+    def definition(self) -> ToolDefinition:
+        """How the model sees it."""
+        return self._tool.definition
+
+    @property
+    def traits(self) -> ToolTraits:
+        """How it may be run."""
+        return self._tool.traits
+
+    @property
+    def policy_name(self) -> str:
+        """Its name in patterns; empty where that is the one the model knows."""
+        return policy_name_of(self._tool)
+
+    def command_of(self, call: ToolCall) -> str | None:
+        """Return the command that the call would run; None where it runs none."""
+        return self._tool.command_of(call) if isinstance(self._tool, RunsCommands) else None
+
+    async def run(self, call: ToolCall, context: ToolContext) -> ToolOutput:
+        """Run one call, and return its result fit to be sent.
+
+        Raises:
+            ToolFailedError: As the tool's own, without secrets.
+        """
+        subject = await self._to_tell_of(call)
+        success = False
+        try:
+            output = await self._run(call, context)
+            success = not output.is_error
+            return output
+        finally:
+            if subject is not None:
+                self._tell(subject, call, context, success=success)
+
+    async def _run(self, call: ToolCall, context: ToolContext) -> ToolOutput:
+        try:
+            given = await self._tool.run(call, context)
+        except ToolFailedError as error:
+            raise ToolFailedError(await self._cleaned(str(error))) from error
+        output = ToolOutput(text=given) if isinstance(given, str) else given
+        text = await self._cleaned(output.text)
+        if output.untrusted:
+            text = fence(text, session_id=context.session_id, call_id=call.call_id)
+        if not output.is_error:
+            text = "\n\n".join((text, *(f"Note: {note}" for note in notes(self._after, call))))
+        return ToolOutput(text=text, is_error=output.is_error, untrusted=output.untrusted)
+
+    async def _cleaned(self, text: str) -> str:
+        work = functools.partial(clean, text, self._secrets)
+        if len(text) < _LARGE_CHARACTERS:
+            return work()
+        return await anyio.to_thread.run_sync(work)
+
+    async def _to_tell_of(self, call: ToolCall) -> Subject | None:
+        if self._notifier is None or self._policy.notify is None:
+            return None
+        subject = await subject_of(call, self._tool)
+        if subject.line is None:
+            told = self._policy.tells_of(subject)
+        else:
+            told = await anyio.to_thread.run_sync(self._policy.tells_of, subject)
+        return subject if told else None
+
+    def _tell(
+        self, subject: Subject, call: ToolCall, context: ToolContext, *, success: bool
+    ) -> None:
+        assert self._notifier is not None, "there is a subject only where somebody tells"
+        assert self._policy.notify is not None, "as above"
+        notice = ToolNotice(
+            agent=self._agent,
+            session_id=context.session_id,
+            call_id=call.call_id,
+            tool=call.name,
+            command=call.name if subject.line is None else subject.line.text,
+            arguments=call.arguments,
+            success=success,
+        )
+        self._notifier.tell(notice, self._policy.notify.deliveries)
+
+
+def guarded(
+    tool: Tool,
+    *,
+    agent: str,
+    secrets: SecretRegistry,
+    policy: Policy,
+    after: Sequence[AfterTool] = (),
+    notifier: Notifier | None = None,
+) -> GuardedTool:
+    """Return `tool` with all that stands around a tool.
+
+    Its results are free of secrets and broken characters; text from outside stands in a fence; the
+    agent's notes follow a call that went well; and people are told of calls as the policy says,
+    once the call is over, also where it failed or was cut short.
+
+    Args:
+        tool: What runs.
+        agent: The agent's name, for notices.
+        secrets: What nobody may read.
+        policy: Says who is told of what.
+        after: The agent's hooks after a call.
+        notifier: Who tells; None = nobody.
+    """
+    return GuardedTool(
+        tool, agent=agent, secrets=secrets, policy=policy, after=after, notifier=notifier
+    )

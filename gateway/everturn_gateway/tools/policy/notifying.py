@@ -1,0 +1,219 @@
+"""Tells people of calls: a line in the log at once, webhooks one by one beside the work."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, assert_never
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.to_thread
+import httpx2
+import orjson
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+from everturn_actors.ports import Clock
+from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.tools.policy.policy import Delivery, LogDelivery, WebhookDelivery
+
+logger = logging.getLogger(__name__)
+
+QUEUE_LIMIT = 256  # webhooks that wait; those beyond are dropped and counted
+TRY_TIMEOUT_S = 10.0
+BACKOFF_S: Final = (1.0, 4.0)  # before the second and the third try
+FLUSH_S = 5.0  # how long what waits may still be sent when the gateway stops
+_SHOWN_CHARACTERS = 500  # of a command or arguments, in the log
+_SENT_CHARACTERS = 8_000  # of them, to a webhook
+_TOO_MANY_REQUESTS, _SERVER_ERROR = 429, 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolNotice:
+    """One call that somebody is to be told of."""
+
+    agent: str
+    session_id: str
+    call_id: str
+    tool: str
+    command: str
+    "The command that it ran, or the tool's name."
+    arguments: str
+    success: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Post:
+    """One webhook to call."""
+
+    url: str
+    body: bytes
+    call_id: str
+
+
+class Notifier:
+    """Takes notices from tools; see `open_notifier`."""
+
+    def __init__(
+        self, waiting: MemoryObjectSendStream[_Post], clock: Clock, secrets: SecretRegistry
+    ) -> None:
+        self._waiting = waiting
+        self._clock = clock
+        self._secrets = secrets
+        self._dropped = 0
+
+    @property
+    def dropped(self) -> int:
+        """How many webhooks were dropped because too many waited."""
+        return self._dropped
+
+    def tell(self, notice: ToolNotice, deliveries: tuple[Delivery, ...]) -> None:
+        """Deliver a notice: the log has it at once, webhooks get it later. Never waits."""
+        for delivery in deliveries:
+            match delivery:
+                case LogDelivery():
+                    self._log(notice)
+                case WebhookDelivery(url=url):
+                    self._post(url, notice)
+                case _:
+                    assert_never(delivery)
+
+    def _log(self, notice: ToolNotice) -> None:
+        logger.log(
+            logging.INFO if notice.success else logging.WARNING,
+            "a call that the policy tells of has run",
+            extra={
+                "agent": notice.agent,
+                "session_id": notice.session_id,
+                "call_id": notice.call_id,
+                "tool": notice.tool,
+                "command": self._secrets.mask(notice.command)[:_SHOWN_CHARACTERS],
+                "success": notice.success,
+            },
+        )
+
+    def _post(self, url: str, notice: ToolNotice) -> None:
+        body = _body(notice, self._secrets, self._clock.now())
+        try:
+            self._waiting.send_nowait(_Post(url, body, notice.call_id))
+        except (anyio.WouldBlock, anyio.ClosedResourceError, anyio.BrokenResourceError):
+            self._dropped += 1
+            logger.warning(
+                "a webhook was dropped: too many wait",
+                extra={"call_id": notice.call_id, "dropped": self._dropped, **_place(url)},
+            )
+
+
+@asynccontextmanager
+async def open_notifier(clock: Clock, secrets: SecretRegistry) -> AsyncGenerator[Notifier]:
+    """Open what tells people of calls, with one worker for its webhooks.
+
+    A webhook is tried three times, ten seconds each; redirects are not followed. What fails is
+    logged. At the end, what waits gets five seconds; the rest is logged as not sent.
+    """
+    sending, receiving = anyio.create_memory_object_stream[_Post](QUEUE_LIMIT)
+    async with receiving, anyio.create_task_group() as tasks:
+        tasks.start_soon(_work, receiving, clock, name="webhooks")
+        async with sending:
+            yield Notifier(sending, clock, secrets)
+        tasks.cancel_scope.deadline = anyio.current_time() + FLUSH_S
+
+
+async def _work(waiting: MemoryObjectReceiveStream[_Post], clock: Clock) -> None:
+    client: httpx2.AsyncClient | None = None
+    left: _Post | None = None
+    try:
+        async for post in waiting:
+            left = post
+            if client is None:
+                client = await anyio.to_thread.run_sync(_client)
+            await _send(client, post, clock)
+            left = None
+    finally:
+        unsent = waiting.statistics().current_buffer_used + (left is not None)
+        if unsent:
+            logger.warning("webhooks were not sent before the end", extra={"count": unsent})
+        if client is not None:
+            with anyio.move_on_after(1, shield=True):
+                await client.aclose()
+
+
+def _client() -> httpx2.AsyncClient:
+    """Make the client. Blocking: it reads certificates."""
+    return httpx2.AsyncClient(
+        verify=ssl.create_default_context(),
+        follow_redirects=False,
+        headers={"user-agent": "everturn", "content-type": "application/json"},
+        limits=httpx2.Limits(max_connections=4, max_keepalive_connections=4),
+    )
+
+
+async def _send(client: httpx2.AsyncClient, post: _Post, clock: Clock) -> None:
+    """Try up to three times; what fails in the end is logged."""
+    why = ""
+    for pause_s in (*BACKOFF_S, None):
+        why, is_final = await _try(client, post)
+        if not why:
+            return
+        if is_final or pause_s is None:
+            break
+        await clock.sleep(pause_s)
+    logger.warning(
+        "a webhook could not be delivered",
+        extra={"call_id": post.call_id, "why": why, **_place(post.url)},
+    )
+
+
+async def _try(client: httpx2.AsyncClient, post: _Post) -> tuple[str, bool]:
+    """Return why it failed, empty where it did not, and whether another try is in vain."""
+    try:
+        with anyio.fail_after(TRY_TIMEOUT_S):
+            async with client.stream(
+                "POST", post.url, content=post.body, timeout=TRY_TIMEOUT_S
+            ) as response:
+                status = response.status_code
+    except TimeoutError:
+        return f"no answer within {TRY_TIMEOUT_S:g} s", False
+    except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
+        return f"{type(error).__name__}", True
+    except httpx2.HTTPError as error:
+        # Its text may name the address, and a webhook's address is a secret.
+        return type(error).__name__, False
+    if 200 <= status < 300:  # noqa: PLR2004 - HTTP's own numbers
+        return "", True
+    return f"status {status}", not (status == _TOO_MANY_REQUESTS or status >= _SERVER_ERROR)
+
+
+def _place(url: str) -> dict[str, str]:
+    """Return what may be logged of an address: those of webhooks hold tokens."""
+    parts = urlsplit(url)
+    return {"host": parts.hostname or ""}
+
+
+def _body(notice: ToolNotice, secrets: SecretRegistry, at: datetime) -> bytes:
+    """Return the JSON of a notice: Duragent's fields, and ours.
+
+    Source: `send_notification` of Duragent v1alpha1 (event, session_id, agent, command, success).
+    """
+    return orjson.dumps(
+        {
+            "event": "command_notification",
+            "agent": notice.agent,
+            "session_id": notice.session_id,
+            "call_id": _sent(notice.call_id, secrets),
+            "tool": _sent(notice.tool, secrets),
+            "command": _sent(notice.command, secrets),
+            "arguments": _sent(notice.arguments, secrets),
+            "success": notice.success,
+            "at": at.isoformat(),
+        }
+    )
+
+
+def _sent(text: str, secrets: SecretRegistry) -> str:
+    masked = secrets.mask(text).encode("utf-8", "replace").decode()
+    return masked if len(masked) <= _SENT_CHARACTERS else f"{masked[:_SENT_CHARACTERS]}..."

@@ -1,0 +1,124 @@
+"""What a policy judges: one call, under the names that patterns may have for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol, cast, runtime_checkable
+
+import anyio.to_thread
+
+from everturn_actors.errors import ToolFailedError
+from everturn_actors.model import ToolCall
+from everturn_actors.ports import Tool, ToolKind
+from everturn_gateway.tools.policy.commands.analysis import CommandLine, analyse
+from everturn_gateway.tools.policy.patterns import exact_pattern
+from everturn_gateway.tools.site import RunsCommands
+
+_FAMILIES: Final = {
+    "web_fetch": "web:fetch",
+    "web_search": "web:search",
+    "recall": "memory:recall",
+    "remember": "memory:remember",
+    "reflect": "memory:reflect",
+    "update_world": "memory:update_world",
+    "read_file": "files:read_file",
+    "write_file": "files:write_file",
+    "edit_file": "files:edit_file",
+    "list_files": "files:list_files",
+    "search_files": "files:search_files",
+}
+"Tools that an agent's file names together, and that some agents know as one tool with actions."
+_ACTION_CHARACTERS = 64
+
+
+@runtime_checkable
+class NamedForPolicy(Protocol):
+    """A tool that patterns know by another name than the model does."""
+
+    @property
+    def policy_name(self) -> str:
+        """The name in patterns, for a tool of an MCP server `server:tool`."""
+        ...
+
+
+@runtime_checkable
+class FromServer(Protocol):
+    """A tool of an MCP server."""
+
+    @property
+    def server(self) -> str:
+        """The server's name, as the agent's owner calls it."""
+        ...
+
+    @property
+    def remote_name(self) -> str:
+        """The tool's name, as the server calls it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """One call, as patterns see it."""
+
+    kind: ToolKind
+    names: tuple[str, ...]
+    "Its names, the most precise first."
+    line: CommandLine | None = None
+    "The command that it would run; None where it runs none."
+
+    @property
+    def own_kind(self) -> ToolKind:
+        """The type under which the tool itself is known, whatever command it runs."""
+        return "builtin" if self.kind == "bash" else self.kind
+
+    @property
+    def pattern(self) -> str:
+        """The pattern that matches this and nothing else; empty where there is none."""
+        if self.line is None:
+            return exact_pattern(self.own_kind, self.names[0])
+        return exact_pattern("bash", self.line.exact) if self.line.exact else ""
+
+
+async def subject_of(call: ToolCall, tool: Tool) -> Subject:
+    """Return what a policy has to judge of a call of `tool`."""
+    command = _command_of(call, tool)
+    # In a thread: a long text takes its time, and the first one loads the grammar.
+    line = None if command is None else await anyio.to_thread.run_sync(analyse, command)
+    names = filter(None, (policy_name_of(tool), *call_names(call)))
+    return Subject(kind=tool.traits.kind, names=tuple(dict.fromkeys(names)), line=line)
+
+
+def policy_name_of(tool: Tool) -> str:
+    """Return the name that patterns have for a tool; empty where it is the one the model knows."""
+    if isinstance(tool, NamedForPolicy):
+        return tool.policy_name
+    return f"{tool.server}:{tool.remote_name}" if isinstance(tool, FromServer) else ""
+
+
+def _command_of(call: ToolCall, tool: Tool) -> str | None:
+    try:
+        return tool.command_of(call) if isinstance(tool, RunsCommands) else None
+    except ToolFailedError:  # its arguments do not fit, and it will say so when it runs
+        return None
+
+
+def call_names(call: ToolCall) -> tuple[str, ...]:
+    """Return the names of a call, the most precise first: `tool:action`, `tool`, its family."""
+    names = [call.name]
+    action = arguments_of(call).get("action")
+    if isinstance(action, str) and 0 < len(action) <= _ACTION_CHARACTERS and "\0" not in action:
+        names.insert(0, f"{call.name}:{action}")
+    if family := _FAMILIES.get(call.name):
+        names += [family, family.partition(":")[0]]
+    return tuple(names)
+
+
+def arguments_of(call: ToolCall) -> Mapping[str, object]:
+    """Return the arguments of a call; none where they are no JSON object."""
+    try:
+        found: object = json.loads(call.arguments or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    return cast("dict[str, object]", found) if isinstance(found, dict) else {}

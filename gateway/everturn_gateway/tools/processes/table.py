@@ -1,0 +1,435 @@
+"""All background processes of a gateway: started, followed to their end, told of, kept for a while.
+
+A process belongs to the conversation that started it. It runs beside the gateway (`keeper`), so
+when the gateway starts again it finds what still runs, and what has ended meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets as random
+import shutil
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import anyio
+import anyio.abc
+from anyio import to_thread
+
+from everturn_actors.errors import ToolFailedError
+from everturn_actors.model import ConversationKey
+from everturn_actors.ports import Clock
+from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.tools.policy.cleaning import clean, without_hidden
+from everturn_gateway.tools.processes import keeper
+from everturn_gateway.tools.processes.output import Output, read_output
+from everturn_gateway.tools.processes.process import Process
+from everturn_gateway.tools.processes.records import (
+    BadRecordError,
+    Ending,
+    ProcessRecord,
+    Watch,
+    create,
+    give_up,
+    read_ending,
+    read_record,
+)
+from everturn_gateway.tools.processes.telling import tell
+from everturn_gateway.tools.processes.texts import message_of_end
+from everturn_gateway.tools.processes.tmux import Tmux
+from everturn_gateway.tools.processes.watching import watch
+from everturn_gateway.tools.site import ServiceLink
+
+logger = logging.getLogger(__name__)
+
+FOLDER: Final = "processes"
+FINISHED_KEPT: Final = 30  # of an agent; each has up to 640 KB of output
+_CANCEL_S: Final = 1.0
+_MESSAGE_LINES: Final = 30
+_MESSAGE_CHARACTERS: Final = 3_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """A process that is to be started."""
+
+    agent: str
+    session_id: str
+    key: ConversationKey
+    command: str
+    "As the model gave it."
+    argv: tuple[str, ...]
+    "What runs: the command in its sandbox."
+    cwd: Path
+    environ: Mapping[str, str]
+    label: str
+    interactive: bool
+    takes_input: bool
+    timeout_s: float
+    untrusted: bool
+    max_processes: int
+    "How many of the agent may run at the same time."
+
+
+class ProcessTable:
+    """The processes of a gateway; `open_processes` makes it."""
+
+    def __init__(
+        self,
+        *,
+        folder: Path,
+        processes: dict[str, Process],
+        clock: Clock,
+        link: ServiceLink,
+        secrets: SecretRegistry,
+        tmux: Tmux,
+        group: anyio.abc.TaskGroup,
+    ) -> None:
+        """Only `open_processes` makes one."""
+        self.tmux = tmux
+        self.clock = clock
+        self._folder = folder
+        self._link = link
+        self._secrets = secrets
+        self._group = group
+        self._processes = processes
+        self._may_tell = anyio.Event()
+
+    def resume(self) -> None:
+        """Begin to tell conversations what has ended; call it when the service is open."""
+        self._may_tell.set()
+
+    # --- finding ---
+
+    def of(self, key: ConversationKey) -> tuple[Process, ...]:
+        """Return the processes of a conversation, oldest first."""
+        mine = [each for each in self._processes.values() if each.record.key == key]
+        return tuple(sorted(mine, key=lambda each: each.record.began_at))
+
+    def find(self, key: ConversationKey, handle: str) -> Process:
+        """Return a process of a conversation.
+
+        Raises:
+            ToolFailedError: The conversation has none of this handle; names those it has.
+        """
+        found = self._processes.get(handle)
+        if found is None or found.record.key != key:
+            known = ", ".join(each.record.handle for each in self.of(key)) or "none"
+            msg = f"there is no process {handle[:40]!r} here; there are: {known}"
+            raise ToolFailedError(msg)
+        return found
+
+    # --- starting and ending ---
+
+    async def spawn(self, order: Order) -> Process:
+        """Start a process; return when its command runs.
+
+        Raises:
+            ToolFailedError: Too many run, or it could not be started; then it never will.
+        """
+        self._check_room(order)
+        handle = self._new_handle()
+        record = ProcessRecord(
+            handle=handle,
+            agent=order.agent,
+            session_id=order.session_id,
+            key=order.key,
+            command=order.command,
+            label=order.label,
+            workdir=str(order.cwd),
+            interactive=order.interactive,
+            timeout_s=order.timeout_s,
+            began_at=self.clock.now(),
+            untrusted=order.untrusted,
+        )
+        process = Process(folder=self._folder / handle, record=record)
+        self._processes[handle] = process
+        try:
+            await to_thread.run_sync(self._prepare, process, order)
+            await process.start(self.tmux)
+        except OSError as error:
+            await self._undo(process)
+            msg = f"the process could not be started: {error.strerror or error}"
+            raise ToolFailedError(msg) from error
+        except BaseException:
+            await self._undo(process)
+            raise
+        self._group.start_soon(self._follow, process, name=f"process:{handle}")
+        return process
+
+    def _new_handle(self) -> str:
+        while True:
+            handle = f"p{random.token_hex(5)}"
+            if handle not in self._processes:
+                return handle
+
+    def _check_room(self, order: Order) -> None:
+        running = [
+            each.record
+            for each in self._processes.values()
+            if each.record.agent == order.agent and each.ending is None
+        ]
+        if len(running) >= order.max_processes:
+            mine = [each.handle for each in running if each.key == order.key]
+            here = f"; of this conversation: {', '.join(mine)}" if mine else ""
+            msg = (
+                f"{len(running)} processes of this agent run already, which is its limit{here};"
+                " kill one, or wait for one to end"
+            )
+            raise ToolFailedError(msg)
+
+    @staticmethod
+    def _prepare(process: Process, order: Order) -> None:
+        environ = {**order.environ, keeper.COOKIE: process.record.handle}
+        start: keeper.Start = {
+            "argv": list(order.argv),
+            "cwd": str(order.cwd),
+            "environ": environ,
+            "timeout_s": order.timeout_s,
+            "interactive": order.interactive,
+            "input": order.takes_input,
+        }
+        create(process.folder, process.record, start)
+        process.connect()
+
+    async def _undo(self, process: Process) -> None:
+        """Take back a start that failed or was cancelled: it never runs, or is killed."""
+        with anyio.move_on_after(_CANCEL_S, shield=True):
+            if not process.is_connected or await to_thread.run_sync(give_up, process.folder):
+                process.disconnect()
+                await self._remove(process)
+                return
+        process.claims += 1  # nobody has to be told
+        process.command(keeper.KILL)
+        self._group.start_soon(self._follow, process)
+
+    async def wait(self, process: Process, limit_s: float) -> bool:
+        """Wait for the end of a process; return whether it came in time. Then no message tells it.
+
+        Cancellation kills the process.
+        """
+        process.claims += 1
+        try:
+            with anyio.move_on_after(limit_s):
+                await process.ended.wait()
+        except BaseException:
+            process.command(keeper.KILL)  # it stays claimed: nobody wants to be told
+            raise
+        if process.ending is None:
+            process.claims -= 1
+            return False
+        await process.ended.wait()
+        return True
+
+    async def kill(self, process: Process) -> Ending:
+        """End a process, without a message about it; return how it ended.
+
+        Raises:
+            ToolFailedError: It does not end.
+        """
+        process.claims += 1
+        try:
+            return await process.kill()
+        finally:
+            process.claims -= 1
+
+    async def forget(self, session_id: str) -> None:
+        """Kill what a session has started, and keep nothing of it; for a session that is deleted.
+
+        Returns when that is begun: what runs gets some seconds to end.
+        """
+        for process in tuple(self._processes.values()):
+            if process.record.session_id != session_id:
+                continue
+            process.forgotten = True
+            if process.ended.is_set():
+                await self._remove(process)
+            else:
+                process.claims += 1
+                process.command(keeper.KILL)
+
+    async def _remove(self, process: Process) -> None:
+        await to_thread.run_sync(partial(shutil.rmtree, process.folder, ignore_errors=True))
+        self._processes.pop(process.record.handle, None)
+
+    # --- following ---
+
+    async def _follow(self, process: Process) -> None:
+        """Wait for the end of a process; then tell it, unless a call does."""
+        try:
+            ending = await process.until_gone()
+        finally:
+            process.disconnect()
+        process.ending = ending
+        if process.watching is not None:
+            process.watching.cancel()
+        fields = {"handle": process.record.handle, "status": ending.status}
+        logger.info("a background process has ended", extra=fields)
+        if process.claims:
+            await self._mark_told(process)
+        process.ended.set()
+        if process.forgotten:
+            await self._remove(process)
+            return
+        if not process.record.told:
+            await self._tell_end(process)
+        await self._remove_old(process.record.agent)
+
+    async def _tell_end(self, process: Process) -> None:
+        record, ending = process.record, process.ending
+        assert ending is not None, "only an end is told"
+        await self._may_tell.wait()
+        output = await self.output(process)
+        # What came from outside has to be asked for: a message could not say that it is untrusted.
+        shown = () if record.untrusted else output.last(_MESSAGE_LINES, _MESSAGE_CHARACTERS)
+        text = self._cleaned(message_of_end(record, ending, shown, output.total))
+        if await tell(self._link.service, self.clock, record, "exit", text):
+            await self._mark_told(process)
+
+    def _cleaned(self, text: str) -> str:
+        return without_hidden(clean(text, self._secrets))
+
+    async def _mark_told(self, process: Process) -> None:
+        try:
+            await process.mark_told()
+        except OSError as error:  # told again at the next start, where the session knows it
+            logger.warning(
+                "it cannot be recorded that a process was told",
+                extra={"handle": process.record.handle, "error": str(error)},
+            )
+
+    async def _remove_old(self, agent: str) -> None:
+        over = [
+            each
+            for each in self._processes.values()
+            if each.record.agent == agent and each.ended.is_set() and each.record.told
+        ]
+        over.sort(key=lambda each: each.record.began_at)
+        for process in over[: max(0, len(over) - FINISHED_KEPT)]:
+            await self._remove(process)
+
+    async def output(self, process: Process) -> Output:
+        """Return what is kept of what a process printed."""
+        return await to_thread.run_sync(read_output, process.folder)
+
+    # --- watching ---
+
+    async def watch(self, process: Process, quiet_s: float) -> None:
+        """Tell the conversation whenever the screen of a process stands still for so long.
+
+        Raises:
+            OSError: That could not be recorded.
+        """
+        self._stop_watching(process)
+        await process.set_watch(Watch(name=random.token_hex(4), quiet_s=quiet_s))
+        self._begin_watching(process)
+
+    async def unwatch(self, process: Process) -> None:
+        """Watch it no longer.
+
+        Raises:
+            OSError: That could not be recorded.
+        """
+        self._stop_watching(process)
+        await process.set_watch(None)
+
+    def _begin_watching(self, process: Process) -> None:
+        process.watching = anyio.CancelScope()
+        self._group.start_soon(self._watch, process, process.watching)
+
+    @staticmethod
+    def _stop_watching(process: Process) -> None:
+        if process.watching is not None:
+            process.watching.cancel()
+            process.watching = None
+
+    async def _watch(self, process: Process, scope: anyio.CancelScope) -> None:
+        with scope:
+            await self._may_tell.wait()
+            await watch(process, self.tmux, self._link.service, self.clock, self._cleaned)
+
+    # --- after a restart ---
+
+    def take_up(self) -> None:
+        """Follow what an earlier gateway started, and tell what has ended meanwhile."""
+        for process in self._processes.values():
+            if process.ending is None:
+                self._group.start_soon(self._follow, process)
+                if process.record.watch is not None:
+                    self._begin_watching(process)
+                continue
+            process.ended.set()
+            if not process.record.told:
+                self._group.start_soon(self._tell_end, process)
+
+
+@asynccontextmanager
+async def open_processes(
+    state: Path,
+    clock: Clock,
+    link: ServiceLink,
+    *,
+    environ: Mapping[str, str],
+    secrets: SecretRegistry,
+) -> AsyncGenerator[ProcessTable]:
+    """Open the table of a workspace, with all that runs and has ended there.
+
+    Nothing is told before `ProcessTable.resume`. What runs when the block ends goes on running.
+
+    Args:
+        state: The gateway's workspace; the table lives in `processes/` there.
+        clock: The time.
+        link: The way to the conversations.
+        environ: Where tmux is looked for: its PATH.
+        secrets: What no message may show.
+
+    Raises:
+        OSError: The folder cannot be used.
+    """
+    folder = state / FOLDER
+    processes = await to_thread.run_sync(_load, folder)
+    try:
+        async with anyio.create_task_group() as group:
+            table = ProcessTable(
+                folder=folder,
+                processes=processes,
+                clock=clock,
+                link=link,
+                secrets=secrets,
+                tmux=Tmux(folder, environ),
+                group=group,
+            )
+            table.take_up()
+            try:
+                yield table
+            finally:
+                group.cancel_scope.cancel()
+    finally:
+        for process in processes.values():
+            process.disconnect()
+
+
+def _load(folder: Path) -> dict[str, Process]:
+    """Return what the folder holds, by handle; remove what was never begun to be."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found: dict[str, Process] = {}
+    for path in sorted(folder.iterdir()):
+        if not path.is_dir():
+            continue
+        try:
+            record = read_record(path)
+            if record is None:
+                shutil.rmtree(path, ignore_errors=True)
+                continue
+            process = Process(folder=path, record=record, ending=read_ending(path))
+            if process.ending is None:
+                process.connect()
+        except (BadRecordError, OSError) as error:
+            logger.warning("a background process cannot be taken up", extra={"error": str(error)})
+            continue
+        found[record.handle] = process
+    return found

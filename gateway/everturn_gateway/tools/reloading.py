@@ -1,0 +1,52 @@
+"""The tool `reload_tools`: makes what was written into the agent's folder usable at once."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from everturn_actors.model import ToolCall, ToolDefinition
+from everturn_actors.ports import ToolContext, ToolTraits
+from everturn_gateway.tools.arguments import Arguments, parameters, read_arguments
+
+NAME: Final = "reload_tools"
+_DEADLINE_S: Final = 60.0  # a few folders are read; a disk that hangs is not waited for
+
+
+class _Arguments(Arguments):
+    """It takes none."""
+
+
+_TRAITS: Final = ToolTraits(repeatable=True, safe=True, timeout_s=_DEADLINE_S)
+_DEFINITION: Final = ToolDefinition(
+    name=NAME,
+    description="Look for new and changed tools and skills, and use them from your next step on.",
+    parameters=parameters(_Arguments),
+)
+
+
+class ReloadTools:
+    """Has the agent's tools and skills looked for again; implements `Tool`."""
+
+    def __init__(self, reload: Callable[[], Awaitable[str]]) -> None:
+        """Call `reload`, which says in words what came and went, and what is wrong."""
+        self._reload = reload
+
+    @property
+    def definition(self) -> ToolDefinition:
+        """How the model sees it."""
+        return _DEFINITION
+
+    @property
+    def traits(self) -> ToolTraits:
+        """It runs nothing of what it finds."""
+        return _TRAITS
+
+    async def run(self, call: ToolCall, context: ToolContext) -> str:  # noqa: ARG002 - `Tool`
+        """Look again, and return what changed.
+
+        Raises:
+            ToolFailedError: There are arguments, or it could not be looked for.
+        """
+        read_arguments(call, _Arguments)
+        return await self._reload()

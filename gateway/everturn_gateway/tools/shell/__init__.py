@@ -1,0 +1,21 @@
+"""The shell: the sandbox that commands run in, and the tool that runs them."""
+
+from __future__ import annotations
+
+from everturn_gateway.tools.shell.bash import BashTool
+from everturn_gateway.tools.shell.sandbox import (
+    Confinement,
+    command_environ,
+    command_line,
+    confine,
+    sandbox_fault,
+)
+
+__all__ = [
+    "BashTool",
+    "Confinement",
+    "command_environ",
+    "command_line",
+    "confine",
+    "sandbox_fault",
+]

@@ -1,0 +1,87 @@
+"""One command of an agent, from its text to the result that the model reads."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from anyio import to_thread
+
+from everturn_actors.ports import ToolOutput
+from everturn_gateway.tools.shell.running import SIGNAL_BASE, Finished, run_process
+from everturn_gateway.tools.shell.sandbox import Confinement, command_environ, confine
+from everturn_gateway.tools.site import ToolSite
+
+OUTPUT_BYTES: Final = 256 * 1024
+"What is kept of a command's output, head and tail; a model reads less, and can read it back."
+
+_FETCHES: Final = re.compile(
+    r"://|/dev/(?:tcp|udp)/|(?:^|[\s;|&(`'\"])(?:curl|wget|aria2c|lynx|w3m|http|https|xh|nc|ncat|netcat"
+    r"|socat|telnet|ftp|sftp|scp|rsync|ssh|gh|glab"
+    r"|git\s+(?:\S+\s+){0,4}(?:clone|fetch|pull|submodule))(?=[\s;|&)`'\"]|$)"
+)
+
+
+async def run_command(
+    site: ToolSite,
+    confinement: Confinement,
+    command: str | Sequence[str],
+    *,
+    timeout_s: float,
+    cwd: Path | None = None,
+    readable: Sequence[Path] = (),
+    environ: Mapping[str, str] | None = None,
+) -> ToolOutput:
+    """Run a command for an agent and return what it gave, secrets masked.
+
+    `command`, `cwd` and `readable` are those of `sandbox.command_line`; `environ` is added to what
+    `sandbox.command_environ` gives.
+
+    Raises:
+        ToolFailedError: It cannot be confined as it has to be, or cannot be started.
+    """
+    argv = await confine(site, confinement, command, cwd=cwd, readable=readable)
+    done = await run_process(
+        argv,
+        cwd=cwd or site.files,
+        env=command_environ(site, environ),
+        timeout_s=timeout_s,
+        limit_bytes=OUTPUT_BYTES,
+    )
+    text = await to_thread.run_sync(site.secrets.mask, done.text)
+    return ToolOutput(
+        text=result_text(text, done, timeout_s=timeout_s),
+        is_error=done.is_error,
+        untrusted=confinement.reaches_network and fetches(command),
+    )
+
+
+def result_text(text: str, done: Finished, *, timeout_s: float) -> str:
+    """Return what the model reads: the output, and how it ended unless that was well. Pure."""
+    text = text.rstrip("\n")
+    if done.timed_out:
+        end = f"[stopped: it was not done after {timeout_s:g} s]"
+    elif done.exit_code == 0:
+        end = "" if text.strip() else "[done; it printed nothing]"
+    else:
+        end = f"[exit code {done.exit_code}{_ended_by(done.exit_code)}]"
+    return "\n".join(part for part in (text, end) if part)
+
+
+def fetches(command: str | Sequence[str]) -> bool:
+    """Return whether a command looks like one that prints what others wrote on the network. Pure.
+
+    A guard against the plain case, not a wall: a script can hide what it does.
+    """
+    return _FETCHES.search(command if isinstance(command, str) else " ".join(command)) is not None
+
+
+def _ended_by(exit_code: int) -> str:
+    try:
+        name = signal.Signals(exit_code - SIGNAL_BASE).name
+    except ValueError:
+        return ""
+    return f": ended by {name}"

@@ -1,0 +1,177 @@
+"""The front matter of a SKILL.md: YAML between two lines of `---`. Pure.
+
+Values are the texts that stand in the file; nothing in them is expanded, no alias followed, and no
+object made. What is nested deeper than a field of a section is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+import yaml
+from yaml import CSafeLoader
+
+Value: TypeAlias = str | tuple[str, ...] | dict[str, str] | None
+
+_BEFORE = re.compile(r"\s*(?:#|$)")  # blank lines and a title, as some skills have them
+_MARK = re.compile(r"---\s*")
+_NULLS = frozenset(("", "~", "null", "Null", "NULL"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One field of a front matter."""
+
+    value: Value
+    "A text, the texts of a list, or the texts of a section; None = no value."
+    line: int
+    "In the file, from 1."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontMatter:
+    """What stands at the beginning of a SKILL.md."""
+
+    fields: dict[str, Field]
+    body: str
+    "What follows, without blank lines around it."
+
+
+class FrontMatterError(Exception):
+    """A front matter that cannot be read.
+
+    Attributes:
+        line: Where, from 1.
+        field: Which field, empty where it is none.
+    """
+
+    def __init__(self, message: str, *, line: int, field: str = "") -> None:
+        self.line, self.field = line, field
+        super().__init__(message)
+
+
+def split(text: str) -> tuple[int, str, str]:
+    """Return how many lines stand before the front matter's text, the text, and the body.
+
+    Raises:
+        FrontMatterError: There is none.
+    """
+    lines = text.split("\n")
+    first = next((n for n, line in enumerate(lines) if not _BEFORE.match(line)), len(lines))
+    if first == len(lines) or not _MARK.fullmatch(lines[first]):
+        msg = "has no front matter: it has to begin with a line ---, then name and description"
+        raise FrontMatterError(msg, line=1)
+    rest = enumerate(lines[first + 1 :], first + 1)
+    last = next((n for n, line in rest if _MARK.fullmatch(line)), None)
+    if last is None:
+        msg = "the front matter has no end: a second line --- is missing"
+        raise FrontMatterError(msg, line=first + 1)
+    body = "\n".join(lines[last + 1 :]).strip()
+    return first + 1, "\n".join(lines[first + 1 : last]), body
+
+
+def read_front_matter(text: str) -> FrontMatter:
+    """Read the front matter of a SKILL.md.
+
+    Raises:
+        FrontMatterError: There is none, or it is no YAML mapping of fields.
+    """
+    before, front, body = split(text)
+    try:
+        fields = _Reader(front, before).fields()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = before + (mark.line if mark else 0) + 1
+        why = error.problem or error.context or "it cannot be read"
+        hint = "; quote a text that holds ': '" if "mapping values" in why else ""
+        msg = f"is not valid YAML: {why}{hint}"
+        raise FrontMatterError(msg, line=line) from None
+    except yaml.YAMLError:
+        msg = "holds a control character"
+        raise FrontMatterError(msg, line=before + 1) from None
+    return FrontMatter(fields=fields, body=body)
+
+
+class _Reader:
+    """Reads events, not nodes: libyaml's composer recurses, and aliases can stand for billions."""
+
+    def __init__(self, text: str, before: int) -> None:
+        self._events = iter(yaml.parse(text, Loader=CSafeLoader))
+        self._before = before
+
+    def fields(self) -> dict[str, Field]:
+        for event in self._events:
+            if isinstance(event, yaml.MappingStartEvent):
+                found = self._mapping()
+                self._refuse_more()
+                return found
+            if isinstance(event, yaml.NodeEvent):
+                msg = "must be fields (name: value)"
+                raise FrontMatterError(msg, line=self._line(event))
+        return {}
+
+    def _refuse_more(self) -> None:
+        for event in self._events:  # to its end, or what is wrong there would not be seen
+            if isinstance(event, yaml.DocumentStartEvent):
+                msg = "holds more than one YAML document"
+                raise FrontMatterError(msg, line=self._line(event))
+
+    def _mapping(self) -> dict[str, Field]:
+        found: dict[str, Field] = {}
+        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
+            line = self._line(event)
+            name = self._value(event, depth=1)
+            value = self._value(next(self._events))
+            if not isinstance(name, str):
+                msg = "the name of a field must be a text"
+                raise FrontMatterError(msg, line=line)
+            if name in found:
+                msg = f"is given twice, first in line {found[name].line}"
+                raise FrontMatterError(msg, line=line, field=name)
+            found[name] = Field(value=value, line=line)
+        return found
+
+    def _value(self, event: yaml.Event, *, depth: int = 0) -> Value:
+        match event:
+            case yaml.ScalarEvent():
+                text = str(event.value)
+                return None if not event.style and text in _NULLS else text
+            case yaml.SequenceStartEvent() if depth == 0:
+                return tuple(self._items())
+            case yaml.MappingStartEvent() if depth == 0:
+                return self._section()
+            case yaml.CollectionStartEvent():
+                self._skip()
+            case _:
+                pass
+        return None
+
+    def _items(self) -> list[str]:
+        found: list[str] = []
+        while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
+            value = self._value(event, depth=1)
+            if isinstance(value, str):
+                found.append(value)
+        return found
+
+    def _section(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
+            name = self._value(event, depth=1)
+            value = self._value(next(self._events), depth=1)
+            if isinstance(name, str) and isinstance(value, str):
+                found[name] = value
+        return found
+
+    def _skip(self) -> None:
+        depth = 1
+        while depth:
+            event = next(self._events)
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+
+    def _line(self, event: yaml.Event) -> int:
+        mark = cast("yaml.Mark | None", event.start_mark)
+        return self._before + (mark.line if mark else 0) + 1

@@ -1,0 +1,93 @@
+"""The tools of one version of an agent, which may change while it lives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
+
+from anyio import to_thread
+
+from everturn_actors.ports import Tool
+from everturn_gateway.errors import Fault
+from everturn_gateway.tools.mcp import McpToolbox
+
+Found: TypeAlias = tuple[Mapping[str, Tool], tuple[Fault, ...]]
+"Tools by name, and what is wrong with those that could not be had."
+
+
+class Toolbox(Mapping[str, Tool]):
+    """Tools by the name that the model calls; a live mapping.
+
+    Its own tools stand first, in the order in which they were given, then those of MCP servers: the
+    definitions are the head of every request, and stay as they are while nothing changes.
+    """
+
+    def __init__(
+        self,
+        own: Mapping[str, Tool],
+        *,
+        look: Callable[[], Found],
+        connect: Callable[[], McpToolbox] | None,
+        guard: Callable[[Tool], Tool],
+    ) -> None:
+        """Hold `own`.
+
+        Args:
+            own: The tools, guarded, but for those of MCP servers.
+            look: Looks for them anew; reads folders, in a thread.
+            connect: Takes over the MCP servers of the agent, in the first turn; None = it has none.
+            guard: Puts a tool of a server behind the agent's rules.
+        """
+        self._own, self._look, self._connect, self._guard = dict(own), look, connect, guard
+        self._servers: McpToolbox | None = None
+        self._theirs: dict[str, tuple[Tool, Tool]] = {}
+        self._all: Mapping[str, Tool] = self._own
+        self._compose()
+
+    def __getitem__(self, name: str) -> Tool:
+        return self._all[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What is wrong with the MCP servers now, one line each."""
+        return self._servers.faults if self._servers is not None else ()
+
+    async def prepare(self) -> None:
+        """Bring up what the tools need, before a turn; see `Agent.prepare`."""
+        if self._connect is not None:
+            self._servers, self._connect = self._connect(), None
+        if self._servers is not None:
+            await self._servers.prepare()
+            self._compose()
+
+    async def reload(self) -> str:
+        """Look for tools and skills again; return in words what changed and what is wrong."""
+        found, faults = await to_thread.run_sync(self._look)
+        before, self._own = self._own, dict(found)
+        self._compose()
+        added = sorted(found.keys() - before.keys())
+        removed = sorted(before.keys() - found.keys())
+        lines = [f"new: {', '.join(added)}"] if added else []
+        lines += [f"gone: {', '.join(removed)}"] if removed else []
+        lines += [f"faulty: {fault}" for fault in faults]
+        return "\n".join(lines or ["nothing was added or removed; changed tools were read again"])
+
+    def _compose(self) -> None:
+        """Put all tools together; a tool of a server that is still the same stays guarded."""
+        theirs = self._servers.tools if self._servers is not None else {}
+        guarded = {
+            name: self._theirs[name] if self._is_known(name, tool) else (tool, self._guard(tool))
+            for name, tool in theirs.items()
+        }
+        self._theirs = guarded
+        self._all = {**self._own, **{name: pair[1] for name, pair in guarded.items()}}
+
+    def _is_known(self, name: str, tool: Tool) -> bool:
+        known = self._theirs.get(name)
+        return known is not None and known[0] is tool

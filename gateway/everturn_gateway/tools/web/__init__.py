@@ -1,0 +1,45 @@
+"""`web_fetch` and `web_search`: pages of the public Internet, and of what the owner allows."""
+
+from __future__ import annotations
+
+from everturn_actors.ports import Tool
+from everturn_gateway.tools.quoting import PAGE_TOKENS
+from everturn_gateway.tools.site import ToolSite
+from everturn_gateway.tools.web.addresses import ToolSettingsError, read_allowed
+from everturn_gateway.tools.web.fetch_tool import WebFetch
+from everturn_gateway.tools.web.reaching import Reaching, Resolve, resolve
+from everturn_gateway.tools.web.search_apis import SearchSettings
+from everturn_gateway.tools.web.search_tool import WebSearch
+
+__all__ = ["SearchSettings", "ToolSettingsError", "WebFetch", "WebSearch", "web_tools"]
+
+
+def web_tools(
+    site: ToolSite,
+    *,
+    fetch: bool,
+    search: SearchSettings | None,
+    allow_private: tuple[str, ...] = (),
+    page_tokens: int = PAGE_TOKENS,
+    find: Resolve = resolve,
+) -> tuple[Tool, ...]:
+    """Return the web tools of one agent.
+
+    Args:
+        site: Where they work.
+        fetch: Whether `web_fetch` is among them.
+        search: Who searches; None = `web_search` is not among them.
+        allow_private: Hosts and networks beyond the public Internet that may be fetched.
+        page_tokens: How much of a page is answered at once, in estimated tokens.
+        find: Looks names up.
+
+    Raises:
+        ToolSettingsError: The settings make no sense; the text names the field below the tool.
+    """
+    tools: list[Tool] = []
+    if fetch:
+        reaching = Reaching(read_allowed(allow_private), find)
+        tools.append(WebFetch(reaching, site.environ, page_tokens=page_tokens))
+    if search is not None:
+        tools.append(WebSearch(search, site.environ, site.secrets))
+    return tuple(tools)

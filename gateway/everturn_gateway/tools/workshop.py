@@ -1,0 +1,215 @@
+"""Makes the tools of agents from their plans; owns what outlives a version of an agent."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from everturn_actors.ports import Clock, Gate, Tool, ToolContext
+from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.tools.cli import CliProgram, CliTool, discover
+from everturn_gateway.tools.conversations import Delegate, SessionTool
+from everturn_gateway.tools.files import file_tools
+from everturn_gateway.tools.mcp import McpServers, open_mcp
+from everturn_gateway.tools.memory import memory_tools
+from everturn_gateway.tools.plan import ToolPlan
+from everturn_gateway.tools.policy import Notifier, PolicyGate, guarded, open_notifier
+from everturn_gateway.tools.processes import BackgroundProcess, ProcessTable, open_processes
+from everturn_gateway.tools.recall import RecallContext
+from everturn_gateway.tools.reloading import ReloadTools
+from everturn_gateway.tools.shell import BashTool, Confinement
+from everturn_gateway.tools.site import ServiceLink, ToolSite
+from everturn_gateway.tools.skills import Skill, granted_patterns, load_skills, skill_tools
+from everturn_gateway.tools.toolbox import Found, Toolbox
+from everturn_gateway.tools.web import web_tools
+
+_OWNERS = Confinement(sandbox="plain")  # a program in a tools folder is its owner's
+FILES_FOLDER = "files"  # in the gateway's workspace: a folder for each agent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Equipment:
+    """What one version of an agent works with."""
+
+    tools: Toolbox
+    gate: Gate
+
+
+class Workshop:
+    """Equips agents. Made by `open_workshop`."""
+
+    def __init__(
+        self,
+        *,
+        state: Path,
+        environ: Mapping[str, str],
+        secrets: SecretRegistry,
+        clock: Clock,
+        link: ServiceLink,
+        processes: ProcessTable,
+        servers: McpServers,
+        notifier: Notifier,
+    ) -> None:
+        self.link = link
+        "Where the service is connected, before the first turn."
+        self.processes = processes
+        self._state, self._environ, self._secrets = state, environ, secrets
+        self._clock, self._servers, self._notifier = clock, servers, notifier
+
+    @property
+    def state(self) -> Path:
+        """The gateway's workspace."""
+        return self._state
+
+    def equip(self, plan: ToolPlan, *, agent: str, home: Path, files: Path | None) -> Equipment:
+        """Return the tools of an agent and the gate before them; nothing is started.
+
+        Resolves paths: not for the event loop.
+
+        Args:
+            plan: What it is given.
+            agent: Its name.
+            home: Its folder.
+            files: Its workspace; None = a folder of its own in the gateway's.
+
+        Raises:
+            ToolSettingsError: A setting makes no sense; the text names it.
+        """
+        site = ToolSite(
+            agent=agent,
+            home=home.absolute(),
+            files=(files or self._state / FILES_FOLDER / agent).absolute(),
+            state=self._state.absolute(),
+            environ=self._environ,
+            secrets=self._secrets,
+            link=self.link,
+        )
+        kit = _Kit(self, plan, site)
+        own = kit.make(plan.found, plan.skills)
+        connect = partial(self._servers.toolbox, site, plan.mcp, taken=tuple(own))
+        kit.toolbox = Toolbox(
+            own, look=kit.look, connect=connect if plan.mcp else None, guard=kit.guard
+        )
+        gate = PolicyGate(plan.policy, site.home, guards=plan.hooks.before, granted=kit.granted)
+        return Equipment(tools=kit.toolbox, gate=gate)
+
+    def fixed(self, plan: ToolPlan, site: ToolSite) -> Iterator[Tool]:
+        """Yield the built-in tools of a plan."""
+        if plan.recall_page_characters:
+            yield RecallContext(page_characters=plan.recall_page_characters)
+        if plan.memory:
+            yield from memory_tools(site, clock=self._clock)
+        if plan.files:
+            yield from file_tools(site, read_only=plan.files_read_only)
+        if plan.bash is not None:
+            yield BashTool(site, plan.bash.confinement, timeout_s=plan.bash.timeout_s)
+        if plan.processes is not None:
+            most = plan.processes.max_processes
+            yield BackgroundProcess(site, self.processes, plan.processes.confinement, most)
+        if plan.web is not None:
+            web = plan.web
+            yield from web_tools(
+                site, fetch=web.fetch, search=web.search, allow_private=web.allow_private
+            )
+        if plan.session is not None:
+            yield SessionTool(site, send_to=plan.session.send_to, read_from=plan.session.read_from)
+        if plan.delegate is not None:
+            yield Delegate(site, agents=plan.delegate.agents, max_depth=plan.delegate.max_depth)
+
+    def guarded(self, tool: Tool, plan: ToolPlan, site: ToolSite) -> Tool:
+        """Return a tool behind the rules of its agent."""
+        return guarded(
+            tool,
+            agent=site.agent,
+            secrets=self._secrets,
+            after=plan.hooks.after,
+            policy=plan.policy,
+            notifier=self._notifier,
+        )
+
+    def retire(self, agent: str) -> None:
+        """Let go of what belongs to an agent that is gone."""
+        self._servers.retire(agent)
+
+
+class _Kit:
+    """Makes the tools of one version of an agent, and makes them again when they are reloaded."""
+
+    toolbox: Toolbox
+
+    def __init__(self, shop: Workshop, plan: ToolPlan, site: ToolSite) -> None:
+        self._shop, self._plan, self._site = shop, plan, site
+        self._skills = plan.skills
+
+    def make(self, found: Sequence[CliProgram], skills: tuple[Skill, ...]) -> dict[str, Tool]:
+        """Return all tools but those of MCP servers; of two with one name, the first."""
+        plan, site = self._plan, self._site
+        self._skills = skills
+        tools: list[Tool] = [*self._shop.fixed(plan, site), *skill_tools(skills)]
+        tools += [CliTool(site, each.program, each.confinement) for each in plan.cli]
+        tools += [CliTool(site, each, _OWNERS) for each in found]
+        if plan.reload:
+            tools.append(ReloadTools(self._reload))
+        made: dict[str, Tool] = {}
+        for tool in tools:
+            made.setdefault(tool.definition.name, self.guard(tool))
+        return made
+
+    def look(self) -> Found:
+        """Look for programs and skills anew. Reads folders: not for the event loop."""
+        named = {each.program.name for each in self._plan.cli}
+        found = discover(self._site.home, self._site.state)
+        folder = self._plan.skills_folder
+        skills, faults = load_skills(folder) if folder is not None else ((), ())
+        programs = [each for each in found.programs if each.name not in named]
+        return self.make(programs, skills), (*found.faults, *faults)
+
+    def guard(self, tool: Tool) -> Tool:
+        """Return a tool behind the agent's rules."""
+        return self._shop.guarded(tool, self._plan, self._site)
+
+    def granted(self, context: ToolContext) -> tuple[str, ...]:
+        """Return what skills allow that were read in this turn."""
+        return granted_patterns(self._skills, context)
+
+    async def _reload(self) -> str:
+        return await self.toolbox.reload()
+
+
+@asynccontextmanager
+async def open_workshop(
+    *, state: Path, environ: Mapping[str, str], secrets: SecretRegistry, clock: Clock
+) -> AsyncGenerator[Workshop]:
+    """Open what the tools of all agents share; at the end no MCP server runs.
+
+    Background processes go on. Connect the service before the first turn, then call
+    `processes.resume`.
+
+    Args:
+        state: The gateway's workspace.
+        environ: The gateway's environment.
+        secrets: What no result may show.
+        clock: The time.
+
+    Raises:
+        OSError: The workspace cannot be used.
+    """
+    link = ServiceLink()
+    async with (
+        open_processes(state, clock, link, environ=environ, secrets=secrets) as processes,
+        open_mcp(clock=clock) as servers,
+        open_notifier(clock, secrets) as notifier,
+    ):
+        yield Workshop(
+            state=state,
+            environ=environ,
+            secrets=secrets,
+            clock=clock,
+            link=link,
+            processes=processes,
+            servers=servers,
+            notifier=notifier,
+        )

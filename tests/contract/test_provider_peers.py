@@ -1,0 +1,316 @@
+"""Each adapter beside the official client of its API: the same bytes, the same reading.
+
+The requests go the other way: what an adapter sends, the official client's types have to accept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+import anthropic
+import ollama
+import pytest
+from anthropic.types.message_create_params import MessageCreateParamsStreaming
+from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
+from pydantic import TypeAdapter
+from support.answers import Answer
+from support.model_api import ModelApi, open_model_api
+from support.provider_kinds import (
+    ANTHROPIC,
+    KEY,
+    LOOK,
+    OLLAMA,
+    OPENAI,
+    a_conversation,
+    ignore,
+    open_kind,
+    request,
+)
+
+from everturn_actors.model import (
+    Attachment,
+    ModelRequest,
+    Reply,
+    ToolCall,
+    ToolResult,
+    Usage,
+    UserMessage,
+)
+
+UNICODE = Answer(text="Grüße an 🌍, “alle”\n\n\u2028 und \x7f.")
+EMPTY_PIECES = Answer(pieces=("", "a", "", " b"), finish_reason="length")
+CALLS = Answer(
+    text="Both: ",
+    calls=(
+        ToolCall(call_id="call_a", name="look", arguments='{"at": "x\\n\\u00e9"}'),
+        ToolCall(call_id="call_b", name="look", arguments="{}"),
+    ),
+)
+CALLS_ALONE = Answer(calls=(ToolCall(call_id="c", name="look", arguments='{"a":[1,{"b":null}]}'),))
+CACHED = Answer(text="I", input_tokens=900, cached_tokens=800, cache_written_tokens=50)
+THOUGHT = Answer(text="4", reasoning="two and two")
+
+
+# --- Anthropic ---
+
+
+def of_anthropic(message: anthropic.types.Message) -> Reply:
+    """Return what the official client read."""
+    usage = message.usage
+    read, written = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
+    reasons = {"end_turn": "stop", "max_tokens": "length", "tool_use": "tool_calls"}
+    blocks = message.content
+    return Reply(
+        text="".join(b.text for b in blocks if b.type == "text"),
+        reasoning="".join(b.thinking for b in blocks if b.type == "thinking"),
+        calls=tuple(
+            ToolCall(
+                call_id=b.id,
+                name=b.name,
+                arguments=anthropic_json(b.input),
+            )
+            for b in blocks
+            if b.type == "tool_use"
+        ),
+        usage=Usage(
+            input_tokens=usage.input_tokens + read + written,
+            output_tokens=usage.output_tokens,
+            cached_tokens=read,
+            cache_written_tokens=written,
+        ),
+        stop_reason=reasons.get(str(message.stop_reason), str(message.stop_reason)),
+        model=message.model,
+    )
+
+
+def anthropic_json(value: object) -> str:
+    """Return parsed arguments in a form that can be compared."""
+    return TypeAdapter(object).dump_json(value).decode()
+
+
+def comparable(reply: Reply) -> Reply:
+    """Return a reply with arguments in the same form."""
+    loads = TypeAdapter(object).validate_json
+    calls = tuple(
+        ToolCall(call_id=c.call_id, name=c.name, arguments=anthropic_json(loads(c.arguments)))
+        for c in reply.calls
+    )
+    return Reply(
+        text=reply.text,
+        reasoning=reply.reasoning,
+        calls=calls,
+        usage=reply.usage,
+        stop_reason=reply.stop_reason,
+        model=reply.model,
+    )
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        UNICODE,
+        Answer(pieces=("", "a", "", " b"), finish_reason="max_tokens"),
+        CALLS,
+        CALLS_ALONE,
+        CACHED,
+        THOUGHT,
+        Answer(
+            text="Done.",
+            blocks=(
+                {"type": "thinking", "thinking": "hm, 🤔 so", "signature": "signed-1"},
+                {"type": "redacted_thinking", "data": "b64=="},
+            ),
+        ),
+    ],
+)
+async def test_anthropic_reads_as_the_official_client_does(answer: Answer) -> None:
+    """An independent reading of the same events: text, thoughts, calls, usage and end agree."""
+    async with open_model_api() as api, open_kind(ANTHROPIC, api) as adapter:
+        api.script(answer, answer)
+        client = anthropic.AsyncAnthropic(base_url=api.address, api_key=KEY, max_retries=0)
+        async with (
+            client,
+            client.messages.stream(
+                model="m", max_tokens=10, messages=[{"role": "user", "content": "Hi"}]
+            ) as stream,
+        ):
+            theirs = of_anthropic(await stream.get_final_message())
+        ours = await adapter.complete(request(), ignore)
+
+    assert comparable(ours) == theirs
+
+
+async def test_the_api_of_these_tests_answers_anthropics_client_without_streaming() -> None:
+    """Whoever speaks for the real API has to be understood by its own client."""
+    async with open_model_api() as api:
+        api.script(CALLS)
+        async with anthropic.AsyncAnthropic(base_url=api.address, api_key=KEY) as client:
+            message = await client.messages.create(
+                model="m", max_tokens=10, messages=[{"role": "user", "content": "Hi"}]
+            )
+
+    assert [block.type for block in message.content] == ["text", "tool_use", "tool_use"]
+    assert message.stop_reason == "tool_use"
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (401, anthropic.AuthenticationError),
+        (429, anthropic.RateLimitError),
+        (529, anthropic.APIStatusError),
+    ],
+)
+async def test_the_refusals_of_these_tests_are_anthropics(
+    status: int, error: type[anthropic.APIStatusError]
+) -> None:
+    """An error that its own client would not know proves nothing."""
+    async with open_model_api() as api:
+        api.script(ANTHROPIC.refuse(status, "no"))
+        client = anthropic.AsyncAnthropic(base_url=api.address, api_key=KEY, max_retries=0)
+        async with client:
+            with pytest.raises(error) as raised:
+                await client.messages.create(
+                    model="m", max_tokens=10, messages=[{"role": "user", "content": "Hi"}]
+                )
+
+    assert raised.value.type is not None
+    assert raised.value.status_code == status
+
+
+# --- Ollama ---
+
+
+async def official_ollama(api: ModelApi) -> Reply:
+    """Return an answer as the official client reads it."""
+    text, thought, calls = "", "", list[ToolCall]()
+    end = ollama.ChatResponse(message=ollama.Message(role="assistant"))
+    client = ollama.AsyncClient(host=api.address)
+    stream = await client.chat(model="m", messages=[{"role": "user", "content": "Hi"}], stream=True)
+    async for end in stream:
+        text += end.message.content or ""
+        thought += end.message.thinking or ""
+        calls += [
+            ToolCall(
+                call_id="", name=c.function.name, arguments=anthropic_json(c.function.arguments)
+            )
+            for c in end.message.tool_calls or ()
+        ]
+    await client._client.aclose()
+    return Reply(
+        text=text,
+        reasoning=thought,
+        calls=tuple(calls),
+        usage=Usage(input_tokens=end.prompt_eval_count or 0, output_tokens=end.eval_count or 0),
+        stop_reason="tool_calls" if calls else str(end.done_reason),
+        model=str(end.model),
+    )
+
+
+@pytest.mark.parametrize(
+    "answer",
+    # The official client takes U+2028 in a text for the end of a line.
+    [replace(UNICODE, text="Grüße 🌍\n"), EMPTY_PIECES, CALLS, CALLS_ALONE, THOUGHT],
+)
+async def test_ollama_reads_as_the_official_client_does(answer: Answer) -> None:
+    """An independent reading of the same lines; it knows neither ids nor what was cached."""
+    async with open_model_api() as api, open_kind(OLLAMA, api) as adapter:
+        api.script(answer, answer)
+        theirs = await official_ollama(api)
+        ours = comparable(await adapter.complete(request(), ignore))
+
+    calls = tuple(ToolCall(call_id="", name=c.name, arguments=c.arguments) for c in ours.calls)
+    assert (ours.text, ours.reasoning, calls) == (theirs.text, theirs.reasoning, theirs.calls)
+    assert (ours.stop_reason, ours.model) == (theirs.stop_reason, theirs.model)
+    assert ours.usage.input_tokens == theirs.usage.input_tokens
+    assert ours.usage.output_tokens == theirs.usage.output_tokens
+    assert ours.usage.cached_tokens == answer.cached_tokens
+
+
+async def test_the_refusals_of_these_tests_are_ollamas() -> None:
+    """An error that its own client would not know proves nothing."""
+    async with open_model_api() as api:
+        api.script(OLLAMA.refuse(404, "model 'm' not found"))
+        client = ollama.AsyncClient(host=api.address)
+        with pytest.raises(ollama.ResponseError, match="not found") as raised:
+            await client.chat(model="m", messages=[{"role": "user", "content": "Hi"}])
+        await client._client.aclose()
+
+    assert raised.value.status_code == 404
+
+
+# --- what is sent ---
+
+
+def everything() -> ModelRequest:
+    """Return a request with all that one can hold."""
+    picture = Attachment(name="p.png", media_type="image/png", size_bytes=3)
+    return request(
+        *a_conversation()[:-1],
+        UserMessage(text="and this?", attachments=(picture,)),
+        Reply(
+            text="Both: ",
+            calls=(
+                ToolCall(call_id="a", name="look", arguments="{}"),
+                ToolCall(call_id="b", name="look", arguments='{"at": 1}'),
+            ),
+        ),
+        ToolResult(call_id="a", name="look", text="", is_error=False),
+        ToolResult(call_id="b", name="look", text="no such place", is_error=True),
+        Reply(text="Neither."),
+        UserMessage(text="and?"),
+        tools=(LOOK,),
+        max_output_tokens=4000,
+        temperature=0.5,
+        reasoning_effort="low",
+        media={"p.png": b"png"},
+    )
+
+
+ANTHROPICS: TypeAdapter[Any] = TypeAdapter(MessageCreateParamsStreaming)
+OPENAIS: TypeAdapter[Any] = TypeAdapter(CompletionCreateParamsStreaming)
+
+
+def forced(value: object) -> object:
+    """Read every element: pydantic checks an iterable only when it is read."""
+    if isinstance(value, Mapping):
+        pairs = cast("Mapping[str, object]", value)
+        return {key: forced(each) for key, each in pairs.items()}
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes):
+        return [forced(each) for each in cast("Iterable[object]", value)]
+    return value
+
+
+@pytest.mark.parametrize("name", ["claude-opus-5", "claude-sonnet-4-5", "claude-3-haiku-20240307"])
+async def test_anthropics_types_accept_what_is_sent(name: str) -> None:
+    """The official client would let the same request out."""
+    async with open_model_api() as api, open_kind(ANTHROPIC, api, name=name) as adapter:
+        await adapter.complete(replace(everything(), model=name), ignore)
+        sent = api.requests[0].json()
+
+    if name == "claude-3-haiku-20240307":  # the newest client knows no temperature any more
+        assert sent.pop("temperature") == 0.5
+    assert forced(ANTHROPICS.validate_python(sent)) == sent
+
+
+async def test_openais_types_accept_what_is_sent() -> None:
+    """The official client would let the same request out."""
+    async with open_model_api() as api, open_kind(OPENAI, api) as adapter:
+        await adapter.complete(everything(), ignore)
+        sent = api.requests[0].json()
+
+    assert forced(OPENAIS.validate_python(sent)) == sent
+
+
+async def test_ollamas_types_accept_what_is_sent() -> None:
+    """The official client would let the same request out."""
+    async with open_model_api() as api, open_kind(OLLAMA, api) as adapter:
+        await adapter.complete(everything(), ignore)
+        sent = api.requests[0].json()
+
+    read = ollama._types.ChatRequest(**sent)
+    assert read.think == "low"
+    assert read.messages is not None
+    assert [m["role"] for m in read.messages][:4] == ["system", "system", "user", "assistant"]

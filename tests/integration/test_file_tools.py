@@ -1,0 +1,480 @@
+"""The file tools as an agent calls them: real files, a real search process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import psutil
+import pytest
+from support.callers import Caller, largest_file
+from support.tool_sites import tool_site
+
+from everturn_actors.errors import ToolFailedError
+from everturn_gateway.tools.confined import Confined
+from everturn_gateway.tools.files import file_tools, finder, finding
+from everturn_gateway.tools.files.finder import LEFT_OUT
+from everturn_gateway.tools.files.finding import Finding, Wanted
+from everturn_gateway.tools.files.listing import ENTRIES_MAX, HITS_MAX
+from everturn_gateway.tools.files.tools import READ_MAX_BYTES, WRITE_MAX_BYTES
+
+SLOW_REGEX = r"(a+)+$"
+SLOW_TEXT = "a" * 60 + "!"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """The workspace, with a few files."""
+    folder = tmp_path / "files"
+    (folder / "src" / "deep").mkdir(parents=True)
+    (folder / "notes.md").write_text("one\ntwo\nthree\n")
+    (folder / "src" / "main.py").write_text("def main():\n    return 'two'\n")
+    (folder / "src" / "deep" / "util.py").write_text("# Two\n")
+    return folder
+
+
+def caller(tmp_path: Path, *, read_only: bool = False) -> Caller:
+    """Return who calls the file tools."""
+    return Caller(file_tools(tool_site(tmp_path), read_only=read_only))
+
+
+def refused(why: str) -> pytest.RaisesExc[ToolFailedError]:
+    """Expect an error that says this."""
+    return pytest.raises(ToolFailedError, match=why)
+
+
+def test_an_agent_that_may_only_read_has_no_tool_that_writes(tmp_path: Path) -> None:
+    """What is not offered cannot be called by mistake."""
+    names = set(caller(tmp_path, read_only=True).tools)
+
+    assert names == {"read_file", "list_files", "search_files"}
+
+
+def test_each_definition_is_short_and_each_says_how_it_may_be_run(tmp_path: Path) -> None:
+    """They are sent with every request; and a call that is run twice has to be one that may be."""
+    tools = caller(tmp_path).tools
+    sizes = {
+        name: len(
+            json.dumps(
+                {
+                    "name": name,
+                    "description": tool.definition.description,
+                    "parameters": dict(tool.definition.parameters),
+                }
+            )
+        )
+        for name, tool in tools.items()
+    }
+
+    assert max(sizes.values()) < 600, sizes
+    assert all(tool.traits.safe for tool in tools.values())
+    assert {name for name, tool in tools.items() if tool.traits.read_only} == {
+        "read_file",
+        "list_files",
+        "search_files",
+    }
+    assert [name for name, tool in tools.items() if tool.traits.repeatable] == ["write_file"]
+
+
+async def test_the_workspace_is_made_on_first_use(tmp_path: Path) -> None:
+    """A new agent has an empty folder, not an error."""
+    assert await caller(tmp_path)("list_files") == "the workspace is empty"
+    assert (tmp_path / "files").stat().st_mode & 0o777 == 0o700
+
+
+async def test_a_file_is_written_read_changed_and_found(tmp_path: Path) -> None:
+    """The way of a piece of work through all five tools."""
+    call = caller(tmp_path)
+    wrote = await call("write_file", path="a/b.md", content="alpha\nbeta\n")
+    edited = await call("edit_file", path="a/b.md", old_text="beta", new_text="gamma\ndelta")
+
+    assert wrote == "wrote 11 bytes to a/b.md (a new file)"
+    assert edited == "replaced 1 place in a/b.md (line 2)"
+    assert await call("read_file", path="a/b.md") == (
+        "a/b.md, lines 1-3 of 3:\n1\talpha\n2\tgamma\n3\tdelta"
+    )
+    assert await call("search_files", query="delta") == "a/b.md:3: delta"
+    assert await call("list_files", pattern="*.md") == (
+        "files in the workspace that fit *.md:\na/b.md  18 bytes"
+    )
+    assert await call("write_file", path="a/b.md", content="") == (
+        "wrote 0 bytes to a/b.md (it had 18 bytes)"
+    )
+
+
+@pytest.mark.parametrize("tool", ["read_file", "write_file", "edit_file", "list_files"])
+@pytest.mark.parametrize("path", ["../secret", "TMP/secret", "out/secret", "src/../../secret"])
+async def test_no_tool_leaves_the_workspace(
+    tmp_path: Path, files: Path, tool: str, path: str
+) -> None:
+    """Whichever tool is used, and however the path is written."""
+    (tmp_path / "secret").write_text("not for agents")
+    (files / "out").symlink_to(tmp_path)
+    more = {
+        "write_file": {"content": "x"},
+        "edit_file": {"old_text": "not", "new_text": "x"},
+    }.get(tool, {})
+
+    with refused("leads out of the workspace"):
+        await caller(tmp_path)(tool, path=path.replace("TMP", str(tmp_path)), **more)
+
+    assert (tmp_path / "secret").read_text() == "not for agents"
+
+
+async def test_searching_and_listing_follow_no_link(tmp_path: Path, files: Path) -> None:
+    """They walk by themselves; nobody named the link as a path."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret.md").write_text("two")
+    (files / "out").symlink_to(tmp_path / "outside")
+    (files / "out.md").symlink_to(tmp_path / "outside" / "secret.md")
+    os.mkfifo(files / "pipe.md")
+    call = caller(tmp_path)
+
+    assert "secret" not in await call("search_files", query="two")
+    assert await call("list_files", pattern="*.md") == (
+        "files in the workspace that fit *.md:\nnotes.md  14 bytes"
+    )
+    with refused("leads out"):
+        await call("search_files", query="two", path="out")
+    with refused("a pipe"):
+        await call("search_files", query="two", path="pipe.md")
+
+
+@pytest.mark.usefixtures("files")
+async def test_folders_that_rule_the_agent_are_closed(tmp_path: Path) -> None:
+    """A workspace around the agent's own folder must not let it write its own policy."""
+    whole = replace(
+        tool_site(tmp_path),
+        files=tmp_path,
+        home=tmp_path / "agents" / "a",
+        state=tmp_path / ".everturn",
+    )
+    for name in (".everturn/x.md", "agents/a/policy.yaml", "agents/b/policy.yaml"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("two")
+    call = Caller(file_tools(whole, read_only=False))
+
+    for path in ("agents/a/policy.yaml", "agents/b/policy.yaml", ".everturn/x.md", "agents/new"):
+        with refused("closed to file tools"):
+            await call("write_file", path=path, content="mode: dangerous")
+        with refused("closed to file tools"):
+            await call("read_file", path=path)
+    assert await call("search_files", query="two", pattern="*.md") == "files/notes.md:2: two"
+    assert "policy" not in await call("list_files", pattern="*.yaml")
+
+
+@pytest.mark.parametrize("folder", ["agents/a", "agents", ".everturn"])
+async def test_a_workspace_that_is_such_a_folder_is_closed(tmp_path: Path, folder: str) -> None:
+    """There everything rules some agent."""
+    home, state = tmp_path / "agents" / "a", tmp_path / ".everturn"
+    site = replace(tool_site(tmp_path), files=tmp_path / folder, home=home, state=state)
+    for each in (home, state):
+        each.mkdir(parents=True)
+
+    with refused("closed to file tools"):
+        await Caller(file_tools(site, read_only=False))("list_files")
+
+
+# --- reading and writing ---
+
+
+async def test_a_file_too_large_is_read_as_far_as_it_goes_and_not_edited(
+    tmp_path: Path, files: Path
+) -> None:
+    """What a tool holds in memory has a bound; what is left out is told."""
+    (files / "log").write_text("line\n" * (READ_MAX_BYTES // 5 + 1000))
+    call = caller(tmp_path)
+
+    assert "of which only the first" in await call("read_file", path="log")
+    with refused("too large to edit"):
+        await call("edit_file", path="log", old_text="line", new_text="x")
+
+
+async def test_content_too_large_is_refused(tmp_path: Path) -> None:
+    """A model that repeats itself must not fill the disk in one call."""
+    with refused("content: 2,097,153 bytes; 2,097,152 are the most"):
+        await caller(tmp_path)("write_file", path="a", content="x" * (WRITE_MAX_BYTES + 1))
+
+
+async def test_what_is_no_text_is_neither_shown_nor_changed(tmp_path: Path, files: Path) -> None:
+    """A picture read as text is noise, and one that was edited is broken."""
+    (files / "photo.png").write_bytes(b"\x89PNG\r\n\0\0")
+    (files / "latin").write_bytes("caf\xe9\n".encode("latin-1"))
+    call = caller(tmp_path)
+
+    with refused("photo.png is binary"):
+        await call("read_file", path="photo.png")
+    with refused("not text in UTF-8"):
+        await call("edit_file", path="photo.png", old_text="PNG", new_text="JPG")
+    with refused("not text in UTF-8"):
+        await call("edit_file", path="latin", old_text="caf", new_text="x")
+    assert r"caf\xe9" in await call("read_file", path="latin")
+    assert (files / "latin").read_bytes() == b"caf\xe9\n"
+
+
+async def test_half_a_surrogate_pair_is_told(tmp_path: Path) -> None:
+    """JSON can hold one, a file cannot."""
+    with refused("content: holds half of a surrogate pair"):
+        await caller(tmp_path)("write_file", path="a", content="x\ud800")
+
+
+async def test_a_full_disk_is_told_and_nothing_is_lost(tmp_path: Path, files: Path) -> None:
+    """The model has to know that its work was not kept, and the old work has to be there."""
+    call = caller(tmp_path)
+    with largest_file(100), refused("nothing was changed"):
+        await call("write_file", path="notes.md", content="x" * 1000)
+    with largest_file(100), refused("nothing was changed"):
+        await call("edit_file", path="notes.md", old_text="two", new_text="x" * 1000)
+
+    assert (files / "notes.md").read_text() == "one\ntwo\nthree\n"
+    listed = await call("list_files")
+    assert listed == "the workspace, 2 in all:\nnotes.md  14 bytes\nsrc/"
+
+
+async def test_edits_of_one_file_at_once_lose_nothing(tmp_path: Path, files: Path) -> None:
+    """Two conversations of one agent share its workspace."""
+    (files / "list").write_text("".join(f"item {n};\n" for n in range(12)))
+    first, second = caller(tmp_path), caller(tmp_path)
+
+    async def tick(number: int) -> None:
+        call = first if number % 2 else second
+        await call("edit_file", path="list", old_text=f"item {number};", new_text=f"done {number};")
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(12):
+            tasks.start_soon(tick, number)
+
+    assert (files / "list").read_text() == "".join(f"done {n};\n" for n in range(12))
+
+
+# --- listing ---
+
+
+async def test_a_folder_is_listed_with_what_each_entry_is(tmp_path: Path, files: Path) -> None:
+    """Sizes and kinds save a call that would fail."""
+    os.mkfifo(files / "pipe")
+    (files / "link").symlink_to("notes.md")
+    (files / "new\nline").write_text("")
+
+    assert await caller(tmp_path)("list_files") == (
+        "the workspace, 5 in all:\n"
+        "link -> notes.md\n"
+        "new\\nline  0 bytes\n"
+        "notes.md  14 bytes\n"
+        "pipe  (a pipe)\n"
+        "src/"
+    )
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("*.py", ["src/deep/util.py", "src/main.py"]),
+        ("src/*.py", ["src/deep/util.py", "src/main.py"]),
+        ("**/*.py", ["src/deep/util.py", "src/main.py"]),
+        ("./notes.md", ["notes.md"]),
+        ("**/notes.md", ["notes.md"]),
+        ("main*", ["src/main.py"]),
+        ("[", []),
+    ],
+)
+@pytest.mark.usefixtures("files")
+async def test_patterns_find_what_people_mean_by_them(
+    tmp_path: Path, pattern: str, found: list[str]
+) -> None:
+    """Models write all of these forms."""
+    listed = await caller(tmp_path)("list_files", pattern=pattern)
+
+    assert sorted(line.split("  ")[0] for line in listed.split("\n")[1:]) == found
+
+
+async def test_a_long_listing_goes_on_where_it_says(tmp_path: Path, files: Path) -> None:
+    """Nothing is left out without a word, and all of it can be had."""
+    for number in range(ENTRIES_MAX + 5):
+        (files / "src" / f"f{number:04}").write_text("")
+    call = caller(tmp_path)
+    first = await call("list_files", path="src")
+    second = await call("list_files", path="src", offset=ENTRIES_MAX + 1)
+    some = await call("list_files", pattern="f*")
+    rest = await call("list_files", pattern="f*", offset=ENTRIES_MAX + 1)
+
+    assert first.startswith(f"src/, 507 in all, 1-{ENTRIES_MAX}:")
+    assert first.endswith(f"(goes on: offset={ENTRIES_MAX + 1})")
+    assert second.split("\n")[1:] == [
+        *(f"f{n:04}  0 bytes" for n in range(499, 505)),
+        "main.py  29 bytes",
+    ]
+    assert some.endswith(f"(goes on: offset={ENTRIES_MAX + 1})")
+    assert len(rest.split("\n")) == 6
+    with refused("offset: src/ has 507 entries"):
+        await call("list_files", path="src", offset=1000)
+    with refused("offset: 505 files"):
+        await call("list_files", pattern="f*", offset=1000)
+
+
+@pytest.mark.usefixtures("files")
+async def test_listing_what_is_no_folder_is_told(tmp_path: Path) -> None:
+    """And what to do instead."""
+    with refused("read it with read_file"):
+        await caller(tmp_path)("list_files", path="notes.md")
+
+
+# --- searching ---
+
+
+@pytest.mark.usefixtures("files")
+async def test_a_search_finds_lines_by_text_by_case_and_by_expression(tmp_path: Path) -> None:
+    """Plain text first: dots and brackets are what code is made of."""
+    call = caller(tmp_path)
+
+    assert await call("search_files", query="main()") == "src/main.py:1: def main():"
+    assert await call("search_files", query="two", ignore_case=True) == (
+        "notes.md:2: two\nsrc/main.py:2:     return 'two'\nsrc/deep/util.py:1: # Two"
+    )
+    assert await call("search_files", query=r"^t\w+$", regex=True) == (
+        "notes.md:2: two\nnotes.md:3: three"
+    )
+    assert await call("search_files", query="two", pattern="*.py", path="src") == (
+        "src/main.py:2:     return 'two'"
+    )
+    assert await call("search_files", query="two", path="notes.md") == "notes.md:2: two"
+    assert await call("search_files", query="nowhere") == "nothing found in 3 files"
+
+
+async def test_an_expression_that_never_ends_is_given_up(
+    tmp_path: Path, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would hold the whole gateway, were it matched there."""
+    monkeypatch.setattr(finding, "_FILE_S", 0.2)
+    (files / "a.txt").write_text(f"{SLOW_TEXT}\n")
+    (files / "b.txt").write_text("aa\n")
+
+    assert await caller(tmp_path)("search_files", query=SLOW_REGEX, regex=True) == (
+        "b.txt:1: aa\n(given up, the regex takes too long there: a.txt)"
+    )
+
+
+async def test_a_search_that_is_cancelled_leaves_no_process(tmp_path: Path, files: Path) -> None:
+    """`/stop` has to be over within a second, whatever the expression."""
+    (files / "a.txt").write_text(f"{SLOW_TEXT}\n")
+    call = caller(tmp_path)
+    me = psutil.Process()
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lambda: call("search_files", query=SLOW_REGEX, regex=True))
+            while not me.children():
+                await anyio.lowlevel.checkpoint()
+            tasks.cancel_scope.cancel()
+
+    assert not me.children()
+
+
+async def test_a_finder_that_does_not_stop_is_killed(
+    tmp_path: Path, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own alarm is the first guard, not the only one."""
+    (files / "a.txt").write_text("x\n")
+    sleeper = tmp_path / "sleeper.py"
+    sleeper.write_text(
+        'import time\nprint(\'{"hit": ["a.txt", 1, "x"]}\', flush=True)\ntime.sleep(60)\n'
+    )
+    monkeypatch.setattr(finder, "__file__", str(sleeper))
+    monkeypatch.setattr(finding, "TOTAL_S", 0.3)
+    monkeypatch.setattr(finding, "_GRACE_S", 0.2)
+
+    found = await caller(tmp_path)("search_files", query="x")
+
+    assert found.startswith("a.txt:1: x\n(stopped after ")
+    assert not psutil.Process().children()
+
+
+@pytest.mark.parametrize(
+    ("query", "why"), [("(", "regex: missing"), ("x{99999999999}", "regex: "), ("a\nb", "query: ")]
+)
+@pytest.mark.usefixtures("files")
+async def test_an_expression_that_cannot_be_read_is_told(
+    tmp_path: Path, query: str, why: str
+) -> None:
+    """With what is wrong about it."""
+    with refused(why):
+        await caller(tmp_path)("search_files", query=query, regex=True)
+
+
+async def test_what_a_search_leaves_out_is_told(
+    tmp_path: Path, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent that believes it searched everything draws the wrong conclusion."""
+    monkeypatch.setattr(finding, "FILE_MAX_BYTES", 1000)
+    (files / "large.txt").write_text("two\n" * 1000)
+    (files / "photo.png").write_bytes(b"two\0two")
+    (files / ".git").mkdir()
+    (files / ".git" / "config").write_text("two\n")
+    call = caller(tmp_path)
+
+    assert ".git" in LEFT_OUT
+    assert await call("search_files", query="two", pattern="*.*") == (
+        "notes.md:2: two\n"
+        "src/main.py:2:     return 'two'\n"
+        "(too large to search: large.txt)\n"
+        "(not looked into: .git; name one as path to do so)"
+    )
+    assert await call("search_files", query="two", path=".git") == ".git/config:1: two"
+
+
+async def test_many_and_long_lines_are_bounded(tmp_path: Path, files: Path) -> None:
+    """A search for a blank must not become the whole conversation."""
+    (files / "many.txt").write_text("needle\n" * (HITS_MAX * 3))
+    (files / "long.txt").write_text("x" * 50_000 + "pin" + "y" * 50_000)
+    call = caller(tmp_path)
+    many = await call("search_files", query="needle")
+    long = await call("search_files", query="pin")
+
+    assert many.count("needle") == HITS_MAX
+    assert many.endswith(f"(there are more than these {HITS_MAX}; search for something narrower)")
+    assert len(long) < 400
+    assert "xpiny" in long
+
+
+@pytest.mark.usefixtures("files")
+async def test_a_search_of_too_many_files_says_where_it_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rest was not looked at."""
+    monkeypatch.setattr(finding, "FILES_MAX", 2)
+
+    assert "(stopped after" in await caller(tmp_path)("search_files", query="Two")
+
+
+async def test_nothing_of_the_environment_reaches_the_finder(
+    tmp_path: Path, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys stand in the gateway's environment."""
+    teller = tmp_path / "teller.py"
+    teller.write_text(
+        "import json, os\n"
+        "print(json.dumps({'hit': ['env', 1, ' '.join(sorted(os.environ))]}))\n"
+        "print(json.dumps({'hit': ['cwd', 1, ' '.join(map(str, os.sys.path))]}))\n"
+    )
+    monkeypatch.setattr(finder, "__file__", str(teller))
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    confined = Confined(files, what="the workspace")
+    environ = {"OPENAI_API_KEY": "sk-secret", "LD_LIBRARY_PATH": "/opt/python/lib"}
+    found = await Finding(confined, environ).find(Wanted(path=".", hits=5))
+
+    assert found.hits[0].line.replace(" LC_CTYPE", "").replace("LC_CTYPE ", "") == "LD_LIBRARY_PATH"
+    assert str(tmp_path) not in found.hits[1].line
+
+
+def test_the_finder_needs_the_standard_library_alone() -> None:
+    """It is started anew for each search, without anything that takes time to import."""
+    command = [sys.executable, "-I", "-S", "-B", str(finder.__file__)]
+    done = subprocess.run(command, input=b"{}", capture_output=True, check=False)  # noqa: S603 - ours
+
+    assert b"KeyError" in done.stderr
+    assert b"ModuleNotFoundError" not in done.stderr

@@ -1,0 +1,233 @@
+"""Calls that wait for a person, over HTTP and through the terminal's doors, with a real shell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+import yaml
+from support.gateway import HttpGateway, open_http_gateway, server_events, write_agent
+
+from everturn_actors.events import ApprovalAsked, CallFinished, Event
+from everturn_actors.model import Reply, ToolCall
+from everturn_channels.terminal.door import Door, ServiceDoor
+from everturn_gateway.client import open_http_door
+
+DEADLINE_S = 30
+
+
+def path(session_id: str, *parts: object) -> str:
+    """Return the path of something of a session."""
+    return "/".join(map(str, ("/api/v1/sessions", session_id, *parts)))
+
+
+def running(command: str, call_id: str = "c1") -> Reply:
+    """Return a reply that runs a command."""
+    arguments = json.dumps({"command": command})
+    call = ToolCall(call_id=call_id, name="bash", arguments=arguments)
+    return Reply(text="I will look.", calls=(call,), stop_reason="tool_calls")
+
+
+@asynccontextmanager
+async def shell_agent(folder: Path, **policy: Any) -> AsyncGenerator[HttpGateway]:  # noqa: ANN401 - YAML
+    """Open a gateway whose agent `second` has a plain shell and this tool policy."""
+
+    def write() -> None:
+        file = write_agent(folder / "agents", name="second")
+        document = yaml.safe_load(file.read_text())
+        document["spec"]["tools"] = [{"type": "builtin", "name": "bash", "sandbox": "plain"}]
+        file.write_text(yaml.safe_dump(document))
+        if policy:
+            (file.parent / "policy.yaml").write_text(yaml.safe_dump(policy))
+
+    await anyio.to_thread.run_sync(write)
+    with anyio.fail_after(DEADLINE_S):
+        async with open_http_gateway(folder) as gateway:
+            yield gateway
+
+
+async def until_asked(gateway: HttpGateway, session_id: str) -> ApprovalAsked:
+    """Wait until a call waits for a person."""
+    async with aclosing(gateway.service.follow(session_id, after=0)) as updates:
+        async for update in updates:
+            if isinstance(update, Event) and isinstance(update.body, ApprovalAsked):
+                return update.body
+    raise AssertionError
+
+
+async def results(gateway: HttpGateway, session_id: str) -> list[str]:
+    """Return the text of each result in the log."""
+    log = await gateway.service.history(session_id, after=0, limit=200)
+    return [event.body.text for event in log if isinstance(event.body, CallFinished)]
+
+
+async def begin(
+    gateway: HttpGateway, client: httpx2.AsyncClient, *replies: Reply | str
+) -> tuple[str, dict[str, Any]]:
+    """Send a message whose turn comes to a question; return the session and its document."""
+    gateway.provider.script += replies
+    session_id = await gateway.session("second")
+    sent = await client.post(
+        path(session_id, "messages"),
+        json={"content": "look"},
+        headers={"Prefer": "respond-async"},
+    )
+    assert sent.status_code == 202
+    await until_asked(gateway, session_id)
+    return session_id, (await client.get(path(session_id))).json()
+
+
+async def test_a_command_waits_and_runs_when_it_is_allowed(tmp_path: Path) -> None:
+    """The default of a fresh agent: nothing runs that nobody has seen."""
+    async with shell_agent(tmp_path) as gateway, gateway.client() as client:
+        session_id, document = await begin(gateway, client, running("echo hi > seen; cat seen"))
+        (waiting,) = document["approvals"]
+        asked = {"call_id": "c1", "decision": "allow_once"}
+        answer = await client.post(
+            path(session_id, "approve"),
+            json={**asked, "arguments_hash": waiting["arguments_hash"]},
+        )
+        await gateway.provider.until_called(2)
+
+        assert (waiting["name"], json.loads(waiting["arguments"])["command"]) == (
+            "bash",
+            "echo hi > seen; cat seen",
+        )
+        assert (answer.status_code, answer.json()) == (200, asked)
+        assert await results(gateway, session_id) == ["hi"]
+        file = gateway.config.workspace / "files" / "second" / "seen"
+        assert await anyio.Path(file).read_text() == "hi\n"
+
+
+async def test_a_command_that_is_allowed_for_good_stands_in_the_policy_and_is_not_asked_again(
+    tmp_path: Path,
+) -> None:
+    """Always means always: in the next turn, and after a restart."""
+    async with shell_agent(tmp_path) as gateway, gateway.client() as client:
+        session_id, _ = await begin(gateway, client, running("echo one"), "done")
+        word = {"call_id": "c1", "decision": "allow_always"}
+        await client.post(path(session_id, "approve"), json=word)
+        await gateway.provider.until_called(2)
+        kept = await anyio.Path(tmp_path / "agents/second/policy.local.yaml").read_text()
+    async with shell_agent(tmp_path) as gateway, gateway.client() as client:
+        gateway.provider.script += [running("echo one", "c2"), "again"]
+        session_id = await gateway.session("second")
+        answer = await client.post(path(session_id, "messages"), json={"content": "again"})
+
+        assert yaml.safe_load(kept)["allow"] == ["bash:echo one"]
+        assert answer.json()["content"] == "again"
+        assert await results(gateway, session_id) == ["one"]
+
+
+async def test_what_the_policy_allows_runs_and_what_it_denies_does_not(tmp_path: Path) -> None:
+    """An owner who wrote it down is not asked; one that is denied nobody can allow."""
+    async with (
+        shell_agent(tmp_path, allow=["bash:echo *"], deny=["bash:rm *"]) as gateway,
+        gateway.client() as client,
+    ):
+        gateway.provider.script += [
+            running("echo a && echo b"),
+            running("echo a; rm -rf x", "c2"),
+            "done",
+        ]
+        session_id = await gateway.session("second")
+        answer = await client.post(path(session_id, "messages"), json={"content": "go"})
+        first, second = await results(gateway, session_id)
+
+        assert answer.json()["content"] == "done"
+        assert first == "a\nb"
+        assert "deny: bash:rm *" in second
+
+
+async def test_the_stream_of_a_turn_tells_what_waits_and_what_was_decided(tmp_path: Path) -> None:
+    """A web client shows a button at once, and takes it away when somebody has answered."""
+    async with shell_agent(tmp_path) as gateway, gateway.client() as client:
+        gateway.provider.script += [running("echo hi"), "done"]
+        session_id = await gateway.session("second")
+        told: dict[str, dict[str, Any]] = {}
+        async with client.stream(
+            "POST", path(session_id, "stream"), json={"content": "go"}
+        ) as response:
+            async for event in server_events(response):
+                told[event.event] = event.data
+                if event.event == "approval_required":
+                    word = {"call_id": event.data["id"], "decision": "deny"}
+                    await client.post(path(session_id, "approve"), json=word)
+
+        assert told["approval_required"]["name"] == "bash"
+        assert told["approval_required"]["pattern"] == "bash:echo hi"
+        assert told["approval_decided"]["decision"] == "deny"
+        assert told["tool_result"]["is_error"]
+        assert told["done"]["content"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("word", "status", "kind"),
+    [
+        ({"call_id": "other", "decision": "deny"}, 404, "unknown-approval"),
+        ({"call_id": "c1", "decision": "perhaps"}, 422, "invalid-input"),
+        ({"call_id": "", "decision": "deny"}, 422, "invalid-input"),
+        (
+            {"call_id": "c1", "decision": "deny", "arguments_hash": "0"},
+            409,
+            "approval-closed",
+        ),
+        ({"call_id": "c1", "decision": "deny", "sender": "eve"}, 403, "not-an-approver"),
+    ],
+)
+async def test_a_word_that_does_not_count_is_refused_with_its_reason(
+    tmp_path: Path, word: dict[str, Any], status: int, kind: str
+) -> None:
+    """A client that is wrong has to learn why, and the call goes on waiting."""
+    async with (
+        shell_agent(tmp_path, approvers=["admin"]) as gateway,
+        gateway.client() as client,
+    ):
+        session_id, _ = await begin(gateway, client, running("echo hi"))
+        answer = await client.post(path(session_id, "approve"), json=word)
+
+        assert answer.status_code == status
+        assert answer.json()["type"].endswith(kind)
+        assert len((await client.get(path(session_id))).json()["approvals"]) == 1
+
+
+@pytest.mark.parametrize("kind", ["service", "http"])
+async def test_both_doors_of_the_terminal_tell_and_answer_alike(tmp_path: Path, kind: str) -> None:
+    """`everturn chat` has to work with a gateway in its own process, and with another."""
+    async with shell_agent(tmp_path) as gateway, gateway.client() as client:
+        session_id, _ = await begin(gateway, client, running("echo hi"), "done")
+
+        async def decide(door: Door) -> None:
+            (approval,) = (await door.status(session_id)).approvals
+            assert (approval.call_id, approval.pattern) == ("c1", "bash:echo hi")
+            await door.decide(session_id, approval.call_id, "allow_once")
+
+        if kind == "service":
+            await decide(ServiceDoor(gateway.service, gateway.library.names))
+        else:
+            async with open_http_door(gateway.base_url, token="") as door:
+                await decide(door)
+        await gateway.provider.until_called(2)
+
+        assert await results(gateway, session_id) == ["hi"]
+
+
+async def test_a_call_of_a_conversation_that_nobody_keeps_is_refused_not_asked(
+    tmp_path: Path,
+) -> None:
+    """An OpenAI client cannot answer a question; it must not wait an hour for one."""
+    async with shell_agent(tmp_path) as gateway, gateway.client() as client:
+        gateway.provider.script += [running("echo hi"), "I may not"]
+        answer = await client.post(
+            "/v1/chat/completions",
+            json={"model": "second", "messages": [{"role": "user", "content": "go"}]},
+        )
+
+        assert answer.status_code == 200
+        assert answer.json()["choices"][0]["message"]["content"] == "I may not"

@@ -1,0 +1,282 @@
+"""Background processes across restarts of the gateway: closed, killed, and started again."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import anyio
+import pytest
+from anyio import to_thread
+from anyio.streams.buffered import BufferedByteReceiveStream
+from support.processes import DEADLINE_S, KEY, Gate, end_all, open_desk
+
+from everturn_actors.errors import MailboxFullError
+from everturn_actors.journal.memory import MemoryDisk
+from everturn_actors.model import Inbound
+from everturn_actors.testing import ManualClock
+from everturn_gateway.tools.processes import keeper, records
+
+TESTS = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Generator[Path]:
+    """Where a test works; nothing is left running there."""
+    yield tmp_path
+    end_all(tmp_path)
+
+
+def _folder(place: Path, handle: str) -> Path:
+    return place / "state" / "processes" / handle
+
+
+async def _until_keeper_is_gone(folder: Path) -> None:
+    """Wait until the keeper of a process has ended, with no gateway there."""
+
+    def read_to_the_end() -> None:
+        with (folder / keeper.ALIVE).open("rb", buffering=0) as alive:
+            while alive.read(64):
+                pass
+
+    with anyio.fail_after(DEADLINE_S):
+        await to_thread.run_sync(read_to_the_end)
+
+
+async def _forget_that_it_was_told(place: Path, handle: str) -> None:
+    """Leave the disk as a crash between the message and the note of it does."""
+
+    def edit() -> None:
+        path = _folder(place, handle) / records.RECORD
+        path.write_text(json.dumps({**json.loads(path.read_text()), "told": False}))
+
+    await to_thread.run_sync(edit)
+
+
+async def test_a_process_goes_on_while_the_gateway_is_away(place: Path) -> None:
+    """An update of the gateway must not cost a build of three hours."""
+    disk = MemoryDisk()
+    async with open_desk(place, disk=disk) as desk:
+        gate, session_id = Gate(desk.files), desk.session_id
+        handle = await desk.spawn("read x < gate; echo late; exit 4")
+    async with open_desk(place, disk=disk, session_id=session_id) as desk:
+        assert "running for" in (await desk.call("status", handle=handle)).text
+
+        await gate.open()
+        text = await desk.next_told()
+
+        assert "has ended, exit code 4" in text
+        assert "| late" in text
+
+
+async def test_an_end_while_the_gateway_is_away_is_told_once(place: Path) -> None:
+    """Neither lost, nor told again at every start."""
+    disk = MemoryDisk()
+    async with open_desk(place, disk=disk) as desk:
+        gate, session_id = Gate(desk.files), desk.session_id
+        handle = await desk.spawn("read x < gate; echo done")
+    await gate.open()
+    await _until_keeper_is_gone(_folder(place, handle))
+    async with open_desk(place, disk=disk, session_id=session_id) as desk:
+        first = await desk.next_told()
+        await _until_recorded(place, handle)
+    await _forget_that_it_was_told(place, handle)
+    async with open_desk(place, disk=disk, session_id=session_id) as desk:
+        await _until_recorded(place, handle)
+        told = await desk.told()
+
+        assert told == [first]
+        assert "| done" in first
+
+
+async def _until_recorded(place: Path, handle: str) -> None:
+    path = _folder(place, handle) / records.RECORD
+    with anyio.fail_after(DEADLINE_S):
+        while not json.loads(await anyio.Path(path).read_text())["told"]:
+            await anyio.lowlevel.checkpoint()
+
+
+async def test_nothing_is_told_before_the_service_is_open(place: Path) -> None:
+    """The table opens before the conversations do; what it finds has to wait for them."""
+    disk = MemoryDisk()
+    async with open_desk(place, disk=disk) as desk:
+        gate, session_id = Gate(desk.files), desk.session_id
+        handle = await desk.spawn("read x < gate")
+    await gate.open()
+    await _until_keeper_is_gone(_folder(place, handle))
+    async with open_desk(place, disk=disk, session_id=session_id, resume=False) as desk:
+        await desk.until_ended(handle)
+        await anyio.wait_all_tasks_blocked()
+
+        assert await desk.told() == []
+
+        desk.table.resume()
+
+        assert "has ended" in await desk.next_told()
+
+
+async def test_the_limit_holds_while_the_gateway_is_away(place: Path) -> None:
+    """A gateway that stays down must not leave a process running for ever."""
+    disk = MemoryDisk()
+    async with open_desk(place, disk=disk) as desk:
+        session_id = desk.session_id
+        handle = await desk.spawn("sleep 100", timeout_seconds=1)
+    await _until_keeper_is_gone(_folder(place, handle))
+    async with open_desk(place, disk=disk, session_id=session_id) as desk:
+        assert "timed out, its limit was 1.0 s" in await desk.next_told()
+
+
+async def test_processes_survive_a_killed_gateway(place: Path) -> None:
+    """SIGKILL of the gateway: what it started goes on, and what a call waited for is told now."""
+    await to_thread.run_sync((place / "files").mkdir)
+    gate, gate2, waiting = (Gate(place / "files", n) for n in ("gate", "gate2", "waiting"))
+    environ = {**os.environ, "PYTHONPATH": str(TESTS)}
+    victim = await anyio.open_process(
+        [sys.executable, "-m", "support.process_victim", str(place)],
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=None,
+    )
+    async with victim:
+        assert victim.stdout is not None
+        with anyio.fail_after(DEADLINE_S):
+            said = await BufferedByteReceiveStream(victim.stdout).receive_until(b"\n", 200)
+        session_id, handle = said.decode().split()
+        await waiting.passed()
+        victim.kill()
+        await victim.wait()
+    async with open_desk(place, on_disk=True, session_id=session_id) as desk:
+        running = [each.record.handle for each in desk.table.of(KEY) if each.ending is None]
+
+        assert handle in running
+        assert len(running) == 2
+
+        await gate.open("the kill\n")
+        first = await desk.next_told(1)
+        await gate2.open()
+        second = await desk.next_told(2)
+
+        assert "exit code 7" in first
+        assert "| survived the kill" in first
+        assert "| and this" in second
+
+
+async def test_a_process_that_was_never_begun_is_told_as_lost_and_never_begins(
+    place: Path,
+) -> None:
+    """Killed between the record and the start: the agent hears of it, and nothing runs late."""
+    disk = MemoryDisk()
+    async with open_desk(place, disk=disk) as desk:
+        session_id, files = desk.session_id, desk.files
+        record = records.ProcessRecord(
+            handle="p0000000001",
+            agent="test",
+            session_id=session_id,
+            key=KEY,
+            command="touch began",
+            label="",
+            workdir=str(files),
+            interactive=False,
+            timeout_s=10,
+            began_at=desk.test.clock.now(),
+            untrusted=False,
+        )
+    start: keeper.Start = {
+        "argv": ["/bin/sh", "-c", "touch began"],
+        "cwd": str(files),
+        "environ": {},
+        "timeout_s": 10,
+        "interactive": False,
+        "input": False,
+    }
+    folder = _folder(place, record.handle)
+    await to_thread.run_sync(records.create, folder, record, start)
+    async with open_desk(place, disk=disk, session_id=session_id) as desk:
+        text = await desk.next_told()
+        late = await anyio.run_process(
+            [sys.executable, "-I", "-S", keeper.__file__, str(folder)], check=False
+        )
+
+        assert "lost, how it ended is not known (the gateway was stopped before it" in text
+        assert late.returncode == 1
+        assert not await anyio.Path(files / "began").exists()
+
+
+async def test_what_cannot_be_read_is_reported_and_harms_no_other(
+    place: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One damaged record must not keep the gateway from starting."""
+    disk = MemoryDisk()
+    async with open_desk(place, disk=disk) as desk:
+        session_id = desk.session_id
+        handle = await desk.spawn("sleep 100")
+
+    def damage() -> None:
+        for name in ("pdamaged", "pempty", "pforeign"):
+            _folder(place, name).mkdir()
+        (_folder(place, "pdamaged") / records.RECORD).write_text('{"handle": ')
+        record = _folder(place, handle) / records.RECORD
+        (_folder(place, "pforeign") / records.RECORD).write_text(record.read_text())
+
+    await to_thread.run_sync(damage)
+    with caplog.at_level(logging.WARNING):
+        async with open_desk(place, disk=disk, session_id=session_id) as desk:
+            known = [each.record.handle for each in desk.table.of(KEY)]
+
+    assert known == [handle]
+    errors = " ".join(str(getattr(record, "error", "")) for record in caplog.records)
+    assert "pdamaged/record.json" in errors
+    assert "pforeign/record.json: another version wrote it, or it is another process's" in errors
+    assert not _folder(place, "pempty").exists()
+
+
+async def test_a_process_id_in_a_record_decides_nothing(place: Path) -> None:
+    """After a restart of the machine an old id belongs to somebody else, who must be left alone."""
+    disk = MemoryDisk()
+    async with open_desk(place, disk=disk) as desk:
+        session_id = desk.session_id
+        ended = await desk.wait_for("true")
+        handle = ended.text.split()[0]
+
+    def as_after_a_power_failure() -> None:
+        folder = _folder(place, handle)
+        (folder / keeper.ENDING).unlink()
+        (folder / keeper.PIDS).write_text(f"{os.getpid()} {os.getpid()}")
+
+    await to_thread.run_sync(as_after_a_power_failure)
+    await _forget_that_it_was_told(place, handle)
+    async with open_desk(place, disk=disk, session_id=session_id) as desk:
+        assert "has ended, lost" in await desk.next_told()
+
+
+async def test_a_conversation_that_is_busy_is_told_later(place: Path) -> None:
+    """A full mailbox delays the message; it does not lose it."""
+    clock = ManualClock()
+    async with open_desk(place, clock=clock) as desk:
+        desk.test.provider.hold()
+        gate = Gate(desk.files)
+        handle = await desk.spawn("read x < gate")
+        with pytest.raises(MailboxFullError):
+            for number in range(2000):
+                await desk.test.service.submit(
+                    Inbound(session_id=desk.session_id, text=f"message {number}")
+                )
+        await gate.open()
+        await desk.until_ended(handle)
+        with anyio.fail_after(DEADLINE_S):
+            await clock.until_sleeping(5)
+
+        assert await desk.told() == []
+
+        desk.test.provider.release()
+        with anyio.fail_after(DEADLINE_S):
+            while (await desk.test.service.view(desk.session_id)).waiting:
+                await anyio.lowlevel.checkpoint()
+        clock.advance(5)
+
+        assert "has ended, exit code 0" in await desk.next_told()

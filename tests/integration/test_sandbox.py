@@ -1,0 +1,307 @@
+"""What commands reach in the sandbox, asked of a real one."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.commands import BWRAP, PLAIN, make_site, needs_sandbox, write_script
+
+from everturn_actors.errors import ToolFailedError
+from everturn_gateway.tools.shell import sandbox
+from everturn_gateway.tools.shell.sandbox import (
+    Confinement,
+    command_environ,
+    command_line,
+    confine,
+    sandbox_fault,
+)
+from everturn_gateway.tools.site import ToolSite
+
+_HANG_S = 30
+
+
+@pytest.fixture
+def folder() -> Generator[Path]:
+    """A folder that is not below /tmp, all of which is hidden in the sandbox anyway."""
+    with tempfile.TemporaryDirectory(dir=sys.prefix, prefix="sandbox-") as made:
+        yield Path(made)
+
+
+def _run(
+    site: ToolSite,
+    command: str | Sequence[str],
+    confinement: Confinement = BWRAP,
+    *,
+    cwd: Path | None = None,
+) -> subprocess.CompletedProcess[str]:
+    argv = command_line(site, confinement, command, cwd=cwd)
+    return subprocess.run(  # noqa: S603 - the commands of these tests
+        argv,
+        env=command_environ(site),
+        capture_output=True,
+        text=True,
+        timeout=_HANG_S,
+        check=False,
+    )
+
+
+@needs_sandbox
+def test_the_workspace_is_writable_and_nothing_else(folder: Path) -> None:
+    """The one promise of the sandbox: a wrong command breaks the agent's own files at most."""
+    site = make_site(folder)
+    done = _run(site, f"echo mine > kept; touch {site.home}/x {folder}/x /etc/x /usr/x; pwd")
+
+    assert (site.files / "kept").read_text() == "mine\n"
+    assert done.stdout == f"{site.files}\n"
+    assert done.stderr.count("Read-only file system") == 4
+    assert not (site.home / "x").exists()
+
+
+@needs_sandbox
+def test_no_mount_is_writable_that_does_not_have_to_be(folder: Path) -> None:
+    """A forgotten mount is a hole that no single test of a path would find."""
+    site = make_site(folder)
+    done = _run(site, "cat /proc/self/mountinfo; test -w /proc/sys/kernel/core_pattern || echo no")
+    last: dict[str, str] = {}
+    for line in done.stdout.splitlines()[:-1]:
+        place, options = line.split()[4:6]
+        last[place] = options  # a later mount covers an earlier one
+    shown = {place for place, options in last.items() if options.split(",")[0] == "rw"}
+    allowed = {str(site.files), "/proc", "/tmp", "/var/tmp"}  # noqa: S108 - its own
+
+    assert {place for place in shown if not place.startswith("/dev")} <= allowed
+    assert str(site.files) in shown
+    assert done.stdout.splitlines()[-1] == "no"
+
+
+@needs_sandbox
+def test_state_secrets_and_other_agents_are_hidden(folder: Path) -> None:
+    """What an agent cannot read it cannot be talked into telling."""
+    person = folder / "person"
+    for file in (".ssh/id_ed25519", ".config/gcloud/token", ".netrc", ".aws/credentials"):
+        (person / file).parent.mkdir(parents=True, exist_ok=True)
+        (person / file).write_text("a secret")
+    site = make_site(folder, HOME=str(person))
+    for file in (".env", "tls.key", "everturn.yaml", "agents/.env.local", "agents/helper/.env"):
+        (folder / file).write_text("a secret")
+    (folder / "named").write_text("a secret")
+    confinement = replace(BWRAP, hidden=(folder / "named",))
+    done = _run(site, f"grep -rs secret {folder}; cat {folder}/.env; ls {site.state}", confinement)
+
+    assert "a secret" not in done.stdout
+    assert "what was said" not in _run(site, f"cat {site.state}/sessions/*").stdout
+    assert "of other" not in _run(site, f"cat {folder}/agents/other/agent.yaml").stdout
+    assert "Permission denied" in done.stderr
+    assert done.stdout.split() == ["files"]
+
+
+@needs_sandbox
+def test_what_is_no_secret_stays_readable(folder: Path) -> None:
+    """A sandbox that hides too much is switched off."""
+    site = make_site(folder)
+    (folder / ".env.example").write_text("shown")
+    done = _run(site, f"cat {folder}/.env.example {site.home}/agent.yaml; ls /usr/bin/env")
+
+    assert done.stdout == "shown# of helper\n/usr/bin/env\n"
+
+
+@needs_sandbox
+def test_a_link_in_the_workspace_leads_nowhere_new(folder: Path) -> None:
+    """Paths are what the kernel says they are, not what they are called."""
+    site = make_site(folder)
+    (site.files / "way").symlink_to(site.state / "sessions")
+    (site.files / "home").symlink_to(site.home)
+    done = _run(site, "cat way/events.jsonl; cat ../../sessions/events.jsonl; touch home/x")
+
+    assert done.stdout == ""
+    assert not (site.home / "x").exists()
+
+
+@needs_sandbox
+def test_state_inside_the_workspace_is_hidden_too(folder: Path) -> None:
+    """An owner may let an agent work in the project that the gateway itself lives in."""
+    site = replace(make_site(folder), files=folder)
+    done = _run(site, "ls .everturn; touch fine agents/helper/agent.yaml agents/helper/new")
+
+    assert done.stdout == ""
+    assert (folder / "fine").exists()
+    assert done.stderr.count("Read-only file system") == 2
+
+
+@needs_sandbox
+def test_an_agent_that_works_in_its_own_folder_cannot_rewrite_its_rules(folder: Path) -> None:
+    """It could allow itself everything for the next call."""
+    made = make_site(folder)
+    site = replace(made, files=made.home)
+    (site.home / "policy.yaml").write_text("mode: ask\n")
+    done = _run(site, "echo x > new; echo mode: dangerous > policy.yaml; mv policy.yaml p; ls")
+
+    assert (site.home / "policy.yaml").read_text() == "mode: ask\n"
+    assert done.stdout.split() == ["agent.yaml", "new", "policy.yaml"]
+
+
+def test_a_workspace_that_is_the_gateways_state_is_refused(folder: Path) -> None:
+    """It would show everything that is to be hidden."""
+    site = make_site(folder)
+    with pytest.raises(ToolFailedError, match="keeps its own state"):
+        sandbox._shown(replace(site, files=site.state), BWRAP, (), ())
+
+
+@needs_sandbox
+def test_a_folder_to_run_in_is_not_shown_for_that(folder: Path) -> None:
+    """Where a command runs may be the model's choice; what it sees is not."""
+    site = make_site(folder)
+    done = _run(site, "cat events.jsonl", cwd=site.state / "sessions")
+
+    assert done.returncode != 0
+    assert done.stdout == ""
+
+
+@needs_sandbox
+def test_tmp_is_private_and_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other programs keep sockets and files there, and it lies in memory."""
+    monkeypatch.setattr(sandbox, "TMP_BYTES", 1024**2)
+    site = make_site(tmp_path / "site")
+    (tmp_path / "theirs").write_text("secret")
+    done = _run(site, f"cat {tmp_path}/theirs; head -c 2000000 /dev/zero > /tmp/big; ls /tmp")
+
+    assert "No space left on device" in done.stderr
+    assert "secret" not in done.stdout
+    assert not Path("/tmp/big").exists()  # noqa: S108 - that is the question
+
+
+@needs_sandbox
+@pytest.mark.parametrize("network", [True, False])
+def test_the_network_is_there_if_it_is_allowed(folder: Path, *, network: bool) -> None:
+    """Without it nothing that an agent reads can leave the machine by a command."""
+    site = make_site(folder)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        done = _run(
+            site, f"exec 3<>/dev/tcp/127.0.0.1/{port} && echo in", replace(BWRAP, network=network)
+        )
+
+    assert (done.stdout == "in\n") is network
+
+
+@needs_sandbox
+def test_sockets_of_other_programs_are_out_of_reach(folder: Path) -> None:
+    """A read-only mount keeps nobody from talking to a container engine by its socket in /run."""
+    site = make_site(folder)
+    done = _run(site, "ls -A /run; test -e /var/run/docker.sock || echo none")
+
+    assert done.stdout == "none\n"
+
+
+@needs_sandbox
+def test_a_command_has_no_capabilities_and_sees_no_other_processes(folder: Path) -> None:
+    """Also where the gateway itself runs as root."""
+    site = make_site(folder)
+    done = _run(site, "grep -E 'Cap(Prm|Eff|Bnd)|NoNewPrivs' /proc/self/status; ls -d /proc/[0-9]*")
+    words = done.stdout.split()
+
+    assert words[:8] == [
+        *("CapPrm:", "0" * 16, "CapEff:", "0" * 16, "CapBnd:", "0" * 16, "NoNewPrivs:", "1"),
+    ]
+    assert f"/proc/{os.getpid()}" not in words
+    assert len(words[8:]) <= 5
+
+
+def test_nothing_of_the_gateways_environment_reaches_a_command(tmp_path: Path) -> None:
+    """Keys of model APIs stand in it."""
+    site = make_site(tmp_path, OPENAI_API_KEY="sk-1", LD_PRELOAD="x", USER="ann", HOME="/root")
+    environ = command_environ(site, {"EXTRA": "1"})
+
+    assert set(environ) == {
+        *("PATH", "HOME", "LANG", "TERM", "TMPDIR", "SHELL", "PAGER", "GIT_TERMINAL_PROMPT"),
+        *("USER", "LOGNAME", "EXTRA"),
+    }
+    assert environ["HOME"] == str(site.files)
+
+
+@needs_sandbox
+@pytest.mark.parametrize(
+    ("command", "printed"),
+    [
+        ("-x; echo ran", "ran\n"),
+        ("--help; echo ran", "ran\n"),
+        ("echo 'a  b'; echo \"$(echo 'c\"d')\"", 'a  b\nc"d\n'),
+        ("# nothing\necho last", "last\n"),
+    ],
+)
+def test_a_script_is_one_argument_whatever_it_holds(
+    folder: Path, command: str, printed: str
+) -> None:
+    """Quoting is where sandboxes break."""
+    site = make_site(folder)
+
+    assert [_run(site, command, each).stdout for each in (PLAIN, BWRAP)] == [printed, printed]
+    assert command_line(site, BWRAP, command)[-1] == command
+
+
+def test_a_missing_bubblewrap_says_what_the_owner_can_do(tmp_path: Path) -> None:
+    """Running unconfined instead would be the worst of surprises."""
+    site = make_site(tmp_path)
+    nowhere = replace(site, environ={"PATH": str(tmp_path)})
+    write_script(tmp_path / "bash", "#!/bin/sh\n")
+    with pytest.raises(ToolFailedError, match=r"install bubblewrap .* `sandbox: plain`"):
+        command_line(nowhere, Confinement(sandbox="bwrap"), "true")
+
+    fault = sandbox_fault(nowhere.environ, Confinement(sandbox="bwrap"))
+    assert fault is not None
+    assert sandbox_fault(nowhere.environ, PLAIN) is None
+
+
+def test_a_bubblewrap_that_cannot_work_says_why_and_is_asked_again(tmp_path: Path) -> None:
+    """Whoever then allows user namespaces should not have to restart the gateway."""
+    site = make_site(tmp_path / "site")
+    program = tmp_path / "bwrap"
+    confinement = Confinement(sandbox="bwrap", bwrap=program)
+    write_script(
+        program, "#!/bin/sh\necho 'bwrap: No permissions to create a namespace' >&2\nexit 1"
+    )
+    with pytest.raises(ToolFailedError, match="No permissions to create a namespace"):
+        command_line(site, confinement, "true")
+    write_script(program, "#!/bin/sh\nexit 0\n")
+
+    assert command_line(site, confinement, "true")[0] == str(program)
+
+
+@needs_sandbox
+def test_a_bubblewrap_of_an_older_system_will_do(tmp_path: Path) -> None:
+    """Before 0.7 it could not limit the size of a private /tmp."""
+    site = make_site(tmp_path / "site")
+    old = write_script(
+        tmp_path / "bwrap",
+        '#!/bin/sh\ncase " $* " in *" --size "*) echo "bwrap: Unknown option --size" >&2; exit 1;;'
+        f' esac\nexec {BWRAP.bwrap} "$@"\n',
+    )
+    done = _run(site, "echo runs", Confinement(sandbox="bwrap", bwrap=old))
+
+    assert done.stdout == "runs\n"
+
+
+@needs_sandbox
+def test_bubblewrap_is_found_on_the_gateways_path(tmp_path: Path) -> None:
+    """Its owner installs it like any program."""
+    site = make_site(tmp_path / "site")
+    write_script(tmp_path / "bin" / "bwrap", f'#!/bin/sh\nexec {BWRAP.bwrap} "$@"\n')
+    found = replace(site, environ={"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"})
+
+    assert _run(found, "echo runs", Confinement(sandbox="bwrap")).stdout == "runs\n"
+
+
+async def test_a_workspace_that_cannot_be_made_is_a_clear_failure(tmp_path: Path) -> None:
+    """A file may stand where the folder should."""
+    site = make_site(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ToolFailedError, match="workspace cannot be used: Not a directory"):
+        await confine(replace(site, files=tmp_path / "file" / "inside"), PLAIN, "true")

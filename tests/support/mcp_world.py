@@ -1,0 +1,202 @@
+"""MCP servers as an agent has them: settings for the test's servers, a site, and calls."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import psutil
+import pytest
+
+from everturn_actors.errors import ToolFailedError
+from everturn_actors.journal.memory import open_memory_store
+from everturn_actors.model import ConversationKey, ToolCall
+from everturn_actors.ports import Clock, Tool, ToolContext, ToolOutput
+from everturn_actors.testing import ManualClock
+from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.tools.mcp import (
+    McpLimits,
+    McpServers,
+    McpServerSettings,
+    McpToolbox,
+    open_mcp,
+)
+from everturn_gateway.tools.mcp.connection import Connection
+from everturn_gateway.tools.site import ServiceLink, ToolSite
+
+DEADLINE_S = 30.0  # for what has to happen; a machine that runs other things needs its time
+_SUPPORT = Path(__file__).parent
+
+
+def stdio(
+    name: str = "test", *, include: tuple[str, ...] = (), timeout_s: float = 60
+) -> McpServerSettings:
+    """Return the official server, as a program."""
+    script = str(_SUPPORT / "mcp_server.py")
+    return McpServerSettings(
+        name=name, command=sys.executable, args=(script,), include=include, timeout_s=timeout_s
+    )
+
+
+def raw(
+    mode: str = "",
+    name: str = "raw",
+    *,
+    env: Mapping[str, str] | None = None,
+    trusted: bool = False,
+    timeout_s: float = 60,
+) -> McpServerSettings:
+    """Return the server that breaks the rules."""
+    script = str(_SUPPORT / "mcp_raw.py")
+    return McpServerSettings(
+        name=name,
+        command=sys.executable,
+        args=("-S", script, mode),  # without the site's packages it starts in 20 ms
+        env=env or {},
+        trusted=trusted,
+        timeout_s=timeout_s,
+    )
+
+
+def make_site(folder: Path, *, environ: Mapping[str, str] | None = None) -> ToolSite:
+    """Return where an agent works, below `folder`."""
+    home, files = folder / "agent", folder / "workspace"
+    home.mkdir(exist_ok=True)
+    files.mkdir(exist_ok=True)
+    return ToolSite(
+        agent="helper",
+        home=home,
+        files=files,
+        state=folder / ".everturn",
+        environ=environ if environ is not None else {"PATH": os.environ["PATH"]},
+        secrets=SecretRegistry(),
+        link=ServiceLink(),
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class McpWorld:
+    """Servers that are kept, and an agent that has some."""
+
+    servers: McpServers
+    box: McpToolbox
+    site: ToolSite
+    clock: ManualClock
+    context: ToolContext
+
+    async def call(self, tool: str, /, **arguments: object) -> ToolOutput:
+        """Call a tool by the name that the model knows."""
+        return await self.run(self.box.tools[tool], **arguments)
+
+    async def run(self, tool: Tool, /, **arguments: object) -> ToolOutput:
+        """Call a tool."""
+        call = ToolCall(call_id="c1", name=tool.definition.name, arguments=json.dumps(arguments))
+        with anyio.fail_after(DEADLINE_S):
+            output = await tool.run(call, self.context)
+        assert isinstance(output, ToolOutput)
+        return output
+
+    async def text(self, tool: str, /, **arguments: object) -> str:
+        """Call a tool and return what it says."""
+        return (await self.call(tool, **arguments)).text
+
+    async def failure(self, tool: str, /, **arguments: object) -> str:
+        """Call a tool and return why there is no result."""
+        with pytest.raises(ToolFailedError) as failed:
+            await self.call(tool, **arguments)
+        return str(failed.value)
+
+    @property
+    def connection(self) -> Connection:
+        """The connection to the first server."""
+        return self.box._connections[0]
+
+    async def until_ended(self, connection: Connection | None = None) -> None:
+        """Wait until the present run of a server has ended, to the last process."""
+        life = (connection or self.connection)._life
+        assert life is not None
+        with anyio.fail_after(DEADLINE_S):
+            await life.ended.wait()
+
+    async def prepare(self) -> None:
+        """Do what stands before each turn."""
+        with anyio.fail_after(DEADLINE_S):
+            await self.box.prepare()
+
+
+@asynccontextmanager
+async def open_world(
+    folder: Path,
+    *settings: McpServerSettings,
+    limits: McpLimits | None = None,
+    environ: Mapping[str, str] | None = None,
+    clock: Clock | None = None,
+) -> AsyncGenerator[McpWorld]:
+    """Open servers for one agent and prepare its first turn."""
+    manual = ManualClock()
+    site = make_site(folder, environ=environ)
+    # Nothing here may depend on how fast this machine is.
+    patient = limits or McpLimits(turn_wait_s=DEADLINE_S, call_wait_s=DEADLINE_S)
+    with _no_failures():
+        async with (
+            open_memory_store() as store,
+            open_mcp(clock=clock or manual, limits=patient) as servers,
+        ):
+            key = ConversationKey(channel="test", chat="chat", agent="helper")
+            world = McpWorld(
+                servers=servers,
+                box=servers.toolbox(site, settings),
+                site=site,
+                clock=manual,
+                context=ToolContext(session_id="s", key=key, store=store),
+            )
+            await world.prepare()
+            yield world
+
+
+class _Failures(logging.Handler):
+    """Keeps what the supervisor of a server did not expect."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.getMessage() == "MCP client failed":
+            self.records.append(record)
+
+
+@contextmanager
+def _no_failures() -> Generator[None]:
+    """Fail where a server brought down its supervisor: that is a bug of ours."""
+    logger, handler = logging.getLogger(Connection.__module__), _Failures()
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+    assert [logging.Formatter().format(record) for record in handler.records] == []
+
+
+def is_running(pid: int) -> bool:
+    """Return whether a process is there, and no corpse that waits for its parent."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+async def gone(pidfd: int) -> None:
+    """Wait until the process behind a descriptor has ended."""
+    try:
+        with anyio.fail_after(DEADLINE_S):
+            await anyio.wait_readable(pidfd)
+    finally:
+        os.close(pidfd)

@@ -1,0 +1,245 @@
+"""The pure parts of MCP: names, lists, results, lines, settings."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from everturn_gateway.tools.mcp import McpServerSettings
+from everturn_gateway.tools.mcp.errors import McpAnswerError
+from everturn_gateway.tools.mcp.lines import (
+    FloodError,
+    Lines,
+    Oversized,
+    holds_too_much,
+    text_marks,
+)
+from everturn_gateway.tools.mcp.listing import (
+    DESCRIPTION_CHARACTERS,
+    TOOLS_MOST,
+    RemoteDefinition,
+    listing_of,
+    shortened,
+)
+from everturn_gateway.tools.mcp.names import exposed_names
+from everturn_gateway.tools.mcp.results import BLOCKS_MOST, told
+
+NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+SETTINGS = McpServerSettings(name="s", command="x")
+
+
+# --- names ---
+
+
+def test_a_name_that_fits_stays_as_it_is() -> None:
+    """It is what people write into policies, and what the model reads in the server's own texts."""
+    assert exposed_names([("github", "create_issue")]) == {
+        ("github", "create_issue"): "github_create_issue"
+    }
+
+
+def test_of_two_that_would_be_called_alike_the_exact_one_keeps_its_name() -> None:
+    """A tool must not take another's name, and with it what people allowed the other to do."""
+    names = exposed_names([("a", "b.c"), ("a", "b_c"), ("a_b", "c")], taken=["a_x"])
+
+    assert names["a", "b_c"] == "a_b_c"
+    assert names["a", "b.c"].startswith("a_b_c_")
+    assert names["a_b", "c"].startswith("a_b_c_")
+    assert len(set(names.values())) == 3
+
+
+def test_no_tool_of_a_server_takes_the_name_of_another_tool_of_the_agent() -> None:
+    """A server called `read` with a tool `file` is not the agent's `read_file`."""
+    names = exposed_names([("read", "file")], taken=["read_file"])
+
+    assert re.fullmatch(r"read_file_[0-9a-f]{8}", names["read", "file"])
+
+
+@given(
+    pairs=st.lists(st.tuples(st.text(max_size=40), st.text(max_size=80)), max_size=12),
+    taken=st.sets(st.sampled_from(["a_b", "_", "a__b"])),
+    seed=st.randoms(use_true_random=False),
+)
+def test_names_fit_are_all_different_and_do_not_depend_on_the_order(
+    pairs: list[tuple[str, str]], taken: set[str], seed: random.Random
+) -> None:
+    """A list in another order would otherwise change the prompt, or mix up two tools."""
+    names = exposed_names(pairs, taken=taken)
+    shuffled = list(pairs)
+    seed.shuffle(shuffled)
+
+    assert names.keys() == set(pairs)
+    assert all(NAME.fullmatch(name) for name in names.values())
+    assert len(set(names.values())) == len(names)
+    assert taken.isdisjoint(names.values())
+    assert exposed_names(shuffled, taken=taken) == names
+
+
+# --- lists ---
+
+
+def definitions(*names: str, size: int = 0) -> list[RemoteDefinition]:
+    """Return tools of these names."""
+    parameters = {"type": "object", "description": "x" * size}
+    return [RemoteDefinition(name=name, parameters=parameters) for name in names]
+
+
+def test_only_what_is_included_is_offered_and_a_pattern_without_a_tool_is_told() -> None:
+    """A typing error in `include` would otherwise leave a tool out without a word."""
+    settings = McpServerSettings(name="s", command="x", include=("get_*", "make", "delet"))
+    listing = listing_of(definitions("make", "get_b", "delete", "get_a", "maker"), settings)
+
+    assert [tool.name for tool in listing.tools] == ["get_a", "get_b", "make"]
+    assert listing.faults == ("include names 'delet', and the server has no such tool",)
+
+
+@pytest.mark.parametrize("size", [0, 1500])
+def test_a_server_has_so_many_tools_and_no_more(size: int) -> None:
+    """Every definition stands in every request; a thousand would fill the model's window."""
+    names = [f"t{number:04}" for number in range(1000)]
+    listing = listing_of(definitions(*names, size=size), SETTINGS)
+    kept = len(listing.tools)
+
+    assert [tool.name for tool in listing.tools] == names[:kept]
+    assert kept == (63 if size else TOOLS_MOST)  # 63 of 1,550 bytes are 96 KiB
+    assert listing.faults[0].startswith(f"{1000 - kept} tools are left out, '{names[kept]}'")
+
+
+def test_a_description_is_bounded_and_holds_no_control_characters() -> None:
+    """It stands in every request; what cannot be seen in it cannot be judged by a person either."""
+    assert shortened(" Gets\tit.\x00\u202e\nThen more. ") == "Gets it.  \nThen more."
+    assert len(shortened("word " * 1000)) <= DESCRIPTION_CHARACTERS
+    assert shortened("word " * 1000).endswith("word wor…")
+
+
+# --- results ---
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "text",
+        [5],
+        [{"type": "text"}],
+        [{"type": "image", "data": 3}],
+        [{"type": "resource", "resource": {"uri": "x"}}],
+        [{"type": None}],
+    ],
+)
+def test_what_is_no_result_is_refused(content: object) -> None:
+    """Half a result that looks whole would mislead the model."""
+    with pytest.raises(McpAnswerError, match="does not follow the protocol: content"):
+        told({"content": content})
+
+
+def test_structured_content_stands_in_for_text_that_is_missing_and_no_other() -> None:
+    """Servers send both; the model needs one."""
+    text = {"type": "text", "text": "21 degrees"}
+    image = {"type": "image", "mimeType": "image/png", "data": "QUJD"}
+    structured = {"degrees": 21}
+
+    assert told({"content": [text], "structuredContent": structured}) == "21 degrees"
+    assert told({"content": [image], "structuredContent": structured}) == (
+        '[image (image/png, 3 bytes), which is not shown]\n{"degrees":21}'
+    )
+    assert told({"structuredContent": [1]}) == "[1]"
+    assert told({"content": [], "isError": True}) == "it failed, and does not say why"
+
+
+def test_a_result_of_very_many_parts_is_cut() -> None:
+    """Each part is looked at on the event loop."""
+    parts = [{"type": "text", "text": "x"}] * (BLOCKS_MOST + 5)
+
+    assert told({"content": parts}).endswith("x\n[and 5 more parts, which are not shown]")
+
+
+# --- lines ---
+
+
+@given(
+    lines=st.lists(st.binary(max_size=30).map(lambda b: b.replace(b"\n", b"")), max_size=8),
+    sizes=st.lists(st.integers(1, 20), max_size=40),
+)
+def test_lines_are_the_same_however_they_arrive(lines: list[bytes], sizes: list[int]) -> None:
+    """A pipe hands over what it has, not what was written at once."""
+    data = b"".join(line + b"\n" for line in lines)
+    cutter, found = Lines(limit_bytes=20), list[bytes | Oversized]()
+    for size in sizes:
+        found += cutter.feed(data[:size])
+        data = data[size:]
+    found += cutter.feed(data)
+
+    assert len(found) == len(lines)
+    for line, each in zip(lines, found, strict=True):
+        if len(line) <= 20:
+            assert each == line
+        else:
+            assert isinstance(each, Oversized)
+            assert line.endswith(each.tail)
+            assert each.head.startswith(line[:21])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"jsonrpc":"2.0","id":17,"result":{"content":"%s"}}',
+        b'{"id": 17, "jsonrpc": "2.0", "result": {"id": 3, "content": "%s"}}',
+        b'{"result":{"id":3,"content":"%s"},"jsonrpc":"2.0","id":17}',
+        b'{"result":{"content":"%s"}, "id": 17 , "jsonrpc" : "2.0" }',
+    ],
+)
+def test_the_request_of_a_line_that_is_too_long_is_known(line: bytes) -> None:
+    """Who waits for it is told at once; the official packages put the id first, or last."""
+    cutter = Lines(limit_bytes=1000)
+    (found,) = cutter.feed(line % (b"x" * 5000) + b"\n")
+
+    assert isinstance(found, Oversized)
+    assert found.request_id == 17
+
+
+def test_a_line_that_does_not_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that writes for ever would otherwise keep its connection, and be read for ever."""
+    monkeypatch.setattr("everturn_gateway.tools.mcp.lines.FLOOD_BYTES", 10_000)
+    cutter = Lines(limit_bytes=100)
+
+    with pytest.raises(FloodError):
+        for _ in range(11):
+            cutter.feed(b"x" * 1000)
+
+
+def test_quotes_in_a_text_are_no_texts() -> None:
+    """A text of a megabyte of JSON is one text, and quick to read."""
+    text = rb'{"text": "[{\"a\": \"b\"}, {\"a\": \"b\"}]"}'
+
+    assert text_marks(text) == 4
+    assert not holds_too_much(text * 10_000)
+    assert holds_too_much(b'["a", "b"]' * 30_000)
+
+
+# --- settings ---
+
+
+def test_a_server_is_a_program_or_an_address() -> None:
+    """Both, or neither, would leave open which of the two it is."""
+    for command, url in (("", ""), ("x", "http://x")):
+        with pytest.raises(ValueError, match="needs either a command or a url"):
+            McpServerSettings(name="s", command=command, url=url)
+
+
+def test_secrets_are_what_a_name_tells_to_be_one() -> None:
+    """They must not be read in a log; what is no secret must stay readable there."""
+    settings = McpServerSettings(
+        name="s",
+        url="https://user:pa55word@host/mcp?api_key=q-1234&team=blue",
+        headers={"Authorization": "Bearer k-1234", "Accept-Language": "en"},
+        env={"DB_PASSWORD": "d-1234", "LOG_LEVEL": "debug", "EMPTY_TOKEN": ""},
+    )
+
+    assert set(settings.secrets()) == {"Bearer k-1234", "k-1234", "d-1234", "q-1234", "pa55word"}
+    assert "k-1234" not in repr(settings)
+    assert "d-1234" not in repr(settings)
+    assert "pa55word" not in repr(settings)
