@@ -121,7 +121,11 @@ async def open_gateway(
         ) as providers,
         open_ledger(config.workspace / USAGE_FOLDER, clock) as usage,
         open_workshop(
-            state=config.workspace, environ=environ, secrets=secrets, clock=clock
+            state=config.workspace,
+            environ=environ,
+            secrets=secrets,
+            clock=clock,
+            hidden=config.private_files,
         ) as workshop,
     ):
         library = await open_library(

@@ -78,6 +78,12 @@ class Config:
     notes: tuple[str, ...] = ()
     "What the file says and the gateway does not do yet, one line each."
 
+    @property
+    def private_files(self) -> tuple[Path, ...]:
+        """Files that hold secrets: this configuration, and those with keys."""
+        keys = (each.api_key_file for each in self.providers.values())
+        return tuple(path for path in (self.path, *keys) if path is not None)
+
 
 # --- the file ------------------------------------------------------------------------------------
 

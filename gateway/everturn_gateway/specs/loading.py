@@ -311,10 +311,12 @@ def _workspace_faults(
     document: Document, spec: SpecSection, folder: Path, state: Path | None
 ) -> Iterator[Fault]:
     """Yield a fault where the agent's workspace would let it into the gateway's."""
-    if spec.workspace and state is not None:
-        files = (folder / spec.workspace).resolve()
-        if state.resolve().is_relative_to(files):
-            message = f"{files} holds the gateway's own workspace, which no agent may change"
+    if not spec.workspace:
+        return
+    files = (folder / spec.workspace).resolve()
+    for what, path in (("the gateway's own workspace", state), ("the agent's own rules", folder)):
+        if path is not None and path.resolve().is_relative_to(files):
+            message = f"{files} holds {what}, which no agent may change; name a folder in it"
             yield document.fault(("spec", "workspace"), message)
 
 

@@ -347,6 +347,8 @@ class CliToolSection(Section):
     "plain: it is the owner's program, and runs as the gateway does; bwrap: as bash's commands."
     network: bool = True
     "Whether it reaches the network from the sandbox."
+    env: dict[str, str] = Field(default_factory=dict)
+    "Set for the program; nothing else of the gateway's environment reaches it."
 
 
 class McpToolSection(Section):

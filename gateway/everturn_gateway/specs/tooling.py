@@ -228,7 +228,8 @@ class _Reader:
             self._complain(number, str(error))
             return
         confinement = Confinement(sandbox=section.sandbox, network=section.network)
-        self.cli.append(CliPlan(program=program, confinement=confinement))
+        plan = CliPlan(program=program, confinement=confinement, environ=section.env)
+        self.cli.append(plan)
 
     def _server(self, section: McpToolSection) -> None:
         self.mcp.append(

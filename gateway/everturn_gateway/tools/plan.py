@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -60,6 +61,8 @@ class CliPlan:
 
     program: CliProgram
     confinement: Confinement
+    environ: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    "What its owner gives it beside what every command gets."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

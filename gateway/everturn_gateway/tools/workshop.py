@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -52,12 +52,14 @@ class Workshop:
         processes: ProcessTable,
         servers: McpServers,
         notifier: Notifier,
+        hidden: tuple[Path, ...] = (),
     ) -> None:
         self.link = link
         "Where the service is connected, before the first turn."
         self.processes = processes
         self._state, self._environ, self._secrets = state, environ, secrets
         self._clock, self._servers, self._notifier = clock, servers, notifier
+        self._hidden = hidden
 
     @property
     def state(self) -> Path:
@@ -105,10 +107,12 @@ class Workshop:
         if plan.files:
             yield from file_tools(site, read_only=plan.files_read_only)
         if plan.bash is not None:
-            yield BashTool(site, plan.bash.confinement, timeout_s=plan.bash.timeout_s)
+            confinement = self.confined(plan.bash.confinement)
+            yield BashTool(site, confinement, timeout_s=plan.bash.timeout_s)
         if plan.processes is not None:
+            confinement = self.confined(plan.processes.confinement)
             most = plan.processes.max_processes
-            yield BackgroundProcess(site, self.processes, plan.processes.confinement, most)
+            yield BackgroundProcess(site, self.processes, confinement, most)
         if plan.web is not None:
             web = plan.web
             yield from web_tools(
@@ -118,6 +122,10 @@ class Workshop:
             yield SessionTool(site, send_to=plan.session.send_to, read_from=plan.session.read_from)
         if plan.delegate is not None:
             yield Delegate(site, agents=plan.delegate.agents, max_depth=plan.delegate.max_depth)
+
+    def confined(self, confinement: Confinement) -> Confinement:
+        """Return a confinement in which the gateway's own secrets cannot be read."""
+        return replace(confinement, hidden=self._hidden)
 
     def guarded(self, tool: Tool, plan: ToolPlan, site: ToolSite) -> Tool:
         """Return a tool behind the rules of its agent."""
@@ -146,10 +154,13 @@ class _Kit:
 
     def make(self, found: Sequence[CliProgram], skills: tuple[Skill, ...]) -> dict[str, Tool]:
         """Return all tools but those of MCP servers; of two with one name, the first."""
-        plan, site = self._plan, self._site
+        shop, plan, site = self._shop, self._plan, self._site
         self._skills = skills
-        tools: list[Tool] = [*self._shop.fixed(plan, site), *skill_tools(skills)]
-        tools += [CliTool(site, each.program, each.confinement) for each in plan.cli]
+        tools: list[Tool] = [*shop.fixed(plan, site), *skill_tools(skills)]
+        tools += [
+            CliTool(site, each.program, shop.confined(each.confinement), environ=each.environ)
+            for each in plan.cli
+        ]
         tools += [CliTool(site, each, _OWNERS) for each in found]
         if plan.reload:
             tools.append(ReloadTools(self._reload))
@@ -181,7 +192,12 @@ class _Kit:
 
 @asynccontextmanager
 async def open_workshop(
-    *, state: Path, environ: Mapping[str, str], secrets: SecretRegistry, clock: Clock
+    *,
+    state: Path,
+    environ: Mapping[str, str],
+    secrets: SecretRegistry,
+    clock: Clock,
+    hidden: tuple[Path, ...] = (),
 ) -> AsyncGenerator[Workshop]:
     """Open what the tools of all agents share; at the end no MCP server runs.
 
@@ -193,6 +209,7 @@ async def open_workshop(
         environ: The gateway's environment.
         secrets: What no result may show.
         clock: The time.
+        hidden: Files with secrets, which no command in a sandbox can read.
 
     Raises:
         OSError: The workspace cannot be used.
@@ -212,4 +229,5 @@ async def open_workshop(
             processes=processes,
             servers=servers,
             notifier=notifier,
+            hidden=hidden,
         )

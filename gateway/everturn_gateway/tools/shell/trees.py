@@ -110,9 +110,12 @@ def _belongs(each: int, pid: int, marker: bytes) -> bool:
                 return False
             if int(stat[_SESSION]) == pid:
                 return True
-            if not int(stat[_FLAGS]) & _EXITING:
+            flags = int(stat[_FLAGS])
+            if flags & _KERNEL_THREAD:
+                return False
+            if not flags & _EXITING:
                 environ = _read(_PROC / str(each) / "environ")
-                if environ or int(stat[_FLAGS]) & _KERNEL_THREAD or _has_no_environment(each):
+                if environ or _has_no_environment(each):
                     return mine in environ.split(b"\0")
         except ProcessLookupError:  # it began to end meanwhile
             pass

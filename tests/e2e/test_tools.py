@@ -1,0 +1,197 @@
+"""An agent that acts, by the installed command: killed in a tool, asked, cancelled."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import psutil
+from support.answers import Answer
+from support.command import everturn, terminal
+from support.gateway import server_events
+from support.model_api import ModelApi, open_model_api
+from support.process import GatewayProcess, gateway_process, write_workspace
+
+from everturn_actors.model import ToolCall
+
+KEY = {"OPENAI_API_KEY": "sk-test"}
+DEADLINE_S = 40
+ALLOWED = "mode: dangerous\n"
+
+
+@asynccontextmanager
+async def shell_agent(folder: Path, policy: str = "") -> AsyncGenerator[ModelApi]:
+    """Write the agent `helper` with a plain shell, and open the model API that it asks."""
+    async with open_model_api() as api:
+        write_workspace(folder, api.url)
+        agent = folder / "agents" / "helper"
+        tools = "  tools:\n    - {type: builtin, name: bash, sandbox: plain}\n"
+        file = agent / "agent.yaml"
+        file.write_text(file.read_text() + tools)
+        if policy:
+            (agent / "policy.yaml").write_text(policy)
+        with anyio.fail_after(DEADLINE_S):
+            yield api
+
+
+def running(command: str, call_id: str = "c1") -> Answer:
+    """Return a reply that runs a command."""
+    arguments = json.dumps({"command": command})
+    return Answer(calls=(ToolCall(call_id=call_id, name="bash", arguments=arguments),))
+
+
+async def begin(client: httpx2.AsyncClient, text: str) -> str:
+    """Start a session and hand in a message; return the session's id."""
+    made = await client.post("/api/v1/sessions", json={"agent": "helper"})
+    session = str(made.raise_for_status().json()["id"])
+    path = f"/api/v1/sessions/{session}/messages"
+    sent = await client.post(path, json={"content": text}, headers={"Prefer": "respond-async"})
+    assert sent.status_code == 202
+    return session
+
+
+async def until(client: httpx2.AsyncClient, session: str, kind: str) -> dict[str, Any]:
+    """Follow a session from its beginning until an event of this type has come."""
+    async with client.stream("GET", f"/api/v1/sessions/{session}/events") as response:
+        async for event in server_events(response):
+            if event.event == kind:
+                return dict(event.data)
+    raise AssertionError(kind)
+
+
+async def log(client: httpx2.AsyncClient, session: str) -> list[dict[str, Any]]:
+    """Return the messages of a session."""
+    answer = await client.get(f"/api/v1/sessions/{session}/messages")
+    return list(answer.raise_for_status().json()["messages"])
+
+
+def tool_texts(messages: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the results among messages."""
+    return [message["content"] for message in messages if message["role"] == "tool"]
+
+
+def children(gateway: GatewayProcess) -> list[psutil.Process]:
+    """Return what runs below a gateway."""
+    return psutil.Process(gateway.process.pid).children(recursive=True)
+
+
+async def until_running(gateway: GatewayProcess, file: Path) -> None:
+    """Wait until a command has made its file."""
+    path = anyio.Path(file)
+    while not await path.exists():
+        assert gateway.process.returncode is None
+        await anyio.sleep(0.01)
+
+
+async def test_a_command_that_a_kill_cut_short_is_not_run_again(tmp_path: Path) -> None:
+    """A transfer, a mail, a delete: done twice is worse than done once and not known."""
+    async with shell_agent(tmp_path, ALLOWED) as api:
+        api.script(running("echo run >> ran; sleep 60"))
+        ran = tmp_path / ".everturn" / "files" / "helper" / "ran"
+        async with gateway_process(tmp_path) as gateway, gateway.client() as client:
+            session = await begin(client, "go")
+            await until_running(gateway, ran)
+            left = children(gateway)
+            await gateway.kill()
+        api.script(Answer(text="I cannot tell whether it is done."))
+        async with gateway_process(tmp_path) as gateway, gateway.client() as client:
+            await until(client, session, "turn_finished")
+            messages = await log(client, session)
+
+        assert ran.read_text() == "run\n"
+        assert tool_texts(messages) == ["interrupted by a restart, outcome unknown"]
+        assert messages[-1]["content"] == "I cannot tell whether it is done."
+        for process in left:  # a command without a sandbox outlives a gateway that is killed
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+
+
+async def test_a_question_outlives_a_kill_and_is_answered_by_command(tmp_path: Path) -> None:
+    """The gateway is updated while somebody thinks about it."""
+    async with shell_agent(tmp_path) as api:
+        api.script(running("echo done > made; cat made"), Answer(text="It is made."))
+        async with gateway_process(tmp_path) as gateway, gateway.client() as client:
+            session = await begin(client, "make it")
+            await until(client, session, "approval_asked")
+            await gateway.kill()
+        async with gateway_process(tmp_path) as gateway, gateway.client() as client:
+            waiting = (await client.get(f"/api/v1/sessions/{session}")).json()["approvals"]
+            nothing = await everturn("approve", session, "c9", cwd=tmp_path, env=KEY)
+            said = await everturn("approve", session, cwd=tmp_path, env=KEY)
+            await until(client, session, "turn_finished")
+            messages = await log(client, session)
+
+        assert [each["call_id"] for each in waiting] == ["c1"]
+        assert (nothing.code, nothing.err) == (
+            2,
+            "everturn: no call 'c9' waits for an approval\n",
+        )
+        assert (said.code, said.out) == (0, "allowed: call c1\n")
+        assert tool_texts(messages) == ["done"]
+        assert messages[-1]["content"] == "It is made."
+
+
+async def test_cancel_ends_a_command_and_all_that_it_began(tmp_path: Path) -> None:
+    """/stop that leaves a process running is no stop."""
+    async with shell_agent(tmp_path, ALLOWED) as api:
+        api.script(running("(sleep 61 & sleep 62 & touch began; wait)"))
+        began = tmp_path / ".everturn" / "files" / "helper" / "began"
+        async with gateway_process(tmp_path) as gateway, gateway.client() as client:
+            session = await begin(client, "go")
+            await until_running(gateway, began)
+            before = children(gateway)
+            answer = await client.post(f"/api/v1/sessions/{session}/cancel")
+            api.script(Answer(text="All right."))
+            again = await client.post(
+                f"/api/v1/sessions/{session}/messages", json={"content": "and now?"}
+            )
+            after = children(gateway)
+
+        assert before
+        assert answer.json() == {"cancelled": True}
+        assert again.json()["content"] == "All right."
+        assert not {process.pid for process in before} & {process.pid for process in after}
+
+
+async def test_a_person_at_the_terminal_is_asked_and_answers(tmp_path: Path) -> None:
+    """Yes, always, no: without leaving the chat, and always is kept."""
+    async with shell_agent(tmp_path) as api:
+        api.script(
+            running("echo one"),
+            Answer(text="First."),
+            running("echo two", "c2"),
+            Answer(text="Second."),
+            running("echo two", "c3"),
+            Answer(text="Third."),
+            running("rm x", "c4"),
+            Answer(text="Fourth."),
+        )
+        async with terminal("chat", cwd=tmp_path, env=KEY) as person:
+            await person.expect("helper: session", "you>")
+            await person.enter("a")
+            await person.expect("bash", "allow it?", "[a]lways bash:echo one")
+            await person.enter("y")
+            await person.expect("allowed", "First.", "you>")
+            await person.enter("b")
+            await person.expect("allow it?")
+            await person.enter("perhaps")
+            await person.expect("allow it?")
+            await person.enter("a")
+            await person.expect("from now on always", "Second.", "you>")
+            await person.enter("c")
+            await person.expect("Third.", "you>")
+            await person.enter("d")
+            await person.expect("allow it?")
+            await person.enter("n")
+            await person.expect("not allowed", "Fourth.", "you>")
+            await person.press_control("d")
+            await person.end()
+
+        kept = (tmp_path / "agents" / "helper" / "policy.local.yaml").read_text()
+        assert "bash:echo two" in kept
+        assert "echo one" not in kept
