@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio
 import pytest
 from anyio import to_thread
-from support.processes import KEY, Gate, end_all, is_running, open_desk, until_gone
+from support.processes import KEY, Desk, Gate, end_all, is_running, open_desk, until_gone
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ConversationKey, ToolCall
@@ -133,10 +133,26 @@ async def test_a_deleted_session_is_not_told_and_nothing_breaks(place: Path) -> 
         handle = await desk.spawn("read x < gate")
         await desk.test.service.delete(desk.session_id)
         await gate.open()
-        await desk.until_ended(handle)
-        with anyio.fail_after(20):
-            while not desk.table.find(KEY, handle).record.told:
-                await anyio.lowlevel.checkpoint()
+        await _until_told(desk, handle)
+
+        assert await desk.test.service.current(KEY) == ""
+
+
+async def _until_told(desk: Desk, handle: str) -> None:
+    """Wait until the end of a process is settled, by a message or without one."""
+    with anyio.fail_after(20):
+        while not desk.table.find(KEY, handle).record.told:
+            await anyio.lowlevel.checkpoint()
+
+
+async def test_a_session_that_is_being_deleted_is_not_told(place: Path) -> None:
+    """An end in the middle of a deletion must not begin the conversation again."""
+    async with open_desk(place) as desk:
+        gate = Gate(desk.files)
+        handle = await desk.spawn("read x < gate")
+        await desk.test.service._end(desk.session_id, "deleted")
+        await gate.open()
+        await _until_told(desk, handle)
 
         assert await desk.test.service.current(KEY) == ""
 
@@ -319,14 +335,16 @@ async def test_a_killed_keeper_loses_its_process_and_that_is_told(place: Path) -
 
 def test_a_signal_reaches_no_process_that_has_taken_over_an_id() -> None:
     """Ids are used again: who began at another time is somebody else."""
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+    program = [sys.executable, "-c", "input()"]
+    with subprocess.Popen(program, stdin=subprocess.PIPE) as child:  # noqa: S603 - ours
         began = keeper.began_at(child.pid)
         keeper.send_to(child.pid, str(int(began) - 1), signal.SIGKILL)
+        child.communicate(b"\n")
 
-        assert began
-        assert child.poll() is None
+        assert child.returncode == 0
 
-        keeper.send_to(child.pid, began, signal.SIGKILL)
+    with subprocess.Popen(program, stdin=subprocess.PIPE) as child:  # noqa: S603 - ours
+        keeper.send_to(child.pid, keeper.began_at(child.pid), signal.SIGKILL)
 
         assert child.wait() == -signal.SIGKILL
 

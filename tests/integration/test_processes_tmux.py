@@ -17,6 +17,7 @@ from everturn_actors.errors import ToolFailedError
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.testing import ManualClock
 from everturn_gateway.tools.processes import watching
+from everturn_gateway.tools.processes.output import output_size
 from everturn_gateway.tools.processes.records import Ending
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
@@ -88,14 +89,19 @@ async def test_killing_ends_a_terminal_with_all_in_it(place: Path) -> None:
     """Shells ignore being asked to end; they end all the same, and the server with them."""
     async with open_desk(place) as desk:
         ready = Gate(desk.files, "ready")
-        handle = await desk.spawn("echo $$ > ready; exec bash --norc -i", interactive=True)
+        handle = await desk.spawn(f"echo $$ > ready; {PROMPT}", interactive=True)
         pid = int(await ready.passed())
+        await _until_shown(desk, handle, r"^>")
         output = await desk.call("kill", handle=handle)
         await to_thread.run_sync(until_gone, pid)
         with pytest.raises(ToolFailedError, match="has ended: killed"):
             await desk.call("capture", handle=handle)
 
+        ending = desk.table.find(KEY, handle).ending
+        assert ending is not None
+
         assert "has ended: killed" in output.text
+        assert ending.signal == "SIGHUP"
         assert await desk.told() == []
 
 
@@ -156,6 +162,31 @@ async def test_a_screen_that_stands_still_is_told_once(place: Path) -> None:
         assert desk.table.find(KEY, handle).record.watch is None
 
 
+async def test_a_screen_that_is_drawn_again_as_it_was_is_not_told_again(place: Path) -> None:
+    """A blinking cursor is no news."""
+    clock = ManualClock()
+    async with open_desk(place, clock=clock) as desk:
+        gate = Gate(desk.files)
+        handle = await desk.spawn(
+            r"echo ready; read x < gate; printf '\033[7m\033[0m'; sleep 100", interactive=True
+        )
+        folder = desk.table.find(KEY, handle).folder
+        await _until_shown(desk, handle, "ready")
+        await desk.call("watch", handle=handle, interval_seconds=1)
+        told = await _told_with(desk, clock, "ready")
+        before = await to_thread.run_sync(output_size, folder)
+        await gate.open()
+        with anyio.fail_after(DEADLINE_S):
+            while await to_thread.run_sync(output_size, folder) == before:
+                await anyio.lowlevel.checkpoint()
+        for _ in range(30):
+            await clock.until_sleeping(watching.GAP_S)
+            clock.advance(1)
+
+        assert await desk.told() == told
+        assert len(told) == 1
+
+
 async def test_a_watch_ends_after_its_last_message(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,10 +198,12 @@ async def test_a_watch_ends_after_its_last_message(
         await _until_shown(desk, handle, r"^>")
         await desk.call("watch", handle=handle, interval_seconds=1)
         await _told_with(desk, clock, "| >")
+        first_at = clock.now()
         await desk.call("send_keys", handle=handle, keys="echo $((40 + 2))")
         await _until_shown(desk, handle, "42")
         told = await _told_with(desk, clock, "42")
 
+        assert (clock.now() - first_at).total_seconds() >= watching.GAP_S - 2
         assert "no longer watched" in told[1]
         assert "no longer watched" not in told[0]
 

@@ -190,6 +190,7 @@ class Process:
             OSError: It could not be written; in memory it holds all the same.
         """
         self.record = replace(self.record, watch=watch)
+        await self._save()
 
     async def _save(self) -> None:
         async with self._saving:
