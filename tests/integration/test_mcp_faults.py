@@ -78,11 +78,11 @@ async def test_a_server_that_floods_or_falls_silent_is_left_and_started_again(
 async def test_a_server_that_takes_no_messages_holds_up_nobody(tmp_path: Path) -> None:
     """Its pipe fills up; the call ends with its deadline, and the stop with the gateway's."""
     limits = McpLimits(turn_wait_s=DEADLINE_S, call_wait_s=DEADLINE_S, probe_s=0.2)
-    async with open_world(tmp_path, raw(timeout_s=0.2), limits=limits) as world:
+    async with open_world(tmp_path, raw(), limits=limits) as world:
         async with anyio.create_task_group() as tasks:
 
             async def fails() -> None:
-                assert "too slow" in await world.failure("raw_deaf", text="x" * 1_000_000)
+                assert "too slow" in await world.hanging("raw_deaf", text="x" * 1_000_000)
 
             for _ in range(3):
                 tasks.start_soon(fails)
@@ -131,7 +131,9 @@ async def test_a_server_that_cannot_be_met_is_left_out_with_the_reason(
     tmp_path: Path, settings: McpServerSettings, why: str
 ) -> None:
     """The agent works without it, and whoever runs it can read what to do."""
-    limits = McpLimits(turn_wait_s=DEADLINE_S, start_s=0.4 if "silent" in settings.args else 5)
+    limits = McpLimits(
+        turn_wait_s=DEADLINE_S, start_s=0.4 if "silent" in settings.args else DEADLINE_S
+    )
     async with open_world(tmp_path, settings, limits=limits) as world:
         assert dict(world.box.tools) == {}
         (fault,) = world.box.faults
@@ -200,4 +202,17 @@ async def test_a_list_without_an_end_is_read_so_far(tmp_path: Path) -> None:
     """A server that always has one more page would keep the first turn waiting for ever."""
     async with open_world(tmp_path, raw("endless_list")) as world:
         assert "raw_answer" in world.box.tools
-        assert any("only the first 32 pages" in fault for fault in world.box.faults)
+        assert "MCP server 'raw': only the first 32 pages of its list are read" in world.box.faults
+
+
+async def test_a_list_of_very_many_tools_is_read_so_far(tmp_path: Path) -> None:
+    """Checking a list takes its time, and a log with a line for each has no end."""
+    path = tmp_path / "lies"
+    path.write_text(json.dumps([{"name": f"t{n:04}", "inputSchema": n % 2} for n in range(3000)]))
+    async with open_world(tmp_path, raw("liar", env={"LIES_FILE": str(path)})) as world:
+        assert dict(world.box.tools) == {}
+        assert len(world.box.faults) == 21
+        assert world.box.faults[0] == (
+            "MCP server 'raw': only the first 500 tools on a page of its list are read"
+        )
+        assert world.box.faults[-1] == "MCP server 'raw': and 481 more faults of this kind"

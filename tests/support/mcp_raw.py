@@ -83,7 +83,8 @@ def list_tools(request: dict[str, Any]) -> None:
     """Answer `tools/list`."""
     tools: Any = [{"name": name, "inputSchema": OBJECT} for name in TOOLS]
     if MODE == "liar":
-        tools = json.loads(os.environ["LIES"])
+        file = os.environ.get("LIES_FILE")
+        tools = json.loads(Path(file).read_text() if file else os.environ["LIES"])
     result: dict[str, Any] = {"tools": tools}
     if MODE == "endless_list":
         result["nextCursor"] = "again"

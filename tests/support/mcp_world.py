@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import anyio
@@ -106,6 +106,15 @@ class McpWorld:
     async def text(self, tool: str, /, **arguments: object) -> str:
         """Call a tool and return what it says."""
         return (await self.call(tool, **arguments)).text
+
+    async def hanging(self, tool: str, /, **arguments: object) -> str:
+        """Call a tool that never answers, for a moment; return why there is no result."""
+        connection = self.connection
+        connection.settings = replace(connection.settings, timeout_s=0.2)
+        try:
+            return await self.failure(tool, **arguments)
+        finally:
+            connection.settings = replace(connection.settings, timeout_s=60)
 
     async def failure(self, tool: str, /, **arguments: object) -> str:
         """Call a tool and return why there is no result."""

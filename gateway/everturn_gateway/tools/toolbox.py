@@ -86,7 +86,8 @@ class Toolbox(Mapping[str, Tool]):
             for name, tool in theirs.items()
         }
         self._theirs = guarded
-        self._all = {**self._own, **{name: pair[1] for name, pair in guarded.items()}}
+        others = {name: tool for name, (_, tool) in guarded.items() if name not in self._own}
+        self._all = {**self._own, **others}
 
     def _is_known(self, name: str, tool: Tool) -> bool:
         known = self._theirs.get(name)

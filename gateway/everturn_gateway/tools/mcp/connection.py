@@ -25,7 +25,8 @@ from everturn_gateway.tools.mcp.errors import (
     McpTimeoutError,
 )
 from everturn_gateway.tools.mcp.listing import Listing
-from everturn_gateway.tools.mcp.session import Answer, Session, protocol
+from everturn_gateway.tools.mcp.results import Answer
+from everturn_gateway.tools.mcp.session import Session, protocol
 from everturn_gateway.tools.mcp.settings import McpServerSettings
 from everturn_gateway.tools.site import ToolSite
 
@@ -133,7 +134,7 @@ class Connection:
         self._life: _Life | None = None
         self._failures = 0
         self._not_before = self._used_at = clock.now()
-        self._is_retired = False
+        self._is_retired = self._was_waited_for = False
         self._why = ""
         "Why it is down, without its own words: for the model."
 
@@ -155,14 +156,17 @@ class Connection:
         return life
 
     async def first_listing(self) -> None:
-        """Wait until the tools of the server are known, or it is clear that they will not be soon.
+        """Wait until the tools of the server are known, or it has failed.
 
-        A server that has failed before is not waited for: it costs a turn its time once.
+        A server that was waited for in vain is not waited for again: it costs a turn its time once.
         """
-        is_first = self._failures == 0
         life = self.wake()
-        if self.known is None and life is not None and is_first:
+        if self.known is not None or life is None or self._was_waited_for:
+            return
+        try:
             await life.settled.wait()
+        finally:
+            self._was_waited_for = True
 
     # --- for a call ---
 
@@ -348,8 +352,10 @@ class Connection:
     def _learn(self, listing: Listing) -> None:
         if listing == self.known:
             return
-        for fault in listing.faults if self.known is None else ():
-            logger.warning("MCP server has a fault", extra=self._fields(fault=fault))
+        before = self.known.faults if self.known is not None else ()
+        for fault in listing.faults:
+            if fault not in before:
+                logger.warning("MCP server has a fault", extra=self._fields(fault=fault))
         self.known = listing
 
     def _bury(self, life: _Life) -> None:

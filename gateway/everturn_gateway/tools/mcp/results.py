@@ -7,6 +7,7 @@ second of the event loop, and it refuses the whole for one part that it does not
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import orjson
@@ -17,6 +18,15 @@ RESULT_CHARACTERS: Final = 1_000_000  # held of one result; the session keeps th
 BLOCKS_MOST: Final = 1000
 _TYPES: Final = frozenset(("audio", "image", "resource", "resource_link", "text"))
 _SHOWN_CHARACTERS: Final = 200  # of a name or an address
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a call gave."""
+
+    text: str
+    is_error: bool = False
+    "Whether the tool says that it failed."
 
 
 def told(result: Mapping[str, Any]) -> str:

@@ -5,27 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import anyio.to_thread
 
 from everturn_gateway.tools.mcp.errors import McpStartError
 from everturn_gateway.tools.mcp.listing import Listing
+from everturn_gateway.tools.mcp.results import Answer
 from everturn_gateway.tools.mcp.settings import McpServerSettings
 from everturn_gateway.tools.site import ToolSite
 
 INSTALL: Final = "run `pip install 'everturn[mcp]'`"
 _IMPORTING: Final = threading.Lock()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What a call gave."""
-
-    text: str
-    is_error: bool = False
-    "Whether the tool says that it failed."
 
 
 class Session(Protocol):

@@ -59,8 +59,7 @@ from everturn_gateway.tools.mcp.listing import (
     shortened,
     sifted,
 )
-from everturn_gateway.tools.mcp.results import told
-from everturn_gateway.tools.mcp.session import Answer
+from everturn_gateway.tools.mcp.results import Answer, told
 from everturn_gateway.tools.mcp.settings import McpServerSettings
 from everturn_gateway.tools.mcp.stdio import NO_MESSAGE, UNUSABLE, open_stdio
 from everturn_gateway.tools.mcp.streamable import EXPIRED, STATUS, open_streamable
@@ -68,6 +67,8 @@ from everturn_gateway.tools.mcp.streams import Incoming, Outgoing, Traffic
 from everturn_gateway.tools.site import ToolSite
 
 PAGES_MOST: Final = 32  # of a list of tools
+ENTRIES_MOST: Final = 500  # of a page
+_AT_ONCE: Final = 20
 REFUSAL_CHARACTERS: Final = 2000  # of what a server says with an error
 _WHO: Final = Implementation(name="everturn", version=version("everturn"))
 _RESULT: Final[TypeAdapter[CallToolResult | InputRequiredResult]] = TypeAdapter(
@@ -117,15 +118,30 @@ class _Sifting(JSONRPCDispatcher):
         )
         match method:
             case "tools/list":
-                tools, faults = sifted(result.get("tools"))
-                self.faults += faults
-                return {**result, "tools": tools}
+                return {**result, "tools": await self._sift(result.get("tools"))}
             case "tools/call" if result.get("resultType") != "input_required":
                 made: dict[str, Any] = {"content": [{"type": "text", "text": told(result)}]}
                 kept = {name: result[name] for name in ("isError", "resultType") if name in result}
                 return made | kept
             case _:
                 return result
+
+    async def _sift(self, tools: object) -> list[dict[str, Any]]:
+        """Return the entries of a list of tools that can be used; others run in between."""
+        if not isinstance(tools, list):
+            self.faults.append("its list of tools is no list")
+            return []
+        entries, kept = cast("list[object]", tools), list[dict[str, Any]]()
+        if len(entries) > ENTRIES_MOST:
+            self.faults.append(
+                f"only the first {ENTRIES_MOST} tools on a page of its list are read"
+            )
+        for first in range(0, min(len(entries), ENTRIES_MOST), _AT_ONCE):
+            some, faults = sifted(entries[first : first + _AT_ONCE], first)
+            kept += some
+            self.faults += faults
+            await anyio.lowlevel.checkpoint()
+        return kept
 
 
 class WireSession:
