@@ -18,10 +18,11 @@ from support.tool_sites import tool_site
 
 from everturn_actors.errors import ToolFailedError
 from everturn_gateway.tools.confined import Confined
-from everturn_gateway.tools.files import file_tools, finder, finding
+from everturn_gateway.tools.files import file_tools, finder, finding, listing, tools
+from everturn_gateway.tools.files.editing import Edited, edit
 from everturn_gateway.tools.files.finder import LEFT_OUT
 from everturn_gateway.tools.files.finding import Finding, Wanted
-from everturn_gateway.tools.files.listing import ENTRIES_MAX, HITS_MAX
+from everturn_gateway.tools.files.listing import HITS_MAX
 from everturn_gateway.tools.files.tools import READ_MAX_BYTES, WRITE_MAX_BYTES
 
 SLOW_REGEX = r"(a+)+$"
@@ -179,6 +180,8 @@ async def test_a_workspace_that_is_such_a_folder_is_closed(tmp_path: Path, folde
 
     with refused("closed to file tools"):
         await Caller(file_tools(site, read_only=False))("list_files")
+    with refused("closed to file tools"):
+        await Caller(file_tools(site, read_only=False))("write_file", path="a", content="x")
 
 
 # --- reading and writing ---
@@ -253,6 +256,23 @@ async def test_edits_of_one_file_at_once_lose_nothing(tmp_path: Path, files: Pat
     assert (files / "list").read_text() == "".join(f"done {n};\n" for n in range(12))
 
 
+async def test_what_a_person_wrote_during_an_edit_is_not_lost(
+    tmp_path: Path, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Editors ask for no lock."""
+
+    def slowly(path: str, text: str, old: str, new: str, *, every: bool) -> Edited:
+        (files / "notes.md").write_text("by hand")
+        return edit(path, text, old, new, every=every)
+
+    monkeypatch.setattr(tools, "edit", slowly)
+
+    with refused("was changed by someone else meanwhile"):
+        await caller(tmp_path)("edit_file", path="notes.md", old_text="two", new_text="2")
+
+    assert (files / "notes.md").read_text() == "by hand"
+
+
 # --- listing ---
 
 
@@ -294,28 +314,30 @@ async def test_patterns_find_what_people_mean_by_them(
     assert sorted(line.split("  ")[0] for line in listed.split("\n")[1:]) == found
 
 
-async def test_a_long_listing_goes_on_where_it_says(tmp_path: Path, files: Path) -> None:
+async def test_a_long_listing_goes_on_where_it_says(
+    tmp_path: Path, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing is left out without a word, and all of it can be had."""
-    for number in range(ENTRIES_MAX + 5):
-        (files / "src" / f"f{number:04}").write_text("")
+    monkeypatch.setattr(listing, "ENTRIES_MAX", 3)
+    monkeypatch.setattr(tools, "ENTRIES_MAX", 3)
+    for number in range(4):
+        (files / "src" / f"f{number}").write_text("")
     call = caller(tmp_path)
-    first = await call("list_files", path="src")
-    second = await call("list_files", path="src", offset=ENTRIES_MAX + 1)
-    some = await call("list_files", pattern="f*")
-    rest = await call("list_files", pattern="f*", offset=ENTRIES_MAX + 1)
 
-    assert first.startswith(f"src/, 507 in all, 1-{ENTRIES_MAX}:")
-    assert first.endswith(f"(goes on: offset={ENTRIES_MAX + 1})")
-    assert second.split("\n")[1:] == [
-        *(f"f{n:04}  0 bytes" for n in range(499, 505)),
-        "main.py  29 bytes",
-    ]
-    assert some.endswith(f"(goes on: offset={ENTRIES_MAX + 1})")
-    assert len(rest.split("\n")) == 6
-    with refused("offset: src/ has 507 entries"):
-        await call("list_files", path="src", offset=1000)
-    with refused("offset: 505 files"):
-        await call("list_files", pattern="f*", offset=1000)
+    assert await call("list_files", path="src") == (
+        "src/, 6 in all, 1-3:\ndeep/\nf0  0 bytes\nf1  0 bytes\n(goes on: offset=4)"
+    )
+    assert await call("list_files", path="src", offset=4) == (
+        "src/, 6 in all, 4-6:\nf2  0 bytes\nf3  0 bytes\nmain.py  29 bytes"
+    )
+    assert (await call("list_files", pattern="f?")).endswith("f2  0 bytes\n(goes on: offset=4)")
+    assert await call("list_files", pattern="f?", offset=4) == (
+        "files in the workspace that fit f?:\nsrc/f3  0 bytes"
+    )
+    with refused("offset: src/ has 6 entries"):
+        await call("list_files", path="src", offset=7)
+    with refused("offset: 4 files"):
+        await call("list_files", pattern="f?", offset=9)
 
 
 @pytest.mark.usefixtures("files")

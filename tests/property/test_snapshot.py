@@ -401,9 +401,9 @@ def test_what_is_no_state_at_all_is_refused(data: bytes) -> None:
 def test_a_state_of_another_version_is_told_from_damage(read: object) -> None:
     """The operator has to upgrade; a rebuild from the log would lose what that version knew."""
     assert callable(read)
-    data = edited("^format: .*", "format: everturn/state-v3")
+    data = edited("^format: .*", "format: everturn/state-v4")
 
-    with pytest.raises(UnknownFormatError, match=r"everturn/state-v3"):
+    with pytest.raises(UnknownFormatError, match=r"everturn/state-v4"):
         read(data)
 
 

@@ -59,6 +59,14 @@ def test_a_long_line_is_read_in_pieces() -> None:
     assert "(this line goes on: offset=1, column=" in page("a", text, Wanted())
 
 
+def test_a_page_never_parts_a_character() -> None:
+    """Half an emoji, or a letter without its accent, is another character."""
+    family = "👩‍👩‍👧"
+    shown = page("a", family * 8000, Wanted())
+
+    assert shown.split("\n")[1].endswith(family)
+
+
 @pytest.mark.parametrize("script", ["a", "A", "0", "漢", "🔥", "{"])
 def test_a_page_is_below_the_cap_of_a_result_in_every_script(script: str) -> None:
     """What the policy cuts again cannot be gone on with where the page says."""

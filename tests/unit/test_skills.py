@@ -30,12 +30,13 @@ from everturn_gateway.tools.skills import (
     Skill,
     granted_patterns,
     load_skills,
+    loading,
     skill_tools,
     skills_index,
 )
 from everturn_gateway.tools.skills.front_matter import FrontMatterError, read_front_matter
 from everturn_gateway.tools.skills.grants import patterns_of, tools_of
-from everturn_gateway.tools.skills.loading import INDEX_CHARACTERS, SKILLS_MAX
+from everturn_gateway.tools.skills.loading import INDEX_CHARACTERS
 
 FULL = """\
 ---
@@ -217,15 +218,17 @@ def test_an_alias_stands_for_nothing() -> None:
     assert front.fields["c"].value == {"e": "f"}
 
 
-def test_more_skills_than_fit_are_told(tmp_path: Path) -> None:
+def test_more_skills_than_fit_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rest is left out, and its owner has to know."""
-    for number in range(SKILLS_MAX + 3):
-        write(tmp_path, f"s{number:03}", skill_text(f"s{number:03}"))
+    monkeypatch.setattr(loading, "SKILLS_MAX", 2)
+    for number in range(4):
+        write(tmp_path, f"s{number}", skill_text(f"s{number}"))
+    (tmp_path / "README.md").write_text("no skill")
     skills, faults = load_skills(tmp_path)
 
-    assert len(skills) == SKILLS_MAX
+    assert [each.name for each in skills] == ["s0", "s1"]
     assert [fault.message for fault in faults] == [
-        "holds more than 200 skills; those from s200 on are left out"
+        "holds more than 2 skills; those from s2 on are left out"
     ]
 
 
@@ -264,6 +267,7 @@ def test_the_index_is_bounded_and_names_all(count: int) -> None:
 
     assert len(index) < INDEX_CHARACTERS + 200 + count * 12
     assert all(each.name in index for each in skills)
+    assert count > 40 or all(f"- {each.name}: word word" in index for each in skills)
 
 
 # --- what a skill allows ---

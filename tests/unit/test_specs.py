@@ -501,6 +501,32 @@ def test_prompt_files_with_the_usual_names_need_not_be_named(tmp_path: Path) -> 
     assert file.spec.prompt.instructions
 
 
+def test_directives_of_all_agents_stand_before_the_agents_own(tmp_path: Path) -> None:
+    """What holds for all is said first, and the agent's own may add to it."""
+    shared = tmp_path / ".everturn" / "directives"
+    shared.mkdir(parents=True)
+    (shared / "z.md").write_text("for all, also {{agent.name}}")
+    (shared / "out.md").symlink_to(tmp_path / "secret")
+    (tmp_path / "secret").write_text("not for agents")
+    folder = write_agent(tmp_path / "agents", "a", directives_in_a__md="own")
+    with pytest.raises(ConfigError, match=r"out.md: leads out of its folder"):
+        load_agent(folder, environ={}, state=tmp_path / ".everturn")
+    (shared / "out.md").unlink()
+
+    spec = load_agent(folder, environ={}, state=tmp_path / ".everturn").spec
+
+    assert spec.prompt.directives == ("for all, also a", "own")
+
+
+def test_too_many_directives_are_refused(tmp_path: Path) -> None:
+    """Each of them is sent with every request."""
+    files = {f"directives_in_d{n:03}__md": "x" for n in range(101)}
+    folder = write_agent(tmp_path, "a", **files)
+
+    with pytest.raises(ConfigError, match="holds 101 directives, and 100 are the most"):
+        load_agent(folder, environ={})
+
+
 def test_directives_are_read_in_the_order_of_their_names(tmp_path: Path) -> None:
     """Their order is part of the prompt's bytes."""
     files = {

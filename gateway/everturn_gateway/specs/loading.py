@@ -153,7 +153,8 @@ def _load(
 ) -> AgentFile:
     document = read_document(folder / AGENT_FILE, environ)
     values, faults = check(document, AgentDocument)
-    prompt, prompt_faults = read_prompt(document, folder)
+    shared = None if state is None else state / "directives"
+    prompt, prompt_faults = read_prompt(document, folder, shared=shared)
     faults += prompt_faults
     policy, policy_faults = read_policy(folder, state=state, environ=environ)
     planned = Planned()

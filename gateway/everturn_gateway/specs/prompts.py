@@ -19,19 +19,23 @@ FILES = {
 "By field: the file that is read where the field is left out."
 
 _SUFFIXES = (".md", ".markdown", ".txt")
+_DIRECTIVES_MAX = 100  # in one folder; a prompt of more would be nobody's intention
 _PATH_CHARACTERS = 255  # no file system has longer names; a longer line is a text
 _PLACEHOLDER = re.compile(r"\{\{\s*(?P<name>agent\.name|agent\.home|date|time)\s*\}\}")
 
 
-def read_prompt(document: Document, folder: Path) -> tuple[PromptSpec, tuple[Fault, ...]]:
-    """Read what the document's `spec` names, and the directives beside it.
+def read_prompt(
+    document: Document, folder: Path, *, shared: Path | None = None
+) -> tuple[PromptSpec, tuple[Fault, ...]]:
+    """Read what the document's `spec` names, and the directives: those of all agents, then its own.
 
+    `shared` is the folder with those of all agents; None = there is none.
     `{{agent.name}}` and `{{agent.home}}` are filled in; `{{date}}` and `{{time}}` stay for the
     turn that renders them, and other braces stay as they are.
     """
     reader = _Reader(document, folder)
     texts = {field: reader.text(field, file) for field, file in FILES.items()}
-    directives = tuple(reader.directives())
+    directives = tuple(reader.directives(shared))
     return PromptSpec(**texts, directives=directives), tuple(reader.faults)
 
 
@@ -67,21 +71,30 @@ class _Reader:
             return self._file(self._folder / value, field)
         return self._filled(value)
 
-    def directives(self) -> Iterator[str]:
-        found = (self._folder / "directives").glob("*.md")
-        for file in sorted(found, key=lambda path: path.name):
-            if text := self._file(file, "").strip():
-                yield text
+    def directives(self, shared: Path | None) -> Iterator[str]:
+        own = (self._folder / "directives", self._folder)
+        for folder, within in ((shared, shared), own):
+            if folder is None or within is None:
+                continue
+            found = sorted(folder.glob("*.md"), key=lambda path: path.name)
+            if len(found) > _DIRECTIVES_MAX:
+                message = f"holds {len(found)} directives, and {_DIRECTIVES_MAX} are the most"
+                self.faults.append(Fault(file=folder, message=message))
+            for file in found[:_DIRECTIVES_MAX]:
+                if text := self._file(file, "", within=within).strip():
+                    yield text
 
-    def _file(self, file: Path, field: str) -> str:
+    def _file(self, file: Path, field: str, *, within: Path | None = None) -> str:
+        within = within or self._folder
         try:
             real = file.resolve()
-            inside = real.is_relative_to(self._folder.resolve())
+            inside = real.is_relative_to(within.resolve())
         except (OSError, RuntimeError):  # a loop of symbolic links
             real, inside = file, True
         shown = file.relative_to(self._folder) if file.is_relative_to(self._folder) else file
         if not inside and not field:
-            self.faults.append(Fault(file=file, message="leads out of the agent's folder"))
+            whose = "the agent's folder" if within == self._folder else "its folder"
+            self.faults.append(Fault(file=file, message=f"leads out of {whose}"))
         elif not inside:
             self._complain(field, f"{shown} leads out of the agent's folder")
         elif not real.exists():

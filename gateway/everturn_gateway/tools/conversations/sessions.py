@@ -242,7 +242,7 @@ class SessionTool:
             msg = "text: what is to be sent?"
             raise ToolFailedError(msg)
         key = await self._addressee(asked, context)
-        hops = hops_of(context.conversation) + 1
+        current, hops = context.conversation.current, hops_of(context.conversation) + 1
         if hops > MAX_HOPS:
             msg = (
                 f"not sent: this turn follows from {MAX_HOPS} messages between conversations"
@@ -254,6 +254,7 @@ class SessionTool:
             key=key,
             sender=label(context.session_id, hops),
             idempotency_key=f"send.{name_of_call(call, context)}",
+            untrusted=current is not None and current.is_tainted,
         )
         await self._site.link.service.submit(inbound)
         return f"Sent to {one_line(_place(key))}. What is answered there is said there, not here."

@@ -79,7 +79,8 @@ class Finding:
             ToolFailedError: There is no such folder, or the expression cannot be read.
         """
         async with self._turns:
-            fd, closed = await self._confined.run(lambda: self._start(wanted.path), reads=True)
+            # Waited for, though it only reads: nobody else could close what it opened.
+            fd, closed = await self._confined.run(lambda: self._start(wanted.path))
             try:
                 process = await _started(fd, self._environ)
                 job = _job(wanted, fd, closed)
