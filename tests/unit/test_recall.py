@@ -423,7 +423,7 @@ def agent(provider: str, *, recall: bool | None = None, **numbers: int) -> Agent
         ("ollama", True, True),
         ("anthropic", True, True),
         ("scripted", False, True),
-        ("builtin", False, False),
+        ("builtin", False, True),
         ("local", False, False),
     ],
 )

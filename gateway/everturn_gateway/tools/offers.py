@@ -9,10 +9,10 @@ from everturn_actors.ports import Tool
 from everturn_actors.spec import AgentSpec
 from everturn_gateway.tools.recall import PAGE_CHARACTERS, RecallContext
 
-_CANNOT_CALL: Final = frozenset(("builtin", "local"))
+_CANNOT_CALL: Final = frozenset(("local",))
 "Providers whose models call no tools."
-_WHEN_ASKED_FOR: Final = frozenset(("scripted",))
-"Providers whose models call what their script says: a tool is there if the agent asks for it."
+_WHEN_ASKED_FOR: Final = frozenset(("builtin", "scripted"))
+"Providers without a model, which call what they are told: it is there if the agent asks for it."
 _RESULT_CAPS: Final = ("max_tool_result_tokens", "evict_result_tokens", "max_output_tokens")
 "Numbers of the policies above which a result is shortened or goes to a file."
 _RESULT_SHARE: Final = 0.125  # of the window, where the agent does not say
@@ -22,8 +22,8 @@ _PAGE_CHARACTERS_MIN: Final = 200
 def offers_recall(spec: AgentSpec) -> bool:
     """Return whether an agent is offered `recall_context`.
 
-    Its model has to be one that can call tools; `spec.session.context.recall` says no, or, for a
-    scripted model, yes.
+    Its model has to be one that can call tools; `spec.session.context.recall` says no, or, for the
+    built-in responder and a scripted model, yes.
     """
     provider, wish = spec.model.provider, spec.session.context.recall
     if provider in _CANNOT_CALL:

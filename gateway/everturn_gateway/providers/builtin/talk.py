@@ -1,8 +1,4 @@
-"""The responder that needs nothing: no key, no network, no weights, and no model.
-
-It works on what it is given and nothing else, so the same request always gets the same reply. It
-is not a language model and says so.
-"""
+"""What the responder answers without a tool: sums, and what stands in the conversation. Pure."""
 
 from __future__ import annotations
 
@@ -10,63 +6,68 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import anyio.lowlevel
-
 from everturn_actors.model import AnyMessage, ModelRequest, Reply, UserMessage
 from everturn_gateway.providers.arithmetic import ArithmeticTextError, evaluate, has_operator, shown
 
-MODEL_NAME = "builtin"
 _SHOWN_CHARS = 300  # of a message that is quoted back
 _SHOWN_FINDS = 5
 
-WHAT_IT_IS: Final = (
-    "I am Everturn's built-in responder, not a language model: I can only do sums, tell the date"
-    " I was given, and look things up in this conversation (say help)."
-    " To talk to a real model, name one under spec.model in this agent's agent.yaml;"
+_TO_A_MODEL: Final = (
+    "To talk to a real model, name one under spec.model in this agent's agent.yaml;"
     " docs/models.md shows how."
 )
-HELP: Final = (
+WHAT_IT_IS: Final = (
+    "I am Everturn's built-in responder, not a language model: I can only do sums, tell the date"
+    f" I was given, and look things up in this conversation (say help). {_TO_A_MODEL}"
+)
+_WITH_TOOLS: Final = (
+    "I am Everturn's built-in responder, not a language model: I can only do sums, look things up"
+    " in this conversation, and use my tools where I am told so in the words that I know (say"
+    f" help). {_TO_A_MODEL}"
+)
+_HELP: Final = (
     "I am Everturn's built-in responder, not a language model. What I can do:\n"
     "- sums: 12 * (3 + 4), 2^64, what is 7/3\n"
     "- this conversation: what did I say first, what did I say last, search WORD,"
     " how many messages, repeat that\n"
-    "- remember TEXT, and later: recall, or recall WORD\n"
-    "- what day is it, what time is it: where the agent's prompt tells me\n"
-    "To talk to a real model, name one under spec.model in this agent's agent.yaml;"
-    " docs/models.md shows how."
 )
+_CONVERSATION_REMEMBERS: Final = "- remember TEXT, and later: recall, or recall WORD\n"
+_HELP_END: Final = (
+    f"- what day is it, what time is it: where the agent's prompt tells me\n{_TO_A_MODEL}"
+)
+HELP: Final = f"{_HELP}{_CONVERSATION_REMEMBERS}{_HELP_END}"
 
+_TASK: Final = re.compile(r"\A\[Task from the agent [^\]]*\]")
 _Answer = Callable[[str, Sequence[str], ModelRequest], str]
-
-
-class BuiltinResponder:
-    """A `ModelProvider` without a model."""
-
-    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
-        """Return the reply; hand it on word by word, as a model would."""
-        text = answer(request)
-        for word in words(text):
-            # Others get their turn between two words: this costs time only where they need it.
-            await anyio.lowlevel.checkpoint()
-            on_text(word)
-        return Reply(text=text, model=MODEL_NAME)
-
-
-def words(text: str) -> list[str]:
-    """Cut a text into pieces of one word each, the blanks kept."""
-    return re.findall(r"\s*\S+(?:\s+$)?", text)
 
 
 def answer(request: ModelRequest) -> str:
     """Return the reply to the newest user message of `request`; the same one every time."""
     said = _user_texts(request.messages)
     if not said:
-        return WHAT_IT_IS
-    newest, earlier = said[-1].strip(), said[:-1]
+        return what_it_is(request)
+    newest, earlier = wish_of(said[-1]), said[:-1]
     for pattern, reply in _ANSWERS:
         if match := pattern.fullmatch(newest):
             return reply(match.group(1) if pattern.groups else "", earlier, request)
-    return _sum(newest) or WHAT_IT_IS
+    return _sum(newest) or what_it_is(request)
+
+
+def wish_of(text: str) -> str:
+    """Return what a message wants: without the words before a task from another agent."""
+    return _TASK.sub("", text, count=1).strip()
+
+
+def what_it_is(request: ModelRequest) -> str:
+    """Return what it says of itself, and of what it does not understand."""
+    return _WITH_TOOLS if request.tools else WHAT_IT_IS
+
+
+def help_with(lines: Sequence[str]) -> str:
+    """Return the help, with `lines` on what the tools can do: one wish each, how it is said."""
+    return f"{_HELP}{_HELP_END}\n\nWith the tools of this agent:\n" + "\n".join(
+        f"- {line}" for line in lines
+    )
 
 
 def _user_texts(messages: Sequence[AnyMessage]) -> list[str]:
@@ -96,13 +97,13 @@ def _help(_word: str, _earlier: Sequence[str], _request: ModelRequest) -> str:
     return HELP
 
 
-def _who(_word: str, _earlier: Sequence[str], _request: ModelRequest) -> str:
-    return WHAT_IT_IS
+def _who(_word: str, _earlier: Sequence[str], request: ModelRequest) -> str:
+    return what_it_is(request)
 
 
-def _greet(_word: str, earlier: Sequence[str], _request: ModelRequest) -> str:
+def _greet(_word: str, earlier: Sequence[str], request: ModelRequest) -> str:
     again = "Hello again. " if earlier else "Hello. "
-    return again + WHAT_IT_IS
+    return again + what_it_is(request)
 
 
 def _last(_word: str, earlier: Sequence[str], _request: ModelRequest) -> str:

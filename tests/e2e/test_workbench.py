@@ -1,0 +1,94 @@
+"""The agent `workbench`, by the installed command: tools, skills, memory and approvals at work."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import httpx2
+import pytest
+from support.command import DEADLINE_S, everturn, start
+from support.gateway import server_events
+from support.process import gateway_process
+
+AGENTS = Path(__file__).parents[2] / "agents"
+
+
+def set_up(folder: Path) -> None:
+    """Make a folder with the agents that come with Everturn, and nothing that they have made."""
+    made = shutil.ignore_patterns("memory", "policy.local.yaml")
+    shutil.copytree(AGENTS, folder / "agents", ignore=made)
+    (folder / "everturn.yaml").write_text("server: {port: 0}\n", encoding="utf-8")
+
+
+async def told(folder: Path, said: str) -> str:
+    """Say something to the workbench in a new session; return its answer."""
+    done = await everturn("run", "--agent", "workbench", said, cwd=folder)
+    assert done.code == 0, done.err
+    return done.out.strip()
+
+
+async def until(client: httpx2.AsyncClient, session: str, event_type: str) -> None:
+    """Follow a session until an event of this type has come."""
+    path = f"/api/v1/sessions/{session}/events"
+    with anyio.fail_after(DEADLINE_S):
+        async with client.stream("GET", path, params={"after": 0}) as response:
+            async for event in server_events(response):
+                if event.event == event_type:
+                    return
+    message = f"the events ended before {event_type}"
+    raise AssertionError(message)
+
+
+async def test_it_remembers_in_another_session_and_after_the_process_is_gone(
+    tmp_path: Path,
+) -> None:
+    """Notes are what outlasts a conversation."""
+    await anyio.to_thread.run_sync(set_up, tmp_path)
+    noted = await told(tmp_path, "remember that my cat is called Mia")
+    recalled = await told(tmp_path, "what do you know about cat?")
+
+    assert noted.startswith("remember: noted in memory/daily/")
+    assert recalled == "My notes say of “cat”:\nmy cat is called Mia"
+
+
+async def test_files_skills_and_commands_work_as_the_policy_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the example shows is what an agent of one's own begins with."""
+    # Not every machine has bubblewrap; what holds here, holds in the sandbox too.
+    monkeypatch.setenv("WORKBENCH_SANDBOX", "plain")
+    await anyio.to_thread.run_sync(set_up, tmp_path)
+    async with gateway_process(tmp_path):
+        written = await told(tmp_path, "write notes.txt: hello")
+        read = await told(tmp_path, "read notes.txt")
+        skill = await told(tmp_path, "use the skill daily-note, then: $ date -u +%H:%M")
+        ran = await told(tmp_path, "$ pwd")
+        denied = await told(tmp_path, "$ rm -rf x")
+
+    assert written == "write_file: wrote 6 bytes to notes.txt (a new file)"
+    assert read == "read_file:\nnotes.txt, line 1 of 1:\nhello"
+    assert skill.startswith("I read: Skill daily-note, SKILL.md.\n\nbash: ")
+    assert ran == f"bash: {tmp_path / '.everturn' / 'files' / 'workbench'}"
+    assert denied == "bash did not work: the policy denies it (deny: bash:rm *)"
+
+
+async def test_its_program_waits_for_a_persons_word(tmp_path: Path) -> None:
+    """Nobody has vouched for what it does; once somebody did for good, it is not asked again."""
+    await anyio.to_thread.run_sync(set_up, tmp_path)
+    async with gateway_process(tmp_path) as gateway, gateway.client() as client:
+        created = await client.post("/api/v1/sessions", json={"agent": "workbench"})
+        session = str(created.raise_for_status().json()["id"])
+        async with start("run", "--session", session, "word-count a b a", cwd=tmp_path) as waiting:
+            await until(client, session, "approval_asked")
+            approved = await everturn("approve", session, "--always", cwd=tmp_path)
+            first = await waiting.end()
+        again = await told(tmp_path, "word-count c")
+        left = (await client.get(f"/api/v1/sessions/{session}")).json()["approvals"]
+
+    assert "cli:word-count from now on" in approved.out
+    assert first.out.strip() == "word-count:\nwords: 3\na: 2\nb: 1"
+    assert again == "word-count:\nwords: 1\nc: 1"
+    assert left == []

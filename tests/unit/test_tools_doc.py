@@ -1,0 +1,82 @@
+"""What `docs/tools.md` says must be true."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import partial
+from pathlib import Path
+
+import jsonschema
+import pytest
+from anyio import to_thread
+from support.agents import MINIMAL, write_folder
+
+from everturn_actors.testing import ManualClock
+from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.specs import load_agent
+from everturn_gateway.tools.plan import ToolPlan
+from everturn_gateway.tools.workshop import open_workshop
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/tools.md").read_text(encoding="utf-8")
+SNIPPETS = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+SETTINGS = [each for each in SNIPPETS if not each.startswith("# policy.yaml")]
+ROWS = re.findall(r"^\| `(\w+)` \|[^|]*\|([^|]*)\| `(\{.*\})` \|$", PAGE, re.MULTILINE)
+EVERYTHING = """\
+  memory: {backend: filesystem}
+  session: {context: {recall: true}}
+  tools:
+    - {type: builtin, name: files}
+    - {type: builtin, name: bash}
+    - {type: builtin, name: background_process}
+    - {type: builtin, name: web, search: {provider: brave, api_key: sesame-sesame}}
+    - {type: builtin, name: session}
+    - {type: builtin, name: delegate}
+    - {type: builtin, name: reload_tools}
+"""
+SKILL = "---\nname: daily-note\ndescription: Keeps notes.\n---\nKeep them.\n"
+
+
+def everything(folder: Path) -> tuple[Path, ToolPlan]:
+    """Write an agent with every built-in tool; return its folder and its plan."""
+    write_folder(folder, MINIMAL.format(name="test") + EVERYTHING)
+    skill = folder / "skills" / "daily-note" / "SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text(SKILL, encoding="utf-8")
+    return folder, load_agent(folder, environ={}).plan
+
+
+@pytest.mark.parametrize("snippet", SETTINGS)
+def test_every_setting_on_the_page_loads(tmp_path: Path, snippet: str) -> None:
+    """People copy from it."""
+    folder = write_folder(tmp_path / "test", MINIMAL.format(name="test") + snippet)
+
+    assert load_agent(folder, environ={}).inactive == ()
+
+
+def test_the_policy_on_the_page_loads(tmp_path: Path) -> None:
+    """A pattern that is none would let nobody in, or everybody."""
+    [policy] = set(SNIPPETS) - set(SETTINGS)
+    folder = write_folder(tmp_path / "test", MINIMAL.format(name="test"))
+    (folder / "policy.yaml").write_text(policy, encoding="utf-8")
+    loaded = load_agent(folder, environ={}).plan.policy
+
+    assert (loaded.mode, len(loaded.deny), len(loaded.allow)) == ("ask", 2, 3)
+
+
+async def test_the_table_names_every_tool_and_each_example_fits(tmp_path: Path) -> None:
+    """What is there and not told is not used; an example that fails teaches the wrong thing."""
+    folder, plan = await to_thread.run_sync(everything, tmp_path / "test")
+    async with open_workshop(
+        state=tmp_path / "state", environ={}, secrets=SecretRegistry(), clock=ManualClock()
+    ) as shop:
+        equip = partial(shop.equip, plan, agent="test", home=folder, files=None)
+        tools = (await to_thread.run_sync(equip)).tools
+        schemas = {name: tool.definition.parameters for name, tool in tools.items()}
+        free = {name for name, tool in tools.items() if tool.traits.safe}
+
+    assert {name for name, _, _ in ROWS} == set(schemas)
+    assert {name for name, asks, _ in ROWS if asks.strip() != "yes"} == free
+    for name, _, example in ROWS:
+        jsonschema.validate(json.loads(example), {**schemas[name], "additionalProperties": False})
