@@ -6,7 +6,6 @@ import functools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Final
 
 from everturn_gateway.tools.policy.commands.grammar import Tree, read_tree
@@ -20,9 +19,10 @@ from everturn_gateway.tools.policy.commands.strict import (
     read_strictly,
 )
 from everturn_gateway.tools.policy.commands.words import FILLED, Word, loose_word
-from everturn_gateway.tools.policy.commands.wrappers import WRAPPERS
+from everturn_gateway.tools.policy.commands.wrappers import FEEDERS, WRAPPERS
 
 MAX_CHARACTERS = 16_384  # of a command line that is judged by its parts
+_FED: Final = "$_"  # stands for a word that is read from elsewhere
 _MAX_SCRIPTS = 64  # texts inside a text: what `bash -c` and the like are given
 _MAX_SCRIPT_CHARACTERS = 4 * MAX_CHARACTERS  # all of them together
 
@@ -100,11 +100,7 @@ def _vouched(text: str) -> Reading:
     if not tree.is_whole:
         msg = "it cannot be parsed"
         raise RefusedError(msg)
-    places = _byte_places(joined)
-    own = sorted(
-        tuple((places[start], places[end]) for start, end in _spans(command))
-        for command in reading.commands
-    )
+    own = sorted(map(_spans, reading.commands))
     theirs = sorted(command.spans for command in tree.commands)
     if own != theirs or not all(command.is_simple for command in tree.commands):
         msg = "it can be read in more than one way"
@@ -121,13 +117,6 @@ def _spans(command: SimpleCommand) -> tuple[tuple[int, int], ...]:
 
 def _is_encodable(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
-
-
-def _byte_places(text: str) -> Sequence[int]:
-    """Return for each position in `text` the one in its UTF-8 form."""
-    if text.isascii():
-        return range(len(text) + 1)
-    return tuple(accumulate((len(c.encode()) for c in text), initial=0))
 
 
 class _Finder:
@@ -193,6 +182,8 @@ def _see(words: Sequence[Word], source: str) -> Iterable[Seen]:
     flat = [word.flat for word in words]
     shown = " ".join(word.shown for word in words)
     yield _seen(flat, [word.hazy for word in words], (shown, source))
+    if flat[0].rpartition("/")[2] in FEEDERS:
+        yield _seen([*flat, _FED], [*(word.hazy for word in words), _FED], ())
     expanded = [part for word in words for part in word.expanded]
     emptied = [part.replace(FILLED, "") for part in expanded]  # what is filled in may be: r$@m
     for other in (expanded, emptied):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import functools
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 _STEPS_LIMIT = 4_000  # of about 0.5 ms; the worst text of 16,384 characters that we know takes 700
 _CHUNK_BYTES = 4096
+
+_BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 
 _COMMANDS: Final = frozenset(("command", "declaration_command", "unset_command", "test_command"))
 _REDIRECTIONS: Final = frozenset(("file_redirect", "heredoc_redirect", "herestring_redirect"))
@@ -33,7 +36,7 @@ class Spotted:
     words: tuple[str, ...]
     "Its name and arguments as they are written."
     spans: tuple[tuple[int, int], ...]
-    "Where they stand, in bytes; of `[ ... ]`, which the grammar takes apart, all of it as one."
+    "Where they stand in the text; of `[ ... ]`, which the grammar takes apart, all of it as one."
     fed: tuple[str, ...] = ()
     "What it reads as its input, where that stands in the text itself."
     is_simple: bool = True
@@ -53,11 +56,13 @@ class Tree:
 def read_tree(text: str) -> Tree:
     """Parse a text. Blocking, and the first time loads a library: not for the event loop.
 
-    The text must hold no lone surrogate.
+    The parser gets an `x` for each character beyond ASCII, which to the shell is a letter like any
+    other: its scanner asks C's `isdigit` about such characters, and reads memory that is not its
+    own. Source: tree-sitter-bash 0.25.1, issue 337 of its repository (2026-05-02).
     """
     from tree_sitter import Parser  # noqa: PLC0415 - loaded when the first command is judged
 
-    source = text.encode()
+    source = _BEYOND_ASCII.sub("x", text).encode("ascii")
     steps = 0
 
     def read(at: int, _point: object) -> bytes:
@@ -81,7 +86,7 @@ def read_tree(text: str) -> Tree:
         elif node.type in _REDIRECTIONS:
             redirections.append(node)
     return Tree(
-        _spot(commands, redirections, source),
+        _spot(commands, redirections, text),
         is_whole=not root.has_error,
         has_heredoc=any(node.type == "heredoc_redirect" for node in redirections),
     )
@@ -104,7 +109,7 @@ def _walk(root: Node) -> Iterator[Node]:
         waiting += reversed(node.children)
 
 
-def _spot(commands: list[Node], redirections: list[Node], source: bytes) -> tuple[Spotted, ...]:
+def _spot(commands: list[Node], redirections: list[Node], text: str) -> tuple[Spotted, ...]:
     """Return the commands in the order of their ends, each with what its redirections hold of it.
 
     The grammar takes words that stand behind the target of a redirection for further targets; to
@@ -123,9 +128,7 @@ def _spot(commands: list[Node], redirections: list[Node], source: bytes) -> tupl
         # What a here-string holds counts as an argument: it may be what a shell is to run.
         is_target_named = redirection.type == "file_redirect"
         more.setdefault(owner, []).extend(words[1:] if is_target_named else words)
-        fed.setdefault(owner, []).extend(
-            _text(source, body.start_byte, body.end_byte) for body in bodies
-        )
+        fed.setdefault(owner, []).extend(text[body.start_byte : body.end_byte] for body in bodies)
     spotted: list[Spotted] = []
     for number, node in enumerate(commands):
         own = [child for child in node.children if child.type not in _NO_ARGUMENTS]
@@ -133,10 +136,10 @@ def _spot(commands: list[Node], redirections: list[Node], source: bytes) -> tupl
             child for child in more.get(number, ()) if own and child.start_byte > own[0].start_byte
         ]
         spans = _joined(sorted((child.start_byte, child.end_byte) for child in own))
-        is_test = node.type == "test_command" and not source.startswith(b"[[", node.start_byte)
+        is_test = node.type == "test_command" and not text.startswith("[[", node.start_byte)
         spotted.append(
             Spotted(
-                words=tuple(_text(source, *span) for span in spans),
+                words=tuple(text[start:end] for start, end in spans),
                 spans=((node.start_byte, node.end_byte),) if is_test else tuple(spans),
                 fed=tuple(fed.get(number, ())),
                 is_simple=is_test or node.type == "command",
@@ -154,7 +157,3 @@ def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             joined.append((start, end))
     return joined
-
-
-def _text(source: bytes, start: int, end: int) -> str:
-    return source[start:end].decode("utf-8", "replace")

@@ -308,8 +308,6 @@ class _Script:
             _refuse(f"nothing stands before {operator!r}")
         reader.at += len(operator)
         reader.has_more = True
-        if operator == "&" and reader.text.startswith(">", reader.at):
-            _refuse("it redirects input or output")
         self._end_command()
 
     def _open(self) -> None:

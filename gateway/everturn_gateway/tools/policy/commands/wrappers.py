@@ -27,3 +27,5 @@ WRAPPERS: Final = frozenset(
         "rush", "xargs",
     )
 )  # fmt: skip
+FEEDERS: Final = frozenset(("parallel", "pexec", "rush", "xargs"))
+"Those that give the program behind them further words, which they read from elsewhere."

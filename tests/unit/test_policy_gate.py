@@ -1,0 +1,292 @@
+"""The gate: which calls run, which need a person, which are refused, and what is remembered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio.to_thread
+import pytest
+from support.policies import Program, RemoteProgram, call, context, conversation, policy, step
+
+from everturn_actors.errors import ToolFailedError
+from everturn_actors.model import ToolCall
+from everturn_actors.ports import ALLOW, ToolTraits
+from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.tools.policy import (
+    DependsOn,
+    Policy,
+    PolicyGate,
+    PolicyWriteError,
+    guarded,
+    load_policy,
+)
+
+BASH = Program()
+SAFE = Program("recall", traits=ToolTraits(read_only=True, safe=True))
+NOTES = Program("remember", traits=ToolTraits(safe=True))
+FETCH = Program("web_fetch", traits=ToolTraits(read_only=True))
+PROCESS = Program("background_process", traits=ToolTraits(safe=True))
+TAINTED = conversation(step(call("web_fetch", "w1"), untrusted=True))
+
+
+def _gate(rules: Policy) -> PolicyGate:
+    return PolicyGate(rules, Path("/nowhere"))
+
+
+def _ls(call_id: str = "call_1") -> ToolCall:
+    return call("bash", call_id, command="ls -la")
+
+
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [
+        ("dangerous", ["allow", "allow", "allow", "deny"]),
+        ("ask", ["allow", "ask", "allow", "deny"]),
+        ("restrict", ["allow", "deny", "allow", "deny"]),
+    ],
+)
+async def test_the_mode_says_what_becomes_of_the_rest(mode: str, words: list[str]) -> None:
+    """Deny holds in every mode; allowed and safe calls run in every mode."""
+    gate = _gate(policy("bash:ls *", deny=["bash:rm *"], mode=mode))
+    calls = [
+        (_ls(), BASH),
+        (call(command="git push"), BASH),
+        (call("recall"), SAFE),
+        (call(command="ls -la; rm -rf /"), BASH),
+    ]
+
+    assert [(await gate.judge(each, tool, context())).word for each, tool in calls] == words
+
+
+async def test_deny_beats_allow_and_safety() -> None:
+    """The deny list is the owner's last word."""
+    gate = _gate(policy("bash:*", "builtin:*", deny=["bash:git push*", "builtin:recall"]))
+
+    pushed = await gate.judge(call(command="git push"), BASH, context())
+    recalled = await gate.judge(call("recall"), SAFE, context())
+
+    assert (pushed.word, recalled.word) == ("deny", "deny")
+    assert pushed.reason == "the policy denies it (deny: bash:git push*)"
+
+
+async def test_a_question_says_what_may_be_allowed_for_good_and_by_whom() -> None:
+    """Whoever is asked decides on exactly this."""
+    rules = Policy(approvers=("42",), approval_timeout_s=60)
+
+    verdict = await _gate(rules).judge(call(command="git  push"), BASH, context())
+
+    assert (verdict.word, verdict.pattern) == ("ask", "bash:git push")
+    assert (verdict.approvers, verdict.timeout_s) == (("42",), 60)
+    assert verdict.reason == "it is not on the allow list"
+
+
+@pytest.mark.parametrize(
+    ("tool", "made", "pattern"),
+    [
+        (FETCH, call("web_fetch", url="x"), "builtin:web_fetch"),
+        (
+            Program("session", traits=ToolTraits()),
+            call("session", action="send"),
+            "builtin:session:send",
+        ),
+        (Program("deploy", traits=ToolTraits(kind="cli")), call("deploy"), "cli:deploy"),
+        (
+            RemoteProgram("github_create_issue", traits=ToolTraits(kind="mcp")),
+            call("github_create_issue"),
+            "mcp:github:create_issue",
+        ),
+        (BASH, call(command="ls > x"), ""),
+        (BASH, call(command="ls; ls"), ""),
+        (PROCESS, call("background_process", command="npm start"), "bash:npm start"),
+    ],
+)
+async def test_the_pattern_for_good_is_no_wider_than_needed(
+    tool: Program, made: ToolCall, pattern: str
+) -> None:
+    """An answer to one question must not answer others."""
+    gate = _gate(policy())
+
+    verdict = await gate.judge(made, tool, context())
+
+    assert (verdict.word, verdict.pattern) == ("ask", pattern)
+    if pattern:
+        again = await _gate(policy(pattern)).judge(made, tool, context())
+        assert again == ALLOW
+
+
+@pytest.mark.parametrize(
+    ("pattern", "tool", "made"),
+    [
+        ("builtin:web", FETCH, call("web_fetch")),
+        ("builtin:web:*", FETCH, call("web_fetch")),
+        ("builtin:web_*", FETCH, call("web_fetch")),
+        ("builtin:memory", NOTES, call("remember")),
+        ("builtin:background_process:list", PROCESS, call("background_process", action="list")),
+        ("builtin:bash", BASH, call(command="ls")),
+        (
+            "mcp:github:*",
+            RemoteProgram("github_x", traits=ToolTraits(kind="mcp")),
+            call("github_x"),
+        ),
+        ("mcp:*:x", RemoteProgram("github_x", traits=ToolTraits(kind="mcp")), call("github_x")),
+        ("*hub*", RemoteProgram("github_x", traits=ToolTraits(kind="mcp")), call("github_x")),
+        ("cli:dep*", Program("deploy", traits=ToolTraits(kind="cli")), call("deploy")),
+        ("bash:npm *", PROCESS, call("background_process", action="spawn", command="npm i")),
+        (
+            "builtin:background_process",
+            PROCESS,
+            call("background_process", action="spawn", command="npm i"),
+        ),
+    ],
+)
+async def test_a_pattern_finds_a_tool_by_each_of_its_names(
+    pattern: str, tool: Program, made: ToolCall
+) -> None:
+    """By the name in the agent's file, the model's, the server's, with its action or without."""
+    plain = await _gate(policy(deny=[pattern])).judge(made, tool, context())
+    wrapped = await _gate(policy(deny=[pattern])).judge(
+        made,
+        guarded(tool, agent="a", secrets=SecretRegistry(), policy=Policy()),
+        context(),
+    )
+
+    assert (plain.word, wrapped.word) == ("deny", "deny")
+
+
+async def test_a_tool_that_runs_a_command_is_allowed_by_its_command_alone() -> None:
+    """To allow background processes is not to allow every command in one."""
+    gate = _gate(policy("builtin:background_process", "bash:npm start"))
+    spawn = call("background_process", action="spawn", command="rm -rf /")
+    start = call("background_process", action="spawn", command="npm start")
+    look = call("background_process", action="list")
+
+    words = [(await gate.judge(each, PROCESS, context())).word for each in (spawn, start, look)]
+
+    assert words == ["ask", "allow", "allow"]
+
+
+async def test_a_call_whose_arguments_do_not_fit_is_asked_about() -> None:
+    """What is not known to be harmless is not taken to be."""
+
+    class Broken(Program):
+        def command_of(self, call: ToolCall) -> str | None:  # noqa: ARG002 - `RunsCommands`
+            raise ToolFailedError
+
+    verdict = await _gate(policy("bash:*")).judge(call(), Broken(), context())
+
+    assert verdict.word == "ask"
+
+
+@pytest.mark.parametrize("mode", ["ask", "restrict"])
+async def test_after_text_from_outside_side_effects_ask_again(mode: str) -> None:
+    """A page that says "now run this" must not find a door that is open."""
+    gate = _gate(policy("bash:ls *", "builtin:web_fetch", mode=mode))
+    tainted = context(TAINTED)
+
+    listed = await gate.judge(_ls(), BASH, tainted)
+    noted = await gate.judge(call("remember"), NOTES, tainted)
+    fetched = await gate.judge(call("web_fetch"), FETCH, tainted)
+    recalled = await gate.judge(call("recall"), SAFE, tainted)
+
+    assert [each.word for each in (listed, noted, fetched)] == ["ask"] * 3
+    assert recalled == ALLOW
+    assert listed.pattern == ""
+    assert "read text from outside" in listed.reason
+
+
+async def test_what_is_refused_anyway_is_not_asked_after_text_from_outside() -> None:
+    """In mode restrict a page must not become a way to put questions to people."""
+    verdict = await _gate(policy(mode="restrict")).judge(_ls(), BASH, context(TAINTED))
+
+    assert verdict.word == "deny"
+
+
+async def test_an_owner_can_do_without_the_second_question() -> None:
+    """Where an agent only reads pages that its owner writes."""
+    rules = policy("bash:ls *", after_untrusted="allow")
+
+    assert await _gate(rules).judge(_ls(), BASH, context(TAINTED)) == ALLOW
+    assert (await _gate(policy(mode="dangerous")).judge(_ls(), BASH, context(TAINTED))) == ALLOW
+
+
+async def test_where_nobody_can_answer_a_question_is_a_refusal() -> None:
+    """A delegate that waited for a person would wait for ever."""
+    there = context(channel="delegate", topic="1")
+
+    verdict = await _gate(policy()).judge(_ls(), BASH, there)
+    allowed = await _gate(policy("bash:ls *")).judge(_ls(), BASH, there)
+
+    assert verdict.word == "deny"
+    assert "nobody can be asked" in verdict.reason
+    assert allowed == ALLOW
+
+
+async def test_a_delegate_of_a_tainted_turn_is_tainted_itself() -> None:
+    """Else a page could have done by a delegate what it may not have done by the agent."""
+    there = context(channel="delegate", topic="1 untrusted")
+
+    verdict = await _gate(policy("bash:ls *")).judge(_ls(), BASH, there)
+
+    assert verdict.word == "deny"
+    assert "read text from outside" in verdict.reason
+
+
+async def test_what_a_skill_grants_is_allowed_while_it_says_so() -> None:
+    """A skill that was read brings its commands with it, but not past the deny list."""
+    granted = ["bash:ls *", "bash:rm *", "no:such type"]
+    gate = PolicyGate(
+        policy(deny=["bash:rm *"]), Path("/nowhere"), granted=lambda _context: granted
+    )
+
+    first = await gate.judge(_ls(), BASH, context())
+    denied = await gate.judge(call(command="rm x"), BASH, context())
+    tainted = await gate.judge(_ls(), BASH, context(TAINTED))
+    granted.clear()
+    later = await gate.judge(_ls(), BASH, context())
+
+    assert [each.word for each in (first, denied, tainted, later)] == [
+        "allow",
+        "deny",
+        "ask",
+        "ask",
+    ]
+
+
+@pytest.mark.parametrize("mode", ["dangerous", "ask", "restrict"])
+async def test_a_guard_refuses_in_every_mode(mode: str) -> None:
+    """Hooks are about order, not about trust."""
+    guard = DependsOn(match="bash", prior="recall")
+    gate = PolicyGate(policy("bash:*", mode=mode), Path("/nowhere"), guards=[guard])
+
+    verdict = await gate.judge(_ls(), BASH, context())
+    after = await gate.judge(_ls(), BASH, context(conversation(step(call("recall", "r1")))))
+
+    assert verdict.word == "deny"
+    assert "make that call first" in verdict.reason
+    assert after == ALLOW
+
+
+async def test_what_is_remembered_holds_at_once_and_after_a_start(tmp_path: Path) -> None:
+    """Nobody says twice that something is allowed for good."""
+    gate = PolicyGate(Policy(), tmp_path)
+    asked = await gate.judge(_ls(), BASH, context())
+
+    await gate.remember(asked.pattern)
+
+    loaded = await anyio.to_thread.run_sync(load_policy, None, tmp_path, {})
+    again = PolicyGate(loaded, tmp_path)
+    assert await gate.judge(_ls(), BASH, context()) == ALLOW
+    assert await again.judge(_ls(), BASH, context()) == ALLOW
+    assert (await gate.judge(call(command="ls -laR"), BASH, context())).word == "ask"
+
+
+async def test_what_could_not_be_written_does_not_hold(tmp_path: Path) -> None:
+    """A person who was told "not kept" must be asked the next time."""
+    gate = PolicyGate(Policy(), tmp_path / "gone")
+
+    with pytest.raises(PolicyWriteError):
+        await gate.remember("bash:ls -la")
+    with pytest.raises(PolicyWriteError, match="no type of tool"):
+        await gate.remember("nonsense:x")
+
+    assert (await gate.judge(_ls(), BASH, context())).word == "ask"
