@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import get_args
 
 from everturn_actors.commands import Settle
 from everturn_actors.errors import (
@@ -11,7 +12,7 @@ from everturn_actors.errors import (
     NotAnApproverError,
     UnknownApprovalError,
 )
-from everturn_actors.model import Approval
+from everturn_actors.model import Approval, Decision, Settled
 from everturn_actors.state import SessionState
 
 
@@ -19,6 +20,22 @@ def find_approval(state: SessionState, call_id: str) -> Approval | None:
     """Return the approval of a call of the open step, whether it is settled or not."""
     step = state.open_turn.step if state.open_turn else None
     return step.approvals.get(call_id) if step else None
+
+
+def has_new_word(state: SessionState) -> bool:
+    """Whether a person has decided about a call that has not begun since."""
+    step = state.open_turn.step if state.open_turn else None
+    return step is not None and any(
+        each.settled in get_args(Decision)
+        and call_id not in step.started
+        and call_id not in step.results
+        for call_id, each in step.approvals.items()
+    )
+
+
+def why_settled(settled: Settled) -> str:
+    """Return why an approval that is settled so cannot be answered any more."""
+    return "it has expired" if settled == "expired" else f"it was settled: {settled}"
 
 
 def why_not(approval: Approval | None, command: Settle, now: datetime) -> CoreError | None:
@@ -32,12 +49,7 @@ def why_not(approval: Approval | None, command: Settle, now: datetime) -> CoreEr
         return ApprovalClosedError(call_id, "its arguments are not those that were decided about")
     if approval.settled is not None:
         same = approval.settled == command.settled
-        why = (
-            "it has expired"
-            if approval.settled == "expired"
-            else f"it was settled: {approval.settled}"
-        )
-        return None if same else ApprovalClosedError(call_id, why)
+        return None if same else ApprovalClosedError(call_id, why_settled(approval.settled))
     if now >= approval.expires_at:
         return ApprovalClosedError(call_id, "it has expired")
     if command.settled == "allow_always" and not approval.pattern:

@@ -7,7 +7,7 @@ all the same is made smaller once; a failure that may pass is tried again.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -56,6 +56,10 @@ class TurnHost(Protocol):
     @property
     def tool_context(self) -> ToolContext:
         """Where its calls run."""
+        ...
+
+    async def read_media(self, names: Iterable[str]) -> Mapping[str, bytes]:
+        """Return the bytes of the session's images of these names; what is gone is not in it."""
         ...
 
     async def record(self, *bodies: Body) -> None:
@@ -165,7 +169,11 @@ async def _prepare(host: TurnHost, agent: Agent) -> Rendered:
         conversation = host.state.conversation
     rendered = host.renderer.render(conversation, agent.spec, tools, facts)
     await _keep(host, rendered.view.stored)
-    return rendered
+    if not rendered.pictures.shown:
+        return rendered
+    # The newest first: they are the last to be left out.
+    media = await host.read_media(reversed([*rendered.pictures.shown]))
+    return replace(rendered, request=replace(rendered.request, media=media))
 
 
 async def _halve(
@@ -219,6 +227,7 @@ def _learn(host: TurnHost, agent: Agent, rendered: Rendered, reply: Reply) -> No
     """Compare what the provider reported with what was estimated.
 
     What one prompt had more than the one before tells most; without one before, all of it does.
+    Nothing is learnt where an image is part of it: what one costs is each provider's own affair.
     """
     before, now = host.state, rendered.sent
     tokens, units = reply.usage.input_tokens, now.units
@@ -228,11 +237,26 @@ def _learn(host: TurnHost, agent: Agent, rendered: Rendered, reply: Reply) -> No
     if goes_on:
         tokens -= before.reported.input_tokens
         units -= before.sent.units
+    if _has_image(rendered, newest=bool(goes_on)):
+        return
     model = agent.spec.model
     known = host.memory.facts(model)
     learnt = learn(known, units=units, tokens=tokens)
     if learnt != known:
         host.memory.learn(model, learnt)
+
+
+def _has_image(rendered: Rendered, *, newest: bool) -> bool:
+    """Whether the request shows an image; with `newest`, one that no request before it showed."""
+    counts = rendered.pictures.counts
+    if not counts or not newest:
+        return bool(counts)
+    for message in reversed(rendered.request.messages):
+        if isinstance(message, Reply):
+            return False
+        if message.seq in counts:
+            return True
+    return False
 
 
 def _flaw(reply: Reply) -> str:
@@ -249,7 +273,7 @@ def _flaw(reply: Reply) -> str:
 
 def _call_flaw(call: ToolCall) -> str:
     try:
-        arguments = json.loads(call.arguments)
+        arguments = json.loads(call.arguments, parse_constant=_no_number)
     except ValueError as error:
         return f"the arguments of its call of {call.name!r} are not JSON: {error}"
     except RecursionError:
@@ -257,6 +281,12 @@ def _call_flaw(call: ToolCall) -> str:
     if not isinstance(arguments, dict):
         return f"the arguments of its call of {call.name!r} are no JSON object"
     return ""
+
+
+def _no_number(name: str) -> None:
+    """Refuse what Python reads and JSON does not have: NaN and the infinities."""
+    msg = f"{name} is no number in JSON"
+    raise ValueError(msg)
 
 
 def _broken(turn: OpenTurn, reply: Reply, reason: str) -> ReplyBroken:

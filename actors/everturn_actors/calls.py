@@ -9,9 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from math import inf
 
 import anyio
+from anyio.lowlevel import checkpoint_if_cancelled
 
 from everturn_actors.asking import Pace, TurnHost
 from everturn_actors.errors import ActorStoppedError, CoreError
@@ -58,7 +60,8 @@ async def run_calls(
     if asked is not None:
         await _await_word(host, asked, agent, pace.clock, deadline)
         return
-    overtaken = _overtaken(host, step, waiting, agent)
+    # Only those at the head: results are recorded in the order of the calls.
+    overtaken = tuple(takewhile(lambda call: _is_overtaken(host, step, call, agent), waiting))
     if overtaken:
         await host.record(*(_finished(call, OVERTAKEN, is_error=True) for call in overtaken))
         return
@@ -84,18 +87,12 @@ def _finished(call: ToolCall, text: str, *, is_error: bool) -> CallFinished:
     return CallFinished(call_id=call.call_id, text=text, is_error=is_error)
 
 
-def _overtaken(
-    host: TurnHost, step: OpenStep, waiting: Sequence[ToolCall], agent: Agent
-) -> list[ToolCall]:
-    """Return the calls that a message has overtaken: none that began, or that a person allowed."""
-    if not (agent.spec.session.steering and host.state.waiting):
-        return []
-
-    def is_on_its_way(call: ToolCall) -> bool:
-        approval = step.approvals.get(call.call_id)
-        return call.call_id in step.started or (approval is not None and approval.is_allowed)
-
-    return [call for call in waiting if not is_on_its_way(call)]
+def _is_overtaken(host: TurnHost, step: OpenStep, call: ToolCall, agent: Agent) -> bool:
+    """Whether a message came before the call: not one that began, or that a person decided."""
+    if not (agent.spec.session.steering and host.state.waiting) or call.call_id in step.started:
+        return False
+    approval = step.approvals.get(call.call_id)
+    return approval is None or approval.settled == "overtaken"
 
 
 # --- may it run? ---
@@ -108,7 +105,7 @@ async def _more_readers(
     cleared: list[_Cleared] = []
     for call in calls:
         tool = agent.tools.get(call.name)
-        if tool is None or not tool.traits.read_only:
+        if tool is None or not tool.traits.read_only or _is_overtaken(host, step, call, agent):
             break
         found = await _cleared(host, step, call, agent)
         if not isinstance(found, _Cleared):
@@ -153,7 +150,7 @@ async def _cleared(
 
 def _not_allowed(approval: Approval) -> str:
     if approval.settled == "deny":
-        return f"not allowed by {approval.by or 'the person who was asked'}"
+        return f"not allowed by {approval.by}" if approval.by else "not allowed"
     if approval.settled == "expired":
         return "not run: nobody allowed it in time"
     return OVERTAKEN
@@ -252,7 +249,17 @@ async def _run(cleared: _Cleared, context: ToolContext) -> ToolOutput:
     call, timeout_s = cleared.call, cleared.tool.traits.timeout_s
     with anyio.move_on_after(timeout_s):
         try:
+            await checkpoint_if_cancelled()  # what begins with an effect must not even begin
             output = await cleared.tool.run(call, context)
+        except anyio.get_cancelled_exc_class() as error:
+            if anyio.current_effective_deadline() == -inf:
+                raise
+            # Nobody called it off: work of its own was. Let out, it would end this task unnoticed.
+            logger.warning(
+                "a tool was cancelled from inside",
+                extra={"tool": call.name, "session_id": context.session_id},
+            )
+            return ToolOutput(text=f"the tool failed: {_told(error)}", is_error=True)
         except ActorStoppedError:
             await anyio.sleep_forever()  # the gateway stops: the call goes on at its next start
             raise
@@ -268,7 +275,7 @@ async def _run(cleared: _Cleared, context: ToolContext) -> ToolOutput:
     return ToolOutput(text=text, is_error=True)
 
 
-def _told(error: Exception) -> str:
+def _told(error: BaseException) -> str:
     """Return what a model is told of a fault in the program: its kind, not its text."""
     return type(error).__name__
 

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from everturn_actors.events import Body, Summarised
 from everturn_actors.mailbox import Answer
-from everturn_actors.model import EndReason, Inbound, Settled, SummarySource
+from everturn_actors.model import Attachment, EndReason, Inbound, Settled, SummarySource
 from everturn_actors.state import SessionState
 
 
@@ -26,6 +26,8 @@ class Submit:
 
     inbound: Inbound
     answer: Answer[Accepted]
+    attachments: tuple[Attachment, ...] = ()
+    "What came with it; the bytes are kept already."
 
 
 @dataclass(frozen=True, slots=True)

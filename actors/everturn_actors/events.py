@@ -51,6 +51,8 @@ class Received:
     idempotency_key: str = ""
     attachments: tuple[Attachment, ...] = ()
     "Files that came with it; their bytes were kept with the session before."
+    untrusted: bool = False
+    "Whether it holds text from outside that nobody vouches for."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Sequence
+from hashlib import sha256
+from types import MappingProxyType
+from typing import Final
 
 from everturn_actors.context.summaries import FOCUS_CHARACTERS
 from everturn_actors.errors import InvalidInputError
@@ -15,10 +20,38 @@ from everturn_actors.events import (
     TurnFinished,
     TurnStarted,
 )
-from everturn_actors.model import Inbound, Turn
+from everturn_actors.model import IMAGE_TYPES, Attachment, Inbound, Turn, Upload
 
 TEXT_BYTES = 1024 * 1024  # the longest message: no person types it, a program should send a file
 KEY_CHARS = 255  # the longest idempotency key
+ATTACHMENTS_MAX = 10  # files of one message
+ATTACHMENT_BYTES = 20 * 1024 * 1024  # of one file: what providers take of an image at most
+FILE_NAME_CHARS = 255
+
+_ANY_TYPE: Final = "application/octet-stream"
+# Source: RFC 6838, section 4.2, the names of media types.
+_NAME = r"[a-z0-9][a-z0-9!#$&^_.+-]{0,126}"
+_MEDIA_TYPE: Final = re.compile(rf"{_NAME}/{_NAME}")
+_SAME_TYPE: Final = MappingProxyType({"image/jpg": "image/jpeg", "": _ANY_TYPE})
+# Of what is kept, so that a person who opens the folder can tell what is what.
+_ENDINGS: Final = MappingProxyType(
+    {
+        "image/png": ".png",
+        "image/jpeg": ".jpg",
+        "image/gif": ".gif",
+        "image/webp": ".webp",
+        "application/pdf": ".pdf",
+        "application/json": ".json",
+        "text/plain": ".txt",
+        "text/csv": ".csv",
+        "text/markdown": ".md",
+    }
+)
+_TYPES: Final = MappingProxyType({ending: kind for kind, ending in _ENDINGS.items()})
+# Categories of Unicode that a file name has no use for: controls, halves of characters, line ends.
+_NOT_IN_NAMES: Final = frozenset(("Cc", "Cs", "Zl", "Zp"))
+# They turn the direction of what follows: `cod.exe` is shown as another name.
+_TURNS: Final = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def check(inbound: Inbound) -> None:
@@ -27,7 +60,8 @@ def check(inbound: Inbound) -> None:
     Raises:
         InvalidInputError: With the reason.
     """
-    if not inbound.text.strip():
+    check_uploads(inbound.attachments)
+    if not inbound.text.strip() and not inbound.attachments:
         msg = "the message is empty"
         raise InvalidInputError(msg)
     if len(inbound.idempotency_key) > KEY_CHARS:
@@ -42,6 +76,89 @@ def check(inbound: Inbound) -> None:
     if size_bytes > TEXT_BYTES:
         msg = f"the message has {size_bytes} bytes; at most {TEXT_BYTES} are accepted"
         raise InvalidInputError(msg)
+
+
+def check_uploads(uploads: Sequence[Upload]) -> None:
+    """Refuse files that cannot come with a message.
+
+    Raises:
+        InvalidInputError: With the number and the name of the first that cannot, and the reason.
+    """
+    if len(uploads) > ATTACHMENTS_MAX:
+        msg = f"the message has {len(uploads)} attachments; at most {ATTACHMENTS_MAX} are accepted"
+        raise InvalidInputError(msg)
+    for number, upload in enumerate(uploads, 1):
+        why = _why_not_name(upload.file_name) or _why_not(upload)
+        if why:
+            name = upload.file_name[:80].encode("utf-8", "replace").decode()
+            which = f"attachment {number}{f' ({name!r})' if name else ''}"
+            msg = f"{which} {why}"
+            raise InvalidInputError(msg)
+
+
+def attachment_of(upload: Upload) -> Attachment:
+    """Return what a message keeps of a file that was checked. Hashes all of its bytes.
+
+    The same bytes of the same type have the same name.
+    """
+    kind = _told_type(upload)
+    kind = (sniffed(upload.data) or kind) if kind == _ANY_TYPE else kind
+    return Attachment(
+        name=sha256(upload.data).hexdigest() + _ENDINGS.get(kind, ".bin"),
+        media_type=kind,
+        file_name=upload.file_name,
+        size_bytes=len(upload.data),
+    )
+
+
+def type_of(name: str) -> str:
+    """Return the media type of an attachment by its name alone, where that tells it."""
+    return _TYPES.get(f".{name.rpartition('.')[2]}", _ANY_TYPE)
+
+
+def sniffed(data: bytes) -> str:
+    """Return which of `IMAGE_TYPES` these bytes begin as; empty for none.
+
+    Source: the signatures of https://mimesniff.spec.whatwg.org/, section 6.1 (read 2026-11).
+    """
+    if data.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if data.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if data.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    return "image/webp" if data[:4] == b"RIFF" and data[8:14] == b"WEBPVP" else ""
+
+
+def _told_type(upload: Upload) -> str:
+    """Return what the sender says a file is, without parameters such as a charset."""
+    told = upload.media_type.partition(";")[0].strip().lower()
+    return _SAME_TYPE.get(told, told)
+
+
+def _why_not(upload: Upload) -> str:
+    """Return why a file is refused; empty for one that is not."""
+    size_bytes, told, found = len(upload.data), _told_type(upload), sniffed(upload.data)
+    if not size_bytes:
+        return "is empty"
+    if size_bytes > ATTACHMENT_BYTES:
+        return f"has {size_bytes} bytes; at most {ATTACHMENT_BYTES} are accepted"
+    if not _MEDIA_TYPE.fullmatch(told):
+        return f"has the media type {upload.media_type[:80]!r}; it has to look like 'image/png'"
+    if told not in {found, _ANY_TYPE} and (found or told in IMAGE_TYPES):
+        really = f"begin as {found}" if found else "are no such image"
+        return f"is said to be {told}, but its bytes {really}"
+    return ""
+
+
+def _why_not_name(name: str) -> str:
+    if len(name) > FILE_NAME_CHARS:
+        return f"has a name of {len(name)} characters; at most {FILE_NAME_CHARS} are accepted"
+    if "/" in name or "\\" in name or name in {".", ".."}:
+        return "has a path as its name; send the last part of it alone"
+    if any(unicodedata.category(c) in _NOT_IN_NAMES or c in _TURNS for c in name):
+        return "has a name with control characters"
+    return ""
 
 
 def check_focus(focus: str) -> None:
@@ -65,7 +182,10 @@ def replay(history: Sequence[Turn]) -> list[Body]:
     bodies: list[Body] = []
     for number, turn in enumerate(history, 1):
         first = len(bodies) + 2  # after session_started
-        bodies += [Received(text=user.text, sender=user.sender) for user in turn.users]
+        bodies += [
+            Received(text=user.text, sender=user.sender, attachments=user.attachments)
+            for user in turn.users
+        ]
         received = tuple(range(first, first + len(turn.users)))
         bodies.append(TurnStarted(turn=number, received=received, window_messages=2000))
         for index, step in enumerate(turn.steps, 1):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, TypeAlias, TypeVar, cast
+from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
 Outcome: TypeAlias = Literal["answered", "failed", "cancelled", "interrupted"]
 SessionStatus: TypeAlias = Literal["active", "paused", "ended"]
@@ -27,6 +27,12 @@ Settled: TypeAlias = Literal["allow_once", "allow_always", "deny", "expired", "o
 "What became of an approval: a decision, nobody answered in time, or a message came first."
 
 T = TypeVar("T")
+
+# What every provider that takes images takes alike.
+# Sources, read 2026-11-22: https://platform.openai.com/docs/guides/images-vision,
+# https://platform.claude.com/docs/en/build-with-claude/vision.
+IMAGE_TYPES: Final = frozenset(("image/jpeg", "image/png", "image/gif", "image/webp"))
+_KIB = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +110,16 @@ class Attachment:
 
     @property
     def is_image(self) -> bool:
-        """Whether a model that sees images can be shown it."""
+        """Whether it is a picture; a model is shown those of `IMAGE_TYPES`."""
         return self.media_type.startswith("image/")
+
+    @property
+    def described(self) -> str:
+        """What it is, in a few words: `cat.png, image/png, 12 KB`."""
+        size = self.size_bytes
+        large = f"{size / _KIB / _KIB:.1f} MB" if size >= _KIB * _KIB else f"{size / _KIB:.0f} KB"
+        told = large if size >= _KIB else f"{size} bytes"
+        return f"{self.file_name or self.name}, {self.media_type}, {told}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +129,14 @@ class UserMessage(Message):
     text: str
     sender: str = ""
     attachments: tuple[Attachment, ...] = ()
+    untrusted: bool = False
+    "Whether it holds text from outside that nobody vouches for, such as a program's output."
+
+    @property
+    def told(self) -> str:
+        """The text, and a line for each attachment: for whoever reads words alone."""
+        lines = [self.text] if self.text.strip() or not self.attachments else []
+        return "\n".join((*lines, *(f"[attached: {each.described}]" for each in self.attachments)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,10 +363,9 @@ class OpenTurn:
     @property
     def is_tainted(self) -> bool:
         """Whether it has read text from outside that nobody vouches for."""
-        results = self.step.results.values() if self.step else ()
-        return any(r.untrusted for r in results) or any(
-            r.untrusted for step in self.steps for r in step.results
-        )
+        open_results = self.step.results.values() if self.step else ()
+        results = (result for step in self.steps for result in step.results)
+        return any(each.untrusted for each in (*self.heard, *results, *open_results))
 
     @property
     def size_messages(self) -> int:
@@ -453,10 +474,22 @@ class Conversation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Upload:
+    """A file on its way into a conversation."""
+
+    data: bytes = field(repr=False)
+    media_type: str = ""
+    "What its sender says it is; empty = what its bytes say."
+    file_name: str = ""
+    "As its sender calls it: a name, no path."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Inbound:
     """A message on its way into a conversation."""
 
     text: str
+    "May be empty where files come with it."
     key: ConversationKey | None = None
     "The conversation, which goes on in its current session or starts one."
     session_id: str = ""
@@ -464,6 +497,9 @@ class Inbound:
     sender: str = ""
     idempotency_key: str = ""
     "The same key in one session is the same message, also after a restart; empty = a new one."
+    attachments: tuple[Upload, ...] = ()
+    untrusted: bool = False
+    "Whether it holds text from outside that nobody vouches for."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

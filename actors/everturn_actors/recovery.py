@@ -10,6 +10,7 @@ from everturn_actors.model import OpenTurn, Outcome, ToolCall
 from everturn_actors.state import SessionState, apply
 
 INTERRUPTED = "interrupted by a restart, outcome unknown"
+PAUSED = "interrupted when nobody waited for the answer any more, outcome unknown"
 CANCELLED = "cancelled before it finished"
 
 
@@ -40,16 +41,18 @@ def recover(snapshot: SessionState | None, events: Iterable[Event]) -> Recovered
     return None if state is None else Recovered(state=state, checkpoint=checkpoint)
 
 
-def close_interrupted(turn: OpenTurn, is_repeatable: Callable[[ToolCall], bool]) -> list[Body]:
-    """Return the results that a restart owes: for calls that had begun, and whose outcome is lost.
+def close_interrupted(
+    turn: OpenTurn, is_repeatable: Callable[[ToolCall], bool], text: str = INTERRUPTED
+) -> list[Body]:
+    """Return the results that an interruption owes: for calls that had begun; their outcome is lost.
 
-    A repeatable call gets none: it is run again.
+    A repeatable call gets none: it is run again. `text` tells the model what happened.
     """
     step = turn.step
     if step is None or step.reply is None:
         return []
     return [
-        CallFinished(call_id=call.call_id, text=INTERRUPTED, is_error=True)
+        CallFinished(call_id=call.call_id, text=text, is_error=True)
         for call in step.reply.calls
         if call.call_id in step.started
         and call.call_id not in step.results

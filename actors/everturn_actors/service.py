@@ -9,14 +9,15 @@ from __future__ import annotations
 import logging
 import random
 import secrets
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
 import anyio
 from anyio import to_thread
 
+from everturn_actors.approvals import why_settled
 from everturn_actors.asking import Pace
 from everturn_actors.commands import (
     Cancel,
@@ -32,20 +33,38 @@ from everturn_actors.context.explain import Explanation
 from everturn_actors.context.render import render
 from everturn_actors.context.report import ContextReport, context_report
 from everturn_actors.errors import (
+    ApprovalClosedError,
     CorruptJournalError,
     InvalidInputError,
     SessionEndedError,
+    UnknownApprovalError,
     UnknownFormatError,
     UnknownSessionError,
 )
-from everturn_actors.events import Event, SessionStarted
+from everturn_actors.events import ApprovalDecided, Event, SessionStarted
 from everturn_actors.explaining import explain
 from everturn_actors.feed import TextDelta, Update
 from everturn_actors.ids import new_session_id
-from everturn_actors.intake import check, check_focus, replay
+from everturn_actors.intake import (
+    attachment_of,
+    check,
+    check_focus,
+    check_uploads,
+    replay,
+    type_of,
+)
 from everturn_actors.learning import ShortMemory
 from everturn_actors.mailbox import Answer
-from everturn_actors.model import ConversationKey, Decision, EndReason, Inbound, Turn
+from everturn_actors.model import (
+    Attachment,
+    ConversationKey,
+    Decision,
+    EndReason,
+    Inbound,
+    Settled,
+    Turn,
+    Upload,
+)
 from everturn_actors.ports import Agents, Clock, ModelMemory, SessionStore, SessionSummary
 from everturn_actors.registry import Registry
 from everturn_actors.session import Runtime
@@ -65,6 +84,8 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
+
+LOOK_BACK_EVENTS = 500  # in which a word that comes too late finds out why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,8 +134,10 @@ class TurnService:
         registry: Registry,
         scratch_registry: Registry,
         bindings: _Bindings,
+        on_delete: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
         """Only `open_service` makes one."""
+        self._on_delete = on_delete
         self._store = store
         self._scratch = scratch
         self._runtime = runtime
@@ -125,13 +148,13 @@ class TurnService:
     # --- messages ---
 
     async def submit(self, inbound: Inbound) -> Submission:
-        """Accept a message; return when it is durable.
+        """Accept a message; return when it is durable, and the files that come with it are.
 
         It goes to `inbound.session_id`, or to the current session of `inbound.key`, which is
         started where there is none.
 
         Raises:
-            InvalidInputError: Empty, too long, or not text.
+            InvalidInputError: Empty, too long, or not text; or a file that is refused.
             UnknownAgentError: No such agent.
             UnknownSessionError: No such session.
             SessionEndedError: The session named by id has ended.
@@ -159,7 +182,14 @@ class TurnService:
                 ended = session_id
 
     async def submit_once(
-        self, *, agent: str, instructions: str, history: Sequence[Turn], text: str
+        self,
+        *,
+        agent: str,
+        instructions: str,
+        history: Sequence[Turn],
+        text: str,
+        attachments: Sequence[Upload] = (),
+        shown_before: Sequence[Upload] = (),
     ) -> Submission:
         """Answer `text` in one turn after `history`; nothing of it is kept.
 
@@ -168,29 +198,77 @@ class TurnService:
             instructions: Instructions for this turn alone.
             history: Earlier turns, oldest first; their numbers do not matter.
             text: The newest user message.
+            attachments: What comes with it.
+            shown_before: The files that the messages of `history` name.
 
         Raises:
-            InvalidInputError: Empty, too long, or not text.
+            InvalidInputError: Empty, too long, or not text; or a file that is refused.
             UnknownAgentError: No such agent.
         """
         self._runtime.agents.get(agent)
         session_id = self._new_id()
         key = ConversationKey(channel="once", chat=session_id, agent=agent)
-        inbound = Inbound(text=text, session_id=session_id)
+        inbound = Inbound(text=text, session_id=session_id, attachments=tuple(attachments))
         check(inbound)
+        for upload in shown_before:  # in all they are bounded by whoever took them in
+            check_uploads([upload])
         begin = SessionStarted(session_id=session_id, key=key, instructions=instructions)
         now = self._runtime.now()
         bodies = [begin, *replay(history)]
         events = [Event(seq=seq, at=now, body=body) for seq, body in enumerate(bodies, 1)]
         await self._scratch.append(session_id, events, expected_seq=0)
+        await _save(self._scratch, session_id, shown_before, await _named(shown_before))
+        attached = await _named(inbound.attachments)
+        await _save(self._scratch, session_id, inbound.attachments, attached)
         return await submit(
-            inbound, session_id, self._scratch_registry, self._scratch, rest_at_once=True
+            inbound,
+            session_id,
+            self._scratch_registry,
+            self._scratch,
+            attachments=attached,
+            rest_at_once=True,
         )
 
     async def _submit_to(
         self, inbound: Inbound, session_id: str, begin_with: SessionStarted | None
     ) -> Submission:
-        return await submit(inbound, session_id, self._registry, self._store, begin_with=begin_with)
+        attachments = await self._keep_files(inbound, session_id, begin_with)
+        return await submit(
+            inbound,
+            session_id,
+            self._registry,
+            self._store,
+            attachments=attachments,
+            begin_with=begin_with,
+        )
+
+    async def _keep_files(
+        self, inbound: Inbound, session_id: str, begin_with: SessionStarted | None
+    ) -> tuple[Attachment, ...]:
+        """Keep what comes with a message, durably, before the event that names it is written.
+
+        A crash in between leaves files that nothing names: they go with the session, or with the
+        oldest.
+        """
+        if not inbound.attachments:
+            return ()
+        attachments = await _named(inbound.attachments)
+        is_again = False
+        while True:
+            # A file belongs to a session: it has to be there first.
+            state = await self._registry.ask(session_id, look, begin_with=begin_with)
+            if inbound.idempotency_key and inbound.idempotency_key in state.seen:
+                return attachments  # they were kept with the first one
+            if state.status == "ended":
+                raise SessionEndedError(session_id, state.ended_reason)
+            try:
+                await _save(self._store, session_id, inbound.attachments, attachments)
+            except UnknownSessionError:  # it was deleted in this moment
+                if begin_with is None or is_again:
+                    raise
+                is_again = True
+            else:
+                return attachments
 
     async def _session_of(self, key: ConversationKey, *, not_this: str) -> str:
         """Return the current session of `key`, bound durably; a new one instead of `not_this`."""
@@ -249,6 +327,27 @@ class TurnService:
         """
         return await self._store.read(session_id, after=after, limit=limit)
 
+    async def media(self, session_id: str, name: str) -> tuple[Attachment, bytes] | None:
+        """Return a file that came with a message, and what is known of it; None where it is gone.
+
+        Raises:
+            UnknownSessionError: There is no such session.
+            JournalError: It cannot be read.
+        """
+        state = await self.view(session_id)
+        data = await self._store.read_media(session_id, name)
+        if data is None:
+            return None
+        turn = state.open_turn
+        users = (
+            *state.waiting,
+            *(turn.heard if turn else ()),
+            *(user for each in reversed(state.held_turns) for user in each.heard),
+        )
+        known = (each for user in users for each in user.attachments if each.name == name)
+        unheld = Attachment(name=name, media_type=type_of(name), size_bytes=len(data))
+        return next(known, unheld), data
+
     async def sessions(self, *, after: str = "", limit: int = 50) -> tuple[SessionSummary, ...]:
         """Return sessions with an id below `after` ("" = from the newest), newest first."""
         return await self._store.sessions(after=after, limit=limit)
@@ -267,10 +366,10 @@ class TurnService:
             state = await self._registry.ask(session_id, look_and_resume)
             if state.status == "ended" and after >= state.last_seq:
                 return
-            async for update in follow_feed(
-                feed, self._store, session_id, after, state.last_seq, "live"
-            ):
-                yield update
+            followed = follow_feed(feed, self._store, session_id, after, state.last_seq, "live")
+            async with aclosing(followed) as updates:
+                async for update in updates:
+                    yield update
 
     async def cancel(self, session_id: str) -> bool:
         """Close the open turn; return whether there was one, when that is durable.
@@ -316,7 +415,22 @@ class TurnService:
                 arguments_hash=arguments_hash,
             )
 
-        await self._registry.ask(session_id, settle)
+        try:
+            await self._registry.ask(session_id, settle)
+        except UnknownApprovalError:
+            before = await self._decided_before(session_id, call_id)
+            if before is None:
+                raise
+            if before != decision:
+                raise ApprovalClosedError(call_id, why_settled(before)) from None
+
+    async def _decided_before(self, session_id: str, call_id: str) -> Settled | None:
+        """Return what became of an approval whose step is over; None where none is near."""
+        state = await self.view(session_id)
+        after = max(0, state.last_seq - LOOK_BACK_EVENTS)
+        events = await self._store.read(session_id, after=after, limit=LOOK_BACK_EVENTS)
+        decided = (e.body for e in reversed(events) if isinstance(e.body, ApprovalDecided))
+        return next((body.decision for body in decided if body.call_id == call_id), None)
 
     # --- what the model sees ---
 
@@ -408,6 +522,8 @@ class TurnService:
                 extra={"session_id": session_id, "error": str(error)},
             )
         await self._registry.gone(session_id)
+        if self._on_delete is not None:
+            await self._on_delete(session_id)
         await self._store.delete(session_id)
 
     async def _end(self, session_id: str, reason: EndReason) -> None:
@@ -420,6 +536,23 @@ class TurnService:
         return new_session_id(self._runtime.now(), secrets.token_hex(4))
 
 
+async def _named(uploads: Sequence[Upload]) -> tuple[Attachment, ...]:
+    """Return what a message keeps of its files. In a thread: to hash one takes its time."""
+    if not uploads:
+        return ()
+    return await to_thread.run_sync(lambda: tuple(map(attachment_of, uploads)))
+
+
+async def _save(
+    store: SessionStore,
+    session_id: str,
+    uploads: Sequence[Upload],
+    attachments: Sequence[Attachment],
+) -> None:
+    for upload, attachment in zip(uploads, attachments, strict=True):
+        await store.save_media(session_id, attachment.name, upload.data)
+
+
 @asynccontextmanager
 async def open_service(
     *,
@@ -429,6 +562,7 @@ async def open_service(
     clock: Clock,
     memory: ModelMemory | None = None,
     settings: ServiceSettings | None = None,
+    on_delete: Callable[[str], Awaitable[None]] | None = None,
 ) -> AsyncGenerator[TurnService]:
     """Open the door; turns that were open when the last process ended go on by themselves.
 
@@ -442,6 +576,7 @@ async def open_service(
         clock: The time.
         memory: What is learnt about models; by default it is forgotten at the end.
         settings: Times.
+        on_delete: Lets go of what belongs to a session elsewhere, before it is removed.
     """
     learnt = memory or ShortMemory()
     settings = settings or ServiceSettings()
@@ -468,6 +603,7 @@ async def open_service(
             registry=registry,
             scratch_registry=scratch_registry,
             bindings=bindings,
+            on_delete=on_delete,
         )
         try:
             async with anyio.create_task_group() as upkeep:

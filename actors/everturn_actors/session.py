@@ -9,7 +9,7 @@ so that a long model call never keeps a command waiting.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -18,7 +18,7 @@ from typing import TypeVar, assert_never
 import anyio
 from anyio.abc import TaskGroup
 
-from everturn_actors.approvals import find_approval, why_not
+from everturn_actors.approvals import find_approval, has_new_word, why_not
 from everturn_actors.asking import Pace
 from everturn_actors.commands import (
     Accepted,
@@ -62,9 +62,16 @@ from everturn_actors.events import (
 )
 from everturn_actors.feed import Feed, LiveReply
 from everturn_actors.mailbox import Answer, Mailbox
+from everturn_actors.media import MediaReader
 from everturn_actors.model import ConversationKey, EndReason, Settled
 from everturn_actors.ports import Agent, Agents, ModelMemory, SessionStore, ToolContext
-from everturn_actors.recovery import Recovered, close_interrupted, close_turn, recover
+from everturn_actors.recovery import (
+    PAUSED,
+    Recovered,
+    close_interrupted,
+    close_turn,
+    recover,
+)
 from everturn_actors.state import SessionState, apply
 from everturn_actors.turn import first_step, is_repeatable, run_turn
 
@@ -162,6 +169,7 @@ class SessionActor:
         self._on_ended: list[Answer[None]] = []
         self._stopping: list[Answer[None]] = []
         self._renderer = Renderer()
+        self._media = MediaReader(runtime.store, session_id)
         self._compactor = Compactor(
             session_id=session_id,
             store=runtime.store,
@@ -200,6 +208,10 @@ class SessionActor:
             store=self._runtime.store,
             conversation=self.state.conversation,
         )
+
+    async def read_media(self, names: Iterable[str]) -> Mapping[str, bytes]:
+        """Return the bytes of the session's images of these names."""
+        return await self._media.read(names)
 
     async def record(self, *bodies: Body) -> None:
         """Make events of the running turn durable and apply them."""
@@ -278,7 +290,8 @@ class SessionActor:
         await self._commit(draft)
 
     async def _serve(self) -> None:
-        while not (self._stopping and self._turn is None):
+        while not (self._stopping and (self._turn is None or self.state.open_approvals)):
+            # A turn that waits for a person is not waited for: it goes on at the next start.
             is_idle = self._turn is None and not self._compactor.busy
             batch = await self._mailbox.take(self._rest_s if is_idle else None)
             if batch:
@@ -379,14 +392,7 @@ class SessionActor:
             case Summary(body, answer):
                 return self._plan_summary(body, answer, draft)
             case Pause(answer):
-                self._turn = None  # its task only waits for this answer
-                turn = draft.known.open_turn
-                wanted = draft.known.waiting or self._feed.followers or self._ending
-                if turn is not None and self._on_closed:  # a cancel came on the way to the pause
-                    draft.add(*close_turn(turn, "cancelled", "cancelled by its user"))
-                elif turn is not None and not wanted:
-                    draft.add(StatusChanged(status="paused"))
-                return partial(answer.give, None)
+                return self._plan_pause(answer, draft)
             case Stop(answer):
                 self._stopping.append(answer)
                 return _nothing
@@ -415,6 +421,8 @@ class SessionActor:
                     text=inbound.text,
                     sender=inbound.sender,
                     idempotency_key=inbound.idempotency_key,
+                    attachments=command.attachments,
+                    untrusted=inbound.untrusted,
                 )
             )
         seq = draft.known.last_seq if seen is None else seen
@@ -460,6 +468,19 @@ class SessionActor:
         if waits and agent is not None and agent.spec.session.on_disconnect == "pause":
             self._tasks.start_soon(self._pause_unless_followed, command.seq)
         return partial(command.answer.give, None)
+
+    def _plan_pause(self, answer: Answer[None], draft: _Draft) -> Callable[[], None]:
+        self._turn = None  # its task only waits for this answer
+        state, turn = draft.known, draft.known.open_turn
+        wanted = state.waiting or self._feed.followers or self._ending or has_new_word(state)
+        if turn is not None and self._on_closed:  # a cancel came on the way to the pause
+            draft.add(*close_turn(turn, "cancelled", "cancelled by its user"))
+        elif turn is not None:
+            # It goes on later, or at once, and must not run again what was cut short just now.
+            draft.add(*close_interrupted(turn, is_repeatable(self._agent(state.key)), PAUSED))
+            if not wanted:
+                draft.add(StatusChanged(status="paused"))
+        return partial(answer.give, None)
 
     def _plan_expiry(self, draft: _Draft) -> None:
         """End a session in which nothing was said for longer than its agent allows."""
@@ -543,7 +564,10 @@ class SessionActor:
         agent = self._agent(self.state.key)
         with scope:
             if agent is not None:
-                await run_turn(self, number, agent, self._runtime.pace)
+                try:
+                    await run_turn(self, number, agent, self._runtime.pace)
+                finally:
+                    self._media.forget()
                 return
         close_as, self._close_as = self._close_as, None
         turn = self.state.open_turn

@@ -234,7 +234,11 @@ def _advance(state: SessionState, event: Event, **changes: object) -> SessionSta
 
 def _received(state: SessionState, event: Event, body: Received) -> SessionState:
     message = UserMessage(
-        seq=event.seq, text=body.text, sender=body.sender, attachments=body.attachments
+        seq=event.seq,
+        text=body.text,
+        sender=body.sender,
+        attachments=body.attachments,
+        untrusted=body.untrusted,
     )
     seen = state.seen
     if body.idempotency_key:
@@ -277,13 +281,19 @@ def _steered(state: SessionState, event: Event, body: Steered) -> SessionState:
     turn = _open_turn(state, event)
     if turn.step is not None or body.turn != turn.number:
         raise _impossible(event, "a step is open, or the number is wrong")
+    if not turn.steps:
+        raise _impossible(event, "the turn has no step yet that a message could come after")
     users = _waiting(state, event, body.received)
-    steering = Steering(after_steps=len(turn.steps), users=users)
+    steered, after = turn.steered, len(turn.steps)
+    came = users
+    if steered and steered[-1].after_steps == after:  # a crash came before the next step
+        steered, came = steered[:-1], (*steered[-1].users, *users)
+    steering = Steering(after_steps=after, users=came)
     return _window(
         _advance(
             state,
             event,
-            open_turn=replace(turn, steered=(*turn.steered, steering)),
+            open_turn=replace(turn, steered=(*steered, steering)),
             waiting=tuple(m for m in state.waiting if m.seq not in body.received),
             logged_messages=state.logged_messages + len(users),
         )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from contextlib import aclosing
+from dataclasses import dataclass, replace
 
 from everturn_actors.commands import Accepted, Command, Leave, Submit
 from everturn_actors.errors import ActorStoppedError, CoreError, InvalidInputError
@@ -19,7 +20,7 @@ from everturn_actors.events import (
 )
 from everturn_actors.feed import Feed, Pieces, TextDelta, Update
 from everturn_actors.mailbox import Answer
-from everturn_actors.model import Inbound, Outcome, Turn, Usage
+from everturn_actors.model import Attachment, Inbound, Outcome, Turn, Usage
 from everturn_actors.ports import SessionStore
 from everturn_actors.registry import Registry
 from everturn_actors.state import SessionState
@@ -51,12 +52,14 @@ class Submission:
     "The event of the message."
     duplicate: bool
     "The same idempotency key was seen before: this is the first message of that key."
+    attachments: tuple[Attachment, ...]
+    "What was handed in with it; of a repeat, what the repeat came with."
     _registry: Registry
     _store: SessionStore
     _feed: Feed
     _state: SessionState
 
-    async def updates(self) -> AsyncGenerator[Update]:
+    def updates(self) -> AsyncGenerator[Update]:
         """Yield the message's event, then all of the turn that answers it, to its end.
 
         Nothing is yielded for an old message whose events were discarded.
@@ -64,8 +67,7 @@ class Submission:
         Raises:
             ActorFailedError: The session failed meanwhile; the turn goes on with its next message.
         """
-        async for update in self._follow("all"):
-            yield update
+        return self._follow("all")
 
     async def result(self) -> TurnResult:
         """Wait for the end of the turn that answers the message.
@@ -79,23 +81,26 @@ class Submission:
         if held is not None:
             return _held_result(self.session_id, held)
         turn, reply, usage = 0, None, Usage()
-        async for update in self._follow("none"):
-            if isinstance(update, TextDelta):
-                continue
-            match update.body:
-                case TurnStarted(turn=number) | Steered(turn=number):
-                    turn = number
-                case ModelReplied() as body:
-                    reply, usage = (update.seq, body), usage + body.usage
-                case TurnFinished() as body:
-                    return _result(self.session_id, body, reply, usage)
-                case SessionEnded(reason=reason):
-                    body = TurnFinished(
-                        turn=turn, outcome="cancelled", error=f"the session was ended ({reason})"
-                    )
-                    return _result(self.session_id, body, None, usage)
-                case _:
-                    pass
+        async with aclosing(self._follow("none")) as updates:
+            async for update in updates:
+                if isinstance(update, TextDelta):
+                    continue
+                match update.body:
+                    case TurnStarted(turn=number) | Steered(turn=number):
+                        turn = number
+                    case ModelReplied() as body:
+                        reply, usage = (update.seq, body), usage + body.usage
+                    case TurnFinished() as body:
+                        return _result(self.session_id, body, reply, usage)
+                    case SessionEnded(reason=reason):
+                        body = TurnFinished(
+                            turn=turn,
+                            outcome="cancelled",
+                            error=f"the session was ended ({reason})",
+                        )
+                        return _result(self.session_id, body, None, usage)
+                    case _:
+                        pass
         if self.duplicate and not turn:
             msg = "this message was answered before, and its answer is no longer stored"
             raise InvalidInputError(msg)
@@ -108,20 +113,22 @@ class Submission:
             turn = self._turn_it_is_in()
             if not turn and all(message.seq != self.seq for message in self._state.waiting):
                 return
-        async for update in follow_feed(
+        followed = follow_feed(
             self._feed, self._store, self.session_id, self.seq - 1, last_seq, pieces
-        ):
-            if isinstance(update, TextDelta):
-                if update.turn == turn:
+        )
+        async with aclosing(followed) as updates:  # who left is no follower from then on
+            async for update in updates:
+                if isinstance(update, TextDelta):
+                    if update.turn == turn:
+                        yield update
+                    continue
+                body = update.body
+                if isinstance(body, TurnStarted | Steered) and self.seq in body.received:
+                    turn = body.turn
+                if turn or update.seq == self.seq or isinstance(body, SessionEnded):
                     yield update
-                continue
-            body = update.body
-            if isinstance(body, TurnStarted | Steered) and self.seq in body.received:
-                turn = body.turn
-            if turn or update.seq == self.seq or isinstance(body, SessionEnded):
-                yield update
-            if isinstance(body, TurnFinished) and body.turn == turn:
-                return
+                if isinstance(body, TurnFinished) and body.turn == turn:
+                    return
 
     async def _is_stored(self) -> bool:
         """Whether the log still holds the message; `compaction: discard` drops old ones."""
@@ -162,16 +169,19 @@ async def submit(
     registry: Registry,
     store: SessionStore,
     *,
+    attachments: tuple[Attachment, ...] = (),
     begin_with: SessionStarted | None = None,
     rest_at_once: bool = False,
 ) -> Submission:
     """Accept a message in one session; return when it is durable.
 
-    See `Registry.ask` for the arguments and errors.
+    What comes with it stands in `attachments`, and its bytes are kept by the session already. See
+    `Registry.ask` for the other arguments and the errors.
     """
+    words = replace(inbound, attachments=()) if inbound.attachments else inbound
 
     def command(answer: Answer[Accepted]) -> Command:
-        return Submit(inbound, answer)
+        return Submit(words, answer, attachments)
 
     feed = registry.feed(session_id)
     accepted = await registry.ask(
@@ -181,6 +191,7 @@ async def submit(
         session_id=session_id,
         seq=accepted.seq,
         duplicate=accepted.duplicate,
+        attachments=attachments,
         _registry=registry,
         _store=store,
         _feed=feed,
@@ -217,7 +228,7 @@ def _held_result(session_id: str, turn: Turn) -> TurnResult:
     )
 
 
-async def follow_feed(
+def follow_feed(
     feed: Feed, store: SessionStore, session_id: str, after: int, last_seq: int, pieces: Pieces
 ) -> AsyncGenerator[Update]:
     """Follow a session; what memory no longer holds is read from its log. See `Feed.follow`."""
@@ -225,5 +236,4 @@ async def follow_feed(
     async def read_log(after: int, limit: int) -> tuple[Event, ...]:
         return await store.read(session_id, after=after, limit=limit)
 
-    async for update in feed.follow(after, read_log, last_seq=last_seq, pieces=pieces):
-        yield update
+    return feed.follow(after, read_log, last_seq=last_seq, pieces=pieces)

@@ -144,6 +144,7 @@ async def open_gateway(
                 clock=clock,
                 memory=memory,
                 settings=settings,
+                on_delete=workshop.processes.forget,
             ) as service,
             anyio.create_task_group() as upkeep,
         ):

@@ -60,7 +60,9 @@ Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")]
 Provider: TypeAlias = Annotated[
     str,
-    typer.Option(help="Who runs the model: builtin, local, openai, openrouter, ollama."),
+    typer.Option(
+        help="Who runs the model: builtin, local, openai, anthropic, gemini, openrouter, ollama."
+    ),
 ]
 ModelName: TypeAlias = Annotated[
     str, typer.Option("--model", help="The model's name.", show_default="by the provider")
@@ -190,6 +192,10 @@ def run_prompt(
     *,
     agent: Annotated[str, typer.Option("--agent", "-a", help="Which agent.")] = "",
     session: Session = "",
+    attach: Annotated[
+        list[str] | None,
+        typer.Option("--attach", metavar="FILE", help="Send this file with it; may be repeated."),
+    ] = None,
     as_json: Json = False,
     timeout: Annotated[
         float | None, typer.Option(help="Give up after so many seconds.", min=0.001)
@@ -213,6 +219,7 @@ def run_prompt(
             session_id=session,
             as_json=as_json,
             timeout_s=timeout,
+            attach=attach or (),
         )
     )
 

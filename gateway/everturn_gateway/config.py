@@ -44,6 +44,8 @@ class ServerConfig:
     idle_timeout_s: float = 60
     max_connections: int = 1024
     max_body_bytes: int = 1024 * 1024
+    max_upload_bytes: int = 40 * _MEGABYTE
+    "Of the body of a message, which may hold files; never less than `max_body_bytes`."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +130,7 @@ class _Server(Section):
     keep_alive_interval_seconds: _Seconds | None = None
     max_connections: _Count = 1024
     max_body_bytes: _Count = 1024 * 1024
+    max_upload_bytes: _Count = 40 * _MEGABYTE
 
 
 class _Sessions(Section):
@@ -310,6 +313,7 @@ def _server(values: _Server, host: str | None, port: int | None) -> ServerConfig
         idle_timeout_s=values.idle_timeout_seconds,
         max_connections=values.max_connections,
         max_body_bytes=values.max_body_bytes,
+        max_upload_bytes=values.max_upload_bytes,
     )
 
 

@@ -14,6 +14,7 @@ from typing import Literal
 import anyio
 import pytest
 from support.gateway import HttpGateway, open_http_gateway
+from support.pictures import picture
 
 from everturn_actors.errors import (
     InvalidInputError,
@@ -23,7 +24,7 @@ from everturn_actors.errors import (
     UnknownSessionError,
 )
 from everturn_actors.events import Event, ModelReplied, Received, SessionEnded, TurnFinished
-from everturn_actors.model import ConversationKey
+from everturn_actors.model import ConversationKey, Upload
 from everturn_actors.reports import explanation_record
 from everturn_actors.service import TextDelta, Update
 from everturn_actors.testing import ScriptedProvider
@@ -352,3 +353,39 @@ async def test_following_ends_with_the_session(kind: Kind, tmp_path: Path) -> No
     assert [e.seq for e in events] == list(range(1, len(events) + 1))
     assert isinstance(events[-1].body, SessionEnded)
     assert nothing == []
+
+
+async def test_files_go_with_a_message_and_are_told_of_in_the_history(
+    kind: Kind, tmp_path: Path
+) -> None:
+    """A person at a terminal shows a picture; who attaches later reads that there was one."""
+    files = [picture(1, name="cat.png"), Upload(data=b"buy milk", file_name="notes")]
+    async with open_house(kind, tmp_path) as house:
+        session_id = await house.door.open(KEY)
+        seq = await house.door.submit(session_id, "who?", idempotency_key="k", attachments=files)
+        await house.door.submit(session_id, "who?", idempotency_key="k", attachments=files)
+        async with aclosing(house.door.follow(session_id, after=0)) as updates:
+            async for update in updates:
+                if isinstance(update, Event) and isinstance(update.body, TurnFinished):
+                    break
+        history = await house.door.history(session_id, after=0)
+        request = house.provider.requests[0]
+
+    assert list(request.media.values()) == [files[0].data]
+    assert (history[0].seq, history[0].role) == (seq, "user")
+    assert history[0].text == (
+        "who?\n[attached: cat.png, image/png, 67 bytes]"
+        "\n[attached: notes, application/octet-stream, 8 bytes]"
+    )
+    assert len([said for said in history if said.role == "user"]) == 1
+
+
+async def test_a_file_that_is_none_is_refused_by_both_doors(kind: Kind, tmp_path: Path) -> None:
+    """The same words, wherever the gateway runs; and the session goes on."""
+    lie = Upload(data=b"<html>", media_type="image/png", file_name="x.png")
+    async with open_house(kind, tmp_path) as house:
+        session_id = await house.door.open(KEY)
+        with pytest.raises(InvalidInputError, match=r"attachment 1 \('x.png'\) is said to be"):
+            await house.door.submit(session_id, "who?", idempotency_key="k", attachments=[lie])
+
+        assert await house.door.history(session_id, after=0) == []

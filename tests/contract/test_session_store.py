@@ -504,6 +504,72 @@ async def held(store: SessionStore, names: str) -> str:
     return "".join(found)
 
 
+# --- files that came with messages ---
+
+
+async def test_a_file_is_there_after_a_restart_as_it_was(world: World) -> None:
+    """The log names it; any byte may be in it."""
+    data = bytes(range(256)) * 1000
+    async with world.open() as store:
+        await store.append(SESSION_ID, LOG, expected_seq=0)
+        await store.save_media(SESSION_ID, "a.png", data)
+        await store.save_media(SESSION_ID, "b.bin", b"first")
+        await store.save_media(SESSION_ID, "b.bin", b"")
+    async with world.open() as store:
+        assert await store.read_media(SESSION_ID, "a.png") == data
+        assert await store.read_media(SESSION_ID, "b.bin") == b""
+        assert await store.read_media(SESSION_ID, "c.png") is None
+        assert await store.read_media(OTHER_ID, "a.png") is None
+        assert await store.read_result(SESSION_ID, "a.png") is None
+
+
+@pytest.mark.parametrize("name", NO_NAMES, ids=lambda name: repr(name[:12]))
+async def test_a_file_under_what_is_no_name_is_refused(world: World, name: str) -> None:
+    """A name comes back over HTTP: one that is a path must not leave its folder."""
+    async with world.open() as store:
+        await store.append(SESSION_ID, LOG, expected_seq=0)
+        with pytest.raises(InvalidInputError, match="is no name for a file"):
+            await store.save_media(SESSION_ID, name, b"data")
+
+        assert await store.read_media(SESSION_ID, name) is None
+
+
+async def test_a_file_belongs_to_a_session_and_goes_with_it(world: World) -> None:
+    """A deleted conversation leaves no picture behind, and none comes after it."""
+    async with world.open() as store:
+        for session_id in (SESSION_ID, OTHER_ID):
+            with pytest.raises(UnknownSessionError):
+                await store.save_media(session_id, "a.png", b"early")
+            await store.append(session_id, simple_log(1, session_id=session_id), expected_seq=0)
+            await store.save_media(session_id, "a.png", session_id.encode())
+        await store.delete(SESSION_ID)
+        with pytest.raises(UnknownSessionError):
+            await store.save_media(SESSION_ID, "a.png", b"late")
+
+        assert await store.read_media(SESSION_ID, "a.png") is None
+        assert await store.read_media(OTHER_ID, "a.png") == OTHER_ID.encode()
+        for text in NO_IDS:
+            assert await store.read_media(text, "a.png") is None
+
+
+async def test_files_have_a_limit_of_their_own(world: World) -> None:
+    """Pictures must not push out results, nor fill the disk; the newest is never let go."""
+    async with world.open(results_max_bytes=100, media_max_bytes=50) as store:
+        await store.append(SESSION_ID, LOG, expected_seq=0)
+        await store.save_result(SESSION_ID, "result", "r" * 100)
+        for name in "abc":
+            await store.save_media(SESSION_ID, name, name.encode() * 20)
+        await store.save_media(SESSION_ID, "b", b"b" * 20)  # saved again, it is the newest
+    async with world.open(results_max_bytes=100, media_max_bytes=50) as store:
+        await store.save_media(SESSION_ID, "d", b"d" * 20)
+        first = [n for n in "abcd" if await store.read_media(SESSION_ID, n) is not None]
+        await store.save_media(SESSION_ID, "e", b"e" * 500)
+
+        assert first == ["b", "d"]
+        assert [n for n in "bde" if await store.read_media(SESSION_ID, n)] == ["e"]
+        assert await store.read_result(SESSION_ID, "result") == "r" * 100
+
+
 @pytest.mark.parametrize("compaction", COMPACTIONS)
 async def test_results_stay_when_the_log_is_compacted(world: World, compaction: Compaction) -> None:
     """What was summarised stays readable, also where its events are gone."""

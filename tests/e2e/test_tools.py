@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
 import httpx2
 import psutil
+import pytest
 from support.answers import Answer
-from support.command import everturn, terminal
+from support.command import everturn, start, terminal
 from support.gateway import server_events
 from support.model_api import ModelApi, open_model_api
 from support.process import GatewayProcess, gateway_process, write_workspace
@@ -80,6 +82,14 @@ def children(gateway: GatewayProcess) -> list[psutil.Process]:
     return psutil.Process(gateway.process.pid).children(recursive=True)
 
 
+def is_at_work(process: psutil.Process) -> bool:
+    """Return whether a process runs; one that only waits to be reaped does not."""
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 async def until_running(gateway: GatewayProcess, file: Path) -> None:
     """Wait until a command has made its file."""
     path = anyio.Path(file)
@@ -106,9 +116,8 @@ async def test_a_command_that_a_kill_cut_short_is_not_run_again(tmp_path: Path) 
         assert ran.read_text() == "run\n"
         assert tool_texts(messages) == ["interrupted by a restart, outcome unknown"]
         assert messages[-1]["content"] == "I cannot tell whether it is done."
-        for process in left:  # a command without a sandbox outlives a gateway that is killed
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
+        assert left
+        assert not [process for process in left if is_at_work(process)]
 
 
 async def test_a_question_outlives_a_kill_and_is_answered_by_command(tmp_path: Path) -> None:
@@ -195,3 +204,53 @@ async def test_a_person_at_the_terminal_is_asked_and_answers(tmp_path: Path) -> 
         kept = (tmp_path / "agents" / "helper" / "policy.local.yaml").read_text()
         assert "bash:echo two" in kept
         assert "echo one" not in kept
+
+
+@pytest.mark.parametrize("served", [False, True], ids=["alone", "served"])
+async def test_run_without_a_person_never_waits_in_silence(tmp_path: Path, *, served: bool) -> None:
+    """A script that hangs for an hour, and says nothing, is the worst of all outcomes."""
+    async with shell_agent(tmp_path) as api:
+        api.script(running("echo hi"), Answer(text="So be it."))
+        if not served:
+            done = await everturn("run", "go", cwd=tmp_path, env=KEY)
+
+            assert (done.code, done.out) == (0, "So be it.\n")
+            assert "waits to be allowed" in done.err
+            assert "nobody can be asked here" in done.err
+            return
+        async with gateway_process(tmp_path), start("run", "go", cwd=tmp_path, env=KEY) as run:
+            await api.received(1)
+            assert run.process.stderr is not None
+            said = b""
+            while b"--deny" not in said:
+                said += await run.process.stderr.receive()
+            command = said.decode().partition("`everturn ")[2].partition("`")[0]
+            await everturn(*command.split(), cwd=tmp_path, env=KEY)
+
+            assert (await run.end()).out == "So be it.\n"
+
+
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="interactive processes need tmux")
+async def test_an_interactive_process_works_in_the_served_gateway(tmp_path: Path) -> None:
+    """The served gateway runs on another event loop than most tests do."""
+    spawn = {"action": "spawn", "command": "cat", "interactive": True, "label": "cat"}
+
+    def calling(arguments: dict[str, object], call_id: str) -> Answer:
+        call = ToolCall(call_id=call_id, name="background_process", arguments=json.dumps(arguments))
+        return Answer(calls=(call,))
+
+    async with shell_agent(tmp_path, ALLOWED) as api:
+        file = tmp_path / "agents" / "helper" / "agent.yaml"
+        tool = "    - {type: builtin, name: background_process, sandbox: plain}\n"
+        file.write_text(file.read_text() + tool)
+        api.script(calling(spawn, "c1"), Answer(text="It runs."))
+        async with gateway_process(tmp_path) as gateway, gateway.client() as client:
+            session = await begin(client, "go")
+            await until(client, session, "turn_finished")
+            (said,) = tool_texts(await log(client, session))
+            handle = said.split()[0].strip(":.,") if "cannot" not in said else said
+            await client.delete(f"/api/v1/sessions/{session}")
+
+        assert "tmux" in said
+        assert "cannot be used" not in said
+        assert handle

@@ -150,7 +150,7 @@ async def test_an_answer_after_the_expiry_is_refused_and_the_call_does_not_run()
         assert act.runs == []
         expired = ("not run: nobody allowed it in time", True)
         assert await results(test, submission.session_id) == [expired]
-        with pytest.raises(UnknownApprovalError):
+        with pytest.raises(ApprovalClosedError, match="it has expired"):
             await test.service.decide(submission.session_id, "a", "allow_once")
 
 
@@ -252,6 +252,9 @@ async def test_the_first_word_counts_and_the_same_word_again_changes_nothing() -
             await test.service.decide(session_id, "a", "deny")
         gate.set()
         await submission.result()
+        await test.service.decide(session_id, "a", "allow_once")  # a client that lost the answer
+        with pytest.raises(ApprovalClosedError, match="allow_once"):
+            await test.service.decide(session_id, "a", "deny")
         log = await test.service.history(session_id, after=0, limit=100)
 
         assert sum(isinstance(e.body, ApprovalDecided) for e in log) == 1

@@ -333,6 +333,7 @@ def broken(arguments: str, *, stop_reason: str = "tool_calls") -> Reply:
     [
         (broken('{"a": '), "are not JSON"),
         (broken("[1]"), "are no JSON object"),
+        (broken('{"a": NaN}'), "are not JSON"),
         (broken("[" * 100_000), "are n"),
         (broken("{}", stop_reason="length"), "cut off at the output limit"),
         (calling(("x", "work"), ("x", "work")), "share an id"),

@@ -168,7 +168,7 @@ async def test_a_result_that_cannot_be_removed_is_reported_and_the_new_one_kept(
         await store.save_result(SESSION_ID, "call_2", "second")
 
         assert both == ["before", "second"]
-        assert "a result could not be removed" in caplog.messages
+        assert "an old file of a session could not be removed" in caplog.messages
         assert await store.read_result(SESSION_ID, "call_1") is None
 
 

@@ -81,7 +81,11 @@ async def test_two_megabytes_are_refused_without_being_read(tmp_path: Path) -> N
         for _ in range(64):
             yield b"x" * 32_768
 
-    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
+    server = ServerConfig(max_upload_bytes=1)  # less than any body may have
+    async with (
+        open_http_gateway(tmp_path, server=server) as gateway,
+        gateway.client() as client,
+    ):
         session_id = await gateway.session()
         path = f"/api/v1/sessions/{session_id}/messages"
         told = await client.post(path, json={"content": "x" * 2_000_000})

@@ -244,7 +244,7 @@ async def test_what_has_no_effect_is_named(tmp_path: Path) -> None:
         ({"messages": [*HI, {"role": "assistant", "content": "ho"}]}, "messages.1.role"),
         ({"messages": [*HI, {"role": "tool", "content": "x"}]}, "messages.1.tool_call_id"),
         (
-            {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+            {"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]},
             "messages.0.content.0",
         ),
         (
@@ -291,7 +291,7 @@ async def test_what_cannot_be_done_is_refused_by_name(
 
 async def test_errors_have_the_shape_of_openai(tmp_path: Path) -> None:
     """A client's own error classes work: token, agent, method, size and JSON."""
-    server = ServerConfig(api_token=KEY)
+    server = ServerConfig(api_token=KEY, max_upload_bytes=1)  # the other limit holds then
     async with open_http_gateway(tmp_path, server=server) as gateway:
         async with client_of(gateway, key="wrong") as client:
             with pytest.raises(openai.AuthenticationError) as wrong_key:

@@ -501,7 +501,8 @@ RECOVERED: tuple[tuple[str, Callable[[LLMock], object]], ...] = (
     ("503", lambda mock: mock.fail(503)),
     ("disconnect", lambda mock: mock.disconnect(after_chunks=2)),
     ("truncate", lambda mock: mock.truncate(after_chunks=2)),
-    ("corrupt", lambda mock: mock.corrupt(after_chunks=2)),
+    # Paced: sent at once, all of it is away before the mock can see that the client left.
+    ("corrupt", lambda mock: mock.pace(50).corrupt(after_chunks=2)),
     ("slow first token", lambda mock: mock.slow_first_token(0.2)),
 )
 

@@ -31,6 +31,7 @@ from everturn_actors.events import (
 )
 from everturn_actors.model import (
     AnyMessage,
+    Attachment,
     ConversationKey,
     Fate,
     OpenStep,
@@ -89,6 +90,20 @@ paths = st.sampled_from(["", "", "call_1.txt", "4-2.txt"])
 _seldom = st.sampled_from([False, False, False, True])
 
 
+_ATTACHED = st.one_of(
+    st.just(()),
+    st.tuples(
+        st.builds(
+            Attachment,
+            name=names,
+            media_type=st.sampled_from(["image/png", "text/plain"]),
+            file_name=names,
+            size_bytes=st.integers(0, 2**40),
+        )
+    ),
+)
+
+
 def next_bodies(state: SessionState | None, *, may_end: bool = True) -> SearchStrategy[Body] | None:
     """Return what may happen next, or None where nothing can any more.
 
@@ -103,7 +118,7 @@ def next_bodies(state: SessionState | None, *, may_end: bool = True) -> SearchSt
     if state.status == "ended":
         return None
     moves: list[SearchStrategy[Body]] = [
-        st.builds(Received, text=texts, sender=names, idempotency_key=names)
+        st.builds(Received, text=texts, sender=names, idempotency_key=names, attachments=_ATTACHED)
     ]
     if state.turns:
         moves.append(hiding(state))

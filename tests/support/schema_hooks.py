@@ -6,6 +6,7 @@ sessions that are really there, made for the one call.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from itertools import count
 from typing import Any
@@ -16,6 +17,7 @@ from schemathesis import Case, HookContext
 
 _gateway = httpx2.Client(base_url=os.environ.get("GATEWAY_URL", ""))
 _calls = count()
+_FILE = f"{hashlib.sha256(b'Hello').hexdigest()}.txt"
 
 
 @schemathesis.hook
@@ -25,14 +27,21 @@ def before_call(context: HookContext, case: Case[Any], kwargs: dict[str, object]
     parameters = case.path_parameters
     # The events of a session that goes on have no end to wait for.
     endless = case.path.endswith("/events")
-    if "session_id" in parameters and (endless or next(_calls) % 4):
+    # In a session of another call its key may belong to another message.
+    fresh = endless or "Idempotency-Key" in (case.headers or {})
+    if "session_id" in parameters and (fresh or next(_calls) % 4):
         session_id = _gateway.post("/api/v1/sessions", json={"agent": "test"}).json()["id"]
         if endless:
             _gateway.post(f"/api/v1/sessions/{session_id}/reset")
         if case.path.endswith("/context/{seq}") and next(_calls) % 2:
             _gateway.post(f"/api/v1/sessions/{session_id}/messages", json={"content": "hi"})
             parameters["seq"] = 2
+        if case.path.endswith("/media/{name}"):
+            file = {"media_type": "text/plain", "data": "SGVsbG8="}
+            body = {"content": "hi", "attachments": [file]}
+            _gateway.post(f"/api/v1/sessions/{session_id}/messages", json=body)
+            parameters["name"] = _FILE
         parameters["session_id"] = session_id
     for name in ("name", "model"):
-        if name in parameters and next(_calls) % 2:
+        if parameters.get(name, _FILE) != _FILE and next(_calls) % 2:
             parameters[name] = "test"

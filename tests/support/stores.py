@@ -10,7 +10,7 @@ from typing import Protocol
 from everturn_actors.journal.files import open_file_store
 from everturn_actors.journal.layout import Layout
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
-from everturn_actors.journal.results import RESULTS_MAX_BYTES
+from everturn_actors.journal.results import MEDIA_MAX_BYTES, RESULTS_MAX_BYTES
 from everturn_actors.ports import SessionStore
 
 
@@ -18,7 +18,10 @@ class World(Protocol):
     """A disk, and the way to open a store on it; opened again, it is a restart."""
 
     def open(
-        self, *, results_max_bytes: int = RESULTS_MAX_BYTES
+        self,
+        *,
+        results_max_bytes: int = RESULTS_MAX_BYTES,
+        media_max_bytes: int = MEDIA_MAX_BYTES,
     ) -> AbstractAsyncContextManager[SessionStore]:
         """Open a store on what the last one left."""
         ...
@@ -35,10 +38,17 @@ class FileWorld:
         self.workspace = workspace
 
     def open(
-        self, *, results_max_bytes: int = RESULTS_MAX_BYTES
+        self,
+        *,
+        results_max_bytes: int = RESULTS_MAX_BYTES,
+        media_max_bytes: int = MEDIA_MAX_BYTES,
     ) -> AbstractAsyncContextManager[SessionStore]:
         """Open a file store."""
-        return open_file_store(self.workspace, results_max_bytes=results_max_bytes)
+        return open_file_store(
+            self.workspace,
+            results_max_bytes=results_max_bytes,
+            media_max_bytes=media_max_bytes,
+        )
 
     def tear(self, session_id: str) -> None:
         """Write the beginning of a line."""
@@ -55,10 +65,15 @@ class MemoryWorld:
         self.disk = MemoryDisk()
 
     def open(
-        self, *, results_max_bytes: int = RESULTS_MAX_BYTES
+        self,
+        *,
+        results_max_bytes: int = RESULTS_MAX_BYTES,
+        media_max_bytes: int = MEDIA_MAX_BYTES,
     ) -> AbstractAsyncContextManager[SessionStore]:
         """Open a memory store."""
-        return open_memory_store(self.disk, results_max_bytes=results_max_bytes)
+        return open_memory_store(
+            self.disk, results_max_bytes=results_max_bytes, media_max_bytes=media_max_bytes
+        )
 
     def tear(self, session_id: str) -> None:
         """Tell the disk."""

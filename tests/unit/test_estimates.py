@@ -16,6 +16,7 @@ from everturn_actors.context.estimates import (
 )
 from everturn_actors.model import (
     AnyMessage,
+    Attachment,
     Notice,
     Reply,
     Step,
@@ -137,3 +138,13 @@ def test_units_become_tokens_of_a_model_rounded_up() -> None:
     assert count.message(UserMessage(text="word"), 0) == 8  # 7.38
     assert count.message(UserMessage(text="word"), 1) == 8 + 1600 * 1.5
     assert count.tools(()) == 0
+
+
+def test_what_tells_of_files_is_counted_with_the_words_alike_in_turn_and_message() -> None:
+    """A finished turn and its messages are two ways to the same sum."""
+    file = Attachment(name="a.pdf", media_type="application/pdf", file_name="Bill.pdf")
+    told = UserMessage(text="pay", attachments=(file, file))
+    turn = Turn(number=1, users=(told, UserMessage(text="now")))
+
+    assert message_units(told) > message_units(UserMessage(text="pay")) + 2 * 2_000
+    assert turn_units(turn) == sum(map(message_units, turn.messages))

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from everturn_actors.events import (
+    ApprovalAsked,
     Body,
     CallFinished,
     Event,
@@ -162,3 +163,15 @@ def test_colours_mark_what_is_not_the_reply() -> None:
     updates: list[Update] = [delta("Hel", 0), event(TurnFinished(turn=1, outcome="cancelled"))]
 
     assert shown(updates, colour=True) == "Hel\n\x1b[2m(cancelled)\x1b[0m\n"
+
+
+def test_who_is_asked_sees_the_whole_call() -> None:
+    """What is allowed must not hide behind the end of a line."""
+    arguments = '{"command": "echo ' + "a" * 200 + '; python3 evil.py"}'
+    call = ToolCall(call_id="1", name="bash", arguments=arguments)
+    asked = ApprovalAsked(call_id="1", arguments_hash="", timeout_s=60, reason="it is not allowed")
+
+    told = shown([event(ModelReplied(text="", calls=(call,))), event(asked)])
+
+    assert "waits to be allowed: it is not allowed (call 1)" in told
+    assert arguments in told

@@ -18,6 +18,7 @@ from zlib import adler32
 
 from everturn_actors.model import (
     AnyMessage,
+    Attachment,
     Notice,
     Reply,
     ToolCall,
@@ -48,6 +49,7 @@ _TOOL_UNITS = 8 * UNITS_PER_TOKEN  # the same for a definition
 # 258 a tile at Google, and width * height / 750 at Anthropic: 1,600 before it is scaled down.
 # Source: the vendors' vision guides (platform.openai.com, ai.google.dev, docs.anthropic.com).
 MEDIA_UNITS = 1_600 * UNITS_PER_TOKEN
+_ATTACHMENT_UNITS = 20 * UNITS_PER_TOKEN  # size and brackets of the line that tells of a file
 
 _FORM: Final = "units"
 _PIECE_BYTES = 512  # 511 capitals and the head of an emoji make 56,460: below Adler's 65,521
@@ -66,9 +68,10 @@ def text_units(text: str) -> int:
 
 
 def message_units(message: AnyMessage, media: int = 0) -> int:
-    """Return what a message costs with `media` images or files beside its text.
+    """Return what a message costs with `media` images shown beside its text.
 
-    Counted once for each message value and kept with it; reasoning is not sent back and is free.
+    What came with it and is told in words is part of its text. Counted once for each message value
+    and kept with it; reasoning is not sent back and is free.
     """
     # Asked for every message of every request: the answer is mostly there.
     known: int | None = message.memo.get(_FORM)
@@ -96,6 +99,10 @@ def _count_turn(turn: Turn) -> int:
             for call in message.calls:
                 parts += (call.name, call.arguments)
                 units += _CALL_UNITS
+        elif isinstance(message, UserMessage) and message.attachments:
+            for each in message.attachments:
+                parts += (each.file_name, each.media_type)
+                units += _ATTACHMENT_UNITS
     return units + text_units("".join(parts))
 
 
@@ -130,7 +137,9 @@ class Estimates:
 
 def _count(message: AnyMessage) -> int:
     match message:
-        case UserMessage(text=text) | Notice(text=text):
+        case UserMessage(text=text, attachments=attached):
+            return _MESSAGE_UNITS + text_units(text) + sum(map(_count_attachment, attached))
+        case Notice(text=text):
             return _MESSAGE_UNITS + text_units(text)
         case ToolResult(text=text, name=name):
             return _MESSAGE_UNITS + text_units(name) + text_units(text)
@@ -138,6 +147,10 @@ def _count(message: AnyMessage) -> int:
             return _MESSAGE_UNITS + text_units(text) + sum(map(_count_call, calls))
         case _:
             assert_never(message)
+
+
+def _count_attachment(attached: Attachment) -> int:
+    return _ATTACHMENT_UNITS + text_units(attached.file_name) + text_units(attached.media_type)
 
 
 def _count_call(call: ToolCall) -> int:

@@ -83,6 +83,8 @@ def _bytes(message: AnyMessage) -> bytes:
     match message:
         case ToolResult(call_id=call_id):
             text = f"{call_id}\0{text}"
+        case UserMessage(attachments=attached) if attached:
+            text = "\0".join((text, *(each.name for each in attached)))
         case Reply(calls=calls) if calls:
             asked = (f"{call.call_id}\0{call.name}\0{call.arguments}" for call in calls)
             text = "\0".join((text, *asked))

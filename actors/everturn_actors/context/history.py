@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,7 @@ from everturn_actors.context.estimates import message_units, turn_units
 from everturn_actors.context.policy import Policy
 from everturn_actors.context.standing import shown_blocks
 from everturn_actors.context.turns import Block, blocks, flatten
-from everturn_actors.model import AnyMessage, Conversation, Standing, Turn
+from everturn_actors.model import AnyMessage, Conversation, Standing, Turn, UserMessage
 
 
 @dataclass(slots=True, kw_only=True)
@@ -26,6 +26,9 @@ class History:
     messages: list[AnyMessage] = field(default_factory=list[AnyMessage])
     shown_messages: int = 0
     units: int = 0
+    "Of their texts; images are priced by who decides which are shown."
+    with_files: list[UserMessage] = field(default_factory=list[UserMessage])
+    "Those of the messages that came with something."
 
     def add(self, turn: Turn) -> None:
         """Show one more turn, the newest."""
@@ -36,11 +39,15 @@ class History:
             self.messages += turn.messages
             self.shown_messages += turn.size_messages
             self.units += turn_units(turn)
+            for user in turn.heard if turn.steered else turn.users:
+                if user.attachments:
+                    self.with_files.append(user)
             return
         messages = tuple(flatten(shown))
         self.messages += messages
         self.shown_messages += sum(1 for message in messages if message.seq)
         self.units += sum(map(message_units, messages))
+        self.with_files += with_files(messages)
 
     def missing(self, conversation: Conversation, policy: Policy[Any]) -> Sequence[Turn] | None:
         """Return the turns that came since, oldest first; None where this is of no use."""
@@ -58,6 +65,11 @@ class History:
             if known is not None and held[index - 1].number <= known.number:
                 return None
         return None
+
+
+def with_files(messages: Iterable[AnyMessage]) -> list[UserMessage]:
+    """Return the messages that came with something, in their order."""
+    return [each for each in messages if isinstance(each, UserMessage) and each.attachments]
 
 
 def shown_history(

@@ -21,7 +21,8 @@ from everturn_actors.context.calibration import (
 from everturn_actors.context.catalog import limits_of, policy_of
 from everturn_actors.context.estimates import Estimates, message_units, text_units, tools_units
 from everturn_actors.context.fingerprint import Fingerprints
-from everturn_actors.context.history import History, shown_history
+from everturn_actors.context.history import History, shown_history, with_files
+from everturn_actors.context.pictures import NO_PICTURES, Pictures, choose
 from everturn_actors.context.policy import Limits, Opening, Policy
 from everturn_actors.context.prompt import system_prompt
 from everturn_actors.context.standing import became, event_of, shown_blocks
@@ -70,6 +71,8 @@ class Rendered:
     opening: Opening
     tokens: int
     "What the prompt is predicted to cost: system prompt, tools and messages."
+    pictures: Pictures = NO_PICTURES
+    "The images that it is to be sent with; the bytes are for who sends it."
 
     @property
     def omitted_messages(self) -> int:
@@ -80,7 +83,8 @@ class Rendered:
         """Return its parts in words, for people."""
         count = self.policy.estimates(self.limits)
         messages = len(self.request.messages)
-        total = sum(count.message(message, 0) for message in self.request.messages)
+        media = self.view.media
+        total = sum(count.message(m, media.get(m.seq, 0)) for m in self.request.messages)
         return (
             f"a system prompt of {count.text(self.request.system):,} tokens,"
             f" {len(self.request.tools)} tools of {self.budget.tools_tokens:,},"
@@ -123,6 +127,7 @@ class _Scene:
     "The whole of the view, before the policy's ladder."
     sent: Sent
     estimates: Estimates
+    pictures: Pictures
 
 
 def _request(
@@ -371,6 +376,7 @@ class Renderer:
             opening=opening,
             sent=sent,
             tokens=scene.estimates.tokens(sent.units) + scene.limits.correction_tokens,
+            pictures=scene.pictures,
         )
 
     def predicted_tokens(
@@ -430,13 +436,35 @@ class Renderer:
                 running = (*running, UserMessage(text=f"[{_BROKEN.format(current.broken[-1])}]"))
         messages = (*history.messages, *flatten(running))
         now = messages[len(history.messages) :]
-        units = history.units + sum(map(message_units, now))
         shown = history.shown_messages + sum(1 for message in now if message.seq)
         omitted = conversation.left_messages + conversation.held_messages - shown
         summary = standing.summary
+        system = system_prompt(
+            spec.prompt,
+            instructions=conversation.instructions,
+            at=None if current is None else current.started_at,
+        )
+        files = (*history.with_files, *with_files(now))
+        sent, reported = conversation.sent, conversation.reported.input_tokens
+        if not files:  # what images cost says nothing about words
+            scale = session_scale(facts, sent_units=sent.units, reported_tokens=reported)
+            facts = replace(facts, scale=scale)
+        limits = replace(
+            limits_of(spec, facts), window_messages=conversation.window_messages or None
+        )
+        count = policy.estimates(limits)
+        fixed = count.text(system), count.tools(tools)
+        pictures = NO_PICTURES
+        if files:
+            budget = policy.divide(policy.numbers, limits, *fixed)
+            free = budget.free_tokens - count.text(summary.text if summary else "")
+            room = free if budget.window_tokens > 0 else None
+            pictures = choose(files, room_tokens=room, scale=facts.scale)
+        units = history.units + sum(map(message_units, now)) + pictures.units
         view = View(
             blocks=(*history.blocks, *running),
             current=len(history.blocks),
+            media=pictures.counts,
             became=became(standing),
             omitted_messages=omitted,
             unsummarised=_untold(conversation),
@@ -444,18 +472,6 @@ class Renderer:
             note=standing.note,
         )
         view.memo.update({VIEW_UNITS: units, VIEW_MESSAGES: shown})
-        system = system_prompt(
-            spec.prompt,
-            instructions=conversation.instructions,
-            at=None if current is None else current.started_at,
-        )
-        sent, reported = conversation.sent, conversation.reported.input_tokens
-        facts = replace(
-            facts, scale=session_scale(facts, sent_units=sent.units, reported_tokens=reported)
-        )
-        limits = replace(
-            limits_of(spec, facts), window_messages=conversation.window_messages or None
-        )
         opening = policy.opening(system, view.whole_summary, omitted)
         request = _request(spec, opening, messages, tools)
         plain = len(request.messages) == len(messages)  # nothing stands before them
@@ -472,11 +488,10 @@ class Renderer:
                     now_units=units,
                 ),
             )
-        count = policy.estimates(limits)
         return _Scene(
             policy=policy,
             limits=limits,
-            budget=policy.divide(policy.numbers, limits, count.text(system), count.tools(tools)),
+            budget=policy.divide(policy.numbers, limits, *fixed),
             view=view,
             turns=history.turns,
             opening=opening,
@@ -484,4 +499,5 @@ class Renderer:
             request=request,
             sent=_sent(conversation.sent, prints, request, units),
             estimates=Estimates(facts.scale),
+            pictures=pictures,
         )

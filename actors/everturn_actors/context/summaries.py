@@ -290,7 +290,7 @@ def _lines(turn: Turn) -> list[str]:
 
 
 def _line(message: AnyMessage) -> str:
-    text = message.text.strip()
+    text = (message.told if isinstance(message, UserMessage) else message.text).strip()
     keep = min(max(_LINE_CHARACTERS, len(text) // _LINE_DIVISOR), _LINE_CHARACTERS_MAX)
     line = f"{speaker(message)}: {' '.join(text[:keep].split())}{'...' if len(text) > keep else ''}"
     if isinstance(message, Reply) and message.calls:

@@ -109,7 +109,7 @@ def _told(turn: Turn) -> Iterator[str]:
                 for call in calls:
                     yield f"assistant calls {one_line(call.name)}:"
                     yield indent(shortened(call.arguments, _ARGUMENTS_CHARACTERS), INDENT)
-            case UserMessage(text=text) | Notice(text=text):
+            case UserMessage(told=text) | Notice(text=text):
                 yield indent(text, INDENT)
             case _:
                 assert_never(message)
@@ -119,8 +119,9 @@ def _shown(turn: Turn) -> Iterator[str]:
     yield f"## Turn {turn.number}"
     for message in turn.messages:
         yield f"**{speaker(message)}** (event {message.seq})"
-        if message.text:
-            yield quoted(message.text)
+        text = message.told if isinstance(message, UserMessage) else message.text
+        if text:
+            yield quoted(text)
         match message:
             case ToolResult(path=path) if path:
                 yield f"The whole text is in `{path}`."

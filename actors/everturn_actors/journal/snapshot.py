@@ -187,6 +187,8 @@ def _message(message: UserMessage | Reply | ToolResult, head: dict[str, Any]) ->
                 line["sender"] = message.sender
             if message.attachments:
                 line["attachments"] = [_fields(each) for each in message.attachments]
+            if message.untrusted:
+                line["untrusted"] = True
         case Reply():
             line = {**head, "role": "assistant", "seq": message.seq, "text": message.text}
             if message.reasoning:

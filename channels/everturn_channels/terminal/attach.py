@@ -12,6 +12,7 @@ from everturn_actors.errors import CoreError, InvalidInputError
 from everturn_actors.events import SessionEnded, Steered, TurnFinished, TurnStarted
 from everturn_actors.service import TextDelta, Update
 from everturn_channels.errors import ChannelError
+from everturn_channels.terminal.attachments import Basket
 from everturn_channels.terminal.chat import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, describe
 from everturn_channels.terminal.conversation import Conversation
 from everturn_channels.terminal.door import Door, Status
@@ -51,6 +52,7 @@ class Attach:
         self._conversation = Conversation(door, session_id=session_id)
         self._reader = reader
         self._screen = screen
+        self._basket = Basket()
         self._handed_in: set[int] = set()
         self._settled: set[int] = set()
         self._unanswered: set[int] = set()
@@ -174,7 +176,9 @@ class Attach:
             case Mistake(text=text):
                 self._complain(text)
             case Say(text=text):
-                self._handed_in.add(await self._conversation.hand_in(text))
+                seq = await self._conversation.hand_in(text, self._basket.uploads)
+                self._basket.empty()
+                self._handed_in.add(seq)
             case Command():
                 return await self._obey(typed)
             case _:
@@ -202,6 +206,8 @@ class Attach:
             case "stop":
                 if not await self._conversation.cancel():
                     self._screen.note("(no turn is running)")
+            case "attach":
+                self._screen.note(await self._basket.obey(command.text))
             case "reset":
                 await self._conversation.reset()
             case _:

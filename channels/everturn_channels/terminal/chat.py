@@ -16,6 +16,7 @@ from everturn_actors.errors import CoreError, InvalidInputError
 from everturn_actors.events import TurnFinished
 from everturn_actors.service import TextDelta, Update
 from everturn_channels.errors import ChannelError
+from everturn_channels.terminal.attachments import Basket
 from everturn_channels.terminal.conversation import Conversation
 from everturn_channels.terminal.door import Status
 from everturn_channels.terminal.gauge import dollars, show_compacted
@@ -47,6 +48,7 @@ class Chat:
         self._conversation = conversation
         self._reader = reader
         self._screen = screen
+        self._basket = Basket()
         self._failed = False
         self._hinted = False
         self._left = False
@@ -139,6 +141,8 @@ class Chat:
                     self._screen.show_context(report)
             case "compact":
                 await self._compact(command.text, interrupts)
+            case "attach":
+                self._screen.note(await self._basket.obey(command.text))
             case "reset":
                 was = await self._conversation.reset()
                 self._screen.note(
@@ -186,7 +190,8 @@ class Chat:
         self._screen.error(str(error))
 
     async def _exchange(self, text: str) -> AsyncGenerator[Update]:
-        seq = await self._conversation.hand_in(text)
+        seq = await self._conversation.hand_in(text, self._basket.uploads)
+        self._basket.empty()
         async with aclosing(self._conversation.answer(seq)) as updates:
             async for update in updates:
                 yield update
@@ -221,7 +226,8 @@ class Chat:
                     self._fail(problem)
 
             tg.start_soon(cancel_turn)
-            questions = Questions(self._conversation, self._reader, self._screen, tg)
+            asker = self._reader if isinstance(self._reader, PromptReader) else None
+            questions = Questions(self._conversation, asker, self._screen, tg)
             async with aclosing(updates):
                 try:
                     async for update in updates:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from uuid import uuid4
@@ -21,7 +21,14 @@ from everturn_actors.events import (
     TurnFinished,
     TurnStarted,
 )
-from everturn_actors.model import Approval, ConversationKey, Decision, Outcome, Usage
+from everturn_actors.model import (
+    Approval,
+    ConversationKey,
+    Decision,
+    Outcome,
+    Upload,
+    Usage,
+)
 from everturn_actors.service import Compacted, TextDelta, Update
 from everturn_channels.errors import DoorError
 from everturn_channels.terminal.door import Door, Status
@@ -54,6 +61,11 @@ class Conversation:
         self.session_id = session_id
         "The session; empty until it is opened."
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether others can answer what this conversation asks."""
+        return self._door.is_shared
+
     async def open(self, *, new: bool = False) -> Status:
         """Find or start the session and return what is known of it.
 
@@ -70,8 +82,8 @@ class Conversation:
             status = await self._door.status(self.session_id)
         return status
 
-    async def hand_in(self, text: str) -> int:
-        """Hand in a message; return the number of its event when it is durable.
+    async def hand_in(self, text: str, attachments: Sequence[Upload] = ()) -> int:
+        """Hand in a message and its files; return the number of its event when all is durable.
 
         A conversation whose session has ended meanwhile goes on in a new one.
 
@@ -81,17 +93,19 @@ class Conversation:
         message_id = self._new_id()
         for _ in range(_NEW_SESSIONS_MAX):
             try:
-                return await self._submit(text, message_id)
+                return await self._submit(text, message_id, attachments)
             except (SessionEndedError, UnknownSessionError):
                 if self._key is None:
                     raise
                 self.session_id = ""
-        return await self._submit(text, message_id)
+        return await self._submit(text, message_id, attachments)
 
-    async def _submit(self, text: str, message_id: str) -> int:
+    async def _submit(self, text: str, message_id: str, attachments: Sequence[Upload]) -> int:
         if not self.session_id and self._key is not None:
             self.session_id = await self._door.open(self._key)
-        return await self._door.submit(self.session_id, text, idempotency_key=message_id)
+        return await self._door.submit(
+            self.session_id, text, idempotency_key=message_id, attachments=attachments
+        )
 
     async def answer(self, seq: int) -> AsyncGenerator[Update]:
         """Yield the updates of the turn that answers message `seq`, from the message on.

@@ -21,7 +21,9 @@ from everturn_actors.model import (
     Decision,
     Inbound,
     SessionStatus,
+    Upload,
     Usage,
+    UserMessage,
 )
 from everturn_actors.ports import SessionSummary
 from everturn_actors.service import Compacted, TurnService, Update
@@ -58,6 +60,7 @@ class Said:
     "UTC, aware."
     role: Literal["user", "assistant", "tool"]
     text: str
+    "With a line for each file that came with it."
 
 
 class Door(Protocol):
@@ -67,6 +70,11 @@ class Door(Protocol):
     and an error of its own where the gateway cannot be reached.
     """
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether others reach the gateway as well, while this door is open."""
+        ...
+
     async def agents(self) -> Sequence[str]:
         """Return the names of the agents that can be talked to, sorted."""
         ...
@@ -75,8 +83,15 @@ class Door(Protocol):
         """Return the session in which a conversation goes on; start one where there is none."""
         ...
 
-    async def submit(self, session_id: str, text: str, *, idempotency_key: str) -> int:
-        """Hand in a message; return the number of its event when it is durable.
+    async def submit(
+        self,
+        session_id: str,
+        text: str,
+        *,
+        idempotency_key: str,
+        attachments: Sequence[Upload] = (),
+    ) -> int:
+        """Hand in a message; return the number of its event when it, and its files, are durable.
 
         The same key again, in the same session, is the same message.
         """
@@ -150,6 +165,11 @@ class ServiceDoor:
         self._service = service
         self._agents = agents
 
+    @property
+    def is_shared(self) -> bool:
+        """Nobody else reaches a gateway in this process."""
+        return False
+
     async def agents(self) -> Sequence[str]:
         """Return the names of the agents that can be talked to, sorted."""
         return sorted(self._agents())
@@ -158,9 +178,21 @@ class ServiceDoor:
         """Return the session in which a conversation goes on; start one where there is none."""
         return await self._service.current(key) or await self._service.create(key)
 
-    async def submit(self, session_id: str, text: str, *, idempotency_key: str) -> int:
+    async def submit(
+        self,
+        session_id: str,
+        text: str,
+        *,
+        idempotency_key: str,
+        attachments: Sequence[Upload] = (),
+    ) -> int:
         """Hand in a message; return the number of its event when it is durable."""
-        inbound = Inbound(text=text, session_id=session_id, idempotency_key=idempotency_key)
+        inbound = Inbound(
+            text=text,
+            session_id=session_id,
+            idempotency_key=idempotency_key,
+            attachments=tuple(attachments),
+        )
         return (await self._service.submit(inbound)).seq
 
     async def follow(self, session_id: str, *, after: int) -> AsyncGenerator[Update]:
@@ -233,8 +265,9 @@ class ServiceDoor:
 def _said(event: Event) -> Said | None:
     """Return the message that `event` is; None where it is none."""
     match event.body:
-        case Received(text=text):
-            return Said(seq=event.seq, at=event.at, role="user", text=text)
+        case Received(text=text, attachments=attached):
+            told = UserMessage(text=text, attachments=attached).told
+            return Said(seq=event.seq, at=event.at, role="user", text=told)
         case ModelReplied(text=text):
             return Said(seq=event.seq, at=event.at, role="assistant", text=text)
         case CallFinished(text=text):

@@ -108,9 +108,9 @@ class PromptReader:
 
         Raises:
             EOFError: The person pressed Ctrl-D.
+            KeyboardInterrupt: The person pressed Ctrl-C.
         """
-        asking: PromptSession[str] = PromptSession(message=question, history=InMemoryHistory())
-        return await asking.prompt_async(handle_sigint=False)
+        return await choose(question)
 
     def interrupt(self) -> None:
         """Do what Ctrl-C at an empty prompt does."""
@@ -150,6 +150,17 @@ class PromptReader:
                 break
             tail = char + tail
         return [("", f"{tail}\n"), ("", PROMPT)]
+
+
+async def choose(question: str) -> str:
+    """Ask a person at this terminal; return the line that answers.
+
+    Raises:
+        EOFError: The person pressed Ctrl-D.
+        KeyboardInterrupt: The person pressed Ctrl-C.
+    """
+    asking: PromptSession[str] = PromptSession(message=question, history=InMemoryHistory())
+    return await asking.prompt_async(handle_sigint=False)
 
 
 async def open_history(path: Path) -> History:

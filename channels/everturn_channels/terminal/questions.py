@@ -1,6 +1,8 @@
-"""Asking a person at the terminal whether a call may run, while its turn waits."""
+"""What becomes of a call that waits to be allowed, while its turn is watched at a terminal."""
 
 from __future__ import annotations
+
+from typing import Protocol
 
 import anyio
 from anyio.abc import TaskGroup
@@ -11,7 +13,6 @@ from everturn_actors.model import Decision
 from everturn_actors.service import TextDelta, Update
 from everturn_channels.errors import ChannelError
 from everturn_channels.terminal.conversation import Conversation
-from everturn_channels.terminal.prompt import PromptReader, Reader
 from everturn_channels.terminal.reply import clean
 from everturn_channels.terminal.screen import Screen
 
@@ -22,17 +23,31 @@ _WORDS: dict[str, Decision] = {
 }
 
 
+class Asker(Protocol):
+    """A way to ask a person."""
+
+    async def choose(self, question: str) -> str:
+        """Return the line that answers a question.
+
+        Raises:
+            EOFError: There is nobody any more.
+            KeyboardInterrupt: The person wants to end the turn.
+        """
+        ...
+
+
 class Questions:
     """Asks for each call that waits, one after the other; somebody else may answer first.
 
-    A script is not asked: whoever watches it answers with `everturn approve`.
+    Where no person sits at the terminal, it says how to answer from elsewhere; where nobody can,
+    the call is not allowed.
     """
 
     def __init__(
-        self, conversation: Conversation, reader: Reader, screen: Screen, tasks: TaskGroup
+        self, conversation: Conversation, asker: Asker | None, screen: Screen, tasks: TaskGroup
     ) -> None:
         self._conversation = conversation
-        self._reader = reader
+        self._asker = asker
         self._screen = screen
         self._tasks = tasks
         self._asking: tuple[str, anyio.CancelScope] | None = None
@@ -43,10 +58,9 @@ class Questions:
             return
         match update.body:
             case ApprovalAsked() as asked:
-                if isinstance(self._reader, PromptReader):
-                    scope = anyio.CancelScope()
-                    self._asking = (asked.call_id, scope)
-                    self._tasks.start_soon(self._ask, self._reader, asked, scope)
+                scope = anyio.CancelScope()
+                self._asking = (asked.call_id, scope)
+                self._tasks.start_soon(self._settle, asked, scope)
             case ApprovalDecided(call_id=call_id):
                 if self._asking is not None and self._asking[0] == call_id:
                     self._asking[1].cancel()
@@ -56,22 +70,47 @@ class Questions:
             case _:
                 pass
 
-    async def _ask(
-        self, reader: PromptReader, asked: ApprovalAsked, scope: anyio.CancelScope
-    ) -> None:
-        always = f", [a]lways {clean(asked.pattern)}" if asked.pattern else ""
-        question = f"  allow it? [y]es, once{always}, [n]o: "
+    async def _settle(self, asked: ApprovalAsked, scope: anyio.CancelScope) -> None:
         with scope:
-            while True:
+            if self._asker is not None:
                 try:
-                    typed = await reader.choose(question)
-                except EOFError:
-                    typed = "no"  # nobody there is no yes
-                decision = _WORDS.get(typed.strip().lower())
-                if decision is None or (decision == "allow_always" and not asked.pattern):
-                    continue
-                try:
-                    await self._conversation.decide(decision, asked.call_id)
-                except (CoreError, ChannelError) as error:
-                    self._screen.error(str(error))
-                return
+                    decision = await _word(self._asker, self._screen, asked)
+                except KeyboardInterrupt:  # Ctrl-C means here what it means while an answer runs
+                    await self._conversation.cancel()
+                else:
+                    await self._decide(decision, asked)
+            elif self._conversation.is_shared:
+                command = f"everturn approve {self._conversation.session_id}"
+                self._screen.note(f"  (answer with `{command}`, or with --deny)")
+            else:
+                self._screen.note("  (nobody can be asked here: it does not run)")
+                await self._decide("deny", asked)
+
+    async def _decide(self, decision: Decision, asked: ApprovalAsked) -> None:
+        try:
+            await self._conversation.decide(decision, asked.call_id)
+        except (CoreError, ChannelError) as error:
+            self._screen.error(str(error))
+
+
+async def _word(asker: Asker, screen: Screen, asked: ApprovalAsked) -> Decision:
+    """Ask until the answer is one.
+
+    Raises:
+        KeyboardInterrupt: The person wants to end the turn.
+    """
+    always = f", [a]lways {clean(asked.pattern)}" if asked.pattern else ""
+    question = f"  allow it? [y]es, once{always}, [n]o: "
+    while True:
+        try:
+            typed = await asker.choose(question)
+        except EOFError:
+            return "deny"  # nobody there is no yes
+        word = typed.strip().lower().removeprefix("/")
+        if word in {"stop", "cancel"}:
+            raise KeyboardInterrupt
+        decision = _WORDS.get(word)
+        if decision is not None and (decision != "allow_always" or asked.pattern):
+            return decision
+        hint = "y, a or n" if asked.pattern else "y or n; this can only be allowed once"
+        screen.note(f"  (answer {hint}; /stop ends the turn)")

@@ -28,12 +28,13 @@ from everturn_actors.events import (
     TurnFinished,
     TurnStarted,
 )
-from everturn_actors.model import ToolCall
+from everturn_actors.model import ToolCall, UserMessage
 from everturn_actors.service import TextDelta, Update
 
 Style: TypeAlias = Literal["reply", "user", "note", "warning", "error"]
 
 ARGUMENTS_SHOWN = 60  # code points; a call is a hint to a person, not a record
+ASKED_SHOWN = 20_000  # of a call that a person is asked about: all of any that can be judged
 
 _HIDDEN = {c: None for c in (*range(32), *range(0x7F, 0xA0)) if chr(c) not in "\n\t"}
 
@@ -62,6 +63,7 @@ class ReplyReader:
         self._place = (0, 0)
         self._shown: str = ""
         self._reply: str = ""
+        self._calls: dict[str, ToolCall] = {}
 
     def read(self, update: Update) -> tuple[Piece, ...]:
         """Return what `update` adds to the screen."""
@@ -101,10 +103,12 @@ class ReplyReader:
                 if not self._show_users:
                     return ()
                 who = clean(body.sender) or "user"
-                return (Piece(style="user", text=f"{who}: {clean(body.text)}"),)
+                told = UserMessage(text=body.text, attachments=body.attachments).told
+                return (Piece(style="user", text=f"{who}: {clean(told)}"),)
             case ModelReplied():
                 if not body.text and not body.calls:
                     return (*self._leave(), Piece(style="note", text="(an empty reply)"))
+                self._calls = {call.call_id: call for call in body.calls}
                 pieces = self._replied(body.text)
                 return (*pieces, *(_call(call) for call in body.calls))
             case CallFinished():
@@ -129,7 +133,7 @@ class ReplyReader:
                 text = f"(the reply could not be used: {clean(body.reason)})"
                 return (*self._leave(), Piece(style="note", text=text))
             case ApprovalAsked():
-                return (Piece(style="warning", text=_asked(body)),)
+                return (Piece(style="warning", text=_asked(body, self._calls.get(body.call_id))),)
             case ApprovalDecided():
                 return (Piece(style="note", text=f"  {_DECIDED[body.decision]}"),)
             case SessionStarted() | TurnStarted() | Steered() | StepStarted():
@@ -161,9 +165,18 @@ _DECIDED = {
 }
 
 
-def _asked(body: ApprovalAsked) -> str:
+def _asked(body: ApprovalAsked, call: ToolCall | None) -> str:
+    """Return what a person has to know to decide: the whole call, and why it is asked."""
     why = clean(body.reason).replace("\n", " ")
-    return f"  waits to be allowed{f': {why}' if why else ''} (call {clean(body.call_id)})"
+    lines = [f"  waits to be allowed{f': {why}' if why else ''} (call {clean(body.call_id)})"]
+    if call is not None:
+        arguments = clean(call.arguments)
+        lines.append(f"  {clean(call.name)} {arguments[:ASKED_SHOWN]}")
+        if len(arguments) > ASKED_SHOWN:
+            lines.append(
+                f"  ... and {len(arguments) - ASKED_SHOWN:,} characters that are not shown"
+            )
+    return "\n".join(lines)
 
 
 def _call(call: ToolCall) -> Piece:

@@ -13,6 +13,7 @@ CommandName: TypeAlias = Literal[
     "status",
     "context",
     "compact",
+    "attach",
     "allow",
     "always",
     "deny",
@@ -28,6 +29,7 @@ HELP: dict[CommandName, str] = {
     "status": "show the session: its id, turns and tokens",
     "context": "show what the model is sent, what is hidden from it, and what comes next",
     "compact": "have older turns summarised now; what follows is kept above all",
+    "attach": "send a file with your next message; without a name, put those that wait back",
     "allow": "let the call that waits run, this once; a call id may follow",
     "always": "let it run, and from now on without asking",
     "deny": "do not let it run",
@@ -35,7 +37,7 @@ HELP: dict[CommandName, str] = {
     "exit": "leave (the conversation stays)",
 }
 
-_WITH_TEXT: tuple[CommandName, ...] = ("compact", "allow", "always", "deny")
+_WITH_TEXT: tuple[CommandName, ...] = ("compact", "attach", "allow", "always", "deny")
 _ALIASES: dict[str, CommandName] = {"quit": "exit", "new": "reset", "?": "help"}
 
 

@@ -21,7 +21,7 @@ from everturn_actors.errors import (
     UnknownRequestError,
     UnknownSessionError,
 )
-from everturn_actors.model import Approval, ConversationKey, Usage
+from everturn_actors.model import Approval, Attachment, ConversationKey, Usage
 from everturn_actors.records import from_record
 from everturn_actors.service import TextDelta, Update
 from everturn_channels.errors import DoorError
@@ -130,6 +130,14 @@ def value_of(build: Callable[[dict[str, Any]], T], data: dict[str, Any]) -> T:
         return build(data)
     except (KeyError, TypeError, ValueError) as error:
         raise DoorError(_FOREIGN) from error
+
+
+def attachments_of(data: Mapping[str, Any]) -> tuple[Attachment, ...]:
+    """Return the files that came with a message."""
+    return tuple(
+        Attachment(**{name: value for name, value in each.items() if name != "url"})
+        for each in data["attachments"]
+    )
 
 
 def key_of(data: Mapping[str, Any]) -> ConversationKey:

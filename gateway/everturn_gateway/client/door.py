@@ -7,6 +7,7 @@ lost connection costs neither a message nor a piece of an answer.
 from __future__ import annotations
 
 import ssl
+from base64 import b64encode
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from datetime import datetime
@@ -22,7 +23,8 @@ from everturn_actors.context.explain import Explanation
 from everturn_actors.context.report import ContextReport
 from everturn_actors.errors import InvalidInputError
 from everturn_actors.events import Event, SessionEnded
-from everturn_actors.model import ConversationKey, Decision
+from everturn_actors.intake import attachment_of, check_uploads
+from everturn_actors.model import ConversationKey, Decision, Upload, UserMessage
 from everturn_actors.ports import SessionSummary
 from everturn_actors.reports import explanation_from, report_from
 from everturn_actors.service import Compacted, Update
@@ -32,6 +34,7 @@ from everturn_gateway.client.answers import (
     SESSIONS,
     TryAgainError,
     approval_of,
+    attachments_of,
     document,
     key_of,
     number_of,
@@ -101,6 +104,11 @@ class HttpDoor:
         self._url = url
         self._reconnect_s = reconnect_s
 
+    @property
+    def is_shared(self) -> bool:
+        """Others reach a gateway that serves."""
+        return True
+
     async def agents(self) -> Sequence[str]:
         """Return the names of the agents that can be talked to, sorted."""
         data = await self._get("/api/v1/agents")
@@ -112,11 +120,24 @@ class HttpDoor:
         data = await self._post("/api/v1/sessions", body)
         return str(data["id"])
 
-    async def submit(self, session_id: str, text: str, *, idempotency_key: str) -> int:
+    async def submit(
+        self,
+        session_id: str,
+        text: str,
+        *,
+        idempotency_key: str,
+        attachments: Sequence[Upload] = (),
+    ) -> int:
         """Hand in a message; return the number of its event when it is durable."""
+        body: dict[str, object] = {"content": text}
+        if attachments:
+            check_uploads(attachments)
+            body["attachments"] = await anyio.to_thread.run_sync(
+                lambda: [*map(_attachment, attachments)]
+            )
         data = await self._post(
             f"{_session(session_id)}/messages",
-            {"content": text},
+            body,
             headers={"Prefer": "respond-async", "Idempotency-Key": idempotency_key},
             repeat=True,
         )
@@ -224,7 +245,9 @@ class HttpDoor:
                 seq=number_of(row["message_id"]),
                 at=datetime.fromisoformat(row["created_at"]),
                 role=row["role"],
-                text=row["content"],
+                text=UserMessage(
+                    text=row["content"], attachments=value_of(attachments_of, row)
+                ).told,
             )
             for row in data["messages"]
         ]
@@ -339,6 +362,13 @@ class _Tries:
 def _lost(url: str, error: Exception | None) -> DoorError:
     why = f": {error}" if str(error or "") else ""
     return DoorError(f"the gateway at {url} cannot be reached{why}")
+
+
+def _attachment(upload: Upload) -> dict[str, str]:
+    """Return a file as the API takes it."""
+    named = {"file_name": upload.file_name} if upload.file_name else {}
+    kind = attachment_of(upload).media_type
+    return {"media_type": kind, "data": b64encode(upload.data).decode(), **named}
 
 
 def _session(session_id: str) -> str:

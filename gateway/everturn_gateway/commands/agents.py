@@ -27,6 +27,7 @@ from everturn_gateway.specs import (
     open_library,
     schema_text,
 )
+from everturn_gateway.tools.plan import ToolPlan, tool_names
 from everturn_gateway.usage import Meter, UsageLedger
 
 AGENT_FILE = "agent.yaml"
@@ -116,9 +117,22 @@ def _facts(agent: AgentFile) -> Iterator[str]:
     ]
     if limits:
         yield f"daily limit  {', '.join(limits)}"
+    yield from _tools(agent.plan)
     if agent.inactive:
         yield "not active yet:"
         yield from (f"  {field}" for field in agent.inactive)
+
+
+def _tools(plan: ToolPlan) -> Iterator[str]:
+    """Yield what is told of an agent's tools."""
+    tools = tool_names(plan)
+    yield f"tools        {', '.join(tools) if tools else 'none'}"
+    if plan.skills:
+        yield f"skills       {', '.join(skill.name for skill in plan.skills)}"
+    if tools:
+        policy = plan.policy
+        lists = f"{len(policy.allow)} allowed, {len(policy.deny)} denied"
+        yield f"policy       mode {policy.mode}, patterns: {lists}"
 
 
 def validate(options: Options, names: Sequence[str]) -> int:
@@ -246,6 +260,9 @@ def _summary(agent: AgentFile) -> dict[str, Any]:
         "version": agent.spec.version,
         "model": asdict(agent.spec.model),
         "summarizer": asdict(agent.summarizer) if agent.summarizer else None,
+        "tools": list(tool_names(agent.plan)),
+        "skills": [skill.name for skill in agent.plan.skills],
+        "policy": agent.plan.policy.mode,
         "inactive": list(agent.inactive),
     }
 

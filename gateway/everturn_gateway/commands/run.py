@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import asdict
 from uuid import uuid4
@@ -12,9 +13,13 @@ from uuid import uuid4
 import anyio
 
 from everturn_actors.errors import InvalidInputError
-from everturn_actors.events import ContextReduced, Event
+from everturn_actors.events import ApprovalAsked, ContextReduced, Event
+from everturn_actors.intake import check_uploads
+from everturn_actors.model import Upload
+from everturn_channels.terminal.attachments import read_upload
 from everturn_channels.terminal.conversation import Answer, Conversation
 from everturn_channels.terminal.door import Door
+from everturn_channels.terminal.questions import Questions
 from everturn_channels.terminal.reply import ReplyReader, clean
 from everturn_channels.terminal.screen import Screen, stream_writer
 from everturn_gateway.commands.doors import conversation_key, open_door, pick_agent
@@ -36,6 +41,7 @@ def run(
     session_id: str,
     as_json: bool,
     timeout_s: float | None,
+    attach: Sequence[str] = (),
 ) -> int:
     """Send one message and print the answer; return the exit code.
 
@@ -46,22 +52,26 @@ def run(
         session_id: Goes on in this session; empty = a new one.
         as_json: Print a JSON object instead of the text.
         timeout_s: Gives up after so long, in seconds; None = the agent's own deadline holds.
+        attach: Paths of files that come with it.
     """
     if session_id and agent:
         msg = "--session names a session with its agent: leave --agent out"
         raise GatewayError(msg)
     text = _read_stdin() if prompt == "-" else prompt
-    if not text.strip():
+    if not text.strip() and not attach:
         msg = "the message is empty"
         raise InvalidInputError(msg)
     config = load(options)
 
     async def main() -> int:
+        attachments = [await read_upload(path) for path in attach]
+        check_uploads(attachments)
         async with open_door(config) as door:
             return await _exchange(
                 door,
                 config,
                 text,
+                attachments,
                 agent=agent,
                 session_id=session_id,
                 as_json=as_json,
@@ -75,6 +85,7 @@ async def _exchange(
     door: Door,
     config: Config,
     text: str,
+    attachments: Sequence[Upload],
     *,
     agent: str,
     session_id: str,
@@ -87,7 +98,9 @@ async def _exchange(
         key = conversation_key(name, suffix=f"/{uuid4().hex[:12]}")  # no other run goes on with it
         conversation = Conversation(door, key=key)
     status = await conversation.open()
-    answer, gave_up = await _ask(conversation, text, streams=not as_json, timeout_s=timeout_s)
+    answer, gave_up = await _ask(
+        conversation, text, attachments, streams=not as_json, timeout_s=timeout_s
+    )
     if as_json:
         found = asdict(answer)
         data = {"session_id": conversation.session_id, "agent": status.key.agent, **found}
@@ -104,11 +117,17 @@ async def _exchange(
 
 
 async def _ask(
-    conversation: Conversation, text: str, *, streams: bool, timeout_s: float | None
+    conversation: Conversation,
+    text: str,
+    attachments: Sequence[Upload],
+    *,
+    streams: bool,
+    timeout_s: float | None,
 ) -> tuple[Answer, str]:
     """Return the answer, and why it was given up ("" where it was not)."""
     answer, gave_up = Answer(), ""
     reply, screen = ReplyReader(), Screen(stream_writer(sys.stdout), colour=False)
+    aside = Screen(stream_writer(sys.stderr), colour=False)
     async with anyio.create_task_group() as tg:
 
         async def give_up_on_interrupt() -> None:
@@ -119,17 +138,21 @@ async def _ask(
                     exchange.cancel()
 
         tg.start_soon(give_up_on_interrupt)
+        questions = Questions(conversation, _asker(), aside, tg)
         with anyio.move_on_after(timeout_s) as exchange:
-            seq = await conversation.hand_in(text)
+            seq = await conversation.hand_in(text, attachments)
             async with aclosing(conversation.answer(seq)) as updates:
                 async for update in updates:
                     answer = answer.after(update)
                     body = update.body if isinstance(update, Event) else None
                     if isinstance(body, ContextReduced) and body.line:
                         say(body.line)
+                    pieces = reply.read(update)
                     if streams:
-                        pieces = [p for p in reply.read(update) if p.style == "reply"]
-                        screen.show(pieces)
+                        screen.show([piece for piece in pieces if piece.style == "reply"])
+                    if isinstance(body, ApprovalAsked):
+                        aside.show([piece for piece in pieces if piece.style == "warning"])
+                    questions.read(update)
         if exchange.cancelled_caught:
             gave_up = gave_up or "late"
             with anyio.move_on_after(_CANCEL_S):
@@ -139,6 +162,23 @@ async def _ask(
                 screen.end_line()
         tg.cancel_scope.cancel()
     return answer, gave_up
+
+
+class _Person:
+    """Whoever sits at this terminal."""
+
+    async def choose(self, question: str) -> str:
+        """Ask; see `Asker.choose`."""
+        from everturn_channels.terminal.prompt import (  # noqa: PLC0415 - 100 ms that only a question needs
+            choose,
+        )
+
+        return await choose(question)
+
+
+def _asker() -> _Person | None:
+    """Return the person to ask; None where input or output is no terminal."""
+    return _Person() if sys.stdin.isatty() and sys.stdout.isatty() else None
 
 
 def _read_stdin() -> str:

@@ -35,6 +35,7 @@ from everturn_gateway.http.routes.admin import admin_router
 from everturn_gateway.http.routes.agents import agents_router
 from everturn_gateway.http.routes.context import context_router
 from everturn_gateway.http.routes.health import health_router
+from everturn_gateway.http.routes.media import media_router
 from everturn_gateway.http.routes.openai import openai_router
 from everturn_gateway.http.routes.sessions import sessions_router
 from everturn_gateway.http.routes.turns import turns_router
@@ -94,6 +95,7 @@ def create_app(gateway: Gateway, waits: OpenWaits | None = None) -> FastAPI:
         agents_router(gateway),
         sessions_router(gateway),
         turns_router(gateway, waits),
+        media_router(gateway),
         context_router(gateway, waits),
         usage_router(gateway),
         admin_router(gateway),
@@ -117,7 +119,10 @@ def create_app(gateway: Gateway, waits: OpenWaits | None = None) -> FastAPI:
 
     # The last one added is the first one asked.
     app.add_middleware(
-        RequestLimits, max_body_bytes=server.max_body_bytes, timeout_s=server.request_timeout_s
+        RequestLimits,
+        max_body_bytes=server.max_body_bytes,
+        max_upload_bytes=server.max_upload_bytes,
+        timeout_s=server.request_timeout_s,
     )
     app.add_middleware(Guard, access=access)
     _add_error_handlers(app)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
+from pydantic_core import PydanticCustomError
 from starlette.responses import Response
 
 from everturn_actors.model import (
@@ -22,6 +30,7 @@ from everturn_actors.service import TurnResult
 from everturn_actors.state import SessionState
 from everturn_gateway.errors import Fault
 from everturn_gateway.http.ports import AgentView, ReloadView
+from everturn_gateway.http.uploads import AttachmentBody, Attachments
 from everturn_gateway.usage import NANODOLLARS
 
 Instant: TypeAlias = Annotated[
@@ -75,12 +84,35 @@ class NewSession(Body):
 class NewMessage(Body):
     """A message to the agent."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [
+                {"properties": {"content": {"minLength": 1, "pattern": NOT_BLANK}}},
+                {"properties": {"attachments": {"minItems": 1}}, "required": ["attachments"]},
+            ]
+        }
+    )
+
+    attachments: Attachments = ()  # before the text, which may be empty where there are some
     content: str = Field(
-        min_length=1,
-        pattern=NOT_BLANK,
-        description="The text; at most 1 MiB in UTF-8, and more than blanks.",
+        description="The text; at most 1 MiB in UTF-8, and more than blanks where no file comes"
+        " with it.",
         examples=["Good morning!"],
     )
+
+    @field_validator("content")
+    @classmethod
+    def _says_something(cls, content: str, info: ValidationInfo) -> str:
+        if not content.strip() and not info.data.get("attachments"):
+            kind, why = "blank", "must be more than blanks"
+            raise PydanticCustomError(kind, why)
+        if not content.isascii():
+            try:
+                content.encode()
+            except UnicodeEncodeError as error:
+                kind, why = "not_unicode", "must be valid Unicode text"
+                raise PydanticCustomError(kind, why) from error
+        return content
 
 
 # --- sessions ---
@@ -283,6 +315,7 @@ class MessageBody(Body):
     content: str
     created_at: Instant
     sender: str = ""
+    attachments: tuple[AttachmentBody, ...] = ()
     tool_calls: tuple[ToolCallBody, ...] = ()
     tool_call_id: str | None = None
     is_error: bool = False

@@ -19,6 +19,7 @@ from everturn_actors.events import (
 from everturn_actors.records import utc_text
 from everturn_actors.service import TurnService
 from everturn_gateway.http.bodies import MessageBody, MessageList, ToolCallBody, UsageBody
+from everturn_gateway.http.uploads import AttachmentBody
 
 READ_EVENTS = 256  # read from the log at a time
 LOOK_BACK_EVENTS = 16  # at first, to learn in which turn a page begins
@@ -34,7 +35,7 @@ async def read_messages(
     """
     state = await service.view(session_id)
     waiting = frozenset(message.seq for message in state.waiting)
-    reader = _Reader(turn=await _turn_at(service, session_id, after))
+    reader = _Reader(session_id=session_id, turn=await _turn_at(service, session_id, after))
     async with aclosing(_events(service, session_id, after)) as events:
         async for event in events:
             reader.read(event)
@@ -72,6 +73,7 @@ async def _turn_at(service: TurnService, session_id: str, seq: int) -> int:
 class _Reader:
     """What is known while the log is read."""
 
+    session_id: str
     turn: int
     "The turn that is open at this place, or was the last one."
     found: list[Event] = field(default_factory=list[Event])
@@ -102,13 +104,14 @@ class _Reader:
         )
 
     def message(self, event: Event) -> MessageBody:
-        return message_body(event, self.turn_of)
+        return message_body(self.session_id, event, self.turn_of)
 
 
-def message_body(event: Event, turn_of: Mapping[int, int]) -> MessageBody:
+def message_body(session_id: str, event: Event, turn_of: Mapping[int, int]) -> MessageBody:
     """Return the message that `event` is.
 
     Args:
+        session_id: Whose it is.
         event: A `Received`, `ModelReplied` or `CallFinished`.
         turn_of: The number of the turn by event; a message without one waits.
     """
@@ -116,7 +119,7 @@ def message_body(event: Event, turn_of: Mapping[int, int]) -> MessageBody:
     turn_id = f"t{turn}" if turn else None
     message_id, created_at = f"m{event.seq}", utc_text(event.at)
     match event.body:
-        case Received(text=text, sender=sender):
+        case Received(text=text, sender=sender, attachments=attached):
             return MessageBody(
                 message_id=message_id,
                 turn_id=turn_id,
@@ -124,6 +127,7 @@ def message_body(event: Event, turn_of: Mapping[int, int]) -> MessageBody:
                 content=text,
                 created_at=created_at,
                 sender=sender,
+                attachments=tuple(AttachmentBody.of(each, session_id) for each in attached),
             )
         case ModelReplied() as reply:
             return MessageBody(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sized
 from dataclasses import dataclass
 
@@ -15,6 +16,8 @@ from everturn_gateway.http.waiting import DEADLINE
 GRACE_S = 10.0  # after its deadline, for a route to answer by itself
 DRAIN_BYTES = 32 * 1024 * 1024  # of a refused body that are read away
 DRAIN_S = 5.0
+# Their bodies may hold files.
+_UPLOADS = re.compile(r"/api/v1/sessions/[^/]+/(?:messages|stream)|/v1/chat/completions")
 
 
 class ConnectionLimit:
@@ -73,9 +76,12 @@ class RequestLimits:
     The deadline holds until an answer begins; a stream then runs as long as it likes.
     """
 
-    def __init__(self, app: ASGIApp, *, max_body_bytes: int, timeout_s: float) -> None:
+    def __init__(
+        self, app: ASGIApp, *, max_body_bytes: int, max_upload_bytes: int, timeout_s: float
+    ) -> None:
         self._app = app
         self._max_body_bytes = max_body_bytes
+        self._max_upload_bytes = max(max_body_bytes, max_upload_bytes)
         self._timeout_s = timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -83,10 +89,12 @@ class RequestLimits:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = _Exchange(receive=receive, send=send, limit_bytes=self._max_body_bytes)
-        if _content_length(scope) > self._max_body_bytes:
+        takes_files = _UPLOADS.fullmatch(scope["path"]) is not None
+        limit_bytes = self._max_upload_bytes if takes_files else self._max_body_bytes
+        exchange = _Exchange(receive=receive, send=send, limit_bytes=limit_bytes)
+        if _content_length(scope) > limit_bytes:
             exchange.too_large = True
-            answer = problem_response(too_large(self._max_body_bytes), scope)
+            answer = problem_response(too_large(limit_bytes), scope)
             await answer(scope, exchange.read, exchange.write)
             return
         scope[DEADLINE] = anyio.current_time() + self._timeout_s

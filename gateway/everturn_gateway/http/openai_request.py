@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NoReturn
+from typing import Any, Final, Literal, NoReturn, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from everturn_actors.context.grouping import Grouping, Misplaced
+from everturn_actors.intake import attachment_of, check_uploads
 from everturn_actors.model import (
     Notice,
     Reply,
@@ -22,9 +23,11 @@ from everturn_actors.model import (
     ToolCall,
     ToolResult,
     Turn,
+    Upload,
     UserMessage,
 )
 from everturn_gateway.http.problems import Problem, ProblemError
+from everturn_gateway.http.uploads import from_base64
 
 # Parameter -> the values of it that ask for nothing special.
 _REFUSED: Final[Mapping[str, tuple[object, ...]]] = {
@@ -69,7 +72,9 @@ class ChatMessage(_Lenient):
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[dict[str, Any]] | None = Field(
-        default=None, description='Text, or parts of the type "text".'
+        default=None,
+        description='Text, or parts of the type "text"; of a user also "image_url" with a data: URL'
+        " in base64.",
     )
     tool_calls: list[CallBody] | None = None
     tool_call_id: str | None = None
@@ -105,6 +110,10 @@ class Asked:
     instructions: str
     history: tuple[Turn, ...]
     text: str
+    attachments: tuple[Upload, ...] = ()
+    "The images that come with it."
+    shown_before: tuple[Upload, ...] = ()
+    "Those of the history."
 
 
 def ignored(request: ChatRequest) -> tuple[str, ...]:
@@ -129,33 +138,41 @@ def ignored(request: ChatRequest) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def newest_text(request: ChatRequest) -> str:
-    """Return the text of the last user message.
+def has_parts(request: ChatRequest) -> bool:
+    """Whether a message has parts, which may be large."""
+    return any(isinstance(message.content, list) for message in request.messages)
+
+
+def newest(request: ChatRequest) -> tuple[str, tuple[Upload, ...]]:
+    """Return the text of the last user message, and the images that come with it.
 
     Raises:
-        ProblemError: There is none, or it is more than text (400).
+        ProblemError: There is none, or it holds something else (400).
     """
     found = [index for index, message in enumerate(request.messages) if message.role == "user"]
     if not found:
         refuse("messages", "there is no message with the role 'user'")
-    return _text(request.messages[found[-1]], found[-1])
+    return _parts(request.messages[found[-1]], found[-1])
 
 
 def stateless(request: ChatRequest) -> Asked:
     """Return the conversation of `request`: what came before, and what is asked now.
 
-    Several user messages at the end are one message of several paragraphs.
+    Several user messages at the end are one message of several paragraphs. Takes time in
+    proportion to the images.
 
     Raises:
         ProblemError: The messages do not make a conversation that ends with a user (400).
+        InvalidInputError: An image is refused.
     """
     grouping = Grouping(on_fault=_refuse_fault)
+    uploads: dict[str, Upload] = {}
     asked = False
     for index, message in enumerate(request.messages):
         asked |= message.role == "user"
         if message.role == "assistant" and not asked:
             refuse(f"messages.{index}", "a user message has to come before the assistant's")
-        _add(grouping, message, index)
+        _add(grouping, message, index, uploads)
     turns: list[Turn] = []
     users: list[UserMessage] = []
     steps: list[Step] = []
@@ -173,7 +190,16 @@ def stateless(request: ChatRequest) -> Asked:
     return Asked(
         instructions="\n\n".join(b.text for b in grouping.blocks if isinstance(b, Notice)),
         history=tuple(turns),
-        text="\n\n".join(user.text for user in users),
+        text="\n\n".join(user.text for user in users if user.text or len(users) == 1),
+        attachments=tuple(uploads[each.name] for user in users for each in user.attachments),
+        shown_before=tuple(
+            {
+                each.name: uploads[each.name]
+                for turn in turns
+                for user in turn.heard
+                for each in user.attachments
+            }.values()
+        ),
     )
 
 
@@ -194,13 +220,16 @@ def refuse(param: str, detail: str) -> NoReturn:
     )
 
 
-def _add(grouping: Grouping, message: ChatMessage, index: int) -> None:
-    text = _text(message, index)
+def _add(grouping: Grouping, message: ChatMessage, index: int, uploads: dict[str, Upload]) -> None:
+    text, images = _parts(message, index)
     match message.role:
         case "system" | "developer":
             grouping.add(Notice(text=text), index)
         case "user":
-            grouping.add(UserMessage(text=text), index)
+            check_uploads(images)
+            attached = tuple(map(attachment_of, images))
+            uploads.update((a.name, u) for a, u in zip(attached, images, strict=True))
+            grouping.add(UserMessage(text=text, attachments=attached), index)
         case "assistant":
             calls = tuple(
                 ToolCall(
@@ -218,18 +247,44 @@ def _refuse_fault(fault: Misplaced) -> None:
     refuse(f"messages.{fault.index}{field}", fault.problem)
 
 
-def _text(message: ChatMessage, index: int) -> str:
+def _parts(message: ChatMessage, index: int) -> tuple[str, tuple[Upload, ...]]:
+    """Return the text of a message, and its images."""
     if message.content is None:
-        return ""
+        return "", ()
     if isinstance(message.content, str):
-        return message.content
+        return message.content, ()
     texts: list[str] = []
+    images: list[Upload] = []
     for number, part in enumerate(message.content):
-        text = part.get("text")
-        if part.get("type") != "text" or not isinstance(text, str):
-            refuse(
-                f"messages.{index}.content.{number}",
-                f"only parts of the type 'text' are supported, not {part.get('type')!r}",
-            )
-        texts.append(text)
-    return "\n".join(texts)
+        where = f"messages.{index}.content.{number}"
+        match part.get("type"), part.get("text"):
+            case "text", str() as text:
+                texts.append(text)
+            case "image_url", _ if message.role == "user":
+                images.append(_image(part.get("image_url"), where))
+            case kind, _:
+                also = ", and 'image_url' with a data: URL," if message.role == "user" else ""
+                refuse(where, f"only parts of the type 'text'{also} are supported, not {kind!r}")
+    return "\n".join(texts), tuple(images)
+
+
+def _image(value: object, where: str) -> Upload:
+    """Return the image of a part. Source: RFC 2397 for data: URLs."""
+    given = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+    url = given.get("url")
+    if not isinstance(url, str):
+        refuse(f"{where}.image_url", "an object with the field 'url' is expected")
+    head, comma, data = url.partition(",")
+    scheme, _, kind = head.partition(":")
+    if scheme.lower() != "data":
+        refuse(
+            f"{where}.image_url.url",
+            "the gateway fetches no images: send the bytes, as data:image/png;base64,...",
+        )
+    media_type, _, encoding = kind.partition(";")
+    if not comma or not encoding.lower().endswith("base64"):
+        refuse(f"{where}.image_url.url", "the data: URL has to be in base64")
+    try:
+        return Upload(data=from_base64(data), media_type=media_type)
+    except ValueError as error:
+        refuse(f"{where}.image_url.url", f"what follows the comma is not base64: {error}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from everturn_gateway.http.bodies import NOT_BLANK
 from everturn_gateway.http.problems import Problem, invalid
 
 _SHOWN = 3  # faults named in the sentence; all are in `errors`
@@ -80,8 +79,6 @@ def _is_json(content_type: str | None) -> bool:
 def _field_error(fault: Mapping[str, Any]) -> dict[str, str]:
     where, *path = fault["loc"]
     detail = str(fault["msg"])
-    if fault["type"] == "string_pattern_mismatch" and fault["ctx"]["pattern"] == NOT_BLANK:
-        detail = "must be more than blanks"
     if where == "body":
         steps = "".join(f"/{_escaped(step)}" for step in path)
         return {"detail": detail, "pointer": f"#{steps}"}

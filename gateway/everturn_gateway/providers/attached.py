@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Collection, Mapping
-from typing import Final
 
-from everturn_actors.model import Attachment, ModelRequest, UserMessage
-
-# Sources, read 2026-11-22: https://platform.openai.com/docs/guides/images-vision and
-# https://platform.claude.com/docs/en/build-with-claude/vision take these four alike.
-IMAGE_TYPES: Final = frozenset(("image/jpeg", "image/png", "image/gif", "image/webp"))
+from everturn_actors.model import IMAGE_TYPES, Attachment, ModelRequest, UserMessage
 
 LARGE_BYTES = 4 * 1024 * 1024  # of images in one request; more are encoded beside the event loop
 
@@ -46,11 +41,4 @@ def base64(data: bytes) -> bytes:
 
 def _words(attachment: Attachment) -> str:
     begin = "attached, but not shown" if attachment.is_image else "attached"
-    name = attachment.file_name or attachment.name
-    return f"[{begin}: {name}, {attachment.media_type}, {_size(attachment.size_bytes)}]"
-
-
-def _size(size: int) -> str:
-    if size < 1024:  # noqa: PLR2004 - bytes in a KiB
-        return f"{size} bytes"
-    return f"{size / 1024:.0f} KB" if size < 1024 * 1024 else f"{size / 1024 / 1024:.1f} MB"
+    return f"[{begin}: {attachment.described}]"

@@ -96,7 +96,7 @@ class OneModelSection(Section):
     """One model, and its limits in tokens."""
 
     provider: Text
-    "openrouter, openai, anthropic, ollama, local, builtin or scripted."
+    "openrouter, openai, anthropic, gemini, ollama, local, builtin or scripted."
     name: Text
     base_url: Address | None = None
     "Any endpoint that speaks the provider's protocol."

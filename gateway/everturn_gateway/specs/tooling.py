@@ -52,10 +52,10 @@ from everturn_gateway.tools.web import SearchSettings, ToolSettingsError
 from everturn_gateway.tools.web.addresses import read_allowed
 
 _TOOLS: Final = ("spec", "tools")
-_SEARCH_KEYS: Final[Mapping[SearchProvider, str]] = {
-    "brave": "BRAVE_API_KEY",
-    "tavily": "TAVILY_API_KEY",
-}
+_SEARCH_KEYS: Final[tuple[tuple[SearchProvider, str], ...]] = (
+    ("brave", "BRAVE_API_KEY"),
+    ("tavily", "TAVILY_API_KEY"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,9 +211,10 @@ class _Reader:
                 base_url=section.base_url or "",
                 api_key=section.api_key or "",
             )
-        named = (each for each, variable in _SEARCH_KEYS.items() if self.environ.get(variable))
-        provider = next(named, None)
-        return SearchSettings(provider=provider) if provider else None
+        for provider, variable in _SEARCH_KEYS:
+            if self.environ.get(variable):
+                return SearchSettings(provider=provider)
+        return None
 
     def _program(self, section: CliToolSection, number: int) -> None:
         try:

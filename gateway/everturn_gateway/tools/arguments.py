@@ -15,7 +15,11 @@ class Arguments(BaseModel):
     """What a call may say; the docstring of a field is its description for the model."""
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, use_attribute_docstrings=True, hide_input_in_errors=True
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+        hide_input_in_errors=True,
+        defer_build=True,  # a gateway whose agents have none of the tools need not pay for them
     )
 
 
@@ -43,7 +47,9 @@ def read_arguments(call: ToolCall, model: type[ArgumentsT]) -> ArgumentsT:
             raise ToolFailedError(msg) from error
         found = error.errors(include_url=False, include_context=False, include_input=False)
         wrong = "; ".join(
-            f"{'.'.join(map(str, each['loc'])) or 'arguments'}: {each['msg']}" for each in found
+            f"{'.'.join(map(str, each['loc'])) or 'arguments'}:"
+            f" {each['msg'].removeprefix('Value error, ')}"
+            for each in found
         )
         raise ToolFailedError(wrong) from error
 

@@ -98,3 +98,25 @@ class ToolPlan:
     "Where they were read, and are read again; None = nowhere."
     policy: Policy = field(default_factory=Policy)
     hooks: Hooks = field(default_factory=Hooks)
+
+
+def tool_names(plan: ToolPlan) -> tuple[str, ...]:
+    """Return what an agent is given, as people call it; of an MCP server only its name is known."""
+    named = {
+        "recall_context": plan.recall_page_characters > 0,
+        "memory": plan.memory,
+        "files": plan.files,
+        "bash": plan.bash is not None,
+        "background_process": plan.processes is not None,
+        "web_fetch": plan.web is not None and plan.web.fetch,
+        "web_search": plan.web is not None and plan.web.search is not None,
+        "session": plan.session is not None,
+        "delegate": plan.delegate is not None,
+        "reload_tools": plan.reload,
+    }
+    return (
+        *(name for name, is_there in named.items() if is_there),
+        *(each.program.name for each in plan.cli),
+        *(each.name for each in plan.found),
+        *(f"mcp:{each.name}" for each in plan.mcp),
+    )

@@ -80,15 +80,11 @@ class Toolbox(Mapping[str, Tool]):
 
     def _compose(self) -> None:
         """Put all tools together; a tool of a server that is still the same stays guarded."""
-        theirs = self._servers.tools if self._servers is not None else {}
-        guarded = {
-            name: self._theirs[name] if self._is_known(name, tool) else (tool, self._guard(tool))
-            for name, tool in theirs.items()
-        }
+        guarded: dict[str, tuple[Tool, Tool]] = {}
+        for name, tool in self._servers.tools.items() if self._servers is not None else ():
+            known = self._theirs.get(name)
+            is_same = known is not None and known[0] is tool
+            guarded[name] = known if known and is_same else (tool, self._guard(tool))
         self._theirs = guarded
         others = {name: tool for name, (_, tool) in guarded.items() if name not in self._own}
         self._all = {**self._own, **others}
-
-    def _is_known(self, name: str, tool: Tool) -> bool:
-        known = self._theirs.get(name)
-        return known is not None and known[0] is tool

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+
+from anyio import to_thread
 
 from everturn_actors.ports import Clock, Gate, Tool, ToolContext
 from everturn_gateway.observe import SecretRegistry
@@ -21,10 +24,13 @@ from everturn_gateway.tools.processes import BackgroundProcess, ProcessTable, op
 from everturn_gateway.tools.recall import RecallContext
 from everturn_gateway.tools.reloading import ReloadTools
 from everturn_gateway.tools.shell import BashTool, Confinement
+from everturn_gateway.tools.shell.trees import end_left
 from everturn_gateway.tools.site import ServiceLink, ToolSite
 from everturn_gateway.tools.skills import Skill, granted_patterns, load_skills, skill_tools
 from everturn_gateway.tools.toolbox import Found, Toolbox
 from everturn_gateway.tools.web import web_tools
+
+logger = logging.getLogger(__name__)
 
 _OWNERS = Confinement(sandbox="plain")  # a program in a tools folder is its owner's
 FILES_FOLDER = "files"  # in the gateway's workspace: a folder for each agent
@@ -201,6 +207,8 @@ async def open_workshop(
 ) -> AsyncGenerator[Workshop]:
     """Open what the tools of all agents share; at the end no MCP server runs.
 
+    The caller holds the workspace. What commands left running when its gateway was killed is ended.
+
     Background processes go on. Connect the service before the first turn, then call
     `processes.resume`.
 
@@ -215,6 +223,9 @@ async def open_workshop(
         OSError: The workspace cannot be used.
     """
     link = ServiceLink()
+    left = await to_thread.run_sync(end_left, state)
+    if left:
+        logger.warning("ended what a killed gateway had left running", extra={"processes": left})
     async with (
         open_processes(state, clock, link, environ=environ, secrets=secrets) as processes,
         open_mcp(clock=clock) as servers,

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any, TypeVar
 
 import orjson
+from anyio.to_thread import run_sync
 from fastapi import APIRouter, Header
 from pydantic import BaseModel
 from starlette.requests import Request
@@ -18,8 +21,9 @@ from everturn_gateway.http.openai_answer import Completion, chunks, created_at, 
 from everturn_gateway.http.openai_request import (
     Asked,
     ChatRequest,
+    has_parts,
     ignored,
-    newest_text,
+    newest,
     refuse,
     stateless,
 )
@@ -30,6 +34,8 @@ from everturn_gateway.http.routes.turns import IdempotencyKey, refuse_other_cont
 from everturn_gateway.http.sse import EventStream
 from everturn_gateway.http.turns import turn_problem
 from everturn_gateway.http.waiting import OpenWaits, leave, wait_for_turn
+
+T = TypeVar("T")
 
 CHANNEL = "openai"
 SESSION_HEADER = "X-Everturn-Session"
@@ -112,7 +118,7 @@ def openai_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
             await refuse_other_content(service, submission, inbound.text)
             headers = {SESSION_HEADER: submission.session_id, **replay_headers(submission)}
         else:
-            submission = await _submit_once(gateway, body.model, stateless(body))
+            submission = await _submit_once(gateway, body.model, await _beside(body, stateless))
             without_effect += ("Idempotency-Key",) if key else ()
         if without_effect:
             headers[IGNORED_HEADER] = _header(without_effect)
@@ -144,19 +150,29 @@ async def _inbound(gateway: Gateway, name: str, body: ChatRequest, key: str) -> 
         UnknownSessionError: `name` is an id, and there is no such session.
         ProblemError: The session's agent is another one (400).
     """
-    text = newest_text(body)
+    text, images = await _beside(body, newest)
     if not is_session_id(name):
         conversation = ConversationKey(channel=CHANNEL, chat=name, agent=body.model)
-        return Inbound(text=text, key=conversation, idempotency_key=key)
+        return Inbound(text=text, key=conversation, idempotency_key=key, attachments=images)
     agent = (await gateway.service.view(name)).key.agent
     if agent != body.model:
         refuse("model", f"the session {name!r} talks to the agent {agent!r}")
-    return Inbound(text=text, session_id=name, idempotency_key=key)
+    return Inbound(text=text, session_id=name, idempotency_key=key, attachments=images)
+
+
+async def _beside(body: ChatRequest, read: Callable[[ChatRequest], T]) -> T:
+    """Read a request; one that may hold images beside the event loop."""
+    return await run_sync(partial(read, body)) if has_parts(body) else read(body)
 
 
 async def _submit_once(gateway: Gateway, agent: str, asked: Asked) -> Submission:
     return await gateway.service.submit_once(
-        agent=agent, instructions=asked.instructions, history=asked.history, text=asked.text
+        agent=agent,
+        instructions=asked.instructions,
+        history=asked.history,
+        text=asked.text,
+        attachments=asked.attachments,
+        shown_before=asked.shown_before,
     )
 
 

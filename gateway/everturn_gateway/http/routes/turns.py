@@ -29,6 +29,7 @@ from everturn_gateway.http.problems import Problem, ProblemError
 from everturn_gateway.http.sse import EventStream
 from everturn_gateway.http.streams import farewell, session_messages, turn_messages
 from everturn_gateway.http.turns import turn_problem
+from everturn_gateway.http.uploads import uploads_of
 from everturn_gateway.http.waiting import OpenWaits, events_path, leave, wait_for_turn
 
 IdempotencyKey = Annotated[
@@ -91,7 +92,7 @@ def turns_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
         prefer: Prefer = None,
     ) -> Response:
         """Send a message; the answer comes when its turn is done."""
-        submission = await _submit(service, session_id, body.content, key)
+        submission = await _submit(service, session_id, body, key)
         headers = replay_headers(submission)
         if wants_async(prefer):
             events = events_path(submission.session_id, submission.seq)
@@ -128,7 +129,7 @@ def turns_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
         last_event_id: LastEventId = _BEGINNING,
     ) -> Response:
         """Send a message; its turn comes as server-sent events."""
-        submission = await _submit(service, session_id, body.content, key)
+        submission = await _submit(service, session_id, body, key)
         return EventStream(
             turn_messages(submission, after=int(last_event_id)),
             waits,
@@ -181,17 +182,21 @@ def turns_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
 
 
 async def _submit(
-    service: TurnService, session_id: str, content: str, key: str | None
+    service: TurnService, session_id: str, body: NewMessage, key: str | None
 ) -> Submission:
-    submission = await service.submit(
-        Inbound(text=content, session_id=session_id, idempotency_key=key or "")
+    inbound = Inbound(
+        text=body.content,
+        session_id=session_id,
+        idempotency_key=key or "",
+        attachments=await uploads_of(body.attachments),
     )
-    await refuse_other_content(service, submission, content)
+    submission = await service.submit(inbound)
+    await refuse_other_content(service, submission, body.content)
     return submission
 
 
 async def refuse_other_content(service: TurnService, submission: Submission, content: str) -> None:
-    """Refuse an idempotency key that came with another message before.
+    """Refuse an idempotency key that came with another message, or other files, before.
 
     Raises:
         ProblemError: It did (422). Where the log no longer holds the message, nothing is said.
@@ -201,7 +206,10 @@ async def refuse_other_content(service: TurnService, submission: Submission, con
     seq = submission.seq
     for event in await service.history(submission.session_id, after=seq - 1, limit=1):
         body = event.body
-        if event.seq == seq and isinstance(body, Received) and body.text != content:
+        if event.seq != seq or not isinstance(body, Received):
+            continue
+        names = [each.name for each in body.attachments]
+        if body.text != content or names != [each.name for each in submission.attachments]:
             raise ProblemError(
                 Problem(
                     kind="idempotency-key-reused",

@@ -186,13 +186,13 @@ class _Ids:
             return False
         self._new = {}
         for call in message.calls:
-            number, call_id = 1, call.call_id
-            while _id(call_id) in self._taken:
+            number, call_id = 1, _id(call.call_id)
+            while call_id in self._taken:
                 number += 1
-                call_id = f"{call.call_id}_{number}"
+                call_id = _id(f"{call.call_id}_{number}")
             if number > 1:
                 self._new[call.call_id] = call_id
-            self._taken.add(_id(call_id))
+            self._taken.add(call_id)
         return bool(self._new)
 
     def renamed(self, message: AnyMessage) -> AnyMessage:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from subprocess import DEVNULL, PIPE
+from subprocess import CompletedProcess, TimeoutExpired, run
 from typing import Final
 
-import anyio
 from anyio import to_thread
 
 from everturn_actors.errors import ToolFailedError
@@ -81,26 +81,34 @@ class Tmux:
         return f"cd {shlex.quote(str(self._folder))} && tmux -S {_SOCKET} attach -t {handle}"
 
     async def _run(self, *command: str, given: bytes | None = None) -> str:
-        program = await to_thread.run_sync(self._program)
-        try:
-            with anyio.fail_after(_DEADLINE_S):
-                done = await anyio.run_process(
-                    [program, "-u", "-S", _SOCKET, "-f", "/dev/null", *command],
-                    input=given,
-                    stdin=None if given is not None else DEVNULL,
-                    stdout=PIPE,
-                    stderr=PIPE,
-                    check=False,
-                    cwd=self._folder,
-                    env=self._environ,
-                )
-        except (OSError, TimeoutError) as error:
-            msg = f"tmux cannot be used: {str(error) or 'it does not answer'}"
-            raise ToolFailedError(msg) from error
+        # In a thread, not by the event loop: uvloop leaves its children copies of their pipes
+        # beside 0, 1 and 2, the server keeps them, and the end of its output would never come.
+        done = await to_thread.run_sync(
+            partial(self._run_blocking, command, given or b""), abandon_on_cancel=True
+        )
         if done.returncode:
             msg = f"tmux: {done.stderr.decode(errors='replace').strip() or 'failed'}"
             raise ToolFailedError(msg)
         return done.stdout.decode(errors="replace")
+
+    def _run_blocking(self, command: tuple[str, ...], given: bytes) -> CompletedProcess[bytes]:
+        program = self._program()
+        try:
+            return run(  # noqa: S603 - no shell, and the first words are ours
+                [program, "-u", "-S", _SOCKET, "-f", "/dev/null", *command],
+                input=given,
+                capture_output=True,
+                check=False,
+                cwd=self._folder,
+                env=self._environ,
+                timeout=_DEADLINE_S,
+            )
+        except TimeoutExpired as error:
+            msg = "tmux cannot be used: it does not answer"
+            raise ToolFailedError(msg) from error
+        except OSError as error:
+            msg = f"tmux cannot be used: {error}"
+            raise ToolFailedError(msg) from error
 
     def _program(self) -> str:
         found = shutil.which("tmux", path=self._path)

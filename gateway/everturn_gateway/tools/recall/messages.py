@@ -22,7 +22,7 @@ from everturn_actors.events import (
     Summarised,
     TurnFinished,
 )
-from everturn_actors.model import ToolCall
+from everturn_actors.model import ToolCall, UserMessage
 from everturn_gateway.tools.recall.pages import Page, character_start
 
 NAME: Final = RECALL_TOOL
@@ -70,8 +70,9 @@ def said(events: Iterable[Event], calls: Sequence[ToolCall] = ()) -> Iterator[Sa
 def _said(event: Event, calls: dict[str, ToolCall]) -> Said | None:
     seq, at = event.seq, event.at
     match event.body:
-        case Received(text=text, sender=sender):
-            return Said(seq=seq, at=at, kind="user", text=text, name=sender)
+        case Received(text=text, sender=sender, attachments=attached):
+            told = UserMessage(text=text, attachments=attached).told
+            return Said(seq=seq, at=at, kind="user", text=told, name=sender)
         case ModelReplied(text=text, calls=made):
             return Said(seq=seq, at=at, kind="assistant", text=text, calls=made)
         case CallFinished(call_id=call_id, text=text, is_error=is_error, path=path):

@@ -13,6 +13,7 @@ from anyio import to_thread
 from everturn_actors.ports import ToolOutput
 from everturn_gateway.tools.shell.running import SIGNAL_BASE, Finished, run_process
 from everturn_gateway.tools.shell.sandbox import Confinement, command_environ, confine
+from everturn_gateway.tools.shell.trees import OWNER, owner_of
 from everturn_gateway.tools.site import ToolSite
 
 OUTPUT_BYTES: Final = 256 * 1024
@@ -47,7 +48,7 @@ async def run_command(
     done = await run_process(
         argv,
         cwd=cwd or site.files,
-        env=command_environ(site, environ),
+        env={**command_environ(site, environ), OWNER: owner_of(site.state)},
         timeout_s=timeout_s,
         limit_bytes=OUTPUT_BYTES,
     )

@@ -7,6 +7,7 @@ Source: proc(5), pidfd_open(2) (Linux man-pages).
 
 from __future__ import annotations
 
+import hashlib
 import os
 import select
 import signal
@@ -19,6 +20,8 @@ from typing import Final
 
 MARKER: Final = "EVERTURN_CALL"
 "Names the environment variable that holds a command's marker."
+OWNER: Final = "EVERTURN_OWNER"
+"Names the one that tells which workspace a command works for."
 _PROC: Final = Path("/proc")
 _ENVIRON_BYTES: Final = 256 * 1024  # read of one process; a marker stands among the first
 # Fields of /proc/<pid>/stat, counted after the name, which is the second of them.
@@ -50,6 +53,47 @@ def end_tree(pid: int, marker: str, *, grace_s: float, deadline_s: float) -> boo
         if not _wait_for(killed, give_up):
             return False
     return True
+
+
+def owner_of(state: Path) -> str:
+    """Return the value of `OWNER` for a workspace."""
+    return hashlib.sha256(os.fsencode(state.absolute())).hexdigest()[:32]
+
+
+def end_left(state: Path) -> int:
+    """Kill what commands of a workspace left behind when its gateway was killed; return how many.
+
+    Only for who holds the workspace: no command of it runs yet. Linux only; elsewhere 0.
+    """
+    wanted = f"{OWNER}={owner_of(state)}".encode()
+    killed = 0
+    for _ in range(_LOOKS if sys.platform == "linux" else 0):
+        # Again until none is found: one may have started another while it was looked for.
+        found = [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdecimal()]
+        left = sum(_killed(each, wanted) for each in found)
+        if not left:
+            break
+        killed += left
+    return killed
+
+
+def _killed(each: int, wanted: bytes) -> bool:
+    """Kill a process that has `wanted` in its environment; return whether it had."""
+    try:
+        descriptor = os.pidfd_open(each)
+    except OSError:  # gone
+        return False
+    try:
+        if wanted not in _read(_PROC / str(each) / "environ").split(b"\0"):
+            return False
+        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        _wait_for([os.dup(descriptor)], time.monotonic() + 1)
+    except OSError:  # gone meanwhile, or another user's
+        return False
+    else:
+        return True
+    finally:
+        os.close(descriptor)
 
 
 def _signalled(pid: int, marker: str, number: signal.Signals) -> list[int]:
