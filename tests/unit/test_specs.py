@@ -681,3 +681,44 @@ def test_the_assistant_takes_its_model_from_the_environment() -> None:
     model = load_agent(AGENTS / "assistant", environ=environ).spec.model
 
     assert (model.provider, model.name) == ("local", "smollm2-135m")
+
+
+@pytest.mark.parametrize(
+    ("yaml_text", "named"),
+    [
+        ("  workspace: .\n", "holds the agent's own rules"),
+        ("  workspace: ..\n", "holds the agent's own rules"),
+        ("  workspace: ../b\n", "is in another agent's folder"),
+        ("  workspace: /\n", "holds the agent's own rules"),
+        ("  workspace: ../../.everturn\n", "holds the gateway's own workspace"),
+        ("  workspace: ../../.everturn/sessions\n", "holds the gateway's own workspace"),
+        ("  workspace: ./skills\n", "holds or lies in"),
+        ("  workspace: ./tools/x\n", "holds or lies in"),
+        ("  workspace: ./directives\n", "holds or lies in"),
+        ("  workspace: ./work\n  skills_dir: ./work/skills\n", "holds or lies in"),
+        ("  workspace: ./work\n  soul: ./work/SOUL.md\n", "holds or lies in"),
+        ("  skills_dir: ../../.everturn/files/a/skills\n", "holds or lies in"),
+    ],
+)
+def test_an_agent_cannot_write_what_it_is_ruled_by(
+    tmp_path: Path, yaml_text: str, named: str
+) -> None:
+    """Who may write a skill, a policy or a prompt may allow itself anything."""
+    folder = write_agent(tmp_path / "agents", "a", yaml_text, work_in_SOUL__md="x")
+    write_agent(tmp_path / "agents", "b")
+
+    with pytest.raises(ConfigError, match=named):
+        load_agent(folder, environ={}, state=tmp_path / ".everturn")
+
+
+@pytest.mark.parametrize("workspace", ["./work", "../../elsewhere", "../../.everturn/files/shared"])
+def test_an_agent_may_work_in_a_folder_that_holds_nothing_else(
+    tmp_path: Path, workspace: str
+) -> None:
+    """A folder in its own, or anywhere beyond the gateway's."""
+    yaml_text = f"  workspace: {workspace}\n"
+    folder = write_agent(tmp_path / "agents", "a", yaml_text, SOUL__md="x")
+
+    file = load_agent(folder, environ={}, state=tmp_path / ".everturn")
+
+    assert file.files == folder / workspace

@@ -24,6 +24,8 @@ from everturn_gateway.commands.settings import load, run_async
 from everturn_gateway.commands.talk import HISTORY_NAME
 from everturn_gateway.config import Config, check_listener
 from everturn_gateway.errors import ConfigError, GatewayError
+from everturn_gateway.tools.plan import ToolPlan
+from everturn_gateway.tools.shell import sandbox_fault
 
 _FREE_WARN_BYTES = 1024**3
 _FREE_FAIL_BYTES = 100 * 1024**2  # below it, writing events may soon fail
@@ -107,10 +109,21 @@ def _agents(config: Config) -> list[Finding]:
         name, model = agent.spec.name, agent.spec.model
         text = f"{name}: {model.provider} / {model.name}"
         found.append(Finding(verdict="ok", subject="agent", text=text))
+        if fault := _sandbox_fault(agent.plan):
+            text = f"{name}: its commands cannot run: {fault}"
+            found.append(Finding(verdict="note", subject="agent", text=text))
         if agent.inactive:
             text = f"{name}: not active yet: {', '.join(agent.inactive)}"
             found.append(Finding(verdict="note", subject="agent", text=text))
     return found
+
+
+def _sandbox_fault(plan: ToolPlan) -> str | None:
+    """Return why an agent's commands cannot be confined on this machine."""
+    confined = [each.confinement for each in (plan.bash, plan.processes) if each is not None]
+    confined += [each.confinement for each in plan.cli]
+    faults = (sandbox_fault(os.environ, confinement) for confinement in confined)
+    return next((fault for fault in faults if fault), None)
 
 
 def _permissions(config: Config, repair: bool) -> list[Finding]:  # noqa: FBT001 - for a thread

@@ -16,6 +16,7 @@ from everturn_gateway.config import SessionsConfig
 from everturn_gateway.documents import Document, check, dotted, field_names, read_document
 from everturn_gateway.errors import ConfigError, Fault
 from everturn_gateway.specs.prompts import read_prompt
+from everturn_gateway.specs.reach import workspace_faults
 from everturn_gateway.specs.sections import (
     AgentDocument,
     FallbackSection,
@@ -163,7 +164,8 @@ def _load(
         planned = read_plan(
             document, values.spec, folder, state=state, policy=policy, environ=environ
         )
-        faults += (*planned.faults, *_workspace_faults(document, values.spec, folder, state))
+        reach = workspace_faults(document, values.spec, planned.plan, folder=folder, state=state)
+        faults += (*planned.faults, *reach)
     faults += policy_faults
     if values is None or faults:
         raise ConfigError(faults=faults)
@@ -306,19 +308,6 @@ def _number_faults(document: Document, context: SessionContextSection) -> Iterat
             name = less if less in given else more
             message = f"{less} ({low:g}) has to be below {more} ({high:g})"
             yield document.fault((*_CONTEXT, name), message)
-
-
-def _workspace_faults(
-    document: Document, spec: SpecSection, folder: Path, state: Path | None
-) -> Iterator[Fault]:
-    """Yield a fault where the agent's workspace would let it into the gateway's."""
-    if not spec.workspace:
-        return
-    files = (folder / spec.workspace).resolve()
-    for what, path in (("the gateway's own workspace", state), ("the agent's own rules", folder)):
-        if path is not None and path.resolve().is_relative_to(files):
-            message = f"{files} holds {what}, which no agent may change; name a folder in it"
-            yield document.fault(("spec", "workspace"), message)
 
 
 def _told_of_tools(prompt: PromptSpec, plan: ToolPlan) -> PromptSpec:
