@@ -59,7 +59,7 @@ class SessionArguments(Arguments):
     before: Annotated[int, Field(ge=1)] | None = None
     "read messages before this number"
     to: str = ""
-    "channel:chat to send to, or session_id"
+    "channel:chat to send to; or give session_id"
     text: str = ""
     "to send"
 
