@@ -44,7 +44,7 @@ def recover(snapshot: SessionState | None, events: Iterable[Event]) -> Recovered
 def close_interrupted(
     turn: OpenTurn, is_repeatable: Callable[[ToolCall], bool], text: str = INTERRUPTED
 ) -> list[Body]:
-    """Return the results that an interruption owes: for calls that had begun; their outcome is lost.
+    """Return the results that an interruption owes, for calls that had begun: all is lost of them.
 
     A repeatable call gets none: it is run again. `text` tells the model what happened.
     """
