@@ -31,7 +31,13 @@ _HANG_S = 30
 @pytest.fixture
 def folder() -> Generator[Path]:
     """A folder that is not below /tmp, all of which is hidden in the sandbox anyway."""
-    with tempfile.TemporaryDirectory(dir=sys.prefix, prefix="sandbox-") as made:
+    places = (Path(sys.prefix), Path.home(), Path("/srv"), Path("/opt"))
+    place = next(
+        place
+        for place in places
+        if os.access(place, os.W_OK) and not place.resolve().is_relative_to("/tmp")  # noqa: S108 - it is what is left out
+    )
+    with tempfile.TemporaryDirectory(dir=place, prefix="everturn-sandbox-") as made:
         yield Path(made)
 
 
