@@ -101,7 +101,11 @@ class Registry:
             except ActorStoppedError:
                 if self._stopping:
                     raise
-            # It went to rest in this moment and had not taken the command: the next one will.
+            except UnknownSessionError:
+                if begin_with is None:
+                    raise
+            # It went to rest in this moment and had not taken the command, or it was started by
+            # somebody who only looked, and there was no session yet: the next one takes it.
             await awake.gone.wait()
 
     async def gone(self, session_id: str) -> None:

@@ -11,7 +11,12 @@ import anyio
 import pytest
 from support.tool_doubles import Deed, Rules, by_name
 
-from everturn_actors.errors import ApprovalClosedError, CoreError, UnknownApprovalError
+from everturn_actors.errors import (
+    ApprovalClosedError,
+    CoreError,
+    UnknownApprovalError,
+    UnknownSessionError,
+)
 from everturn_actors.events import (
     ApprovalAsked,
     Body,
@@ -29,7 +34,7 @@ from everturn_actors.events import (
 from everturn_actors.ids import new_session_id
 from everturn_actors.journal.memory import MemoryDisk, MemoryStore, open_memory_store
 from everturn_actors.model import ConversationKey, Inbound, Reply, ToolCall, ToolResult
-from everturn_actors.ports import ToolContext, ToolOutput, ToolTraits, Verdict
+from everturn_actors.ports import Loaded, ToolContext, ToolOutput, ToolTraits, Verdict
 from everturn_actors.service import ServiceSettings, Submission
 from everturn_actors.spec import SessionSpec
 from everturn_actors.testing import (
@@ -461,6 +466,45 @@ async def test_a_stop_waits_for_a_tool_that_runs() -> None:
         log = await store.read(submission.session_id, after=0, limit=100)
 
     assert [e.body.text for e in log if isinstance(e.body, CallFinished)] == ["a done"]
+
+
+class Slow(MemoryStore):
+    """A store whose first load takes until it is told to go on."""
+
+    go = anyio.Event()
+
+    async def load(self, session_id: str) -> Loaded | None:
+        """Wait, then load."""
+        await self.go.wait()
+        return await super().load(session_id)
+
+
+async def test_a_message_is_not_refused_because_somebody_only_looks_at_its_session() -> None:
+    """A crash between binding a session and its first line leaves one that every start looks at."""
+    disk = MemoryDisk()
+    store = disk.user = Slow(disk, results_max_bytes=10_000)
+    store.go = anyio.Event()
+    async with open_test_service(store=store) as test:
+        session_id = new_session_id(START, "00000001")
+        await store.bind(test.key(), session_id)
+        refused: list[str] = []
+
+        async def look() -> None:
+            try:
+                await test.service.view(session_id)
+            except UnknownSessionError as error:
+                refused.append(error.session_id)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(look)
+            await anyio.wait_all_tasks_blocked()
+            tasks.start_soon(begin, test)
+            await anyio.wait_all_tasks_blocked()
+            store.go.set()
+        state = await test.service.view(session_id)
+
+        assert refused == [session_id]
+        assert state.turns == 1
 
 
 # --- deadlines, and an agent that is gone ---

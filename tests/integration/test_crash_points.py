@@ -214,8 +214,10 @@ async def process(life: Life, *, at: tuple[int, Moment] | None) -> tuple[str, Cr
 
                     async def work() -> None:
                         nonlocal session_id
-                        with suppress(CoreError):
+                        try:
                             session_id = await carry(life, tasks)
+                        except CoreError:
+                            assert store.ended.is_set(), "nothing ended, and yet it failed"
                         tasks.cancel_scope.cancel()
 
                     tasks.start_soon(work)

@@ -10,7 +10,16 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
-from support.histories import HOSTILE, KEY, SESSION_ID, histories, replay, simple_log, started
+from support.histories import (
+    HOSTILE,
+    KEY,
+    SESSION_ID,
+    histories,
+    replay,
+    rich_log,
+    simple_log,
+    started,
+)
 
 from everturn_actors.errors import UnknownFormatError
 from everturn_actors.events import Event, SessionStarted
@@ -41,6 +50,17 @@ from everturn_actors.recovery import recover
 from everturn_actors.state import SessionState
 
 
+def test_a_replay_from_every_snapshot_of_a_rich_turn_gives_the_same_state() -> None:
+    """IN-07: broken replies, steering and open questions stand in a snapshot as in a log."""
+    events = rich_log()
+    whole = replay(events)
+
+    for at in range(1, len(events) + 1):
+        recovered = recover(decode_state(encode_state(replay(events[:at]))), events)
+        assert recovered is not None
+        assert recovered.state == whole
+
+
 def hostile(text: str) -> tuple[Event, ...]:
     """Return the log of a session whose instructions are `text`."""
     body = SessionStarted(session_id=SESSION_ID, key=KEY, instructions=text)
@@ -49,6 +69,7 @@ def hostile(text: str) -> tuple[Event, ...]:
 
 @given(histories())
 @example(hostile(HOSTILE))
+@example(rich_log())
 def test_every_state_comes_back_as_it_was(events: tuple[Event, ...]) -> None:
     """IN-07: a session that starts from its snapshot must not differ from one that did not."""
     state = replay(events)
@@ -74,6 +95,7 @@ def test_a_replay_from_any_snapshot_gives_the_same_state(
 
 @given(histories())
 @example(hostile(HOSTILE))
+@example(rich_log())
 def test_a_yaml_parser_reads_the_same_as_the_fast_reader(events: tuple[Event, ...]) -> None:
     """The file is promised to be YAML: people's tools must see what Everturn sees."""
     data = encode_state(replay(events))
@@ -82,6 +104,7 @@ def test_a_yaml_parser_reads_the_same_as_the_fast_reader(events: tuple[Event, ..
 
 
 @given(histories())
+@example(rich_log())
 def test_the_slow_way_gives_the_same_state(events: tuple[Event, ...]) -> None:
     """A comment added by hand sends the file through the YAML parser; nothing may change by it."""
     state = replay(events)

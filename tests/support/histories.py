@@ -7,6 +7,7 @@ it; a stateful test does the same one step at a time.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import get_args
 
@@ -14,6 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from everturn_actors.events import (
+    ApprovalAsked,
+    ApprovalDecided,
     Body,
     CallFinished,
     CallStarted,
@@ -21,9 +24,11 @@ from everturn_actors.events import (
     Event,
     ModelReplied,
     Received,
+    ReplyBroken,
     SessionEnded,
     SessionStarted,
     StatusChanged,
+    Steered,
     StepStarted,
     Summarised,
     TurnFinished,
@@ -39,6 +44,7 @@ from everturn_actors.model import (
     Replaced,
     Reply,
     Sent,
+    Settled,
     Step,
     SummarySource,
     ToolCall,
@@ -50,6 +56,9 @@ SESSION_ID = "20261121T224956123-3f9a2c1b"
 OTHER_ID = "20261121T225001456-00c0ffee"
 KEY = ConversationKey(channel="http", chat="c1", agent="assistant")
 STARTED_AT = datetime(2026, 11, 21, 22, 49, 56, 123456, tzinfo=UTC)
+
+EARLIEST_END = 12
+"Seq after which a session may end: most histories would be too short otherwise to show anything."
 
 HOSTILE = (
     "\x00\t\n\r\x1b\x7f\x80\x85\x9f\xa0\u2028\u2029\ufeff\ufffd\ufffe\uffff\ud800\udfff\U0001f600"
@@ -76,7 +85,14 @@ names: SearchStrategy[str] = st.one_of(
 "Short texts: senders, keys, models."
 
 _counts = st.integers(0, 1_000_000)
-usages = st.builds(Usage, input_tokens=_counts, output_tokens=_counts, cached_tokens=_counts)
+usages = st.builds(
+    Usage,
+    input_tokens=_counts,
+    output_tokens=_counts,
+    cached_tokens=_counts,
+    cache_written_tokens=st.sampled_from([0, 0, 77]),
+    cost_nanodollars=st.sampled_from([0, 0, 1, 10**12]),
+)
 keys = st.builds(ConversationKey, channel=names, chat=names, agent=names, topic=names)
 sent = st.builds(
     Sent,
@@ -118,18 +134,28 @@ def next_bodies(state: SessionState | None, *, may_end: bool = True) -> SearchSt
     if state.status == "ended":
         return None
     moves: list[SearchStrategy[Body]] = [
-        st.builds(Received, text=texts, sender=names, idempotency_key=names, attachments=_ATTACHED)
+        st.builds(
+            Received,
+            text=texts,
+            sender=names,
+            idempotency_key=names,
+            attachments=_ATTACHED,
+            untrusted=_seldom,
+        )
     ]
     if state.turns:
         moves.append(hiding(state))
     if state.open_turn is None:
         if state.waiting:
             moves += [_turn_started(state)] * 3
-        moves.append(st.builds(StatusChanged, status=st.sampled_from(["active", "paused"])))
-        if may_end:
+        else:
+            moves.append(st.builds(StatusChanged, status=st.sampled_from(["active", "paused"])))
+        if may_end and state.last_seq > EARLIEST_END:
             moves.append(st.builds(SessionEnded, reason=st.sampled_from(["reset", "expired"])))
     else:
-        moves += _in_turn(state.open_turn)
+        moves += _in_turn(state.open_turn) * 3
+        if state.waiting and state.open_turn.steps and state.open_turn.step is None:
+            moves += [_steered(state, state.open_turn.number)] * 3
     return st.one_of(moves)
 
 
@@ -140,6 +166,15 @@ def _turn_started(state: SessionState) -> SearchStrategy[Body]:
         turn=st.just(state.turns + 1),
         received=count.map(lambda n: tuple(message.seq for message in state.waiting[:n])),
         window_messages=st.sampled_from([2, 6, 100, 1000]),
+    )
+
+
+def _steered(state: SessionState, turn: int) -> SearchStrategy[Body]:
+    count = st.integers(1, len(state.waiting))
+    return st.builds(
+        Steered,
+        turn=st.just(turn),
+        received=count.map(lambda n: tuple(message.seq for message in state.waiting[:n])),
     )
 
 
@@ -162,7 +197,7 @@ def _context_reduced(draw: st.DrawFn, state: SessionState) -> Body:
     running = state.open_turn
     turns = (*state.held_turns, *((running,) if running else ()))
     steps: list[Step] = [step for turn in turns for step in turn.steps]
-    messages: list[AnyMessage] = [user for turn in turns for user in turn.users]
+    messages: list[AnyMessage] = [user for turn in turns for user in turn.heard]
     messages += [message for step in steps for message in step.messages]
     chosen = draw(st.lists(st.sampled_from(messages), min_size=1, max_size=3)) if messages else []
     dropped = draw(st.lists(st.sampled_from(steps), max_size=2)) if steps else []
@@ -212,7 +247,7 @@ def _in_turn(turn: OpenTurn) -> list[SearchStrategy[Body]]:
         )
         return [started, started, _turn_finished(turn)]
     if turn.step.reply is None:
-        return [_replied(), _replied(), _turn_finished(turn)]
+        return [_replied(), _replied(), _replied(), _broken(turn), _turn_finished(turn)]
     return _in_calls(turn.step, turn.step.reply)
 
 
@@ -232,6 +267,20 @@ def _replied(draw: st.DrawFn) -> Body:
         stop_reason=draw(st.sampled_from(["stop", "length", "tool_calls"])),
         model=draw(names),
         sent=draw(sent),
+        opaque=draw(st.sampled_from(["", "", '[{"signature":"abc="}]', "\u2028"])),
+        fallback=draw(st.sampled_from(["", "", "", "openai/other"])),
+    )
+
+
+def _broken(turn: OpenTurn) -> SearchStrategy[Body]:
+    return st.builds(
+        ReplyBroken,
+        turn=st.just(turn.number),
+        step=st.just(len(turn.steps) + 1),
+        reason=names,
+        text=texts,
+        usage=usages,
+        model=names,
     )
 
 
@@ -239,13 +288,41 @@ def _in_calls(step: OpenStep, reply: Reply) -> list[SearchStrategy[Body]]:
     open_ids = [call.call_id for call in reply.calls if call.call_id not in step.results]
     chosen = st.sampled_from(open_ids)
     finished = st.builds(
-        CallFinished, call_id=chosen, text=texts, is_error=st.booleans(), path=paths
+        CallFinished,
+        call_id=chosen,
+        text=texts,
+        is_error=st.booleans(),
+        path=paths,
+        untrusted=_seldom,
     )
-    return [st.builds(CallStarted, call_id=chosen), finished, finished]
+    moves: list[SearchStrategy[Body]] = [st.builds(CallStarted, call_id=chosen), finished, finished]
+    idle = [call_id for call_id in open_ids if call_id not in step.started]
+    if idle:
+        moves.append(_asked(st.sampled_from(idle)))
+    asked = [i for i in open_ids if i in step.approvals and step.approvals[i].settled is None]
+    if asked:
+        decisions = st.sampled_from(get_args(Settled))
+        word = st.builds(
+            ApprovalDecided, call_id=st.sampled_from(asked), decision=decisions, by=names
+        )
+        moves += [word, word]
+    return moves
+
+
+def _asked(call_ids: SearchStrategy[str]) -> SearchStrategy[Body]:
+    return st.builds(
+        ApprovalAsked,
+        call_id=call_ids,
+        arguments_hash=st.sampled_from(["", "9f86d081884c7d65"]),
+        timeout_s=st.integers(0, 100_000),
+        reason=texts,
+        pattern=names,
+        approvers=st.lists(names, max_size=2).map(tuple),
+    )
 
 
 @st.composite
-def histories(draw: st.DrawFn, *, max_events: int = 40) -> tuple[Event, ...]:
+def histories(draw: st.DrawFn, *, max_events: int = 24) -> tuple[Event, ...]:
     """Return the log of a session, from its first event on, cut off anywhere."""
     events: list[Event] = []
     state: SessionState | None = None
@@ -278,6 +355,60 @@ def replay(events: tuple[Event, ...]) -> SessionState:
 def started(session_id: str = SESSION_ID, *, key: ConversationKey = KEY) -> Event:
     """Return the first event of a session."""
     return Event(seq=1, at=STARTED_AT, body=SessionStarted(session_id=session_id, key=key))
+
+
+def rich_log() -> tuple[Event, ...]:
+    """Return a log with every kind of thing that a turn with tools can leave, cut off inside one.
+
+    Its last step has a call that was refused, one that runs and one that a person is asked about.
+    """
+    picture = Attachment(
+        name="ab.png", media_type="image/png", file_name="cat.png", size_bytes=12_345
+    )
+    cost = Usage(input_tokens=9, cache_written_tokens=3, cost_nanodollars=1_234_567)
+    calls = tuple(ToolCall(call_id=i, name="bash", arguments='{"n":1}') for i in "abc")
+    asked = ApprovalAsked(
+        call_id="a",
+        arguments_hash="9f86d081884c7d65",
+        timeout_s=60,
+        reason="it writes",
+        pattern="bash:ls *",
+        approvers=("alice", "b*"),
+    )
+    bodies: tuple[Body, ...] = (
+        SessionStarted(session_id=SESSION_ID, key=KEY),
+        Received(text="look", sender="alice", attachments=(picture,), untrusted=True),
+        TurnStarted(turn=1, received=(2,), window_messages=100),
+        StepStarted(turn=1, step=1, model="m"),
+        ReplyBroken(turn=1, step=1, reason="cut off", text="let", usage=cost, model="m"),
+        ModelReplied(text="", calls=calls, usage=cost, opaque='[{"s":1}]', fallback="openai/o"),
+        *(CallStarted(call_id=call.call_id) for call in calls),
+        CallFinished(call_id="b", text="page", path="1-1-2.txt", untrusted=True),
+        CallFinished(call_id="a", text="no", is_error=True),
+        CallFinished(call_id="c", text="yes"),
+        Received(text="not that", sender="bob"),
+        Received(text="nor that", sender="alice", attachments=(picture,)),
+        Steered(turn=1, received=(13,)),
+        Steered(turn=1, received=(14,)),  # a crash came between the two
+        StepStarted(turn=1, step=2, model="m"),
+        ModelReplied(text="as you wish", opaque="x", fallback="openai/o"),
+        TurnFinished(turn=1, outcome="answered"),
+        Received(text="go on"),
+        TurnStarted(turn=2, received=(20,), window_messages=100),
+        StepStarted(turn=2, step=1, model="m"),
+        ModelReplied(text="", calls=calls),
+        asked,
+        ApprovalDecided(call_id="a", decision="deny", by="bob"),
+        CallFinished(call_id="a", text="not allowed by bob", is_error=True),
+        replace(asked, call_id="b", pattern="", approvers=()),
+        ApprovalDecided(call_id="b", decision="allow_once"),
+        CallStarted(call_id="b"),
+        replace(asked, call_id="c"),
+        StatusChanged(status="paused"),
+    )
+    return tuple(
+        Event(seq=seq, at=instant(seq * 1_000_000), body=body) for seq, body in enumerate(bodies, 1)
+    )
 
 
 def simple_log(turns: int, *, session_id: str = SESSION_ID) -> tuple[Event, ...]:

@@ -18,7 +18,9 @@ from everturn_actors.events import (
     Event,
     ModelReplied,
     Received,
+    ReplyBroken,
     SessionStarted,
+    Steered,
     StepStarted,
     Summarised,
     TurnFinished,
@@ -92,6 +94,22 @@ class LiveSession:
         limit = window_messages(input_window(self.spec.model, self.facts))
         turn = self.known.turns + 1
         self.record(TurnStarted(turn=turn, received=tuple(seqs), window_messages=limit))
+
+    def steer(self, *texts: str) -> None:
+        """Let messages come while the turn runs, between two of its steps."""
+        turn = self.known.open_turn
+        assert turn is not None
+        seqs: list[int] = []
+        for text in texts:
+            self.record(Received(text=text))
+            seqs.append(self.known.last_seq)
+        self.record(Steered(turn=turn.number, received=tuple(seqs)))
+
+    def break_reply(self, reason: str) -> None:
+        """Log that the reply to the last request cannot be used."""
+        turn = self.known.open_turn
+        assert turn is not None
+        self.record(ReplyBroken(turn=turn.number, step=len(turn.steps) + 1, reason=reason))
 
     def call(self) -> Rendered:
         """Make the next request of the running turn.
