@@ -13,14 +13,26 @@ from itertools import takewhile
 from math import inf
 
 import anyio
+from anyio import to_thread
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from everturn_actors.asking import Pace, TurnHost
-from everturn_actors.errors import ActorStoppedError, CoreError
+from everturn_actors.errors import ActorStoppedError, CoreError, InvalidInputError
 from everturn_actors.events import ApprovalAsked, CallFinished, CallStarted
 from everturn_actors.ids import arguments_hash
-from everturn_actors.model import Approval, OpenStep, OpenTurn, Settled, ToolCall, ToolResult
+from everturn_actors.intake import attachment_of, check_uploads
+from everturn_actors.model import (
+    Approval,
+    Attachment,
+    OpenStep,
+    OpenTurn,
+    Settled,
+    ToolCall,
+    ToolResult,
+    Upload,
+)
 from everturn_actors.ports import ALLOW, Agent, Clock, Tool, ToolContext, ToolOutput, Verdict
+from everturn_actors.queueing import steering
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +101,10 @@ def _finished(call: ToolCall, text: str, *, is_error: bool) -> CallFinished:
 
 def _is_overtaken(host: TurnHost, step: OpenStep, call: ToolCall, agent: Agent) -> bool:
     """Whether a message came before the call: not one that began, or that a person decided."""
-    if not (agent.spec.session.steering and host.state.waiting) or call.call_id in step.started:
+    if (
+        not (agent.spec.session.steering and steering(host.state.waiting))
+        or call.call_id in step.started
+    ):
         return False
     approval = step.approvals.get(call.call_id)
     return approval is None or approval.settled == "overtaken"
@@ -195,7 +210,7 @@ async def _await_word(
     left_s = deadline.deadline - anyio.current_time()
     deadline.deadline = inf  # a person may take longer than a turn
     try:
-        settled = await _word(host, approval, clock, steering=agent.spec.session.steering)
+        settled = await _word(host, approval, clock, steers=agent.spec.session.steering)
     finally:
         deadline.deadline = anyio.current_time() + left_s
     if settled is not None:
@@ -203,7 +218,7 @@ async def _await_word(
 
 
 async def _word(
-    host: TurnHost, approval: Approval, clock: Clock, *, steering: bool
+    host: TurnHost, approval: Approval, clock: Clock, *, steers: bool
 ) -> Settled | None:
     """Return what becomes of the approval; None where somebody has answered."""
     while True:
@@ -211,7 +226,8 @@ async def _word(
         present = step.approvals.get(approval.call_id) if step else None
         if present is None or present.settled is not None:
             return None
-        if steering and any(approval.may_answer(each.sender) for each in host.state.waiting):
+        came = steering(host.state.waiting) if steers else ()
+        if any(approval.may_answer(each.sender) for each in came if not each.quiet):
             return "overtaken"
         left_s = (approval.expires_at - clock.now()).total_seconds()
         if left_s <= 0:
@@ -270,9 +286,19 @@ async def _run(cleared: _Cleared, context: ToolContext) -> ToolOutput:
                 "a tool failed", extra={"tool": call.name, "session_id": context.session_id}
             )
             return ToolOutput(text=f"the tool failed: {_told(error)}", is_error=True)
-        return ToolOutput(text=output) if isinstance(output, str) else output
+        output = ToolOutput(text=output) if isinstance(output, str) else output
+        return _checked(output)
     text = f"it took longer than its {timeout_s:g} s and was stopped"
     return ToolOutput(text=text, is_error=True)
+
+
+def _checked(output: ToolOutput) -> ToolOutput:
+    """Return an output with files that can be sent; else the reason why they cannot."""
+    try:
+        check_uploads(output.files)
+    except InvalidInputError as error:
+        return ToolOutput(text=str(error), is_error=True, untrusted=output.untrusted)
+    return output
 
 
 def _told(error: BaseException) -> str:
@@ -312,4 +338,15 @@ async def _taken_in(
         is_error=output.is_error,
         path=path,
         untrusted=output.untrusted,
+        attachments=await _kept(output.files, host.tool_context),
     )
+
+
+async def _kept(files: Sequence[Upload], context: ToolContext) -> tuple[Attachment, ...]:
+    """Keep the files that a call sends, before the event that names them is written."""
+    if not files:
+        return ()
+    named = await to_thread.run_sync(lambda: tuple(map(attachment_of, files)))
+    for file, attachment in zip(files, named, strict=True):
+        await context.store.save_media(context.session_id, attachment.name, file.data)
+    return named

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from everturn_actors.events import Body, Summarised
 from everturn_actors.mailbox import Answer
-from everturn_actors.model import Attachment, EndReason, Inbound, Settled, SummarySource
+from everturn_actors.model import Aside, Attachment, EndReason, Inbound, Settled, SummarySource
 from everturn_actors.state import SessionState
 
 
@@ -28,6 +28,40 @@ class Submit:
     answer: Answer[Accepted]
     attachments: tuple[Attachment, ...] = ()
     "What came with it; the bytes are kept already."
+
+
+@dataclass(frozen=True, slots=True)
+class KeepAside:
+    """Keep a message that did not speak to the agent. Answers whether it is a new one."""
+
+    aside: Aside
+    answer: Answer[bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Replace the text of a message that waits. Answers whether it still did."""
+
+    idempotency_key: str
+    text: str
+    answer: Answer[bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Look again whether there is something to do."""
+
+    answer: Answer[None]
+    release: bool = False
+    "Whether a turn that is held begins now."
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """The carrier's events."""
+
+    bodies: tuple[Body, ...]
+    answer: Answer[None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +165,21 @@ class Stop:
 
 
 Command: TypeAlias = (
-    Submit | Look | Cancel | End | Leave | Record | Settle | Compact | Summary | Pause | Stop
+    Submit
+    | KeepAside
+    | Edit
+    | Wake
+    | Tell
+    | Look
+    | Cancel
+    | End
+    | Leave
+    | Record
+    | Settle
+    | Compact
+    | Summary
+    | Pause
+    | Stop
 )
 
 

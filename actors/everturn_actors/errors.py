@@ -117,6 +117,22 @@ class MailboxFullError(CoreError):
     """The conversation has too many messages waiting; try again when some are answered."""
 
 
+class QueueFullError(CoreError):
+    """Too many messages wait in this conversation.
+
+    Attributes:
+        overflow: What the conversation's settings do about it.
+    """
+
+    def __init__(self, overflow: str = "reject") -> None:
+        self.overflow = overflow
+        super().__init__()
+
+
+class BusyError(CoreError):
+    """A turn runs, and the conversation takes no message meanwhile."""
+
+
 class ActorStoppedError(CoreError):
     """The gateway is stopping; what was not accepted can be sent again."""
 

@@ -13,6 +13,8 @@ from everturn_actors.model import (
     Attachment,
     ConversationKey,
     EndReason,
+    Joins,
+    Mark,
     Outcome,
     Replaced,
     Sent,
@@ -40,6 +42,8 @@ class SessionStarted:
     key: ConversationKey
     instructions: str = ""
     "Instructions that the caller gave for this session alone."
+    seen: tuple[str, ...] = ()
+    "Idempotency keys of the conversation's session before this one: their messages are not new."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +57,48 @@ class Received:
     "Files that came with it; their bytes were kept with the session before."
     untrusted: bool = False
     "Whether it holds text from outside that nobody vouches for."
+    reply_to: str = ""
+    "The message on its platform that an answer replies to; empty = none."
+    joins: Joins = "all"
+    "Which turn answers it."
+    quiet: bool = False
+    "Whether it begins no turn: the next one reads it."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SilentMessage:
+    """A message that did not speak to the agent was kept."""
+
+    text: str
+    sender: str = ""
+    idempotency_key: str = ""
+    shown: bool = True
+    "Whether the next turn is told of it; otherwise it stands here alone."
+    untrusted: bool = False
+    "Whether nobody vouches for it."
+    max_messages: int = 100
+    "The next turn is told of so many such messages, the newest."
+    max_age_s: int = 86_400
+    "And of this one only if it begins so soon."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edited:
+    """Its writer changed a message that still waited."""
+
+    received: int
+    "The seq of the `Received` event."
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discarded:
+    """Messages that waited are not answered."""
+
+    received: tuple[int, ...]
+    "The seqs of the `Received` events, oldest first."
+    reason: str
+    "In words."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +110,10 @@ class TurnStarted:
     "The seqs of the `Received` events, oldest first."
     window_messages: int
     "The message-count window in force from here on."
+    overheard: tuple[int, ...] = ()
+    "The seqs of the `SilentMessage` events that it is told of, oldest first."
+    delivers: bool = False
+    "Whether what is said in it is owed to the people of a channel."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +211,41 @@ class CallFinished:
     "Under the session's results, the file that holds the whole text; empty where this is it."
     untrusted: bool = False
     "Whether it holds text from outside that nobody vouches for."
+    attachments: tuple[Attachment, ...] = ()
+    "Files that the call sends to the people of the conversation; their bytes were kept before."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreviewSent:
+    """A message of the platform shows the text of the open step as it comes."""
+
+    turn: int
+    step: int
+    platform_id: str
+    "What the platform calls it; the reply takes its place."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryPlanned:
+    """What the people of a conversation are owed was laid out."""
+
+    parcel: int
+    "The seq of the event that owes it."
+    chunks: tuple[str, ...]
+    "In the words of the channel, in the order in which they are sent; empty = nothing to send."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkMarked:
+    """One chunk is about to be sent, or it is known what became of it."""
+
+    parcel: int
+    chunk: int
+    "Counts from 0."
+    mark: Mark
+    platform_id: str = ""
+    error: str = ""
+    "Why it was not sent, or is not known to be."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,6 +319,9 @@ class SessionEnded:
 Body: TypeAlias = (
     SessionStarted
     | Received
+    | SilentMessage
+    | Edited
+    | Discarded
     | TurnStarted
     | StepStarted
     | ModelReplied
@@ -243,6 +331,9 @@ Body: TypeAlias = (
     | ApprovalDecided
     | CallStarted
     | CallFinished
+    | PreviewSent
+    | DeliveryPlanned
+    | ChunkMarked
     | ContextReduced
     | Summarised
     | TurnFinished

@@ -64,12 +64,21 @@ def check(inbound: Inbound) -> None:
     if not inbound.text.strip() and not inbound.attachments:
         msg = "the message is empty"
         raise InvalidInputError(msg)
-    if len(inbound.idempotency_key) > KEY_CHARS:
+    check_text(inbound.text, inbound.idempotency_key, inbound.sender)
+
+
+def check_text(text: str, idempotency_key: str, sender: str) -> None:
+    """Refuse what is not text, or too much of it.
+
+    Raises:
+        InvalidInputError: With the reason.
+    """
+    if len(idempotency_key) > KEY_CHARS:
         msg = f"the idempotency key is longer than {KEY_CHARS} characters"
         raise InvalidInputError(msg)
     try:
-        size_bytes = len(inbound.text.encode())
-        (inbound.idempotency_key + inbound.sender).encode()
+        size_bytes = len(text.encode())
+        (idempotency_key + sender).encode()
     except UnicodeEncodeError as error:
         msg = f"the message is not valid Unicode text at character {error.start}"
         raise InvalidInputError(msg) from error

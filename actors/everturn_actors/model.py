@@ -25,6 +25,16 @@ Decision: TypeAlias = Literal["allow_once", "allow_always", "deny"]
 "What a person can answer to an approval."
 Settled: TypeAlias = Literal["allow_once", "allow_always", "deny", "expired", "overtaken"]
 "What became of an approval: a decision, nobody answered in time, or a message came first."
+Joins: TypeAlias = Literal["all", "own", "burst"]
+"""Which turn answers a message: one with all that waits; one of its own; or that of the message
+before it from the same sender, because the two were written in one breath."""
+Overflow: TypeAlias = Literal["drop_old", "drop_new", "reject"]
+"Where too many messages wait: the oldest goes, or the new one, silently or with a word."
+ParcelKind: TypeAlias = Literal["reply", "file", "approval", "notice", "end"]
+"What a parcel holds: a reply's text, files, a question, a line, or why a turn was not answered."
+Mark: TypeAlias = Literal["planned", "sending", "sent", "unsent", "unknown", "failed", "closed"]
+"""What became of a chunk: not begun; under way; there; surely not sent, and to be tried again;
+perhaps sent; given up; or, of a question, shown as answered."""
 
 T = TypeVar("T")
 
@@ -97,6 +107,19 @@ class Message(Remembering):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Overheard:
+    """A message that did not speak to the agent, until a turn is told of it."""
+
+    seq: int
+    text: str
+    until: datetime
+    "UTC. No turn that begins later is told of it."
+    sender: str = ""
+    untrusted: bool = False
+    "Whether nobody vouches for it."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment:
     """A file that came with a message; its bytes are kept with the session."""
 
@@ -131,6 +154,12 @@ class UserMessage(Message):
     attachments: tuple[Attachment, ...] = ()
     untrusted: bool = False
     "Whether it holds text from outside that nobody vouches for, such as a program's output."
+    reply_to: str = ""
+    "The message on its platform that an answer replies to; empty = none."
+    joins: Joins = "all"
+    "Which turn answers it."
+    quiet: bool = False
+    "Whether it begins no turn: the next one reads it."
 
     @property
     def told(self) -> str:
@@ -323,6 +352,51 @@ class Approval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """One message that a platform is to show."""
+
+    payload: str
+    "In the words of its channel, which alone reads it."
+    mark: Mark = "planned"
+    tries: int = 0
+    "How often it is not known whether it was sent."
+    platform_id: str = ""
+    "What the platform calls it, once it is there."
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing more is tried."""
+        return self.mark in {"sent", "failed", "closed"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parcel:
+    """What the people of a conversation are owed, and how much of it reached them."""
+
+    seq: int
+    "The event that owes it; with the session, its name."
+    turn: int
+    kind: ParcelKind
+    text: str = ""
+    attachments: tuple[Attachment, ...] = ()
+    call_id: str = ""
+    "approval: the call."
+    reply_to: str = ""
+    "The message on the platform that it replies to; empty = none."
+    preview: str = ""
+    "What the platform calls the message that showed this reply as it came; empty = none did."
+    outcome: Outcome = "answered"
+    "end: how the turn ended."
+    chunks: tuple[Chunk, ...] | None = None
+    "None until it is laid out."
+
+    @property
+    def is_delivered(self) -> bool:
+        """Whether nothing of it is left to be sent."""
+        return self.chunks is not None and all(chunk.is_done for chunk in self.chunks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OpenStep:
     """The step a running turn is in: a reply is awaited, or some of its calls are."""
 
@@ -349,6 +423,12 @@ class OpenTurn:
     "What came while it ran, oldest first."
     broken: tuple[str, ...] = ()
     "Why the newest replies, one after the other, could not be used; empty after one that could."
+    delivers: bool = False
+    "Whether what is said in it is owed to the people of a channel."
+    preview_step: int = 0
+    "The step whose text a message of the platform shows as it comes; 0 = none."
+    preview_id: str = ""
+    "What the platform calls that message."
 
     @property
     def blocks(self) -> tuple[UserMessage | Step, ...]:
@@ -359,6 +439,11 @@ class OpenTurn:
     def heard(self) -> tuple[UserMessage, ...]:
         """All its user messages, those that came while it ran included, oldest first."""
         return (*self.users, *(user for each in self.steered for user in each.users))
+
+    @property
+    def reply_to(self) -> str:
+        """The message on the platform that an answer replies to: the newest that names one."""
+        return next((user.reply_to for user in reversed(self.heard) if user.reply_to), "")
 
     @property
     def is_tainted(self) -> bool:
@@ -485,6 +570,21 @@ class Upload:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Queueing:
+    """How a message joins those that wait for a turn."""
+
+    hold_s: float = 0
+    "Its turn waits so long for more of the same sender; the wait is bounded by four times that."
+    joins: Literal["all", "own"] = "all"
+    "Whether one turn answers all that waits, or each message, or burst, gets its own."
+    drops_when_busy: bool = False
+    "Whether it is refused while a turn runs."
+    max_waiting: int | None = None
+    "How many messages may wait; None = as many as a session takes."
+    overflow: Overflow = "drop_old"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Inbound:
     """A message on its way into a conversation."""
 
@@ -500,6 +600,28 @@ class Inbound:
     attachments: tuple[Upload, ...] = ()
     untrusted: bool = False
     "Whether it holds text from outside that nobody vouches for."
+    reply_to: str = ""
+    "The message on its platform that an answer replies to; empty = none."
+    quiet: bool = False
+    "It begins no turn: the next one reads it, as one of its messages."
+    queueing: Queueing = field(default_factory=Queueing)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aside:
+    """A message of a conversation that did not speak to the agent."""
+
+    text: str
+    key: ConversationKey
+    sender: str = ""
+    idempotency_key: str = ""
+    shown: bool = True
+    "Whether the next turn is told of it; otherwise the log alone has it."
+    untrusted: bool = False
+    max_messages: int = 100
+    "How many of them are kept for the next turn, the newest; never more than 100."
+    max_age_s: int = 86_400
+    "The next turn is told of those that are no older than this."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ from everturn_actors.model import (
     SessionStatus,
     ToolCall,
     ToolDefinition,
+    Upload,
 )
 from everturn_actors.spec import AgentSpec, ModelSpec
 from everturn_actors.state import SessionState
@@ -244,6 +245,8 @@ class ToolOutput:
     is_error: bool = False
     untrusted: bool = False
     "Whether it holds text from outside that nobody vouches for: a web page, another's message."
+    files: tuple[Upload, ...] = ()
+    "What the people of the conversation are sent."
 
 
 ToolKind: TypeAlias = Literal["builtin", "bash", "cli", "mcp"]

@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 import random
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeVar
 
 import anyio
 from anyio import to_thread
@@ -24,8 +25,11 @@ from everturn_actors.commands import (
     Command,
     Compact,
     Compacted,
+    Edit,
     End,
+    KeepAside,
     Settle,
+    Wake,
     look,
     look_and_resume,
 )
@@ -44,11 +48,13 @@ from everturn_actors.errors import (
 from everturn_actors.events import ApprovalDecided, Event, SessionStarted
 from everturn_actors.explaining import explain
 from everturn_actors.feed import TextDelta, Update
+from everturn_actors.following import follow_feed
 from everturn_actors.ids import new_session_id
 from everturn_actors.intake import (
     attachment_of,
     check,
     check_focus,
+    check_text,
     check_uploads,
     replay,
     type_of,
@@ -56,6 +62,7 @@ from everturn_actors.intake import (
 from everturn_actors.learning import ShortMemory
 from everturn_actors.mailbox import Answer
 from everturn_actors.model import (
+    Aside,
     Attachment,
     ConversationKey,
     Decision,
@@ -65,11 +72,12 @@ from everturn_actors.model import (
     Turn,
     Upload,
 )
+from everturn_actors.outgoing import Carrier
 from everturn_actors.ports import Agents, Clock, ModelMemory, SessionStore, SessionSummary
 from everturn_actors.registry import Registry
 from everturn_actors.session import Runtime
 from everturn_actors.state import SessionState
-from everturn_actors.submission import Submission, TurnResult, follow_feed, submit
+from everturn_actors.submission import Submission, TurnResult, submit
 from everturn_actors.upkeep import end_expired, resume_open_turns
 
 __all__ = [
@@ -85,6 +93,9 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
+SEEN_BEFORE = 200  # idempotency keys that a session knows from the one before it
 LOOK_BACK_EVENTS = 500  # in which a word that comes too late finds out why
 
 
@@ -159,6 +170,7 @@ class TurnService:
             UnknownSessionError: No such session.
             SessionEndedError: The session named by id has ended.
             MailboxFullError: Too many messages wait in this conversation.
+            QueueFullError, BusyError: By `inbound.queueing` it is not taken now.
             ActorStoppedError: The service is stopping.
             ActorFailedError, JournalError: The session cannot be read or written. The message
                 was not accepted.
@@ -169,17 +181,89 @@ class TurnService:
         if inbound.key is None:
             msg = "a message needs a conversation or a session"
             raise InvalidInputError(msg)
-        key = inbound.key
+        return await self._in_current(inbound.key, partial(self._submit_to, inbound))
+
+    async def keep_aside(self, aside: Aside) -> bool:
+        """Keep a message that did not speak to the agent; return whether it is a new one.
+
+        Returns when it is durable. It begins no turn; the next one is told of it, where `shown`.
+
+        Raises:
+            InvalidInputError: Too long, or not text.
+            UnknownAgentError: No such agent.
+            ActorStoppedError: The service is stopping.
+            ActorFailedError, JournalError: The session cannot be read or written.
+        """
+        check_text(aside.text, aside.idempotency_key, aside.sender)
+
+        async def keep(session_id: str, begin_with: SessionStarted) -> bool:
+            def command(answer: Answer[bool]) -> Command:
+                return KeepAside(aside, answer)
+
+            return await self._registry.ask(session_id, command, begin_with=begin_with)
+
+        return await self._in_current(aside.key, keep)
+
+    async def edit(self, key: ConversationKey, idempotency_key: str, text: str) -> bool:
+        """Replace the text of a message that waits; return whether it still did.
+
+        One whose turn has begun stays as it is, and so does one that is not known.
+
+        Raises:
+            InvalidInputError: Empty, too long, or not text.
+            ActorStoppedError: The service is stopping.
+            ActorFailedError, JournalError: The session cannot be read or written.
+        """
+        check(Inbound(text=text, key=key))
+
+        def command(answer: Answer[bool]) -> Command:
+            return Edit(idempotency_key, text, answer)
+
+        session_id = await self.current(key)
+        return bool(session_id) and await self._registry.ask(session_id, command)
+
+    async def flush(self, key: ConversationKey) -> None:
+        """Let a turn begin that is held for more messages of its senders.
+
+        Raises:
+            ActorStoppedError: The service is stopping.
+            ActorFailedError, JournalError: The session cannot be read or written.
+        """
+
+        def command(answer: Answer[None]) -> Command:
+            return Wake(answer, release=True)
+
+        session_id = await self.current(key)
+        if session_id:
+            await self._registry.ask(session_id, command)
+
+    async def _in_current(
+        self, key: ConversationKey, act: Callable[[str, SessionStarted], Awaitable[T]]
+    ) -> T:
+        """Act on the current session of a conversation; where it has ended, on a new one."""
         self._runtime.agents.get(key.agent)
         ended = ""
+        seen: tuple[str, ...] = ()
         while True:
             session_id = await self._session_of(key, not_this=ended)
             try:
-                return await self._submit_to(
-                    inbound, session_id, SessionStarted(session_id=session_id, key=key)
-                )
+                begin = SessionStarted(session_id=session_id, key=key, seen=seen)
+                return await act(session_id, begin)
             except SessionEndedError:
                 ended = session_id
+                if key.channel in self._runtime.carriers:
+                    seen = await self._seen_in(ended)
+
+    async def _seen_in(self, session_id: str) -> tuple[str, ...]:
+        """Return the newest idempotency keys of a session that has ended.
+
+        A platform may hand in again what was accepted right before the end.
+        """
+        try:
+            state = await self.view(session_id)
+        except UnknownSessionError:
+            return ()
+        return tuple(state.seen)[-SEEN_BEFORE:]
 
     async def submit_once(
         self,
@@ -563,6 +647,7 @@ async def open_service(
     memory: ModelMemory | None = None,
     settings: ServiceSettings | None = None,
     on_delete: Callable[[str], Awaitable[None]] | None = None,
+    carriers: Mapping[str, Carrier] | None = None,
 ) -> AsyncGenerator[TurnService]:
     """Open the door; turns that were open when the last process ended go on by themselves.
 
@@ -577,13 +662,14 @@ async def open_service(
         memory: What is learnt about models; by default it is forgotten at the end.
         settings: Times.
         on_delete: Lets go of what belongs to a session elsewhere, before it is removed.
+        carriers: By the name of a channel: who tells its people what its sessions say.
     """
     learnt = memory or ShortMemory()
     settings = settings or ServiceSettings()
     pace = Pace(clock=clock, jitter=random.random)
     bindings = _Bindings()
 
-    def runtime(of: SessionStore) -> Runtime:
+    def runtime(of: SessionStore, carried: Mapping[str, Carrier]) -> Runtime:
         return Runtime(
             store=of,
             agents=agents,
@@ -591,15 +677,17 @@ async def open_service(
             pace=pace,
             idle_rest_s=settings.idle_rest_s,
             leave_grace_s=settings.leave_grace_s,
+            carriers=carried,
         )
 
+    live, once = runtime(store, carriers or {}), runtime(scratch, {})
     async with anyio.create_task_group() as actors:
-        registry = Registry(runtime(store), actors, on_gone=bindings.forget)
-        scratch_registry = Registry(runtime(scratch), actors, on_gone=scratch.delete)
+        registry = Registry(live, actors, on_gone=bindings.forget)
+        scratch_registry = Registry(once, actors, on_gone=scratch.delete)
         service = TurnService(
             store=store,
             scratch=scratch,
-            runtime=runtime(store),
+            runtime=live,
             registry=registry,
             scratch_registry=scratch_registry,
             bindings=bindings,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -20,12 +21,15 @@ from anyio.abc import TaskGroup
 
 from everturn_actors.approvals import find_approval, has_new_word, why_not
 from everturn_actors.asking import Pace
+from everturn_actors.carrying import Carriage
 from everturn_actors.commands import (
     Accepted,
     Cancel,
     Command,
     Compact,
+    Edit,
     End,
+    KeepAside,
     Leave,
     Look,
     Pause,
@@ -34,6 +38,8 @@ from everturn_actors.commands import (
     Stop,
     Submit,
     Summary,
+    Tell,
+    Wake,
 )
 from everturn_actors.compacting import Compactor
 from everturn_actors.context.render import Renderer
@@ -42,9 +48,11 @@ from everturn_actors.context.windows import input_window
 from everturn_actors.errors import (
     ActorFailedError,
     ActorStoppedError,
+    BusyError,
     CoreError,
     JournalWriteError,
     MailboxFullError,
+    QueueFullError,
     SessionEndedError,
     UnknownAgentError,
     UnknownSessionError,
@@ -52,19 +60,25 @@ from everturn_actors.errors import (
 from everturn_actors.events import (
     ApprovalDecided,
     Body,
+    Discarded,
+    Edited,
     Event,
     Received,
     SessionEnded,
     SessionStarted,
+    SilentMessage,
     StatusChanged,
     Summarised,
     TurnStarted,
 )
 from everturn_actors.feed import Feed, LiveReply
+from everturn_actors.holding import Holds
 from everturn_actors.mailbox import Answer, Mailbox
 from everturn_actors.media import MediaReader
-from everturn_actors.model import ConversationKey, EndReason, Settled
+from everturn_actors.model import ConversationKey, EndReason, Inbound, Joins, Settled
+from everturn_actors.outgoing import Carrier
 from everturn_actors.ports import Agent, Agents, ModelMemory, SessionStore, ToolContext
+from everturn_actors.queueing import next_turn
 from everturn_actors.recovery import (
     PAUSED,
     Recovered,
@@ -81,6 +95,7 @@ T = TypeVar("T")
 
 SNAPSHOT_EVENTS = 50  # a snapshot follows so many events
 WAITING_LIMIT = 256  # messages that wait for a turn; more come from a loop, not from people
+QUIET_LIMIT = 100  # of them that begin no turn; the oldest go
 FLUSH_S = 5.0  # deadline of the last snapshot when the actor is cancelled
 
 
@@ -95,6 +110,8 @@ class Runtime:
     idle_rest_s: float
     leave_grace_s: float
     "How long a client may be gone before its turn is paused."
+    carriers: Mapping[str, Carrier] = field(default_factory=dict[str, Carrier])
+    "By the name of their channel: whoever tells its people what is said."
 
     def now(self) -> datetime:
         """Return the present instant, UTC."""
@@ -178,6 +195,19 @@ class SessionActor:
             renderer=self._renderer,
             mailbox=mailbox,
             present=lambda: self.state,
+        )
+        self._holds = Holds()
+        self._alarm: datetime | None = None
+        self._carriage = Carriage(
+            session_id=session_id,
+            carriers=runtime.carriers,
+            mailbox=mailbox,
+            feed=feed,
+            store=runtime.store,
+            clock=runtime.pace.clock,
+            present=lambda: self._state,
+            changed=self.until_changed,
+            stopping=self._may_stop,
         )
         self._tasks: TaskGroup
 
@@ -290,9 +320,9 @@ class SessionActor:
         await self._commit(draft)
 
     async def _serve(self) -> None:
-        while not (self._stopping and (self._turn is None or self.state.open_approvals)):
-            # A turn that waits for a person is not waited for: it goes on at the next start.
-            is_idle = self._turn is None and not self._compactor.busy
+        while not self._may_stop() or self._carriage.works:
+            is_idle = self._turn is None and not self._compactor.busy and not self._is_held()
+            is_idle = is_idle and not self._carriage.works
             batch = await self._mailbox.take(self._rest_s if is_idle else None)
             if batch:
                 await self._handle(batch)
@@ -301,6 +331,16 @@ class SessionActor:
                     await self._save(self._checkpoint)
             elif is_idle and await self._may_rest():
                 return
+
+    def _may_stop(self) -> bool:
+        """Whether the service stops, and no turn is waited for.
+
+        One that waits for a person is not: it goes on at the next start.
+        """
+        return bool(self._stopping) and (self._turn is None or bool(self.state.open_approvals))
+
+    def _is_held(self) -> bool:
+        return self._alarm is not None
 
     def _consider_summary(self) -> None:
         """Between two turns, when everybody has been answered, older ones may be summarised."""
@@ -324,7 +364,7 @@ class SessionActor:
         state = self._state
         if self._has_written:  # who only looked has nothing to put away
             await self._save(state)
-        if state is None or not state.has_work or state.status == "paused":
+        if state is None or not state.is_due:
             await self._runtime.store.mark_resting(self.session_id)
 
     async def _leave_behind(self) -> None:
@@ -369,6 +409,20 @@ class SessionActor:
         match command:
             case Submit():
                 return self._plan_submit(command, draft)
+            case KeepAside():
+                return self._plan_aside(command, draft)
+            case Edit():
+                return self._plan_edit(command, draft)
+            case Wake(answer, release):
+                if release:
+                    self._holds.release()
+                return partial(answer.give, None)
+            case Tell(bodies, answer):
+                if draft.known.status == "ended":
+                    ended = SessionEndedError(self.session_id, draft.known.ended_reason)
+                    return partial(answer.fail, ended)
+                draft.add(*bodies)
+                return partial(answer.give, None)
             case Look(resume, answer):
                 if resume and draft.known.status == "paused":
                     draft.add(StatusChanged(status="active"))
@@ -395,6 +449,7 @@ class SessionActor:
                 return self._plan_pause(answer, draft)
             case Stop(answer):
                 self._stopping.append(answer)
+                self._notify()
                 return _nothing
             case _:
                 assert_never(command)
@@ -407,15 +462,14 @@ class SessionActor:
         if seen is None:
             if ending:
                 error = SessionEndedError(self.session_id, ending)
-            elif len(state.waiting) >= WAITING_LIMIT:
-                error = MailboxFullError()
             else:
-                error = self._agent_error(state.key)
+                error = self._agent_error(state.key) or self._why_not_now(inbound, draft)
         if error is not None:
             return partial(answer.fail, error)
         if state.status == "paused":
             draft.add(StatusChanged(status="active"))
         if seen is None:
+            self._make_room(inbound, draft)
             draft.add(
                 Received(
                     text=inbound.text,
@@ -423,11 +477,75 @@ class SessionActor:
                     idempotency_key=inbound.idempotency_key,
                     attachments=command.attachments,
                     untrusted=inbound.untrusted,
+                    reply_to=inbound.reply_to,
+                    joins=self._joins(inbound, draft.now),
+                    quiet=inbound.quiet,
                 )
             )
+            if not inbound.quiet:
+                self._holds.note(inbound.sender, inbound.queueing.hold_s, draft.now)
         seq = draft.known.last_seq if seen is None else seen
         accepted = Accepted(seq=seq, duplicate=seen is not None, state=draft.known)
         return partial(answer.give, accepted)
+
+    def _joins(self, inbound: Inbound, now: datetime) -> Joins:
+        if inbound.queueing.joins == "own" and self._holds.in_one_breath(inbound.sender, now):
+            return "burst"
+        return inbound.queueing.joins
+
+    def _why_not_now(self, inbound: Inbound, draft: _Draft) -> CoreError | None:
+        """Return why a message cannot join those that wait; None where it can."""
+        state, rules = draft.known, inbound.queueing
+        if len(state.waiting) >= WAITING_LIMIT:
+            return MailboxFullError()
+        if inbound.quiet or self._holds.in_one_breath(inbound.sender, draft.now):
+            return None
+        if rules.drops_when_busy and state.open_turn is not None:
+            return BusyError()
+        most = rules.max_waiting
+        asked = sum(not message.quiet for message in state.waiting)
+        if most is not None and asked >= most and rules.overflow != "drop_old":
+            return QueueFullError(rules.overflow)
+        return None
+
+    def _make_room(self, inbound: Inbound, draft: _Draft) -> None:
+        """Let the oldest messages go where too many wait."""
+        rules, waiting = inbound.queueing, draft.known.waiting
+        same = [message for message in waiting if message.quiet == inbound.quiet]
+        most = QUIET_LIMIT if inbound.quiet else rules.max_waiting
+        if most is None or len(same) < most or (not inbound.quiet and rules.overflow != "drop_old"):
+            return
+        gone = tuple(message.seq for message in same[: len(same) - most + 1])
+        why = "nobody spoke to the agent" if inbound.quiet else f"more than {most} waited"
+        draft.add(Discarded(received=gone, reason=why))
+
+    def _plan_aside(self, command: KeepAside, draft: _Draft) -> Callable[[], None]:
+        aside, state = command.aside, draft.known
+        ending = self._ending or (state.status == "ended" and state.ended_reason)
+        is_new = not aside.idempotency_key or aside.idempotency_key not in state.seen
+        if is_new and ending:
+            return partial(command.answer.fail, SessionEndedError(self.session_id, ending))
+        if is_new:
+            draft.add(
+                SilentMessage(
+                    text=aside.text,
+                    sender=aside.sender,
+                    idempotency_key=aside.idempotency_key,
+                    shown=aside.shown,
+                    untrusted=aside.untrusted,
+                    max_messages=aside.max_messages,
+                    max_age_s=aside.max_age_s,
+                )
+            )
+        return partial(command.answer.give, is_new)
+
+    def _plan_edit(self, command: Edit, draft: _Draft) -> Callable[[], None]:
+        state = draft.known
+        seq = state.seen.get(command.idempotency_key)
+        waits = any(message.seq == seq for message in state.waiting)
+        if waits and seq is not None and not self._ending:
+            draft.add(Edited(received=seq, text=command.text))
+        return partial(command.answer.give, waits)
 
     def _plan_cancel(self, answer: Answer[bool], draft: _Draft) -> Callable[[], None]:
         turn = draft.known.open_turn
@@ -465,6 +583,7 @@ class SessionActor:
         turn = draft.known.open_turn
         agent = self._agent(draft.known.key)
         waits = turn is not None and any(user.seq == command.seq for user in turn.heard)
+        waits = waits and not (turn is not None and turn.delivers)  # its people are elsewhere
         if waits and agent is not None and agent.spec.session.on_disconnect == "pause":
             self._tasks.start_soon(self._pause_unless_followed, command.seq)
         return partial(command.answer.give, None)
@@ -472,7 +591,7 @@ class SessionActor:
     def _plan_pause(self, answer: Answer[None], draft: _Draft) -> Callable[[], None]:
         self._turn = None  # its task only waits for this answer
         state, turn = draft.known, draft.known.open_turn
-        wanted = state.waiting or self._feed.followers or self._ending or has_new_word(state)
+        wanted = state.is_asked or self._feed.followers or self._ending or has_new_word(state)
         if turn is not None and self._on_closed:  # a cancel came on the way to the pause
             draft.add(*close_turn(turn, "cancelled", "cancelled by its user"))
         elif turn is not None:
@@ -508,10 +627,15 @@ class SessionActor:
     def _plan_turn(self, draft: _Draft) -> None:
         """Begin a turn over all that waits, in the same append as what made it possible."""
         state = draft.state
-        if state is None or not state.waiting or state.status != "active":
+        if state is None or not state.is_asked or state.status != "active":
             return
         if state.open_turn is not None or self._ending or self._stopping:
             return
+        until = self._holds.until(draft.now)
+        if until is not None:
+            self._set_alarm(until, draft.now)
+            return
+        self._holds.release()
         agent = self._agent(state.key)
         limit = state.window_messages
         if agent is not None:
@@ -520,8 +644,10 @@ class SessionActor:
         draft.add(
             TurnStarted(
                 turn=state.turns + 1,
-                received=tuple(message.seq for message in state.waiting),
+                received=tuple(message.seq for message in next_turn(state.waiting)),
                 window_messages=limit,
+                overheard=tuple(e.seq for e in state.overheard if draft.now <= e.until),
+                delivers=self._carriage.delivers(state.key.channel),
             )
         )
         if agent is not None and draft.known.open_turn is not None:
@@ -540,8 +666,7 @@ class SessionActor:
             self._has_written = True
             self._checkpoint = draft.checkpoint or self._checkpoint
             self._feed.publish(draft.events)
-            self._changed.set()
-            self._changed = anyio.Event()
+            self._notify()
         state = self._state
         if state is None:
             return
@@ -553,9 +678,26 @@ class SessionActor:
             self._turn, self._turn_number = anyio.CancelScope(), turn.number
             self._close_as = None  # what was asked of the turn before, in its last moment
             self._tasks.start_soon(self._run_turn, self._turn, turn.number)
+        self._carriage.begin(self._tasks)
         if state.status == "ended":
             self._rest_s = 0.0
             _give_all(self._on_ended, value=None)
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    def _set_alarm(self, until: datetime, now: datetime) -> None:
+        """Look again at `until` whether the turn that is held may begin."""
+        if self._alarm is None:
+            self._alarm = until
+            self._tasks.start_soon(self._wait_and_wake, (until - now).total_seconds())
+
+    async def _wait_and_wake(self, delay_s: float) -> None:
+        await self._runtime.pace.clock.sleep(delay_s)
+        self._alarm = None
+        with suppress(ActorStoppedError):  # then the next start begins it
+            self._mailbox.put(Wake(Answer()), own=True)
 
     # --- the running turn ---
 

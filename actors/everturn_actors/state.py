@@ -19,13 +19,19 @@ from everturn_actors.events import (
     ApprovalDecided,
     CallFinished,
     CallStarted,
+    ChunkMarked,
     ContextReduced,
+    DeliveryPlanned,
+    Discarded,
+    Edited,
     Event,
     ModelReplied,
+    PreviewSent,
     Received,
     ReplyBroken,
     SessionEnded,
     SessionStarted,
+    SilentMessage,
     StatusChanged,
     Steered,
     StepStarted,
@@ -39,6 +45,8 @@ from everturn_actors.model import (
     ConversationKey,
     OpenStep,
     OpenTurn,
+    Overheard,
+    Parcel,
     Reply,
     Sent,
     SessionStatus,
@@ -52,7 +60,17 @@ from everturn_actors.model import (
     Usage,
     UserMessage,
 )
+from everturn_actors.parcels import (
+    deliver,
+    owed_end,
+    owed_files,
+    owed_line,
+    owed_question,
+    owed_reply,
+)
+from everturn_actors.queueing import with_overheard
 
+OVERHEARD_MESSAGES = 100  # that did not speak to the agent, kept for the next turn
 NOTE_CHARACTERS = 1_000  # of what is told beside a summary, the newest
 ROLL_MESSAGES = 50  # pending messages that become checkpointed at once
 ROLL_EVENTS = 50  # or so many events, so that no snapshot leaves more to replay than about that
@@ -103,11 +121,25 @@ class SessionState:
     "What the provider reported for it."
     drifts: int = 0
     "Requests that did not begin with the one before, though nothing had been reduced."
+    overheard: tuple[Overheard, ...] = ()
+    "What the next turn is told of besides, oldest first."
+    owed: tuple[Parcel, ...] = ()
+    "What the people of the channel have not got yet, oldest first."
 
     @property
     def has_work(self) -> bool:
         """Whether something that was accepted is not answered yet."""
-        return self.status != "ended" and (self.open_turn is not None or bool(self.waiting))
+        return self.status != "ended" and (self.open_turn is not None or self.is_asked)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the next start has to wake it: something goes on, or is to be delivered."""
+        return bool(self.owed) or (self.has_work and self.status != "paused")
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether a message waits that begins a turn."""
+        return any(not message.quiet for message in self.waiting)
 
     @property
     def open_approvals(self) -> tuple[Approval, ...]:
@@ -163,6 +195,7 @@ def apply(state: SessionState | None, event: Event) -> SessionState:
             created_at=event.at,
             updated_at=event.at,
             last_seq=1,
+            seen=dict.fromkeys(body.seen, 1),
         )
     if event.seq != state.last_seq + 1:
         raise _impossible(event, f"event {state.last_seq + 1} is missing")
@@ -173,6 +206,13 @@ def apply(state: SessionState | None, event: Event) -> SessionState:
             raise _impossible(event, "the session has begun already")
         case Received():
             return _received(state, event, body)
+        case SilentMessage():
+            return _silent_message(state, event, body)
+        case Edited():
+            return _edited(state, event, body)
+        case Discarded():
+            left = _waiting(state, event, body.received)
+            return _advance(state, event, waiting=tuple(m for m in state.waiting if m not in left))
         case TurnStarted():
             return _turn_started(state, event, body)
         case StepStarted():
@@ -191,6 +231,10 @@ def apply(state: SessionState | None, event: Event) -> SessionState:
             return _call_started(state, event, body)
         case CallFinished():
             return _call_finished(state, event, body)
+        case PreviewSent():
+            return _preview_sent(state, event, body)
+        case DeliveryPlanned() | ChunkMarked():
+            return _delivered(state, event, body)
         case ContextReduced():
             return _context_reduced(state, event, body)
         case Summarised():
@@ -205,7 +249,15 @@ def apply(state: SessionState | None, event: Event) -> SessionState:
             if state.open_turn is not None:
                 raise _impossible(event, "a turn is open")
             return _checkpoint(
-                _advance(state, event, status="ended", ended_reason=body.reason, waiting=())
+                _advance(
+                    state,
+                    event,
+                    status="ended",
+                    ended_reason=body.reason,
+                    waiting=(),
+                    overheard=(),
+                    owed=(),
+                )
             )
         case _:
             assert_never(body)
@@ -239,13 +291,47 @@ def _received(state: SessionState, event: Event, body: Received) -> SessionState
         sender=body.sender,
         attachments=body.attachments,
         untrusted=body.untrusted,
+        reply_to=body.reply_to,
+        joins=body.joins,
+        quiet=body.quiet,
     )
-    seen = state.seen
-    if body.idempotency_key:
-        seen = {**seen, body.idempotency_key: event.seq}
-        if len(seen) > SEEN_KEYS:
-            del seen[next(iter(seen))]
+    seen = _seen(state, event, body.idempotency_key)
     return _advance(state, event, waiting=(*state.waiting, message), seen=seen)
+
+
+def _seen(state: SessionState, event: Event, key: str) -> Mapping[str, int]:
+    if not key:
+        return state.seen
+    seen = {**state.seen, key: event.seq}
+    if len(seen) > SEEN_KEYS:
+        del seen[next(iter(seen))]
+    return seen
+
+
+def _silent_message(state: SessionState, event: Event, body: SilentMessage) -> SessionState:
+    seen = _seen(state, event, body.idempotency_key)
+    if not body.shown:
+        return _advance(state, event, seen=seen)
+    heard = Overheard(
+        seq=event.seq,
+        text=body.text,
+        until=event.at + timedelta(seconds=body.max_age_s),
+        sender=body.sender,
+        untrusted=body.untrusted,
+    )
+    most = min(body.max_messages, OVERHEARD_MESSAGES)
+    overheard = (*state.overheard, heard)[-most:] if most > 0 else ()
+    return _advance(state, event, overheard=overheard, seen=seen)
+
+
+def _edited(state: SessionState, event: Event, body: Edited) -> SessionState:
+    if all(message.seq != body.received for message in state.waiting):
+        raise _impossible(event, "the message does not wait")
+    waiting = tuple(
+        replace(message, text=body.text) if message.seq == body.received else message
+        for message in state.waiting
+    )
+    return _advance(state, event, waiting=waiting)
 
 
 def _waiting(
@@ -264,11 +350,20 @@ def _turn_started(state: SessionState, event: Event, body: TurnStarted) -> Sessi
     users = _waiting(state, event, body.received)
     if body.turn != state.turns + 1:
         raise _impossible(event, "it has a wrong number")
+    told = tuple(each for each in state.overheard if each.seq in body.overheard)
+    if len(told) != len(body.overheard):
+        raise _impossible(event, "it tells of messages that were not kept for it")
     return _window(
         _advance(
             state,
             event,
-            open_turn=OpenTurn(number=body.turn, users=users, started_at=event.at),
+            open_turn=OpenTurn(
+                number=body.turn,
+                users=with_overheard(users, told),
+                started_at=event.at,
+                delivers=body.delivers,
+            ),
+            overheard=(),
             waiting=tuple(m for m in state.waiting if m.seq not in body.received),
             turns=body.turn,
             window_messages=body.window_messages,
@@ -323,6 +418,8 @@ def _step_started(state: SessionState, event: Event, body: StepStarted) -> Sessi
     turn = _open_turn(state, event)
     if turn.step is not None or body.turn != turn.number or body.step != len(turn.steps) + 1:
         raise _impossible(event, "another step is open, or the number is wrong")
+    if turn.preview_step and turn.preview_step != body.step:
+        turn = replace(turn, preview_step=0, preview_id="")
     return _advance(state, event, open_turn=replace(turn, step=OpenStep()))
 
 
@@ -345,6 +442,7 @@ def _model_replied(state: SessionState, event: Event, body: ModelReplied) -> Ses
     )
     # The request told of a broken reply, and no later one will: nothing to compare the next with.
     is_passing = bool(turn.broken) or _overtaken(state)
+    owed = (*state.owed, *owed_reply(event.seq, turn, body))
     if body.calls:
         turn = replace(turn, step=OpenStep(reply=reply), broken=())
     else:
@@ -355,6 +453,7 @@ def _model_replied(state: SessionState, event: Event, body: ModelReplied) -> Ses
             event,
             open_turn=turn,
             logged_messages=state.logged_messages + 1,
+            owed=owed,
             usage=state.usage + body.usage,
             sent=replace(body.sent, prefix="", messages=0) if is_passing else body.sent,
             reported=Usage() if body.fallback else body.usage,  # another model's say nothing
@@ -388,7 +487,8 @@ def _approval_asked(state: SessionState, event: Event, body: ApprovalAsked) -> S
         approvers=body.approvers,
     )
     step = replace(step, approvals={**step.approvals, body.call_id: approval})
-    return _advance(state, event, open_turn=replace(turn, step=step))
+    owed = (*state.owed, *owed_question(event.seq, turn, body))
+    return _advance(state, event, open_turn=replace(turn, step=step), owed=owed)
 
 
 def _approval_decided(state: SessionState, event: Event, body: ApprovalDecided) -> SessionState:
@@ -410,6 +510,7 @@ def _call_started(state: SessionState, event: Event, body: CallStarted) -> Sessi
 def _call_finished(state: SessionState, event: Event, body: CallFinished) -> SessionState:
     turn, step, reply = _open_calls(state, event, body.call_id)
     call: ToolCall = next(c for c in reply.calls if c.call_id == body.call_id)
+    owed = (*state.owed, *owed_files(event.seq, turn, body))
     result = ToolResult(
         seq=event.seq,
         call_id=call.call_id,
@@ -425,7 +526,28 @@ def _call_finished(state: SessionState, event: Event, body: CallFinished) -> Ses
         turn = replace(turn, step=None, steps=(*turn.steps, done))
     else:
         turn = replace(turn, step=replace(step, results=results))
-    return _advance(state, event, open_turn=turn, logged_messages=state.logged_messages + 1)
+    return _advance(
+        state, event, open_turn=turn, logged_messages=state.logged_messages + 1, owed=owed
+    )
+
+
+def _preview_sent(state: SessionState, event: Event, body: PreviewSent) -> SessionState:
+    turn = _open_turn(state, event)
+    if body.turn != turn.number or not turn.delivers or not body.platform_id:
+        raise _impossible(event, "it shows another turn, or one that is not owed to anybody")
+    if turn.step is None or turn.step.reply is not None or body.step != len(turn.steps) + 1:
+        raise _impossible(event, "no step waits for a reply, or the number is wrong")
+    shown = replace(turn, preview_step=body.step, preview_id=body.platform_id)
+    return _advance(state, event, open_turn=shown)
+
+
+def _delivered(
+    state: SessionState, event: Event, body: DeliveryPlanned | ChunkMarked
+) -> SessionState:
+    try:
+        return _advance(state, event, owed=deliver(state.owed, body))
+    except ValueError as error:
+        raise _impossible(event, str(error)) from error
 
 
 def _context_reduced(state: SessionState, event: Event, body: ContextReduced) -> SessionState:
@@ -441,7 +563,8 @@ def _context_reduced(state: SessionState, event: Event, body: ContextReduced) ->
         replaced={**old.replaced, **{each.seq: each for each in body.replaced}},
         note=f"{old.note}\n{body.note}".strip()[-NOTE_CHARACTERS:],
     )
-    return _stand(state, event, new)
+    owed = (*state.owed, *owed_line(event.seq, state.open_turn, body))
+    return _stand(state, event, new, owed=owed)
 
 
 def _summarised(state: SessionState, event: Event, body: Summarised) -> SessionState:
@@ -509,6 +632,7 @@ def _turn_finished(state: SessionState, event: Event, body: TurnFinished) -> Ses
         state,
         event,
         open_turn=None,
+        owed=(*state.owed, *owed_end(event.seq, turn, body)),
         pending=(*state.pending, done),
         pending_messages=state.pending_messages + done.size_messages,
     )

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from everturn_actors.commands import Accepted, Command, Leave, Submit
 from everturn_actors.errors import ActorStoppedError, CoreError, InvalidInputError
 from everturn_actors.events import (
-    Event,
     ModelReplied,
     SessionEnded,
     SessionStarted,
@@ -19,6 +18,7 @@ from everturn_actors.events import (
     TurnStarted,
 )
 from everturn_actors.feed import Feed, Pieces, TextDelta, Update
+from everturn_actors.following import follow_feed
 from everturn_actors.mailbox import Answer
 from everturn_actors.model import Attachment, Inbound, Outcome, Turn, Usage
 from everturn_actors.ports import SessionStore
@@ -226,14 +226,3 @@ def _held_result(session_id: str, turn: Turn) -> TurnResult:
         usage=turn.usage,
         stop_reason=reply.stop_reason if reply else "",
     )
-
-
-def follow_feed(
-    feed: Feed, store: SessionStore, session_id: str, after: int, last_seq: int, pieces: Pieces
-) -> AsyncGenerator[Update]:
-    """Follow a session; what memory no longer holds is read from its log. See `Feed.follow`."""
-
-    async def read_log(after: int, limit: int) -> tuple[Event, ...]:
-        return await store.read(session_id, after=after, limit=limit)
-
-    return feed.follow(after, read_log, last_seq=last_seq, pieces=pieces)

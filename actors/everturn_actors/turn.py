@@ -16,6 +16,7 @@ from everturn_actors.errors import ModelError
 from everturn_actors.events import Body, ReplyBroken, Steered, StepStarted, TurnFinished
 from everturn_actors.model import OpenTurn, ToolCall
 from everturn_actors.ports import Agent
+from everturn_actors.queueing import steering
 from everturn_actors.recovery import close_turn
 
 SAME_CALLS = 5  # in a row end a turn: nothing new will come of the sixth
@@ -104,7 +105,7 @@ def _between_steps(host: TurnHost, turn: OpenTurn, agent: Agent) -> list[Body]:
     if len(turn.steps) > limit:
         error = f"the model asked for tools {len(turn.steps)} times; the limit is {limit}"
         return [TurnFinished(turn=turn.number, outcome="failed", error=error)]
-    came = tuple(message.seq for message in host.state.waiting) if session.steering else ()
+    came = tuple(each.seq for each in steering(host.state.waiting)) if session.steering else ()
     steered = [Steered(turn=turn.number, received=came)] if came and turn.steps else []
     return [*steered, first_step(turn, agent)]
 

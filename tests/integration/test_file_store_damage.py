@@ -320,10 +320,10 @@ async def test_a_snapshot_of_another_session_stops_the_session(tmp_path: Path) -
 async def test_a_snapshot_of_another_version_is_refused(tmp_path: Path) -> None:
     """It is not damaged, and rebuilding it would lose what the other version knew."""
     async with a_session(tmp_path, snapshot_at=6) as (store, files):
-        data = files.state.read_bytes().replace(b"everturn/state-v3", b"everturn/state-v4")
+        data = files.state.read_bytes().replace(b"everturn/state-v4", b"everturn/state-v5")
         files.state.write_bytes(data)
         before = contents(files.folder)
-        with pytest.raises(UnknownFormatError, match=r"state\.yaml: .*state-v3"):
+        with pytest.raises(UnknownFormatError, match=r"state\.yaml: .*state-v4"):
             await store.load(SESSION_ID)
 
         assert contents(files.folder) == before

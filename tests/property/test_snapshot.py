@@ -199,7 +199,7 @@ def test_a_person_can_read_and_compare_the_file() -> None:
 # only what was logged later has to be replayed. Each line of the lists below is one message and
 # names the turn that it belongs to; at the end, what the model sees in place of messages. While
 # Everturn is stopped, the file may be edited by hand: any valid YAML of the same fields will do.
-format: everturn/state-v3
+format: everturn/state-v4
 session: "20261121T224956123-3f9a2c1b"
 conversation: {"channel":"http","chat":"c1","topic":"","agent":"assistant"}
 status: "active"
@@ -241,6 +241,8 @@ summary:
 replaced:
 - {"seq":9,"fate":"shortened","text":"let","arguments":["{}","{\\"a\\":1}"]}
 - {"seq":10,"fate":"cleared","text":"[cleared]"}
+overheard: []
+owed: []
 """)  # noqa: E501 - the format has one line for each message
     assert decode_state(encode_state(FULL)) == FULL
 
@@ -424,9 +426,9 @@ def test_what_is_no_state_at_all_is_refused(data: bytes) -> None:
 def test_a_state_of_another_version_is_told_from_damage(read: object) -> None:
     """The operator has to upgrade; a rebuild from the log would lose what that version knew."""
     assert callable(read)
-    data = edited("^format: .*", "format: everturn/state-v4")
+    data = edited("^format: .*", "format: everturn/state-v5")
 
-    with pytest.raises(UnknownFormatError, match=r"everturn/state-v4"):
+    with pytest.raises(UnknownFormatError, match=r"everturn/state-v5"):
         read(data)
 
 

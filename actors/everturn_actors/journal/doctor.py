@@ -98,7 +98,7 @@ async def rebuild_index(store: FileStore) -> IndexReport:
         if state is None:
             unreadable.append(session_id)
             continue
-        if state.has_work and state.status != "paused":
+        if state.is_due:
             awake += 1
             await store.mark_awake(session_id)
         else:
@@ -195,7 +195,7 @@ def _check_with_mark(layout: Layout, files: SessionFiles) -> tuple[Finding, ...]
     if findings or was_marked:
         return findings
     state = _usable(session).state
-    has_open_turn = state is not None and state.has_work and state.status != "paused"
+    has_open_turn = state is not None and state.is_due
     if not has_open_turn or mark.exists():  # a gateway that runs has just marked it
         return ()
     text = (

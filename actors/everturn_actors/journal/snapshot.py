@@ -17,6 +17,7 @@ from typing import Any, assert_never
 
 import orjson
 
+from everturn_actors.journal.snapshot_owed import overheard_line, parcel_line
 from everturn_actors.model import (
     Approval,
     Attachment,
@@ -36,16 +37,27 @@ from everturn_actors.model import (
 from everturn_actors.records import utc_text
 from everturn_actors.state import SessionState
 
-FORMAT = "everturn/state-v3"
-OLDER_FORMATS = ("everturn/state-v1", "everturn/state-v2")
+FORMAT = "everturn/state-v4"
+OLDER_FORMATS = ("everturn/state-v1", "everturn/state-v2", "everturn/state-v3")
 """Formats that are read as well.
 
 A version that does not know the format refuses the file; fields that it does not know would look to
 it like a slip of an editor, and the file like a damaged one. v1 is v2 without what is hidden from
 the model and without the last request; v2 is v3 without approvals, without messages that came
-while a turn ran, and without some fields of messages.
+while a turn ran, and without some fields of messages; v3 is v4 without what is owed to the people
+of a channel, and without what was said there to others.
 """
-SECTIONS = ("seen", "waiting", "open_turn", "checkpointed", "pending", "summary", "replaced")
+SECTIONS = (
+    "seen",
+    "waiting",
+    "open_turn",
+    "checkpointed",
+    "pending",
+    "summary",
+    "replaced",
+    "overheard",
+    "owed",
+)
 "What follows the header, in this order: lists of one line each."
 
 _COMMENT = """\
@@ -70,6 +82,8 @@ def encode_state(state: SessionState) -> bytes:
         (line for turn in state.pending for line in _turn_lines(turn)),
         () if state.standing.summary is None else (_fields(state.standing.summary),),
         (_replaced(each) for _, each in sorted(state.standing.replaced.items())),
+        map(overheard_line, state.overheard),
+        map(parcel_line, state.owed),
     )
     parts = [_COMMENT.encode(), _header(state)]
     for name, lines in zip(SECTIONS, sections, strict=True):
@@ -141,8 +155,14 @@ def _open_turn_lines(turn: OpenTurn | None) -> Iterator[dict[str, Any]]:
     if turn is None:
         return
     head = {"turn": turn.number}
-    opened = {**head, "role": "opened", "at": utc_text(turn.started_at)}
-    yield {**opened, "broken": list(turn.broken)} if turn.broken else opened
+    opened: dict[str, Any] = {**head, "role": "opened", "at": utc_text(turn.started_at)}
+    if turn.broken:
+        opened["broken"] = list(turn.broken)
+    if turn.delivers:
+        opened["delivers"] = True
+    if turn.preview_step:
+        opened |= {"preview_step": turn.preview_step, "preview_id": turn.preview_id}
+    yield opened
     for message in _messages(turn.blocks):
         yield _message(message, head)
     step = turn.step
@@ -189,6 +209,12 @@ def _message(message: UserMessage | Reply | ToolResult, head: dict[str, Any]) ->
                 line["attachments"] = [_fields(each) for each in message.attachments]
             if message.untrusted:
                 line["untrusted"] = True
+            if message.reply_to:
+                line["reply_to"] = message.reply_to
+            if message.joins != "all":
+                line["joins"] = message.joins
+            if message.quiet:
+                line["quiet"] = True
         case Reply():
             line = {**head, "role": "assistant", "seq": message.seq, "text": message.text}
             if message.reasoning:

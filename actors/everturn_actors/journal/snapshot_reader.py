@@ -17,6 +17,7 @@ import yaml
 from everturn_actors.errors import UnknownFormatError
 from everturn_actors.journal.codec import load_json
 from everturn_actors.journal.snapshot import FORMAT, OLDER_FORMATS, SECTIONS
+from everturn_actors.journal.snapshot_owed import overheard_of, parcels_of
 from everturn_actors.journal.snapshot_standing import replaced_of, standing_of, summary_of
 from everturn_actors.journal.snapshot_turns import (
     EntryError,
@@ -107,6 +108,8 @@ def decode_state(data: bytes) -> SessionState:
         sent=header.read("sent", lambda value: build(Sent, value), Sent()),
         reported=header.usage("reported", Usage()),
         drifts=header.number("drifts", 0),
+        overheard=header.section("overheard", lambda lines: overheard_of(lines, _instant)),
+        owed=header.section("owed", parcels_of),
     )
 
 

@@ -10,9 +10,12 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args, get_origin,
 from everturn_actors.model import (
     Approval,
     Attachment,
+    Chunk,
     OpenStep,
     OpenTurn,
     Outcome,
+    Overheard,
+    Parcel,
     Replaced,
     Reply,
     Sent,
@@ -55,9 +58,11 @@ def _kinds(cls: type) -> dict[str, type]:
     return {name: str if get_origin(h) is Literal else get_origin(h) or h for name, h in hints}
 
 
+_DELIVERY = ("delivers", "preview_step", "preview_id")  # of an open turn
 _VALUES = (
     *(UserMessage, Attachment, Reply, ToolResult, ToolCall, Usage),
     *(Sent, Summary, Replaced, Standing),
+    *(Overheard, Parcel, Chunk),
 )
 _KINDS: dict[type, dict[str, type]] = {cls: _kinds(cls) for cls in _VALUES}
 
@@ -216,6 +221,7 @@ def open_turn_of(lines: Iterable[Line], instant: Callable[[object], datetime]) -
     draft: _Draft | None = None
     opened: datetime | None = None
     broken: tuple[str, ...] = ()
+    delivery: dict[str, Any] = {}
     step: OpenStep | None = None
     entries = 0
     try:
@@ -227,6 +233,7 @@ def open_turn_of(lines: Iterable[Line], instant: Callable[[object], datetime]) -
                     raise ValueError(msg)  # noqa: TRY301 - every fault of a line is told alike
                 draft, opened = _Draft(number=_number(line)), instant(line["at"])
                 broken = tuple(line.get("broken", ()))
+                delivery = {name: line[name] for name in _DELIVERY if name in line}
             elif line["role"] == "step":
                 draft.close_step()
                 step = OpenStep(
@@ -250,6 +257,7 @@ def open_turn_of(lines: Iterable[Line], instant: Callable[[object], datetime]) -
         step=step,
         steered=tuple(draft.steered),
         broken=broken,
+        **delivery,
     )
 
 

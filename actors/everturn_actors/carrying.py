@@ -1,0 +1,157 @@
+"""The way out of one session: keeps its carrier at work while there is something to carry.
+
+A boundary: a carrier that fails is logged and begun anew, and the session goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import suppress
+
+import anyio
+from anyio.abc import TaskGroup
+
+from everturn_actors.commands import Command, Tell, Wake
+from everturn_actors.errors import ActorStoppedError, SessionEndedError
+from everturn_actors.events import Body
+from everturn_actors.feed import Feed, Update
+from everturn_actors.following import follow_feed
+from everturn_actors.mailbox import Answer, Mailbox
+from everturn_actors.outgoing import Carrier
+from everturn_actors.ports import Clock, SessionStore
+from everturn_actors.state import SessionState
+
+logger = logging.getLogger(__name__)
+
+RETRY_S = 1.0  # until a carrier that failed is begun anew; doubled with each failure
+RETRY_MAX_S = 60.0
+
+
+class Carriage:
+    """Implements `Outgoing` for one actor."""
+
+    def __init__(
+        self,
+        *,
+        session_id: str,
+        carriers: Mapping[str, Carrier],
+        mailbox: Mailbox[Command],
+        feed: Feed,
+        store: SessionStore,
+        clock: Clock,
+        present: Callable[[], SessionState | None],
+        changed: Callable[[], Awaitable[None]],
+        stopping: Callable[[], bool],
+    ) -> None:
+        """Prepare it; only the actor makes one.
+
+        Args:
+            session_id: The session.
+            carriers: By the name of their channel.
+            mailbox: The actor's.
+            feed: Where its followers read.
+            store: Where the session lives.
+            clock: The time.
+            present: Gives the present state; None before the session has begun.
+            changed: Waits until something new is durable.
+            stopping: Whether the service stops.
+        """
+        self._session_id, self._carriers = session_id, carriers
+        self._mailbox, self._feed, self._store, self._clock = mailbox, feed, store, clock
+        self._present, self._changed, self._stopping = present, changed, stopping
+        self._works = False
+
+    # --- the actor's side ---
+
+    @property
+    def works(self) -> bool:
+        """Whether a carrier is at work for the session."""
+        return self._works
+
+    def delivers(self, channel: str) -> bool:
+        """Whether what is said in a session of `channel` is owed to its people."""
+        return channel in self._carriers
+
+    def begin(self, tasks: TaskGroup) -> None:
+        """Set the carrier to work, if there is work and it is not at it."""
+        carrier = self._needed()
+        if carrier is not None and not self._works:
+            self._works = True
+            tasks.start_soon(self._carry)
+
+    def _needed(self) -> Carrier | None:
+        state = self._present()
+        if state is None or state.status == "ended" or self.is_stopping:
+            return None
+        turn = state.open_turn
+        has_work = bool(state.owed) or (turn is not None and turn.delivers)
+        return self._carriers.get(state.key.channel) if has_work else None
+
+    async def _carry(self) -> None:
+        delay_s = RETRY_S
+        try:
+            while (carrier := self._needed()) is not None:
+                try:
+                    await carrier.carry(self)
+                except SessionEndedError:
+                    return
+                except ActorStoppedError:
+                    raise
+                except Exception as error:  # a boundary: the channel's
+                    logger.exception(
+                        "a delivery failed and is begun anew",
+                        extra={"session_id": self._session_id, "error": str(error)},
+                    )
+                else:
+                    if self._needed() is None:
+                        return
+                await self._clock.sleep(delay_s)
+                delay_s = min(delay_s * 2, RETRY_MAX_S)
+        except ActorStoppedError:
+            return  # the actor is gone; what is left goes on at its next start
+        finally:
+            self._works = False
+            with suppress(ActorStoppedError):
+                self._mailbox.put(Wake(Answer()), own=True)  # it may rest now
+
+    # --- the carrier's side (Outgoing) ---
+
+    @property
+    def session_id(self) -> str:
+        """The session."""
+        return self._session_id
+
+    @property
+    def state(self) -> SessionState:
+        """Its present state."""
+        state = self._present()
+        assert state is not None, "a session that owes something has begun"
+        return state
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the service stops: nothing new begins."""
+        return self._stopping()
+
+    async def tell(self, *bodies: Body) -> None:
+        """Make events of a delivery durable and apply them."""
+        answer = Answer[None]()
+        self._mailbox.put(Tell(bodies, answer), own=True)
+        # Not cancelled half way: whoever goes on has to know what stands in the log. The actor
+        # answers or refuses whatever is in its mailbox when it stops, so this ends.
+        with anyio.CancelScope(shield=True):
+            await answer.wait()
+
+    async def until_changed(self) -> None:
+        """Wait until something new is durable, or the service stops."""
+        await self._changed()
+
+    def updates(self) -> AsyncGenerator[Update]:
+        """Yield the events that come from now on, and the text of replies as it comes."""
+        last_seq = self.state.last_seq
+        return follow_feed(self._feed, self._store, self._session_id, last_seq, last_seq, "live")
+
+    async def read_file(self, name: str) -> bytes | None:
+        """Return a file that is kept with the session; None where it is gone."""
+        return await self._store.read_media(self._session_id, name)

@@ -1,0 +1,117 @@
+"""What a session owes its people, and what it heard beside, as lines of a `state.yaml`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from datetime import datetime
+from typing import Any, TypeVar, get_args
+
+from everturn_actors.journal.snapshot_turns import EntryError, Line, build, explain
+from everturn_actors.model import (
+    Attachment,
+    Chunk,
+    Mark,
+    Outcome,
+    Overheard,
+    Parcel,
+    ParcelKind,
+)
+from everturn_actors.records import utc_text
+
+T = TypeVar("T")
+
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "kind": get_args(ParcelKind),
+    "outcome": get_args(Outcome),
+    "mark": get_args(Mark),
+}
+
+
+def overheard_line(heard: Overheard) -> dict[str, Any]:
+    """Return the line of a message that did not speak to the agent."""
+    return {
+        "seq": heard.seq,
+        "text": heard.text,
+        "until": utc_text(heard.until),
+        "sender": heard.sender,
+        "untrusted": heard.untrusted,
+    }
+
+
+def parcel_line(parcel: Parcel) -> dict[str, Any]:
+    """Return the line of a parcel; fields that hold their default are left out."""
+    line = _told(parcel)
+    if parcel.attachments:
+        line["attachments"] = [_told(each) for each in parcel.attachments]
+    if parcel.chunks is not None:
+        line["chunks"] = [_told(each) for each in parcel.chunks]
+    return line
+
+
+def _told(value: Parcel | Chunk | Attachment) -> dict[str, Any]:
+    """Return the plain fields of a value that do not hold their default."""
+    found = ((each, getattr(value, each.name)) for each in fields(value))
+    return {
+        each.name: item
+        for each, item in found
+        if item != each.default and not isinstance(item, tuple)
+    }
+
+
+def overheard_of(
+    lines: Sequence[Line], instant: Callable[[object], datetime]
+) -> tuple[Overheard, ...]:
+    """Return the messages of their section; `instant` reads a time.
+
+    Raises:
+        EntryError: A line that cannot be read.
+    """
+
+    def read(line: Line) -> Overheard:
+        values = {**line}
+        until = instant(values.pop("until"))
+        return build(Overheard, {**values, "until": until})
+
+    return tuple(_each(lines, read))
+
+
+def parcels_of(lines: Sequence[Line]) -> tuple[Parcel, ...]:
+    """Return the parcels of their section.
+
+    Raises:
+        EntryError: A line that cannot be read.
+    """
+    return tuple(_each(lines, _parcel))
+
+
+def _parcel(line: Line) -> Parcel:
+    values = {**line}
+    chunks = values.pop("chunks", None)
+    attachments = values.pop("attachments", ())
+    _check_choices(values)
+    return replace(
+        build(Parcel, values),
+        attachments=tuple(build(Attachment, each) for each in attachments),
+        chunks=None if chunks is None else tuple(_chunk(each) for each in chunks),
+    )
+
+
+def _chunk(line: Line) -> Chunk:
+    _check_choices(line)
+    return build(Chunk, line)
+
+
+def _each(lines: Sequence[Line], read: Callable[[Line], T]) -> Iterator[T]:
+    for index, line in enumerate(lines):
+        try:
+            yield read(line)
+        except (KeyError, TypeError, ValueError) as error:
+            raise EntryError(index, explain(error)) from error
+
+
+def _check_choices(line: Line) -> None:
+    for name, allowed in _CHOICES.items():
+        if name in line and line[name] not in allowed:
+            msg = f"{name} is {line[name]!r}, which is none of {', '.join(allowed)}"
+            raise ValueError(msg)

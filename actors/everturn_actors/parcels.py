@@ -1,0 +1,145 @@
+"""What a session owes the people of its channel, and how it is told that they got it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final
+
+from everturn_actors.events import (
+    ApprovalAsked,
+    CallFinished,
+    ChunkMarked,
+    ContextReduced,
+    DeliveryPlanned,
+    ModelReplied,
+    TurnFinished,
+)
+from everturn_actors.model import Chunk, Mark, OpenTurn, Parcel
+
+NOTHING_SAID: Final = "the model gave an empty answer"
+
+_MAY_FOLLOW: Final[Mapping[Mark, frozenset[Mark]]] = MappingProxyType(
+    {
+        "planned": frozenset(("sending", "failed", "closed")),
+        "sending": frozenset(("sent", "unsent", "unknown", "failed")),
+        "unsent": frozenset(("sending", "failed", "closed")),
+        "unknown": frozenset(("sending", "failed", "closed")),
+        "sent": frozenset(("closed",)),
+        "failed": frozenset(("closed",)),
+        "closed": frozenset(),
+    }
+)
+
+
+def owed_reply(seq: int, turn: OpenTurn, body: ModelReplied) -> Iterator[Parcel]:
+    """Yield what is owed for a reply to the open step of `turn`: its text, where it has any."""
+    if not turn.delivers or not body.text.strip():
+        return
+    shown = turn.preview_step == len(turn.steps) + 1
+    yield Parcel(
+        seq=seq,
+        turn=turn.number,
+        kind="reply",
+        text=body.text,
+        reply_to=turn.reply_to,
+        preview=turn.preview_id if shown else "",
+    )
+
+
+def owed_files(seq: int, turn: OpenTurn, body: CallFinished) -> Iterator[Parcel]:
+    """Yield what is owed for a call: the files that it sends."""
+    if turn.delivers and body.attachments:
+        yield Parcel(seq=seq, turn=turn.number, kind="file", attachments=body.attachments)
+
+
+def owed_question(seq: int, turn: OpenTurn, body: ApprovalAsked) -> Iterator[Parcel]:
+    """Yield what is owed for a call that waits for a person: the question."""
+    if turn.delivers:
+        yield Parcel(
+            seq=seq,
+            turn=turn.number,
+            kind="approval",
+            text=body.reason,
+            call_id=body.call_id,
+            reply_to=turn.reply_to,
+        )
+
+
+def owed_line(seq: int, turn: OpenTurn | None, body: ContextReduced) -> Iterator[Parcel]:
+    """Yield what is owed for a reduction: the line that people are told of it."""
+    if turn is not None and turn.delivers and body.line:
+        yield Parcel(seq=seq, turn=turn.number, kind="notice", text=body.line)
+
+
+def owed_end(seq: int, turn: OpenTurn, body: TurnFinished) -> Iterator[Parcel]:
+    """Yield what is owed for the end of a turn: a word where nothing was answered.
+
+    Who cancelled it knows.
+    """
+    if not turn.delivers or body.outcome == "cancelled":
+        return
+    text = body.error
+    if body.outcome == "answered":
+        last = turn.steps[-1] if turn.steps else None
+        if last is None or last.reply.text.strip():
+            return
+        text = NOTHING_SAID
+    yield Parcel(
+        seq=seq,
+        turn=turn.number,
+        kind="end",
+        text=text,
+        outcome=body.outcome,
+        reply_to=turn.reply_to,
+    )
+
+
+def deliver(owed: tuple[Parcel, ...], body: DeliveryPlanned | ChunkMarked) -> tuple[Parcel, ...]:
+    """Return what is owed after an event of a delivery; a parcel that arrived is no longer.
+
+    A question stays until its first chunk is closed: whoever sees it has to be told of its end.
+
+    Raises:
+        ValueError: The event cannot stand here; the text says why.
+    """
+    index = next((n for n, parcel in enumerate(owed) if parcel.seq == body.parcel), None)
+    if index is None:
+        msg = f"parcel {body.parcel} is not owed"
+        raise ValueError(msg)
+    parcel = owed[index]
+    parcel = _planned(parcel, body) if isinstance(body, DeliveryPlanned) else _marked(parcel, body)
+    kept = () if _is_over(parcel) else (parcel,)
+    return (*owed[:index], *kept, *owed[index + 1 :])
+
+
+def _planned(parcel: Parcel, body: DeliveryPlanned) -> Parcel:
+    if parcel.chunks is not None:
+        msg = f"parcel {parcel.seq} is laid out already"
+        raise ValueError(msg)
+    return replace(parcel, chunks=tuple(Chunk(payload=payload) for payload in body.chunks))
+
+
+def _marked(parcel: Parcel, body: ChunkMarked) -> Parcel:
+    chunks = parcel.chunks or ()
+    if not 0 <= body.chunk < len(chunks):
+        msg = f"parcel {parcel.seq} has no chunk {body.chunk}"
+        raise ValueError(msg)
+    chunk = chunks[body.chunk]
+    if body.mark not in _MAY_FOLLOW[chunk.mark]:
+        msg = f"chunk {body.chunk} of parcel {parcel.seq} is {chunk.mark}, not {body.mark} next"
+        raise ValueError(msg)
+    chunk = replace(
+        chunk,
+        mark=body.mark,
+        tries=chunk.tries + (body.mark == "unknown"),
+        platform_id=body.platform_id or chunk.platform_id,
+    )
+    return replace(parcel, chunks=(*chunks[: body.chunk], chunk, *chunks[body.chunk + 1 :]))
+
+
+def _is_over(parcel: Parcel) -> bool:
+    if parcel.kind == "approval" and parcel.chunks:
+        return parcel.chunks[0].mark == "closed"
+    return parcel.is_delivered
