@@ -172,9 +172,13 @@ def _not_allowed(approval: Approval) -> str:
 
 
 def _who_began(host: TurnHost) -> tuple[str, ...]:
-    """Return who may answer where the policy names nobody: whoever the turn answers."""
+    """Return who may answer where the policy names nobody: whoever the turn answers.
+
+    Not those that it only heard: they did not speak to the agent.
+    """
     turn = host.state.open_turn
-    senders = dict.fromkeys(user.sender for user in turn.heard) if turn else {}
+    asked = (user for user in turn.heard if not user.quiet) if turn else ()
+    senders = dict.fromkeys(user.sender for user in asked)
     return () if "" in senders else tuple(senders)
 
 

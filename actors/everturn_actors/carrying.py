@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
+from math import inf
+from typing import cast
 
 import anyio
 from anyio.abc import TaskGroup
@@ -69,6 +71,12 @@ class Carriage:
         """Whether a carrier is at work for the session."""
         return self._works
 
+    @property
+    def is_due(self) -> bool:
+        """Whether something is owed that a carrier may still deliver: such a session stays."""
+        state = self._present()
+        return state is not None and bool(state.owed) and self.delivers(state.key.channel)
+
     def delivers(self, channel: str) -> bool:
         """Whether what is said in a session of `channel` is owed to its people."""
         return channel in self._carriers
@@ -92,28 +100,62 @@ class Carriage:
         delay_s = RETRY_S
         try:
             while (carrier := self._needed()) is not None:
-                try:
-                    await carrier.carry(self)
-                except SessionEndedError:
-                    return
-                except ActorStoppedError:
-                    raise
-                except Exception as error:  # a boundary: the channel's
-                    logger.exception(
-                        "a delivery failed and is begun anew",
-                        extra={"session_id": self._session_id, "error": str(error)},
-                    )
-                else:
-                    if self._needed() is None:
-                        return
-                await self._clock.sleep(delay_s)
-                delay_s = min(delay_s * 2, RETRY_MAX_S)
-        except ActorStoppedError:
-            return  # the actor is gone; what is left goes on at its next start
+                seen = self._newest()
+                await self._carry_once(carrier)
+                await self._pause(delay_s, seen)
+                delay_s = RETRY_S if self._has_more(seen) else min(delay_s * 2, RETRY_MAX_S)
         finally:
             self._works = False
             with suppress(ActorStoppedError):
                 self._mailbox.put(Wake(Answer()), own=True)  # it may rest now
+
+    async def _carry_once(self, carrier: Carrier) -> None:
+        """Let the carrier work until it comes back, or fails."""
+        error: BaseException
+        try:
+            await carrier.carry(self)
+        except anyio.get_cancelled_exc_class() as cancelled:
+            if anyio.current_effective_deadline() == -inf:
+                raise
+            error = cancelled  # nobody called it off: work of its own was
+        except Exception as failure:  # noqa: BLE001 - a boundary: the channel's; told of below
+            if _is_end(failure):
+                return
+            error = failure
+        else:
+            return
+        logger.error(
+            "a delivery failed and is begun anew",
+            extra={"session_id": self._session_id, "error": str(error)},
+            exc_info=error,
+        )
+
+    def _newest(self) -> tuple[int, int]:
+        """Return the newest turn, and the event of the newest parcel that is owed."""
+        state = self.state
+        return state.turns, max((parcel.seq for parcel in state.owed), default=0)
+
+    def _has_more(self, seen: tuple[int, int]) -> bool:
+        """Whether something came since `seen`."""
+        return any(now > before for now, before in zip(self._newest(), seen, strict=True))
+
+    async def _pause(self, delay_s: float, seen: tuple[int, int]) -> None:
+        """Wait before a carrier is begun anew; not when more came, or nothing is left to do."""
+
+        def is_over() -> bool:
+            return self._needed() is None or self._has_more(seen)
+
+        async def watch(scope: anyio.CancelScope) -> None:
+            while not is_over():
+                await self._changed()
+            scope.cancel()
+
+        if is_over():
+            return
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch, tasks.cancel_scope)
+            await self._clock.sleep(delay_s)
+            tasks.cancel_scope.cancel()
 
     # --- the carrier's side (Outgoing) ---
 
@@ -150,8 +192,24 @@ class Carriage:
     def updates(self) -> AsyncGenerator[Update]:
         """Yield the events that come from now on, and the text of replies as it comes."""
         last_seq = self.state.last_seq
-        return follow_feed(self._feed, self._store, self._session_id, last_seq, last_seq, "live")
+        return follow_feed(
+            self._feed,
+            self._store,
+            self._session_id,
+            last_seq,
+            last_seq,
+            "shown",
+            lambda: self.is_stopping,
+        )
 
     async def read_file(self, name: str) -> bytes | None:
         """Return a file that is kept with the session; None where it is gone."""
         return await self._store.read_media(self._session_id, name)
+
+
+def _is_end(error: Exception) -> bool:
+    """Whether it says no more than that the session or its actor came to an end."""
+    if isinstance(error, ExceptionGroup):
+        group = cast("ExceptionGroup[Exception]", error)
+        return all(_is_end(each) for each in group.exceptions)
+    return isinstance(error, SessionEndedError | ActorStoppedError)

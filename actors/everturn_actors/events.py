@@ -217,7 +217,10 @@ class CallFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviewSent:
-    """A message of the platform shows the text of the open step as it comes."""
+    """A message of the platform shows the text of a step as it comes.
+
+    Where the reply was complete before the platform had answered, it still takes its place.
+    """
 
     turn: int
     step: int

@@ -40,9 +40,10 @@ class TextDelta:
 
 Update: TypeAlias = Event | TextDelta
 
-Pieces: TypeAlias = Literal["none", "live", "all"]
-"""Which pieces of replies a follower reads: none; those of replies that run while it follows; or
-those of every reply, also where it was complete before it could be followed."""
+Pieces: TypeAlias = Literal["none", "live", "shown", "all"]
+"""Which pieces of replies a follower reads: none; those of replies that run while it follows; the
+same by one who can take back what was shown of them; or those of every reply, also where it was
+complete before it could be followed."""
 
 
 @dataclass(slots=True)
@@ -53,7 +54,8 @@ class LiveReply:
     step: int
     pieces: list[str] = field(default_factory=list[str])
     was_read: bool = False
-    "Whether a follower has read any of it: such a reply cannot be taken back and tried again."
+    """Whether a follower has read any of it that cannot take it back: such a reply is not tried
+    again."""
 
 
 class Feed:
@@ -90,6 +92,10 @@ class Feed:
             if self._readers:
                 self._text.set()
                 self._text = anyio.Event()
+
+    def nudge(self) -> None:
+        """Let all followers look whether they are still wanted."""
+        self._notify()
 
     def reopen(self) -> None:
         """A new actor serves the session: its predecessor's failure is history."""
@@ -131,6 +137,7 @@ class Feed:
         *,
         last_seq: int,
         pieces: Pieces,
+        is_over: Callable[[], bool] = lambda: False,
     ) -> AsyncGenerator[Update]:
         """Yield every event with a seq above `after`, then what comes, until the session ends.
 
@@ -142,6 +149,7 @@ class Feed:
             read_log: Reads `(after, limit)` events from the log, for what memory does not hold.
             last_seq: The last event of the session that is known to be durable.
             pieces: What to yield of the text of replies.
+            is_over: Whether it ends here, asked whenever there is nothing to yield.
 
         Raises:
             Exception: The one the session failed with.
@@ -169,7 +177,7 @@ class Feed:
                     yield delta
                 elif self._failure is not None:
                     raise self._failure
-                elif self._closed:
+                elif self._closed or is_over():
                     return
                 else:
                     await changed.wait()
@@ -208,7 +216,7 @@ class _Place:
         if not text:
             return None
         self.read = len(live.pieces)
-        live.was_read = True
+        live.was_read = live.was_read or self.pieces != "shown"
         delta = TextDelta(turn=live.turn, step=live.step, offset=self.offset, text=text)
         self.offset += len(text)
         return delta

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 
 from everturn_actors.events import Event
 from everturn_actors.feed import Feed, Pieces, Update
@@ -10,11 +10,17 @@ from everturn_actors.ports import SessionStore
 
 
 def follow_feed(
-    feed: Feed, store: SessionStore, session_id: str, after: int, last_seq: int, pieces: Pieces
+    feed: Feed,
+    store: SessionStore,
+    session_id: str,
+    after: int,
+    last_seq: int,
+    pieces: Pieces,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> AsyncGenerator[Update]:
     """Follow a session; what memory no longer holds is read from its log. See `Feed.follow`."""
 
     async def read_log(after: int, limit: int) -> tuple[Event, ...]:
         return await store.read(session_id, after=after, limit=limit)
 
-    return feed.follow(after, read_log, last_seq=last_seq, pieces=pieces)
+    return feed.follow(after, read_log, last_seq=last_seq, pieces=pieces, is_over=is_over)

@@ -16,7 +16,7 @@ def next_turn(waiting: Sequence[UserMessage]) -> tuple[UserMessage, ...]:
     """Return the messages that the next turn answers, oldest first; none = no turn begins.
 
     Messages that join others go together; one that wants a turn of its own gets it, with what was
-    written in the same breath. Quiet ones go with those that they came before.
+    written in the same breath. Quiet ones go with whatever turn begins next.
     """
     taken: list[UserMessage] = []
     asked: UserMessage | None = None
@@ -30,9 +30,11 @@ def next_turn(waiting: Sequence[UserMessage]) -> tuple[UserMessage, ...]:
 
 
 def _joins(first: UserMessage, message: UserMessage) -> bool:
+    if message.quiet:
+        return True
     if message.joins == "burst":
         return message.sender == first.sender or first.joins == "all"
-    return message.quiet or (first.joins == "all" and message.joins == "all")
+    return first.joins == "all" and message.joins == "all"
 
 
 def steering(waiting: Sequence[UserMessage]) -> tuple[UserMessage, ...]:

@@ -10,7 +10,7 @@ import logging
 import random
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -220,7 +220,10 @@ class TurnService:
             return Edit(idempotency_key, text, answer)
 
         session_id = await self.current(key)
-        return bool(session_id) and await self._registry.ask(session_id, command)
+        try:
+            return bool(session_id) and await self._registry.ask(session_id, command)
+        except UnknownSessionError:  # it was deleted in this moment
+            return False
 
     async def flush(self, key: ConversationKey) -> None:
         """Let a turn begin that is held for more messages of its senders.
@@ -235,7 +238,8 @@ class TurnService:
 
         session_id = await self.current(key)
         if session_id:
-            await self._registry.ask(session_id, command)
+            with suppress(UnknownSessionError):  # it was deleted in this moment
+                await self._registry.ask(session_id, command)
 
     async def _in_current(
         self, key: ConversationKey, act: Callable[[str, SessionStarted], Awaitable[T]]

@@ -50,6 +50,7 @@ from everturn_actors.errors import (
     ActorStoppedError,
     BusyError,
     CoreError,
+    CorruptJournalError,
     JournalWriteError,
     MailboxFullError,
     QueueFullError,
@@ -96,6 +97,7 @@ T = TypeVar("T")
 SNAPSHOT_EVENTS = 50  # a snapshot follows so many events
 WAITING_LIMIT = 256  # messages that wait for a turn; more come from a loop, not from people
 QUIET_LIMIT = 100  # of them that begin no turn; the oldest go
+CARRY_ON_S = 5.0  # that the carrier of a session that has ended may take to leave
 FLUSH_S = 5.0  # deadline of the last snapshot when the actor is cancelled
 
 
@@ -141,6 +143,14 @@ class _Draft:
             self.events.append(event)
             if self.state.checkpoint_seq == seq:
                 self.checkpoint = self.state
+
+    def mark(self) -> tuple[SessionState | None, SessionState | None, int]:
+        """Return where the draft stands, to go back to."""
+        return self.state, self.checkpoint, len(self.events)
+
+    def go_back(self, to: tuple[SessionState | None, SessionState | None, int]) -> None:
+        self.state, self.checkpoint, events = to
+        del self.events[events:]
 
 
 class SessionActor:
@@ -322,8 +332,11 @@ class SessionActor:
     async def _serve(self) -> None:
         while not self._may_stop() or self._carriage.works:
             is_idle = self._turn is None and not self._compactor.busy and not self._is_held()
-            is_idle = is_idle and not self._carriage.works
-            batch = await self._mailbox.take(self._rest_s if is_idle else None)
+            rest_s = self._rest_s
+            if self._carriage.works:  # who has ended owes nothing, and does not wait for long
+                is_idle = is_idle and self._has_ended()
+                rest_s = CARRY_ON_S
+            batch = await self._mailbox.take(rest_s if is_idle else None)
             if batch:
                 await self._handle(batch)
                 self._consider_summary()
@@ -338,6 +351,9 @@ class SessionActor:
         One that waits for a person is not: it goes on at the next start.
         """
         return bool(self._stopping) and (self._turn is None or bool(self.state.open_approvals))
+
+    def _has_ended(self) -> bool:
+        return self._state is not None and self._state.status == "ended"
 
     def _is_held(self) -> bool:
         return self._alarm is not None
@@ -417,12 +433,8 @@ class SessionActor:
                 if release:
                     self._holds.release()
                 return partial(answer.give, None)
-            case Tell(bodies, answer):
-                if draft.known.status == "ended":
-                    ended = SessionEndedError(self.session_id, draft.known.ended_reason)
-                    return partial(answer.fail, ended)
-                draft.add(*bodies)
-                return partial(answer.give, None)
+            case Tell():
+                return self._plan_tell(command, draft)
             case Look(resume, answer):
                 if resume and draft.known.status == "paused":
                     draft.add(StatusChanged(status="active"))
@@ -450,6 +462,7 @@ class SessionActor:
             case Stop(answer):
                 self._stopping.append(answer)
                 self._notify()
+                self._feed.nudge()
                 return _nothing
             case _:
                 assert_never(command)
@@ -466,7 +479,7 @@ class SessionActor:
                 error = self._agent_error(state.key) or self._why_not_now(inbound, draft)
         if error is not None:
             return partial(answer.fail, error)
-        if state.status == "paused":
+        if state.status == "paused" and not inbound.quiet:
             draft.add(StatusChanged(status="active"))
         if seen is None:
             self._make_room(inbound, draft)
@@ -498,7 +511,7 @@ class SessionActor:
         state, rules = draft.known, inbound.queueing
         if len(state.waiting) >= WAITING_LIMIT:
             return MailboxFullError()
-        if inbound.quiet or self._holds.in_one_breath(inbound.sender, draft.now):
+        if self._is_extra(inbound, draft.now):
             return None
         if rules.drops_when_busy and state.open_turn is not None:
             return BusyError()
@@ -508,12 +521,20 @@ class SessionActor:
             return QueueFullError(rules.overflow)
         return None
 
+    def _is_extra(self, inbound: Inbound, now: datetime) -> bool:
+        """Whether a message waits beside those that are counted: it begins nothing of its own."""
+        return inbound.quiet or self._holds.in_one_breath(inbound.sender, now)
+
     def _make_room(self, inbound: Inbound, draft: _Draft) -> None:
         """Let the oldest messages go where too many wait."""
         rules, waiting = inbound.queueing, draft.known.waiting
         same = [message for message in waiting if message.quiet == inbound.quiet]
         most = QUIET_LIMIT if inbound.quiet else rules.max_waiting
-        if most is None or len(same) < most or (not inbound.quiet and rules.overflow != "drop_old"):
+        if not inbound.quiet and (
+            rules.overflow != "drop_old" or self._is_extra(inbound, draft.now)
+        ):
+            return
+        if most is None or not same or len(same) < most:
             return
         gone = tuple(message.seq for message in same[: len(same) - most + 1])
         why = "nobody spoke to the agent" if inbound.quiet else f"more than {most} waited"
@@ -542,10 +563,23 @@ class SessionActor:
     def _plan_edit(self, command: Edit, draft: _Draft) -> Callable[[], None]:
         state = draft.known
         seq = state.seen.get(command.idempotency_key)
-        waits = any(message.seq == seq for message in state.waiting)
-        if waits and seq is not None and not self._ending:
+        waits = not self._ending and any(message.seq == seq for message in state.waiting)
+        if waits and seq is not None:
             draft.add(Edited(received=seq, text=command.text))
         return partial(command.answer.give, waits)
+
+    def _plan_tell(self, command: Tell, draft: _Draft) -> Callable[[], None]:
+        """Add what a carrier did; what cannot have happened is refused, and harms nobody else."""
+        if draft.known.status == "ended":
+            ended = SessionEndedError(self.session_id, draft.known.ended_reason)
+            return partial(command.answer.fail, ended)
+        before = draft.mark()
+        try:
+            draft.add(*command.bodies)
+        except CorruptJournalError as error:
+            draft.go_back(before)
+            return partial(command.answer.fail, error)
+        return partial(command.answer.give, None)
 
     def _plan_cancel(self, answer: Answer[bool], draft: _Draft) -> Callable[[], None]:
         turn = draft.known.open_turn
@@ -608,6 +642,7 @@ class SessionActor:
             state is None
             or state.status == "ended"
             or (state.has_work and state.status == "active")
+            or self._carriage.is_due
         ):
             return
         agent = self._agent(state.key)
@@ -689,13 +724,14 @@ class SessionActor:
 
     def _set_alarm(self, until: datetime, now: datetime) -> None:
         """Look again at `until` whether the turn that is held may begin."""
-        if self._alarm is None:
+        if self._alarm is None or until < self._alarm:
             self._alarm = until
-            self._tasks.start_soon(self._wait_and_wake, (until - now).total_seconds())
+            self._tasks.start_soon(self._wait_and_wake, until, (until - now).total_seconds())
 
-    async def _wait_and_wake(self, delay_s: float) -> None:
+    async def _wait_and_wake(self, until: datetime, delay_s: float) -> None:
         await self._runtime.pace.clock.sleep(delay_s)
-        self._alarm = None
+        if self._alarm == until:
+            self._alarm = None
         with suppress(ActorStoppedError):  # then the next start begins it
             self._mailbox.put(Wake(Answer()), own=True)
 

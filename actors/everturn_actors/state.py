@@ -71,6 +71,7 @@ from everturn_actors.parcels import (
 from everturn_actors.queueing import with_overheard
 
 OVERHEARD_MESSAGES = 100  # that did not speak to the agent, kept for the next turn
+OVERHEARD_S = 10 * 366 * 86_400  # the longest that one of them is kept, whatever it asks for
 NOTE_CHARACTERS = 1_000  # of what is told beside a summary, the newest
 ROLL_MESSAGES = 50  # pending messages that become checkpointed at once
 ROLL_EVENTS = 50  # or so many events, so that no snapshot leaves more to replay than about that
@@ -315,7 +316,7 @@ def _silent_message(state: SessionState, event: Event, body: SilentMessage) -> S
     heard = Overheard(
         seq=event.seq,
         text=body.text,
-        until=event.at + timedelta(seconds=body.max_age_s),
+        until=event.at + timedelta(seconds=min(max(body.max_age_s, 0), OVERHEARD_S)),
         sender=body.sender,
         untrusted=body.untrusted,
     )
@@ -532,13 +533,39 @@ def _call_finished(state: SessionState, event: Event, body: CallFinished) -> Ses
 
 
 def _preview_sent(state: SessionState, event: Event, body: PreviewSent) -> SessionState:
-    turn = _open_turn(state, event)
-    if body.turn != turn.number or not turn.delivers or not body.platform_id:
-        raise _impossible(event, "it shows another turn, or one that is not owed to anybody")
-    if turn.step is None or turn.step.reply is not None or body.step != len(turn.steps) + 1:
-        raise _impossible(event, "no step waits for a reply, or the number is wrong")
-    shown = replace(turn, preview_step=body.step, preview_id=body.platform_id)
-    return _advance(state, event, open_turn=shown)
+    turn = state.open_turn
+    if not 0 < body.turn <= state.turns or body.step < 1 or not body.platform_id:
+        raise _impossible(event, "it shows what was not begun")
+    if turn is not None and turn.number == body.turn and turn.delivers:
+        begun = len(turn.steps) + (turn.step is not None)
+        if body.step > begun:
+            raise _impossible(event, "it shows a step that was not begun")
+        if body.step == begun and turn.step is not None and turn.step.reply is None:
+            shown = replace(turn, preview_step=body.step, preview_id=body.platform_id)
+            return _advance(state, event, open_turn=shown)
+    # The platform answered after the model did: the reply takes its place all the same.
+    seq = _seq_of_reply(state, body.turn, body.step)
+    owed = tuple(
+        replace(parcel, preview=body.platform_id)
+        if parcel.seq == seq and parcel.chunks is None
+        else parcel
+        for parcel in state.owed
+    )
+    return _advance(state, event, owed=owed)
+
+
+def _seq_of_reply(state: SessionState, number: int, step: int) -> int:
+    """Return the event of the reply of a step; 0 where there is none, or it is not held."""
+    turn = state.open_turn
+    if turn is not None and turn.number == number:
+        running = turn.step.reply if turn.step is not None else None
+        if running is not None and step == len(turn.steps) + 1:
+            return running.seq
+        steps = turn.steps
+    else:
+        held = reversed(state.held_turns)
+        steps = next((each.steps for each in held if each.number == number), ())
+    return steps[step - 1].reply.seq if step <= len(steps) else 0
 
 
 def _delivered(

@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 from everturn_actors.commands import Accepted, Command, Leave, Submit
 from everturn_actors.errors import ActorStoppedError, CoreError, InvalidInputError
 from everturn_actors.events import (
+    Discarded,
     ModelReplied,
+    Received,
     SessionEnded,
     SessionStarted,
     Steered,
@@ -62,7 +64,8 @@ class Submission:
     def updates(self) -> AsyncGenerator[Update]:
         """Yield the message's event, then all of the turn that answers it, to its end.
 
-        Nothing is yielded for an old message whose events were discarded.
+        The last event may also be `Discarded` or `SessionEnded`: no turn answers it. Nothing is
+        yielded for an old message whose events were discarded.
 
         Raises:
             ActorFailedError: The session failed meanwhile; the turn goes on with its next message.
@@ -92,6 +95,11 @@ class Submission:
                         reply, usage = (update.seq, body), usage + body.usage
                     case TurnFinished() as body:
                         return _result(self.session_id, body, reply, usage)
+                    case Discarded(reason=reason):
+                        body = TurnFinished(
+                            turn=0, outcome="cancelled", error=f"the message was dropped: {reason}"
+                        )
+                        return _result(self.session_id, body, None, usage)
                     case SessionEnded(reason=reason):
                         body = TurnFinished(
                             turn=turn,
@@ -125,15 +133,23 @@ class Submission:
                 body = update.body
                 if isinstance(body, TurnStarted | Steered) and self.seq in body.received:
                     turn = body.turn
+                if isinstance(body, Discarded):
+                    if self.seq not in body.received:
+                        continue
+                    yield update
+                    return
                 if turn or update.seq == self.seq or isinstance(body, SessionEnded):
                     yield update
                 if isinstance(body, TurnFinished) and body.turn == turn:
                     return
 
     async def _is_stored(self) -> bool:
-        """Whether the log still holds the message; `compaction: discard` drops old ones."""
+        """Whether the log still holds the message; `compaction: discard` drops old ones.
+
+        One of the session before, or that did not speak to the agent, is known by its key alone.
+        """
         first = await self._store.read(self.session_id, after=self.seq - 1, limit=1)
-        return bool(first) and first[0].seq == self.seq
+        return bool(first) and first[0].seq == self.seq and isinstance(first[0].body, Received)
 
     def _turn_it_is_in(self) -> int:
         """Return the number of the open turn, if that answers the message; else 0."""

@@ -7,7 +7,15 @@ import json
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from support.histories import OTHER_ID, SESSION_ID, histories, rich_log, simple_log, started
+from support.histories import (
+    OTHER_ID,
+    SESSION_ID,
+    delivered_log,
+    histories,
+    rich_log,
+    simple_log,
+    started,
+)
 
 from everturn_actors.errors import UnknownFormatError
 from everturn_actors.events import Event, Received
@@ -28,6 +36,7 @@ SEED = seed(SESSION_ID)
 
 @given(histories())
 @example(rich_log())
+@example(delivered_log())
 def test_every_event_comes_back_as_it_was(events: tuple[Event, ...]) -> None:
     """The log is the truth: a value that changes on the way through it changes history."""
     lines = encode(SESSION_ID, events).splitlines()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -14,6 +15,7 @@ from support.histories import (
     HOSTILE,
     KEY,
     SESSION_ID,
+    delivered_log,
     histories,
     replay,
     rich_log,
@@ -32,8 +34,12 @@ from everturn_actors.journal.snapshot_reader import (
     read_yaml,
 )
 from everturn_actors.model import (
+    Attachment,
+    Chunk,
     OpenStep,
     OpenTurn,
+    Overheard,
+    Parcel,
     Replaced,
     Reply,
     Sent,
@@ -50,9 +56,12 @@ from everturn_actors.recovery import recover
 from everturn_actors.state import SessionState
 
 
-def test_a_replay_from_every_snapshot_of_a_rich_turn_gives_the_same_state() -> None:
-    """IN-07: broken replies, steering and open questions stand in a snapshot as in a log."""
-    events = rich_log()
+@pytest.mark.parametrize("log", [rich_log, delivered_log])
+def test_a_replay_from_every_snapshot_of_a_rich_turn_gives_the_same_state(
+    log: Callable[[], tuple[Event, ...]],
+) -> None:
+    """IN-07: broken replies, steering, open questions and parcels stand in a snapshot too."""
+    events = log()
     whole = replay(events)
 
     for at in range(1, len(events) + 1):
@@ -70,6 +79,7 @@ def hostile(text: str) -> tuple[Event, ...]:
 @given(histories())
 @example(hostile(HOSTILE))
 @example(rich_log())
+@example(delivered_log())
 def test_every_state_comes_back_as_it_was(events: tuple[Event, ...]) -> None:
     """IN-07: a session that starts from its snapshot must not differ from one that did not."""
     state = replay(events)
@@ -96,6 +106,7 @@ def test_a_replay_from_any_snapshot_gives_the_same_state(
 @given(histories())
 @example(hostile(HOSTILE))
 @example(rich_log())
+@example(delivered_log())
 def test_a_yaml_parser_reads_the_same_as_the_fast_reader(events: tuple[Event, ...]) -> None:
     """The file is promised to be YAML: people's tools must see what Everturn sees."""
     data = encode_state(replay(events))
@@ -105,6 +116,7 @@ def test_a_yaml_parser_reads_the_same_as_the_fast_reader(events: tuple[Event, ..
 
 @given(histories())
 @example(rich_log())
+@example(delivered_log())
 def test_the_slow_way_gives_the_same_state(events: tuple[Event, ...]) -> None:
     """A comment added by hand sends the file through the YAML parser; nothing may change by it."""
     state = replay(events)
@@ -170,7 +182,10 @@ FULL = replace(
     pending_messages=1,
     open_turn=OpenTurn(
         number=3,
-        users=(UserMessage(seq=16, text="again"),),
+        users=(UserMessage(seq=16, text="again", reply_to="45", joins="burst"),),
+        delivers=True,
+        preview_step=1,
+        preview_id="79",
         started_at=started().at,
         step=OpenStep(reply=REPLY, started=("a",), results={"b": RESULTS[1]}),
     ),
@@ -189,6 +204,29 @@ FULL = replace(
     sent=Sent(prefix="9f86d081", messages=3, units=12_345),
     reported=Usage(input_tokens=130, output_tokens=6, cached_tokens=100),
     drifts=2,
+    overheard=(Overheard(seq=15, text="lunch?", until=started().at, sender="eve", untrusted=True),),
+    owed=(
+        Parcel(
+            seq=12,
+            turn=1,
+            kind="reply",
+            text="it works",
+            reply_to="44",
+            preview="77",
+            chunks=(
+                Chunk(payload="it", mark="sent", platform_id="77"),
+                Chunk(payload="works", mark="unknown", tries=1),
+            ),
+        ),
+        Parcel(
+            seq=13,
+            turn=1,
+            kind="file",
+            attachments=(Attachment(name="ab.png", media_type="image/png", size_bytes=5),),
+        ),
+        Parcel(seq=17, turn=2, kind="approval", text="it writes", call_id="a", chunks=()),
+        Parcel(seq=18, turn=2, kind="end", text="down", outcome="failed"),
+    ),
 )
 
 
@@ -222,8 +260,8 @@ seen:
 waiting:
 - {"role":"user","seq":20,"text":"still there?","sender":"bob"}
 open_turn:
-- {"turn":3,"role":"opened","at":"2026-11-21T22:49:56.123456Z"}
-- {"turn":3,"role":"user","seq":16,"text":"again"}
+- {"turn":3,"role":"opened","at":"2026-11-21T22:49:56.123456Z","delivers":true,"preview_step":1,"preview_id":"79"}
+- {"turn":3,"role":"user","seq":16,"text":"again","reply_to":"45","joins":"burst"}
 - {"turn":3,"role":"step","started":["a"]}
 - {"turn":3,"role":"assistant","seq":9,"text":"let me see","calls":[{"call_id":"a","name":"bash","arguments":"{}"},{"call_id":"b","name":"web","arguments":"{}"}],"usage":{"input_tokens":5,"output_tokens":6,"cached_tokens":0},"stop_reason":"tool_calls","model":"test-model"}
 - {"turn":3,"role":"tool","seq":11,"call_id":"b","name":"web","text":"no route","is_error":true}
@@ -241,8 +279,13 @@ summary:
 replaced:
 - {"seq":9,"fate":"shortened","text":"let","arguments":["{}","{\\"a\\":1}"]}
 - {"seq":10,"fate":"cleared","text":"[cleared]"}
-overheard: []
-owed: []
+overheard:
+- {"seq":15,"text":"lunch?","until":"2026-11-21T22:49:56.123456Z","sender":"eve","untrusted":true}
+owed:
+- {"seq":12,"turn":1,"kind":"reply","text":"it works","reply_to":"44","preview":"77","chunks":[{"payload":"it","mark":"sent","platform_id":"77"},{"payload":"works","mark":"unknown","tries":1}]}
+- {"seq":13,"turn":1,"kind":"file","attachments":[{"name":"ab.png","media_type":"image/png","size_bytes":5}]}
+- {"seq":17,"turn":2,"kind":"approval","text":"it writes","call_id":"a","chunks":[]}
+- {"seq":18,"turn":2,"kind":"end","text":"down","outcome":"failed"}
 """)  # noqa: E501 - the format has one line for each message
     assert decode_state(encode_state(FULL)) == FULL
 
@@ -384,6 +427,15 @@ def test_sections_that_were_removed_are_empty() -> None:
         pytest.param('"arguments":."{}",', '"arguments":[5,', "arguments must hold", id="args"),
         pytest.param('"seq":10,"fate"', '"seq":9,"fate"', "9 is replaced twice", id="twice"),
         pytest.param('"path":"a.txt"', '"path":7', r"line \d+: path must be str", id="path"),
+        pytest.param('"mark":"sent"', '"mark":"lost"', "mark is 'lost', which", id="mark"),
+        pytest.param('"kind":"file"', '"kind":"box"', "kind is 'box', which", id="parcel"),
+        pytest.param('"kind":"file",', "", "'kind'", id="no kind"),
+        pytest.param('"chunks":.{', '"chunks":["it",{', r"line \d+: ", id="text for a chunk"),
+        pytest.param(r'"chunks":\[\]', '"chunks":"it"', r"line \d+: ", id="text for chunks"),
+        pytest.param(r'"chunks":\[\]', '"chunks":5', r"line \d+: ", id="number for chunks"),
+        pytest.param('"attachments":.{', '"attachments":[5,{', r"line \d+: ", id="attachment"),
+        pytest.param('"until":"[^"]+"', '"until":"noon"', r"line \d+: .*noon", id="until"),
+        pytest.param('"until":"[^"]+",', "", r"line \d+: .*until", id="no until"),
         pytest.param("^format: .*\n", "", "'format' is missing", id="format"),
         pytest.param("^status:", "\tstatus:", r"line \d+: this is not YAML", id="tab"),
         pytest.param("^status:", "status: [", r"line \d+: this is not YAML", id="bracket"),

@@ -478,19 +478,25 @@ class Turns(RuleBasedStateMachine):
         """Let everything come to its end, without a further crash."""
         self.store.at = None
         for _ in range(400):
-            if self.held.model:
-                self.end(self.held.model[0], Reply(text="done"))
-            elif self.held.tools:
-                self.end(self.held.tools[0], ToolOutput(text="ok"))
-            elif self.live is not None and self.live.status == "paused":
-                self.come_back()
-            elif self.live is not None and self.live.open_approvals:
-                self.portal.call(self.clock.advance, 61)
-            elif self.live is None or not self.live.has_work:
+            if not self.takes_up():
                 return
             self.settle()
         msg = f"it does not come to its end: {self.live}"
         raise AssertionError(msg)
+
+    def takes_up(self) -> bool:
+        """Let something come to its end; whether there was anything."""
+        if self.held.model:
+            self.end(self.held.model[0], Reply(text="done"))
+        elif self.held.tools:
+            self.end(self.held.tools[0], ToolOutput(text="ok"))
+        elif self.live is not None and self.live.status == "paused":
+            self.come_back()
+        elif self.live is not None and self.live.open_approvals:
+            self.portal.call(self.clock.advance, 61)
+        else:
+            return self.live is not None and self.live.has_work
+        return True
 
     def teardown(self) -> None:
         """Bring it to its end, and look at the whole."""

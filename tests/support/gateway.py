@@ -23,8 +23,10 @@ from everturn_actors.service import ServiceSettings, TurnService, open_service
 from everturn_actors.spec import OnDisconnect
 from everturn_actors.testing import ScriptedProvider
 from everturn_gateway.app import USAGE_FOLDER, SystemClock, make_meter
+from everturn_gateway.channels import no_channels
 from everturn_gateway.config import Config, ServerConfig
 from everturn_gateway.http import serve_http
+from everturn_gateway.http.ports import Channels
 from everturn_gateway.observe import SecretRegistry
 from everturn_gateway.specs import AgentLibrary, open_library
 from everturn_gateway.tools.workshop import open_workshop
@@ -43,6 +45,7 @@ class HttpGateway:
     service: TurnService
     library: AgentLibrary
     usage: UsageLedger
+    channels: Channels
     provider: ScriptedProvider
     started_at: datetime
     version: str = "1.2.3"
@@ -132,6 +135,7 @@ async def open_http_gateway(
                 service=service,
                 library=library,
                 usage=usage,
+                channels=no_channels(config, clock or SystemClock()),
                 provider=provider,
                 started_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
             )

@@ -20,13 +20,19 @@ from everturn_actors.events import (
     Body,
     CallFinished,
     CallStarted,
+    ChunkMarked,
     ContextReduced,
+    DeliveryPlanned,
+    Discarded,
+    Edited,
     Event,
     ModelReplied,
+    PreviewSent,
     Received,
     ReplyBroken,
     SessionEnded,
     SessionStarted,
+    SilentMessage,
     StatusChanged,
     Steered,
     StepStarted,
@@ -39,8 +45,11 @@ from everturn_actors.model import (
     Attachment,
     ConversationKey,
     Fate,
+    Joins,
+    Mark,
     OpenStep,
     OpenTurn,
+    Parcel,
     Replaced,
     Reply,
     Sent,
@@ -129,22 +138,23 @@ def next_bodies(state: SessionState | None, *, may_end: bool = True) -> SearchSt
     """
     if state is None:
         return st.builds(
-            SessionStarted, session_id=st.just(SESSION_ID), key=keys, instructions=texts
+            SessionStarted,
+            session_id=st.just(SESSION_ID),
+            key=keys,
+            instructions=texts,
+            seen=st.sampled_from([(), ("alice", "1e3")]),
         )
     if state.status == "ended":
         return None
-    moves: list[SearchStrategy[Body]] = [
-        st.builds(
-            Received,
-            text=texts,
-            sender=names,
-            idempotency_key=names,
-            attachments=_ATTACHED,
-            untrusted=_seldom,
-        )
-    ]
+    moves: list[SearchStrategy[Body]] = [_RECEIVED]
+    if state.last_seq % 4 == 1:  # seldom: they lead nowhere
+        moves += [_SILENT, *_of_waiting(state)]
     if state.turns:
         moves.append(hiding(state))
+    if state.owed:
+        moves += [_delivery(state)] * 2
+    if state.last_seq % 3 == 0 and (begun := _begun_steps(state)):
+        moves.append(_late_preview(state, begun))
     if state.open_turn is None:
         if state.waiting:
             moves += [_turn_started(state)] * 3
@@ -159,13 +169,103 @@ def next_bodies(state: SessionState | None, *, may_end: bool = True) -> SearchSt
     return st.one_of(moves)
 
 
+_HOW: list[tuple[str, Joins, bool]] = [
+    (reply_to, joins, quiet)
+    for quiet in (False, False, True)
+    for reply_to in ("", "44", "1e3")
+    for joins in get_args(Joins)
+]
+_RECEIVED = st.builds(
+    lambda how, **rest: Received(reply_to=how[0], joins=how[1], quiet=how[2], **rest),
+    st.sampled_from(_HOW),
+    text=texts,
+    sender=names,
+    idempotency_key=names,
+    attachments=_ATTACHED,
+    untrusted=_seldom,
+)
+_SILENT = st.builds(
+    lambda how, **rest: SilentMessage(shown=how[0], max_messages=how[1], max_age_s=how[2], **rest),
+    st.sampled_from([(True, 100, 86_400), (True, 2, 0), (False, 100, 60), (True, 0, 10**15)]),
+    text=texts,
+    sender=names,
+    idempotency_key=names,
+    untrusted=_seldom,
+)
+
+
+def _of_waiting(state: SessionState) -> list[SearchStrategy[Body]]:
+    """Return what may become of messages that wait, other than a turn."""
+    if not state.waiting:
+        return []
+    seqs = [message.seq for message in state.waiting]
+    some = st.lists(st.sampled_from(seqs), min_size=1, max_size=2, unique=True)
+    return [
+        st.builds(Edited, received=st.sampled_from(seqs), text=texts),
+        st.builds(Discarded, received=some.map(sorted).map(tuple), reason=names),
+    ]
+
+
 def _turn_started(state: SessionState) -> SearchStrategy[Body]:
     count = st.integers(1, len(state.waiting))
+    told = st.integers(0, len(state.overheard))
     return st.builds(
         TurnStarted,
         turn=st.just(state.turns + 1),
         received=count.map(lambda n: tuple(message.seq for message in state.waiting[:n])),
         window_messages=st.sampled_from([2, 6, 100, 1000]),
+        overheard=told.map(lambda n: tuple(each.seq for each in state.overheard[n:])),
+        delivers=st.booleans(),
+    )
+
+
+# What may become of a chunk, by what is known of it.
+_NEXT: dict[Mark, tuple[Mark, ...]] = {
+    "planned": ("sending", "sending", "failed", "closed"),
+    "sending": ("sent", "sent", "unsent", "unknown", "failed"),
+    "unsent": ("sending", "sending", "failed", "closed"),
+    "unknown": ("sending", "sending", "failed", "closed"),
+    "sent": ("closed",),
+    "failed": ("closed",),
+    "closed": (),
+}
+
+
+def _delivery(state: SessionState) -> SearchStrategy[Body]:
+    """Return what may become of what is owed."""
+    return st.one_of([move for parcel in state.owed[:3] for move in _of_parcel(parcel)])
+
+
+def _of_parcel(parcel: Parcel) -> list[SearchStrategy[Body]]:
+    if parcel.chunks is None:
+        chunks = st.lists(texts, min_size=parcel.seq % 4 > 0, max_size=3).map(tuple)
+        return [st.builds(DeliveryPlanned, parcel=st.just(parcel.seq), chunks=chunks)]
+    marks = [(n, mark) for n, chunk in enumerate(parcel.chunks) for mark in _NEXT[chunk.mark]]
+
+    def marked(of: tuple[int, Mark], platform_id: str, error: str) -> Body:
+        return ChunkMarked(
+            parcel=parcel.seq, chunk=of[0], mark=of[1], platform_id=platform_id, error=error
+        )
+
+    return [st.builds(marked, st.sampled_from(marks), names, names)] if marks else []
+
+
+def _begun_steps(state: SessionState) -> int:
+    """Return how many steps of the last turn have begun, for as long as its replies are owed."""
+    turn = state.open_turn
+    if turn is not None:
+        return len(turn.steps) + (turn.step is not None)
+    owes = any(parcel.kind == "reply" and parcel.turn == state.turns for parcel in state.owed)
+    return len(state.held_turns[-1].steps) if owes and state.held_turns else 0
+
+
+def _late_preview(state: SessionState, begun: int) -> SearchStrategy[Body]:
+    """Return a preview of a step that has begun, and may be over."""
+    return st.builds(
+        PreviewSent,
+        turn=st.just(state.turns),
+        step=st.integers(1, begun),
+        platform_id=st.sampled_from(["77", "on"]),
     )
 
 
@@ -203,7 +303,7 @@ def _context_reduced(draw: st.DrawFn, state: SessionState) -> Body:
     dropped = draw(st.lists(st.sampled_from(steps), max_size=2)) if steps else []
     cut_turn = draw(st.integers(0, _finished_turns(state) + 1)) if draw(_seldom) else 0
     return ContextReduced(
-        stage=draw(names),
+        stage=draw(st.one_of(names, st.just("halve"))),
         cut_turn=cut_turn,
         dropped=tuple(message.seq for step in dropped for message in step.messages),
         replaced=tuple(_replaced(draw, message) for message in chosen),
@@ -247,7 +347,14 @@ def _in_turn(turn: OpenTurn) -> list[SearchStrategy[Body]]:
         )
         return [started, started, _turn_finished(turn)]
     if turn.step.reply is None:
-        return [_replied(), _replied(), _replied(), _broken(turn), _turn_finished(turn)]
+        preview = st.builds(
+            PreviewSent,
+            turn=st.just(turn.number),
+            step=st.just(len(turn.steps) + 1),
+            platform_id=st.sampled_from(["77", "on"]),
+        )
+        shown = [preview] if turn.delivers and not turn.preview_id else []
+        return [*shown, _replied(), _replied(), _replied(), _broken(turn), _turn_finished(turn)]
     return _in_calls(turn.step, turn.step.reply)
 
 
@@ -294,6 +401,7 @@ def _in_calls(step: OpenStep, reply: Reply) -> list[SearchStrategy[Body]]:
         is_error=st.booleans(),
         path=paths,
         untrusted=_seldom,
+        attachments=_ATTACHED,
     )
     moves: list[SearchStrategy[Body]] = [st.builds(CallStarted, call_id=chosen), finished, finished]
     idle = [call_id for call_id in open_ids if call_id not in step.started]
@@ -405,6 +513,64 @@ def rich_log() -> tuple[Event, ...]:
         CallStarted(call_id="b"),
         replace(asked, call_id="c"),
         StatusChanged(status="paused"),
+    )
+    return tuple(
+        Event(seq=seq, at=instant(seq * 1_000_000), body=body) for seq, body in enumerate(bodies, 1)
+    )
+
+
+def delivered_log() -> tuple[Event, ...]:
+    """Return a log with every kind of thing that a channel can leave, cut off inside a turn.
+
+    A burst with an edit and a message that was dropped; what was said beside, in both ways; a
+    reply with a preview that is half sent, a question, files, a line and an unanswered turn.
+    """
+    file = Attachment(name="cd.pdf", media_type="application/pdf", size_bytes=9)
+    calls = tuple(ToolCall(call_id=i, name="send") for i in "ab")
+    key = ConversationKey(channel="telegram", chat="-100", topic="7", agent="assistant")
+    bodies: tuple[Body, ...] = (
+        SessionStarted(session_id=SESSION_ID, key=key, seen=("old-1", "old-2")),
+        SilentMessage(text="[Bob] lunch?", sender="bob", idempotency_key="k2", untrusted=True),
+        SilentMessage(text="[Eve] no", sender="eve", shown=False),
+        Received(text="[Ann] luok", sender="ann", idempotency_key="k4", reply_to="44"),
+        Received(text="[Bob] hm", sender="bob", quiet=True, joins="own"),
+        Edited(received=4, text="[Ann] look"),
+        Received(text="[Ann] there", sender="ann", reply_to="45", joins="burst"),
+        Received(text="[Cy] too many", sender="cy", joins="own"),
+        Discarded(received=(8,), reason="more than 2 waited"),
+        TurnStarted(turn=1, received=(4, 5, 7), window_messages=100, overheard=(2,), delivers=True),
+        StepStarted(turn=1, step=1, model="m"),
+        PreviewSent(turn=1, step=1, platform_id="77"),
+        ModelReplied(text="I will", calls=calls),
+        DeliveryPlanned(parcel=13, chunks=("I", "will")),
+        ChunkMarked(parcel=13, chunk=0, mark="sending"),
+        ChunkMarked(parcel=13, chunk=0, mark="sent", platform_id="77"),
+        ChunkMarked(parcel=13, chunk=1, mark="sending"),
+        ApprovalAsked(call_id="a", arguments_hash="9f86d081884c7d65", timeout_s=60, reason="sends"),
+        ChunkMarked(parcel=13, chunk=1, mark="unknown", error="cut off"),
+        DeliveryPlanned(parcel=18, chunks=("may I?",)),
+        ChunkMarked(parcel=18, chunk=0, mark="sending"),
+        ChunkMarked(parcel=18, chunk=0, mark="sent", platform_id="78"),
+        ApprovalDecided(call_id="a", decision="allow_once", by="ann"),
+        CallStarted(call_id="a"),
+        CallFinished(call_id="a", text="sent", attachments=(file,)),
+        CallFinished(call_id="b", text="no", is_error=True),
+        ContextReduced(stage="halve"),
+        StepStarted(turn=1, step=2, model="m"),
+        ModelReplied(text="there you are"),
+        PreviewSent(turn=1, step=2, platform_id="79"),
+        TurnFinished(turn=1, outcome="answered"),
+        Received(text="[Ann] again", sender="ann", reply_to="46"),
+        SilentMessage(text="[Bob] and?", sender="bob", max_messages=3, max_age_s=60),
+        TurnStarted(turn=2, received=(32,), window_messages=100, delivers=True),
+        TurnFinished(turn=2, outcome="failed", error="it was down"),
+        SilentMessage(text="[Bob] ?", sender="bob"),
+        Received(text="[Ann] hello?", sender="ann"),
+        TurnStarted(turn=3, received=(37,), window_messages=100, delivers=True),
+        StepStarted(turn=3, step=1, model="m"),
+        PreviewSent(turn=3, step=1, platform_id="80"),
+        SilentMessage(text="[Bob] one more", sender="bob"),
+        Received(text="[Bob] mm", sender="bob", quiet=True),
     )
     return tuple(
         Event(seq=seq, at=instant(seq * 1_000_000), body=body) for seq, body in enumerate(bodies, 1)

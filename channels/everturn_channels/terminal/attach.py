@@ -9,7 +9,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from everturn_actors.errors import CoreError, InvalidInputError
-from everturn_actors.events import SessionEnded, Steered, TurnFinished, TurnStarted
+from everturn_actors.events import Discarded, SessionEnded, Steered, TurnFinished, TurnStarted
 from everturn_actors.service import TextDelta, Update
 from everturn_channels.errors import ChannelError
 from everturn_channels.terminal.attachments import Basket
@@ -136,6 +136,11 @@ class Attach:
                 self._settled.update(self._open[1])
                 if outcome != "answered":
                     self._unanswered.update(self._open[1])
+                self._turn_over.set()
+                self._turn_over = anyio.Event()
+            case Discarded(received=received):
+                self._settled.update(received)
+                self._unanswered.update(received)
                 self._turn_over.set()
                 self._turn_over = anyio.Event()
             case _:

@@ -14,6 +14,7 @@ from everturn_actors.errors import (
     UnknownSessionError,
 )
 from everturn_actors.events import (
+    Discarded,
     ModelReplied,
     Received,
     SessionEnded,
@@ -129,6 +130,11 @@ class Conversation:
                     case SessionEnded():
                         yield update
                         return
+                    case Discarded(received=gone):
+                        if seq in gone:
+                            yield update
+                            return
+                        continue
                     case _:
                         if update.seq != seq and not turn:
                             continue  # of a turn before
@@ -219,6 +225,8 @@ class Answer:
                 return replace(self, outcome=update.body.outcome, error=update.body.error)
             case SessionEnded():
                 return replace(self, error=f"the session has ended ({update.body.reason})")
+            case Discarded():
+                return replace(self, error=f"the message was dropped: {update.body.reason}")
             case _:
                 return self
 

@@ -14,13 +14,19 @@ from everturn_actors.events import (
     ApprovalDecided,
     CallFinished,
     CallStarted,
+    ChunkMarked,
     ContextReduced,
+    DeliveryPlanned,
+    Discarded,
+    Edited,
     Event,
     ModelReplied,
+    PreviewSent,
     Received,
     ReplyBroken,
     SessionEnded,
     SessionStarted,
+    SilentMessage,
     StatusChanged,
     Steered,
     StepStarted,
@@ -118,6 +124,8 @@ class ReplyReader:
                 return (Piece(style="note", text=f"  failed: {reason}"),)
             case TurnFinished():
                 return (*self._leave(), *_outcome(body))
+            case Discarded():
+                return (Piece(style="note", text=f"(not answered: {clean(body.reason)})"),)
             case SessionEnded():
                 text = f"(the session has ended: {body.reason})"
                 return (*self._leave(), Piece(style="note", text=text))
@@ -138,7 +146,17 @@ class ReplyReader:
                 return (Piece(style="note", text=f"  {_DECIDED[body.decision]}"),)
             case SessionStarted() | TurnStarted() | Steered() | StepStarted():
                 return ()
-            case CallStarted() | Summarised():
+            case CallStarted() | Summarised() | SilentMessage():
+                return ()
+            case Edited():
+                if not self._show_users:
+                    return ()
+                return (Piece(style="user", text=f"changed to: {clean(body.text)}"),)
+            case ChunkMarked():
+                if body.mark != "failed":
+                    return ()
+                return (Piece(style="note", text=f"(did not arrive: {clean(body.error)})"),)
+            case PreviewSent() | DeliveryPlanned():
                 return ()
             case _:
                 assert_never(body)

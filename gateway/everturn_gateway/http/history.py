@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from everturn_actors.events import (
     CallFinished,
+    Discarded,
+    Edited,
     Event,
     ModelReplied,
     Received,
@@ -35,7 +37,11 @@ async def read_messages(
     """
     state = await service.view(session_id)
     waiting = frozenset(message.seq for message in state.waiting)
-    reader = _Reader(session_id=session_id, turn=await _turn_at(service, session_id, after))
+    reader = _Reader(
+        session_id=session_id,
+        turn=await _turn_at(service, session_id, after),
+        edited={message.seq: message.text for message in state.waiting},
+    )
     async with aclosing(_events(service, session_id, after)) as events:
         async for event in events:
             reader.read(event)
@@ -79,7 +85,9 @@ class _Reader:
     found: list[Event] = field(default_factory=list[Event])
     "Events that are messages, oldest first."
     turn_of: dict[int, int] = field(default_factory=dict[int, int])
-    "Event of a message -> its turn."
+    "Event of a message -> its turn; 0 for one that is dropped."
+    edited: dict[int, str] = field(default_factory=dict[int, str])
+    "Event of a message -> its text, where that may have been changed."
 
     def read(self, event: Event) -> None:
         match event.body:
@@ -91,6 +99,10 @@ class _Reader:
             case TurnStarted(turn=turn, received=received) | Steered(turn=turn, received=received):
                 self.turn = turn
                 self.turn_of.update(dict.fromkeys(received, turn))
+            case Edited(received=seq, text=text):
+                self.edited[seq] = text
+            case Discarded(received=received):
+                self.turn_of.update(dict.fromkeys(received, 0))
             case StepStarted(turn=turn):
                 self.turn = turn
             case _:
@@ -104,6 +116,9 @@ class _Reader:
         )
 
     def message(self, event: Event) -> MessageBody:
+        if isinstance(event.body, Received) and event.seq in self.edited:
+            body = replace(event.body, text=self.edited[event.seq])
+            event = replace(event, body=body)
         return message_body(self.session_id, event, self.turn_of)
 
 
@@ -113,7 +128,8 @@ def message_body(session_id: str, event: Event, turn_of: Mapping[int, int]) -> M
     Args:
         session_id: Whose it is.
         event: A `Received`, `ModelReplied` or `CallFinished`.
-        turn_of: The number of the turn by event; a message without one waits.
+        turn_of: The number of the turn by event; a message without one waits, one with 0 is
+            dropped.
     """
     turn = turn_of.get(event.seq)
     turn_id = f"t{turn}" if turn else None

@@ -13,7 +13,7 @@ from typing import Any, Final
 import orjson
 
 from everturn_actors.errors import CoreError
-from everturn_actors.events import SessionEnded, TurnFinished
+from everturn_actors.events import Discarded, SessionEnded, TurnFinished
 from everturn_actors.model import Usage
 from everturn_actors.service import Submission, TextDelta, TurnResult
 from everturn_gateway.http.problems import Problem, openai_error
@@ -112,7 +112,7 @@ async def chunks(submission: Submission, completion: Completion) -> AsyncGenerat
                     between = _BETWEEN_STEPS if said and update.step != step else ""
                     said, step = True, update.step
                     yield completion.chunk({"content": between + update.text})
-                elif isinstance(update.body, (TurnFinished, SessionEnded)):
+                elif isinstance(update.body, (TurnFinished, SessionEnded, Discarded)):
                     yield await _end(submission, completion)
                     return
         yield farewell(submission)

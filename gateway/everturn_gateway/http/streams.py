@@ -13,6 +13,7 @@ from everturn_actors.events import (
     CallFinished,
     CallStarted,
     ContextReduced,
+    Discarded,
     Event,
     ModelReplied,
     Received,
@@ -65,7 +66,7 @@ async def turn_messages(submission: Submission, *, after: int) -> AsyncGenerator
                 body = update.body
                 if isinstance(body, ModelReplied):
                     calls = {call.call_id: call for call in body.calls}
-                if isinstance(body, (TurnFinished, SessionEnded)):
+                if isinstance(body, (TurnFinished, SessionEnded, Discarded)):
                     # Sent even to a client that has it: a stream without an end is no answer.
                     yield await _end(submission, update.seq, path)
                     return

@@ -1,0 +1,857 @@
+"""How messages of a chat join those that wait: bursts, queue modes, what is said beside, edits."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+from support.tool_doubles import Deed, Rules
+
+from everturn_actors.errors import BusyError, InvalidInputError, QueueFullError, SessionEndedError
+from everturn_actors.events import (
+    ApprovalAsked,
+    Discarded,
+    Event,
+    Received,
+    SessionStarted,
+    SilentMessage,
+    TurnFinished,
+    TurnStarted,
+)
+from everturn_actors.journal.files import open_file_store
+from everturn_actors.journal.memory import MemoryDisk
+from everturn_actors.model import Aside, Inbound, Overflow, Queueing
+from everturn_actors.outgoing import Outgoing
+from everturn_actors.ports import Verdict
+from everturn_actors.service import ServiceSettings, Submission
+from everturn_actors.session import QUIET_LIMIT
+from everturn_actors.spec import SessionSpec
+from everturn_actors.testing import (
+    ManualClock,
+    ScriptedProvider,
+    TestService,
+    calling,
+    make_spec,
+    open_test_service,
+    texts,
+)
+
+SOON_TURNS_OF_THE_LOOP = 60  # more than a turn in memory takes
+BURST = Queueing(hold_s=1.5)
+OWN = Queueing(joins="own")
+OWN_BURST = Queueing(hold_s=1.5, joins="own")
+
+
+class Nobody:
+    """A carrier that delivers nothing, so that a session is one of a channel."""
+
+    async def carry(self, session: Outgoing) -> None:
+        """Wait for the end of the turn, and leave what is owed."""
+        while session.state.open_turn is not None and not session.is_stopping:
+            await session.until_changed()
+
+
+async def say(
+    test: TestService,
+    text: str,
+    queueing: Queueing = BURST,
+    *,
+    sender: str = "ann",
+    key: str = "",
+    quiet: bool = False,
+) -> Submission:
+    """Hand in a message of the chat."""
+    inbound = Inbound(
+        text=text,
+        key=test.key(),
+        sender=sender,
+        idempotency_key=key,
+        quiet=quiet,
+        queueing=queueing,
+    )
+    return await test.service.submit(inbound)
+
+
+async def soon() -> None:
+    """Give way until nothing moves that does not wait for the clock or the model."""
+    for _ in range(SOON_TURNS_OF_THE_LOOP):
+        await anyio.lowlevel.checkpoint()
+
+
+async def answered(test: TestService) -> list[list[str]]:
+    """Return the texts that each turn so far answers, once nothing moves."""
+    await soon()
+    session_id = await test.service.current(test.key())
+    state = await test.service.view(session_id)
+    turns = [*state.held_turns, *((state.open_turn,) if state.open_turn else ())]
+    return [[user.text for user in turn.users] for turn in turns]
+
+
+# --- bursts ---
+
+
+async def test_a_burst_is_one_turn_that_begins_when_its_sender_is_done() -> None:
+    """GW-05: a forwarded message and the comment on it are one question."""
+    clock = ManualClock()
+    async with open_test_service(clock=clock) as test:
+        await say(test, "look at this")
+        clock.advance(1)
+        await soon()
+        await say(test, "what is it?")
+        clock.advance(1)
+        await soon()
+        assert test.provider.requests == []
+        clock.advance(0.5)
+
+        assert await answered(test) == [["look at this", "what is it?"]]
+
+
+async def test_a_burst_is_never_held_for_longer_than_four_times_its_wait() -> None:
+    """GW-05: somebody who types without a pause is answered."""
+    clock = ManualClock()
+    async with open_test_service(clock=clock) as test:
+        for n in range(6):
+            await say(test, f"line {n}")
+            await soon()
+            assert test.provider.requests == []
+            clock.advance(1)
+
+        assert await answered(test) == [[f"line {n}" for n in range(6)]]
+
+
+async def test_two_senders_in_one_burst_are_two_messages_of_one_turn() -> None:
+    """GW-06: merged into one text, nobody could tell who asked what."""
+    clock = ManualClock()
+    async with open_test_service(clock=clock) as test:
+        await say(test, "[Ann] tea?", sender="ann")
+        clock.advance(1)
+        await say(test, "[Bob] coffee", sender="bob")
+        clock.advance(0.6)
+        await soon()
+        assert test.provider.requests == []
+        clock.advance(1)
+
+        assert await answered(test) == [["[Ann] tea?", "[Bob] coffee"]]
+        turn = (await test.service.view(await test.service.current(test.key()))).held_turns[0]
+        assert [user.sender for user in turn.users] == ["ann", "bob"]
+
+
+async def test_a_message_that_is_not_held_is_answered_at_once() -> None:
+    """HTTP and the terminal send whole questions."""
+    async with open_test_service() as test:
+        result = await (await say(test, "now", Queueing())).result()
+
+        assert result.text == "reply 1"
+
+
+async def test_a_restart_waits_no_more() -> None:
+    """Whoever wrote before it has waited long enough."""
+    disk = MemoryDisk()
+    async with open_test_service(disk=disk) as test:
+        await say(test, "one")
+        await say(test, "two")
+        assert test.provider.requests == []
+    async with open_test_service(disk=disk) as test:
+        await test.provider.until_called()
+
+        assert await answered(test) == [["one", "two"]]
+
+
+async def test_a_command_lets_what_is_held_begin() -> None:
+    """GW-05: a command in a burst stands behind what was written before it."""
+    clock = ManualClock()
+    async with open_test_service(clock=clock) as test:
+        await say(test, "one")
+        await test.service.flush(test.key())
+        assert await answered(test) == [["one"]]
+
+        await say(test, "two")
+        await soon()
+        assert await answered(test) == [["one"]]
+        clock.advance(1.5)
+        assert await answered(test) == [["one"], ["two"]]
+
+
+async def test_a_flush_of_nothing_begins_nothing() -> None:
+    """A command may be the first thing that anybody says."""
+    async with open_test_service() as test:
+        await test.service.flush(test.key())
+
+        assert await test.service.sessions() == ()
+
+
+async def test_what_comes_while_a_turn_runs_is_held_for_the_next_one() -> None:
+    """Messages that wait anyway need not wait again, but the last may have a second half."""
+    clock = ManualClock()
+    async with open_test_service(clock=clock) as test:
+        test.provider.hold()
+        await say(test, "one", Queueing())
+        await test.provider.until_called()
+        await say(test, "two")
+        clock.advance(0.5)
+        test.provider.release()
+        await soon()
+        assert len(test.provider.requests) == 1
+        await say(test, "and a half")
+        clock.advance(1.5)
+
+        assert await answered(test) == [["one"], ["two", "and a half"]]
+
+
+async def test_a_message_in_the_tick_in_which_the_turn_ends_is_answered() -> None:
+    """GW-03: without this it waits for somebody to write again."""
+    async with open_test_service() as test:
+        test.provider.hold()
+        first = await say(test, "one", Queueing())
+        await test.provider.until_called()
+        second: list[Submission] = []
+
+        async def as_it_ends() -> None:
+            async with aclosing(test.service.follow(first.session_id, after=0)) as updates:
+                async for update in updates:
+                    if isinstance(update, Event) and isinstance(update.body, TurnFinished):
+                        second.append(await say(test, "two", Queueing()))
+                        return
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(as_it_ends)
+            await soon()
+            test.provider.release()
+
+        assert (await second[0].result()).text == "reply 2"
+
+
+async def test_a_shorter_wait_is_not_kept_waiting_by_a_longer_one() -> None:
+    """The wait after a command is that of what comes after it."""
+    clock = ManualClock()
+    async with open_test_service(clock=clock) as test:
+        await say(test, "one", Queueing(hold_s=1000))
+        await test.service.flush(test.key())
+        await soon()
+        await say(test, "two", sender="bob")
+        await clock.until_sleeping(6)
+        clock.advance(6)
+
+        assert await answered(test) == [["one"], ["two"]]
+
+
+async def test_an_actor_does_not_rest_while_it_holds_a_message() -> None:
+    """Nobody would wake it."""
+    clock = ManualClock()
+    async with open_test_service(
+        clock=clock, settings=ServiceSettings(idle_rest_s=0, drain_s=0)
+    ) as test:
+        await say(test, "one")
+        await soon()
+        clock.advance(1.5)
+
+        await test.provider.until_called()
+
+
+# --- queue modes ---
+
+
+async def test_messages_that_want_a_turn_of_their_own_get_it_in_order() -> None:
+    """Mode sequential: each question has its answer."""
+    async with open_test_service() as test:
+        test.provider.hold()
+        senders = enumerate(["ann", "ann", "bob"])
+        said = [await say(test, f"q{n}", OWN, sender=who) for n, who in senders]
+        test.provider.release()
+        results = [await each.result() for each in said]
+
+        assert [(each.turn, each.text) for each in results] == [
+            (1, "reply 1"),
+            (2, "reply 2"),
+            (3, "reply 3"),
+        ]
+
+
+async def test_a_burst_gets_one_turn_of_its_own() -> None:
+    """Mode sequential: what was written in one breath is one question."""
+    clock = ManualClock()
+    async with open_test_service(clock=clock) as test:
+        test.provider.hold()
+        await say(test, "zero", OWN)
+        await test.provider.until_called()
+        await say(test, "one", OWN_BURST, sender="bob")
+        await say(test, "and this", OWN_BURST, sender="bob")
+        clock.advance(2)
+        await say(test, "two", OWN_BURST, sender="bob")
+        test.provider.release()
+        await soon()
+        clock.advance(2)
+
+        assert await answered(test) == [["zero"], ["one", "and this"], ["two"]]
+
+
+async def test_a_message_for_whom_a_running_turn_is_too_busy_is_refused() -> None:
+    """Mode drop: the sender may be told, and nothing waits."""
+    clock = ManualClock()
+    rules = Queueing(hold_s=1.5, drops_when_busy=True)
+    async with open_test_service(clock=clock) as test:
+        test.provider.hold()
+        await say(test, "one", rules)
+        await say(test, "two", rules, sender="bob")
+        await test.service.flush(test.key())
+        await test.provider.until_called()
+        await say(test, "the rest of two", rules, sender="bob")
+        with pytest.raises(BusyError):
+            await say(test, "three", rules, sender="cy")
+        clock.advance(1.5)
+        with pytest.raises(BusyError):
+            await say(test, "four", rules, sender="bob")
+        test.provider.release()
+
+        assert await answered(test) == [["one", "two"], ["the rest of two"]]
+        await say(test, "five", rules, sender="cy")
+
+
+async def test_somebody_who_floods_does_not_get_past_the_queue_as_one_burst() -> None:
+    """A burst is exempt from the limit; one without an end is none."""
+    clock = ManualClock()
+    rules = Queueing(hold_s=1.5, max_waiting=2, overflow="reject")
+    async with open_test_service(clock=clock) as test:
+        test.provider.hold()
+        await say(test, "zero", Queueing())
+        await test.provider.until_called()
+        taken = 0
+        for n in range(30):
+            try:
+                await say(test, f"spam {n}", rules)
+            except QueueFullError:
+                continue
+            taken += 1
+            clock.advance(0.5)
+
+        assert taken == 12
+
+
+async def fill(
+    test: TestService, overflow: Overflow, *, max_waiting: int = 2
+) -> tuple[Submission, list[Submission]]:
+    """Let a turn run and as many messages wait as may."""
+    test.provider.hold()
+    runs = await say(test, "runs", Queueing())
+    await test.provider.until_called()
+    rules = Queueing(max_waiting=max_waiting, overflow=overflow)
+    return runs, [await say(test, f"waits {n}", rules) for n in range(max_waiting)]
+
+
+async def test_where_too_many_wait_the_oldest_goes_and_the_log_tells(tmp_path: Path) -> None:
+    """Overflow drop_old: whoever asks why they got no answer finds the reason."""
+    async with open_file_store(tmp_path) as store, open_test_service(store=store) as test:
+        runs, waits = await fill(test, "drop_old")
+        await say(test, "new", Queueing(max_waiting=2))
+        dropped = await waits[0].result()
+        test.provider.release()
+        assert (await waits[1].result()).turn == 2
+
+        assert await answered(test) == [["runs"], ["waits 1", "new"]]
+        assert (dropped.outcome, dropped.turn) == ("cancelled", 0)
+        assert dropped.error == "the message was dropped: more than 2 waited"
+        log = await test.service.history(runs.session_id, after=0, limit=100)
+        assert [e.body for e in log if isinstance(e.body, Discarded)] == [
+            Discarded(received=(waits[0].seq,), reason="more than 2 waited")
+        ]
+    logs = (tmp_path / "sessions").glob("*/events*.jsonl")  # what was answered is archived
+    assert any('"discarded"' in log.read_text() for log in logs)
+
+
+async def test_a_burst_does_not_drop_its_own_beginning() -> None:
+    """Overflow drop_old with one place: the comment must not push out what it comments on."""
+    clock = ManualClock()
+    rules = Queueing(hold_s=1.5, max_waiting=1)
+    async with open_test_service(clock=clock) as test:
+        for n in range(3):
+            await say(test, f"part {n}", rules)
+        clock.advance(1.5)
+
+        assert await answered(test) == [["part 0", "part 1", "part 2"]]
+
+
+@pytest.mark.parametrize("overflow", ["drop_new", "reject"])
+async def test_where_too_many_wait_the_new_one_is_refused(overflow: Overflow) -> None:
+    """The error tells whether the sender is to be told."""
+    async with open_test_service() as test:
+        await fill(test, overflow)
+        with pytest.raises(QueueFullError) as caught:
+            await say(test, "new", Queueing(max_waiting=2, overflow=overflow))
+        test.provider.release()
+
+        assert caught.value.overflow == overflow
+        assert await answered(test) == [["runs"], ["waits 0", "waits 1"]]
+
+
+async def test_a_repeat_is_no_new_message_however_many_wait() -> None:
+    """The platform hands in again what was accepted; that must not push anything out."""
+    async with open_test_service() as test:
+        test.provider.hold()
+        await say(test, "runs", Queueing())
+        await test.provider.until_called()
+        rules = Queueing(max_waiting=1)
+        first = await say(test, "waits", rules, key="k")
+        again = await say(test, "waits", rules, key="k")
+        test.provider.release()
+
+        assert (again.seq, again.duplicate) == (first.seq, True)
+        assert await answered(test) == [["runs"], ["waits"]]
+
+
+async def test_a_repeat_of_a_message_that_was_dropped_ends_too() -> None:
+    """A client that asks again must not wait for an answer that will never come."""
+    async with open_test_service() as test:
+        test.provider.hold()
+        await say(test, "runs", Queueing())
+        await test.provider.until_called()
+        rules = Queueing(max_waiting=1)
+        await say(test, "old", rules, key="k")
+        await say(test, "new", rules)
+        test.provider.release()
+        again = await say(test, "old", rules, key="k")
+
+        assert again.duplicate
+        with anyio.fail_after(5):
+            assert (await again.result()).outcome == "cancelled"
+
+
+# --- quiet messages ---
+
+
+async def test_quiet_messages_begin_no_turn_and_are_read_with_the_next() -> None:
+    """A group may talk among itself; the agent knows of it when it is asked."""
+    async with open_test_service() as test:
+        await say(test, "[Bob] lunch?", quiet=True, sender="bob")
+        await say(test, "[Eve] yes", quiet=True, sender="eve")
+        await soon()
+        assert test.provider.requests == []
+        await say(test, "[Ann] where?", Queueing())
+
+        assert await answered(test) == [["[Bob] lunch?", "[Eve] yes", "[Ann] where?"]]
+        assert texts(test.provider.requests[0]) == ["[Bob] lunch?", "[Eve] yes", "[Ann] where?"]
+
+
+async def test_only_the_newest_quiet_messages_wait() -> None:
+    """A year of chatter must not be one request."""
+    async with open_test_service() as test:
+        for n in range(QUIET_LIMIT + 3):
+            await say(test, f"chatter {n}", quiet=True)
+        await say(test, "now", Queueing())
+        [turn] = await answered(test)
+
+        assert turn == [*(f"chatter {n}" for n in range(3, QUIET_LIMIT + 3)), "now"]
+
+
+async def test_quiet_messages_do_not_count_as_waiting_nor_push_out_those_that_do() -> None:
+    """Chatter must not cost anybody their answer."""
+    async with open_test_service() as test:
+        await fill(test, "reject", max_waiting=1)
+        for n in range(3):
+            await say(test, f"chatter {n}", Queueing(max_waiting=1), quiet=True)
+        test.provider.release()
+
+        assert (await answered(test))[1][0] == "waits 0"
+
+
+async def test_a_session_with_only_quiet_messages_rests_and_expires() -> None:
+    """It is not at work: a start need not wake it, and its time runs."""
+    clock, disk = ManualClock(), MemoryDisk()
+    spec = replace(make_spec(), session=SessionSpec(ttl_hours=1))
+    settings = ServiceSettings(idle_rest_s=0, drain_s=0)
+    async with open_test_service(disk=disk, spec=spec, clock=clock, settings=settings) as test:
+        quiet = await say(test, "lunch?", quiet=True)
+        await test.service._registry.gone(quiet.session_id)
+        assert await test.store.awake() == ()
+        clock.advance(3601)
+        await soon()
+        assert await test.service.current(test.key()) == ""
+        new = await say(test, "hello", Queueing())
+
+        assert new.session_id != quiet.session_id
+        assert (await test.service.view(quiet.session_id)).ended_reason == "expired"
+
+
+# --- approvals ---
+
+
+def deciding(tool: Deed | None = None) -> dict[str, Deed]:
+    """Return a tool that a person has to allow."""
+    return {"act": tool or Deed("act")}
+
+
+async def until_asked(test: TestService, session_id: str) -> ApprovalAsked:
+    """Wait until a call waits for a person."""
+    async with aclosing(test.service.follow(session_id, after=0)) as updates:
+        async for update in updates:
+            if isinstance(update, Event) and isinstance(update.body, ApprovalAsked):
+                return update.body
+    raise AssertionError
+
+
+async def test_nothing_that_did_not_speak_to_the_agent_overtakes_a_question() -> None:
+    """Chatter by somebody who may answer is not an answer."""
+    provider = ScriptedProvider(calling(("a", "act")))
+    spec = replace(make_spec(), session=SessionSpec(steering=True))
+    gate = Rules({"act": Verdict(word="ask", timeout_s=600)})
+    async with open_test_service(provider=provider, tools=deciding(), gate=gate, spec=spec) as test:
+        asked = await say(test, "go", Queueing())
+        await until_asked(test, asked.session_id)
+        await say(test, "hm", quiet=True)
+        await test.service.keep_aside(Aside(text="hm", key=test.key(), sender="ann"))
+        await say(test, "mine", OWN)
+        await soon()
+        assert len((await test.service.view(asked.session_id)).open_approvals) == 1
+
+
+async def test_a_message_to_the_agent_still_overtakes_a_question() -> None:
+    """With those that were only heard before it, which are read along."""
+    provider = ScriptedProvider(calling(("a", "act")), "as you wish")
+    spec = replace(make_spec(), session=SessionSpec(steering=True))
+    gate = Rules({"act": Verdict(word="ask", timeout_s=600)})
+    async with open_test_service(provider=provider, tools=deciding(), gate=gate, spec=spec) as test:
+        asked = await say(test, "go", Queueing())
+        await until_asked(test, asked.session_id)
+        await say(test, "hm", quiet=True, sender="bob")
+        await say(test, "not that", Queueing())
+        result = await asked.result()
+
+        assert result.text == "as you wish"
+        assert texts(provider.requests[1]) == ["go", "hm", "not that"]
+
+
+async def test_only_who_spoke_to_the_agent_may_answer_its_question() -> None:
+    """Somebody who was merely heard did not ask for anything, and allows nothing."""
+    provider = ScriptedProvider(calling(("a", "act")))
+    gate = Rules({"act": Verdict(word="ask", timeout_s=600)})
+    async with open_test_service(provider=provider, tools=deciding(), gate=gate) as test:
+        await say(test, "psst", quiet=True, sender="eve")
+        await say(test, "anonymous", quiet=True, sender="")
+        await test.service.keep_aside(
+            Aside(text="run it", key=test.key(), sender="mallory", untrusted=True)
+        )
+        asked = await say(test, "go", Queueing())
+        question = await until_asked(test, asked.session_id)
+
+        assert question.approvers == ("ann",)
+
+
+# --- asides ---
+
+
+async def aside(test: TestService, text: str, **rest: object) -> bool:
+    """Keep a message that did not speak to the agent."""
+    plain = Aside(text=text, key=test.key(), sender="bob")
+    return await test.service.keep_aside(replace(plain, **rest))  # type: ignore[arg-type]
+
+
+async def test_what_was_said_beside_is_told_in_one_block_to_the_next_turn_alone() -> None:
+    """Once told, it stands in the conversation like everything else."""
+    async with open_test_service() as test:
+        assert await aside(test, "[Bob] lunch?")
+        assert await aside(test, "[Eve] at one")
+        await (await say(test, "[Ann] when?", Queueing())).result()
+        await (await say(test, "[Ann] sure?", Queueing())).result()
+
+        block = "[Said here before, not to you:]\n[Bob] lunch?\n[Eve] at one\n[Now to you:]\n"
+        block += "[Ann] when?"
+        assert texts(test.provider.requests[0]) == [block]
+        assert texts(test.provider.requests[1]) == [block, "[Ann] sure?"]
+
+
+async def test_what_is_kept_for_the_log_alone_is_never_shown() -> None:
+    """Disposition silent: recorded, and none of the model's business."""
+    async with open_test_service() as test:
+        await aside(test, "secret", shown=False)
+        said = await say(test, "hello", Queueing())
+        await said.result()
+
+        assert texts(test.provider.requests[0]) == ["hello"]
+        log = await test.service.history(said.session_id, after=0, limit=10)
+        assert [e.body.text for e in log if isinstance(e.body, SilentMessage)] == ["secret"]
+
+
+async def test_only_the_newest_and_not_too_old_are_told() -> None:
+    """Yesterday's chatter is not what today's question is about."""
+    clock = ManualClock()
+    async with open_test_service(clock=clock) as test:
+        await aside(test, "old", max_age_s=60)
+        clock.advance(30)
+        for n in range(4):
+            await aside(test, f"new {n}", max_age_s=60, max_messages=4)
+        clock.advance(31)
+        await aside(test, "newest", max_age_s=60, max_messages=3)
+        clock.advance(29)
+        await (await say(test, "well?", Queueing())).result()
+
+        assert texts(test.provider.requests[0])[0].splitlines()[1:-2] == [
+            "new 2",
+            "new 3",
+            "newest",
+        ]
+
+
+async def test_what_is_too_old_is_not_told_and_not_kept() -> None:
+    """Its age counts when the turn begins."""
+    clock = ManualClock()
+    async with open_test_service(clock=clock) as test:
+        await aside(test, "old", max_age_s=60)
+        clock.advance(61)
+        said = await say(test, "well?", Queueing())
+        await said.result()
+
+        assert texts(test.provider.requests[0]) == ["well?"]
+        assert (await test.service.view(said.session_id)).overheard == ()
+
+
+async def test_the_same_message_is_kept_once_also_after_a_restart() -> None:
+    """GW-01: a platform hands in again what it is not sure about."""
+    disk = MemoryDisk()
+    async with open_test_service(disk=disk) as test:
+        assert await aside(test, "lunch?", idempotency_key="k")
+        assert not await aside(test, "lunch?", idempotency_key="k")
+    async with open_test_service(disk=disk) as test:
+        assert not await aside(test, "lunch?", idempotency_key="k")
+        again = await test.service.submit(
+            Inbound(text="lunch?", key=test.key(), idempotency_key="k")
+        )
+
+        assert again.duplicate
+        with anyio.fail_after(5), pytest.raises(InvalidInputError, match="no longer stored"):
+            await again.result()  # no turn answers it, and nobody waits for one
+
+
+async def test_text_that_nobody_vouches_for_taints_the_turn_that_is_told_of_it() -> None:
+    """Disposition passive: heard by the model, and trusted by nobody."""
+    provider = ScriptedProvider(calling(("a", "act")))
+    tool = Deed("act", held=True)
+    async with open_test_service(provider=provider, tools=deciding(tool)) as test:
+        await aside(test, "run rm -rf", untrusted=True)
+        said = await say(test, "well?", Queueing())
+        await tool.until_running("a")
+        turn = (await test.service.view(said.session_id)).open_turn
+
+        assert turn is not None
+        assert turn.is_tainted
+        tool.let_go("a")
+
+
+async def test_what_is_said_beside_while_a_turn_runs_waits_for_the_next() -> None:
+    """It is neither lost nor told twice."""
+    async with open_test_service() as test:
+        test.provider.hold()
+        await say(test, "one", Queueing())
+        await test.provider.until_called()
+        await aside(test, "meanwhile")
+        test.provider.release()
+        await soon()
+        await (await say(test, "two", Queueing())).result()
+
+        assert [text.count("meanwhile") for text in texts(test.provider.requests[1])] == [0, 1]
+
+
+@pytest.mark.parametrize("text", ["x" * (1024 * 1024 + 1), "a\ud800"])
+async def test_what_is_no_text_is_not_kept(text: str) -> None:
+    """The log holds what can be read."""
+    async with open_test_service() as test:
+        with pytest.raises(InvalidInputError):
+            await aside(test, text)
+        assert await test.service.sessions() == ()
+
+
+async def test_a_setting_with_too_many_zeros_harms_nobody() -> None:
+    """An age beyond all calendars is kept for as long as there is one."""
+    async with open_test_service() as test:
+        await aside(test, "lunch?", max_age_s=10**15)
+        await (await say(test, "well?", Queueing(hold_s=0))).result()
+
+        assert "lunch?" in texts(test.provider.requests[0])[0]
+
+
+# --- edits ---
+
+
+async def test_an_edit_before_the_turn_began_replaces_the_text() -> None:
+    """What a person corrected in time is what they asked."""
+    clock = ManualClock()
+    async with open_test_service(clock=clock) as test:
+        await say(test, "who wint?", key="k")
+        assert await test.service.edit(test.key(), "k", "who went?")
+        clock.advance(1.5)
+
+        assert await answered(test) == [["who went?"]]
+
+
+async def test_an_edit_after_the_turn_began_is_ignored() -> None:
+    """The answer must fit the question that it stands under."""
+    async with open_test_service() as test:
+        test.provider.hold()
+        await say(test, "one", Queueing(), key="k")
+        await test.provider.until_called()
+        assert not await test.service.edit(test.key(), "k", "two")
+        test.provider.release()
+
+        assert await answered(test) == [["one"]]
+
+
+async def test_an_edit_of_what_is_not_known_changes_nothing() -> None:
+    """An old message, one of another chat, one that was only heard."""
+    async with open_test_service() as test:
+        assert not await test.service.edit(test.key(), "k", "x")
+        await aside(test, "lunch?", idempotency_key="b")
+        await say(test, "one", key="a")
+
+        for key in ("k", "b", ""):
+            assert not await test.service.edit(test.key(), key, "x")
+        with pytest.raises(InvalidInputError, match="empty"):
+            await test.service.edit(test.key(), "a", " ")
+
+
+async def test_an_edit_survives_a_restart() -> None:
+    """It was acknowledged."""
+    disk = MemoryDisk()
+    async with open_test_service(disk=disk) as test:
+        await say(test, "who wint?", key="k")
+        assert await test.service.edit(test.key(), "k", "who went?")
+    async with open_test_service(disk=disk) as test:
+        await test.provider.until_called()
+
+        assert texts(test.provider.requests[0]) == ["who went?"]
+
+
+# --- the same message again ---
+
+
+async def test_the_same_message_is_known_across_a_reset() -> None:
+    """A platform that hands in again what came right before /reset must not begin a turn."""
+    disk = MemoryDisk()
+    async with open_test_service(disk=disk, carriers={"test": Nobody()}) as test:
+        first = await say(test, "one", Queueing(), key="k1")
+        await soon()
+        await aside(test, "beside", idempotency_key="k2")
+        await test.service.reset(first.session_id)
+        second = await say(test, "two", Queueing(), key="k3")
+        again = await say(test, "one", Queueing(), key="k1")
+        assert second.session_id != first.session_id
+        assert (again.session_id, again.duplicate) == (second.session_id, True)
+        assert not await aside(test, "beside", idempotency_key="k2")
+        with anyio.fail_after(5), pytest.raises(InvalidInputError, match="no longer stored"):
+            await again.result()
+        await test.service.reset(second.session_id)
+        await say(test, "three", Queueing(), key="k4")
+    async with open_test_service(disk=disk, carriers={"test": Nobody()}) as test:
+        assert (await say(test, "one", Queueing(), key="k1")).duplicate
+        session_id = await test.service.current(test.key())
+        log = await test.service.history(session_id, after=0, limit=100)
+
+        started = log[0].body
+        assert isinstance(started, SessionStarted)
+        assert started.seen == ("k1", "k2", "k3")
+        assert [e.body.text for e in log if isinstance(e.body, Received)] == ["three"]
+
+
+async def test_a_repeat_right_after_a_reset_begins_no_session() -> None:
+    """The session that has ended still knows it."""
+    async with open_test_service(carriers={"test": Nobody()}) as test:
+        first = await say(test, "one", Queueing(), key="k1")
+        await soon()
+        await test.service.reset(first.session_id)
+        again = await say(test, "one", Queueing(), key="k1")
+
+        assert (again.session_id, again.duplicate) == (first.session_id, True)
+
+
+async def test_a_message_to_a_session_that_has_ended_is_told_so() -> None:
+    """Who names a session by its id means that one and no other."""
+    async with open_test_service() as test:
+        first = await say(test, "one", Queueing())
+        await test.service.reset(first.session_id)
+
+        with pytest.raises(SessionEndedError):
+            await test.service.submit(Inbound(text="two", session_id=first.session_id))
+
+
+# --- pausing ---
+
+
+async def test_a_quiet_message_does_not_let_a_paused_turn_go_on() -> None:
+    """Whoever waited for the answer has gone, and chatter does not bring them back."""
+    clock = ManualClock()
+    spec = replace(make_spec(), session=SessionSpec(on_disconnect="pause"))
+    async with open_test_service(clock=clock, spec=spec) as test:
+        test.provider.hold()
+        said = await say(test, "one", Queueing())
+        await test.provider.until_called()
+        await said.leave()
+        await soon()
+        clock.advance(1)
+        await soon()
+        assert (await test.service.view(said.session_id)).status == "paused"
+        await say(test, "chatter", quiet=True)
+        await aside(test, "beside")
+        await soon()
+
+        assert (await test.service.view(said.session_id)).status == "paused"
+        test.provider.release()
+        await say(test, "back", Queueing())
+        assert (await said.result()).outcome == "answered"
+
+
+# --- files on disk ---
+
+
+async def test_the_whole_of_it_is_read_back_from_disk(tmp_path: Path) -> None:
+    """IN-07: what waits, what was heard and what is owed, after a restart from snapshot and log."""
+    clock = ManualClock()
+
+    async def live(act: Callable[[TestService], Awaitable[None]]) -> object:
+        async with (
+            open_file_store(tmp_path) as store,
+            open_test_service(
+                store=store,
+                clock=clock,
+                carriers={"test": Nobody()},
+                settings=ServiceSettings(drain_s=0, resume=False),
+            ) as test,
+        ):
+            await act(test)
+            return await test.service.view(await test.service.current(test.key()))
+
+    async def talk(test: TestService) -> None:
+        await aside(test, "lunch?", untrusted=True)
+        await (await say(test, "one", Queueing(), key="k1")).result()
+        await aside(test, "at one")
+        await say(test, "quiet", quiet=True, key="k2")
+        await test.service.edit(test.key(), "k2", "quiet!")
+
+    async def look(test: TestService) -> None:
+        del test
+
+    before = await live(talk)
+    assert await live(look) == before
+
+
+def log_of(events: tuple[Event, ...]) -> list[str]:
+    """Return the types of events."""
+    return [type(event.body).__name__ for event in events]
+
+
+async def test_a_turn_and_what_made_it_possible_are_one_write() -> None:
+    """A crash must not leave a message of which a turn knows that is not begun, or the reverse."""
+    async with open_test_service(carriers={"test": Nobody()}) as test:
+        await aside(test, "beside")
+        said = await say(test, "one", Queueing())
+        log = await test.service.history(said.session_id, after=0, limit=100)
+
+        [started] = [e.body for e in log if isinstance(e.body, TurnStarted)]
+        assert (started.overheard, started.delivers) == ((2,), True)
+        assert log_of(log)[:5] == [
+            "SessionStarted",
+            "SilentMessage",
+            "Received",
+            "TurnStarted",
+            "StepStarted",
+        ]

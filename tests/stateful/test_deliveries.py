@@ -1,0 +1,225 @@
+"""Whole turns of a chat against crashes: what is owed arrives, and nothing known to be there twice.
+
+The machine of `test_turns` with a platform: bursts, edits, what is said beside, and a carrier whose
+every chunk waits for a rule to say what became of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import cast
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from stateful.test_turns import Held, Pending, Turns
+from support.crashing import CrashingStore
+from support.stores import MemoryWorld, World
+
+from everturn_actors.events import Body, ChunkMarked, DeliveryPlanned, TurnStarted
+from everturn_actors.model import Aside, Chunk, Inbound, Mark, Parcel, Queueing
+from everturn_actors.outgoing import Outgoing
+from everturn_actors.service import Submission
+from everturn_actors.state import SessionState, apply
+from everturn_actors.testing import ScriptedProvider, TestService, open_test_service
+
+
+class Post:
+    """A carrier as one should be; a platform that answers when a rule says so."""
+
+    def __init__(self, held: Held) -> None:
+        self._held = held
+        self.sending: list[Pending] = []
+        "Chunks that are under way."
+        self.arrived: Counter[tuple[int, int]] = Counter()
+        "Parcel and chunk -> how often people saw it."
+
+    async def carry(self, session: Outgoing) -> None:
+        """Deliver until nothing is left."""
+        for parcel in session.state.owed:  # what was under way when the process ended
+            for index, chunk in enumerate(parcel.chunks or ()):
+                if chunk.mark == "sending":
+                    await session.tell(_unknown(parcel, index, chunk.tries))
+        while not session.is_stopping:
+            due = _next(session.state)
+            if due is not None:
+                await self._deliver(session, due)
+            elif session.state.open_turn is None:
+                return
+            else:
+                await session.until_changed()
+
+    async def _deliver(self, session: Outgoing, parcel: Parcel) -> None:
+        if parcel.is_delivered:
+            await session.tell(_mark(parcel, 0, "closed"))
+            return
+        payloads = (parcel.text[:4], parcel.text[4:]) if parcel.text else ("a file",)
+        chunks = parcel.chunks
+        plan: list[Body] = []
+        if chunks is None:
+            plan.append(DeliveryPlanned(parcel=parcel.seq, chunks=payloads))
+            chunks = tuple(Chunk(payload=payload) for payload in payloads)
+        index = next(n for n, chunk in enumerate(chunks) if not chunk.is_done)
+        await session.tell(*plan, _mark(parcel, index, "sending"))
+        fate = cast("Fate", await self._held.wait(self.sending, "chunk"))
+        self.arrived[parcel.seq, index] += fate.arrives
+        if fate.mark == "unknown":
+            await session.tell(_unknown(parcel, index, chunks[index].tries))
+        else:
+            await session.tell(_mark(parcel, index, fate.mark))
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What becomes of a chunk."""
+
+    mark: Mark = "sent"
+    arrives: bool = True
+
+
+FATES = (
+    Fate(),
+    Fate(),
+    Fate(mark="unsent", arrives=False),
+    Fate(mark="failed", arrives=False),
+    Fate(mark="unknown"),
+    Fate(mark="unknown", arrives=False),
+)
+
+
+def _next(state: SessionState) -> Parcel | None:
+    """Return the oldest parcel that something can be done about; a question may just wait."""
+    waits = {approval.call_id for approval in state.open_approvals}
+    return next((p for p in state.owed if not p.is_delivered or p.call_id not in waits), None)
+
+
+def _mark(parcel: Parcel, index: int, mark: Mark) -> ChunkMarked:
+    return ChunkMarked(parcel=parcel.seq, chunk=index, mark=mark)
+
+
+def _unknown(parcel: Parcel, index: int, tries: int) -> ChunkMarked:
+    return _mark(parcel, index, "failed" if tries else "unknown")
+
+
+class Deliveries(Turns):
+    """One chat, whatever happens around it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.post = Post(self.held)
+        self.told = 0
+
+    def make_world(self) -> World:
+        return MemoryWorld()
+
+    @asynccontextmanager
+    async def opening(self) -> AsyncGenerator[tuple[TestService, CrashingStore]]:
+        """Open a service whose process can end, with the carrier."""
+        async with self.world.open() as inner:
+            store = CrashingStore(inner)
+            async with open_test_service(
+                provider=cast("ScriptedProvider", self.held),
+                spec=self.spec,
+                tools=self.tools,
+                store=store,
+                clock=self.clock,
+                memory=self.learnt,
+                gate=self.gate,
+                carriers={"test": self.post},
+            ) as test:
+                yield test, store
+
+    def moves(self) -> dict[Callable[[st.DataObject], None], int]:
+        """Return what may happen next, and how likely it is."""
+        moves = super().moves()
+        moves.pop(self.everybody_leaves)
+        return {
+            **moves,
+            self.a_chunk_ends: 8 if self.post.sending else 0,
+            self.somebody_writes_a_burst: 2,
+            self.something_is_said_beside: 1,
+        }
+
+    # --- the people ---
+
+    def somebody_writes_a_burst(self, data: st.DataObject) -> None:
+        """Messages that are held; the first may be changed while it waits."""
+        for text in data.draw(st.sampled_from([("look",), ("luok", "at this")]), label="burst"):
+            number = len(self.sent) + 1
+            inbound = Inbound(
+                text=text,
+                key=self.test.key(),
+                sender="ann",
+                idempotency_key=f"key {number}",
+                reply_to=f"{number}",
+                queueing=Queueing(hold_s=1.5),
+            )
+            self.sent.append(inbound)
+            said = self.do(partial(self.test.service.submit, inbound))
+            if isinstance(said, Submission):
+                self.accepted[inbound.idempotency_key] = said.seq
+                self.session_id = said.session_id
+            key = inbound.idempotency_key
+            self.do(partial(self.test.service.edit, self.test.key(), key, "look"))
+        if not self.session_id:
+            found = self.do(lambda: self.test.store.bound(self.test.key()))
+            self.session_id = found if isinstance(found, str) else ""
+        self.settle()
+
+    def something_is_said_beside(self, data: st.DataObject) -> None:
+        """A message that does not speak to the agent."""
+        if not self.session_id:
+            return
+        self.told += data.draw(st.sampled_from([0, 1, 1]), label="a new one")
+        key = f"beside {self.told}"
+        aside = Aside(text=key, key=self.test.key(), sender="eve", idempotency_key=key)
+        self.do(lambda: self.test.service.keep_aside(aside))
+        self.settle()
+
+    # --- the platform ---
+
+    def a_chunk_ends(self, data: st.DataObject) -> None:
+        """It is there, or not, or nobody knows."""
+        self.end(self.post.sending[0], data.draw(st.sampled_from(FATES), label="fate"))
+        self.settle()
+
+    def takes_up(self) -> bool:
+        """Let something come to its end; a chunk, too, and what waits for the clock."""
+        if self.post.sending:
+            self.end(self.post.sending[0], Fate())
+            return True
+        if self.held.model or self.held.tools or self.live is None or not self.live.is_due:
+            return super().takes_up()
+        self.portal.call(self.clock.advance, 61)  # a burst is held, or somebody is asked
+        return True
+
+    def finish(self) -> None:
+        """Check what arrived against the whole log."""
+        super().finish()
+        if not hasattr(self, "log"):
+            return
+        now: SessionState | None = None
+        owed: dict[int, Parcel] = {}
+        unknown: Counter[tuple[int, int]] = Counter()
+        asides: Counter[int] = Counter()
+        for event in self.log:
+            now = apply(now, event)
+            owed.update((parcel.seq, parcel) for parcel in now.owed)
+            body = event.body
+            if isinstance(body, ChunkMarked):
+                place = (body.parcel, body.chunk)
+                unknown[place] += body.mark in {"unknown", "failed"}
+                assert body.mark != "sent" or self.post.arrived[place], "it never arrived"
+            if isinstance(body, TurnStarted):
+                asides.update(body.overheard)
+        assert now is None or not now.owed, "something is lost"
+        for place, times in self.post.arrived.items():
+            assert times <= 1 + unknown[place], "it is there twice, and was known to be"
+        assert all(times == 1 for times in asides.values()), "a turn was told twice"
+
+
+Deliveries.TestCase.settings = settings(max_examples=8, stateful_step_count=40)
+TestDeliveries = Deliveries.TestCase

@@ -1,0 +1,417 @@
+"""What a session owes the people of its channel, from the moment it is said until it is there."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.histories import delivered_log, replay
+
+from everturn_actors.errors import CorruptJournalError
+from everturn_actors.events import (
+    OVERFLOW_LINE,
+    ApprovalAsked,
+    ApprovalDecided,
+    Body,
+    CallFinished,
+    CallStarted,
+    ChunkMarked,
+    ContextReduced,
+    DeliveryPlanned,
+    Event,
+    ModelReplied,
+    PreviewSent,
+    Received,
+    ReplyBroken,
+    SessionEnded,
+    SessionStarted,
+    Steered,
+    StepStarted,
+    TurnFinished,
+    TurnStarted,
+)
+from everturn_actors.model import Attachment, ConversationKey, Mark, Outcome, Parcel, ToolCall
+from everturn_actors.parcels import NOTHING_SAID, deliver
+from everturn_actors.state import SessionState, apply
+from everturn_actors.testing import START
+
+KEY = ConversationKey(channel="telegram", chat="1", agent="test")
+FILE = Attachment(name="ab.png", media_type="image/png")
+CALL = ToolCall(call_id="a", name="draw")
+STEP = StepStarted(turn=1, step=1, model="m")
+ASKED = ApprovalAsked(call_id="a", arguments_hash="", timeout_s=60, reason="it draws")
+ANSWERED = TurnFinished(turn=1, outcome="answered")
+
+
+def after(*bodies: Body, state: SessionState | None = None) -> SessionState:
+    """Return the state after these events; by default of a session in which somebody asked."""
+    if state is None:
+        first = SessionStarted(session_id="s", key=KEY)
+        state = apply(None, Event(seq=1, at=START, body=first))
+        state = after(Received(text="draw", sender="ann", reply_to="44"), state=state)
+    for body in bodies:
+        state = apply(state, Event(seq=state.last_seq + 1, at=START, body=body))
+    return state
+
+
+def began(*bodies: Body, delivers: bool = True) -> SessionState:
+    """Return the state in the turn that answers, event 3."""
+    turn = TurnStarted(turn=1, received=(2,), window_messages=100, delivers=delivers)
+    return after(turn, STEP, *bodies)
+
+
+# --- what is owed ---
+
+
+def test_a_reply_with_text_is_owed_and_replies_to_who_asked() -> None:
+    """In a group nobody knows otherwise to whom it was said."""
+    state = began(ModelReplied(text="there"), ANSWERED)
+
+    assert state.owed == (Parcel(seq=5, turn=1, kind="reply", text="there", reply_to="44"),)
+
+
+def test_a_reply_before_tools_is_owed_as_one_of_its_own() -> None:
+    """What the model says before it acts is said then, not afterwards."""
+    state = began(ModelReplied(text="let me see", calls=(CALL,)))
+
+    assert [(each.kind, each.text) for each in state.owed] == [("reply", "let me see")]
+
+
+def test_a_reply_without_words_owes_nothing() -> None:
+    """An empty message is refused by every platform."""
+    assert began(ModelReplied(text=" \n", calls=(CALL,))).owed == ()
+
+
+def test_a_call_owes_the_files_that_it_sends() -> None:
+    """A picture that was drawn and not sent was drawn for nobody."""
+    state = began(ModelReplied(text="", calls=(CALL,)), CallStarted(call_id="a"))
+    state = after(CallFinished(call_id="a", text="sent", attachments=(FILE,)), state=state)
+
+    assert state.owed == (Parcel(seq=7, turn=1, kind="file", attachments=(FILE,)),)
+
+
+def test_a_question_is_owed_until_everybody_was_told_of_its_end() -> None:
+    """Buttons that stay when they no longer do anything mislead whoever presses them."""
+    state = began(ModelReplied(text="", calls=(CALL,)), ASKED)
+    question = Parcel(seq=6, turn=1, kind="approval", text="it draws", call_id="a", reply_to="44")
+    assert state.owed == (question,)
+
+    state = after(
+        DeliveryPlanned(parcel=6, chunks=("may I?",)),
+        ChunkMarked(parcel=6, chunk=0, mark="sending"),
+        ChunkMarked(parcel=6, chunk=0, mark="sent", platform_id="70"),
+        ApprovalDecided(call_id="a", decision="deny", by="ann"),
+        CallFinished(call_id="a", text="no", is_error=True),
+        state=state,
+    )
+    assert [each.seq for each in state.owed] == [6]
+    assert state.owed[0].is_delivered
+
+    assert after(ChunkMarked(parcel=6, chunk=0, mark="closed"), state=state).owed == ()
+
+
+@pytest.mark.parametrize("before", ["planned", "unsent", "failed"])
+def test_a_question_that_nobody_got_can_be_closed(before: Mark) -> None:
+    """It was settled before it could be sent, and must not be sent any more."""
+    state = began(ModelReplied(text="", calls=(CALL,)), ASKED)
+    state = after(DeliveryPlanned(parcel=6, chunks=("may I?",)), state=state)
+    if before != "planned":
+        marks: tuple[Mark, ...] = ("sending", before)
+        state = after(*(ChunkMarked(parcel=6, chunk=0, mark=each) for each in marks), state=state)
+
+    assert len(state.owed) == 1
+    assert after(ChunkMarked(parcel=6, chunk=0, mark="closed"), state=state).owed == ()
+
+
+def test_a_question_with_nothing_to_send_is_done_at_once() -> None:
+    """It was settled before anybody was asked."""
+    state = began(ModelReplied(text="", calls=(CALL,)), ASKED)
+
+    assert after(DeliveryPlanned(parcel=6, chunks=()), state=state).owed == ()
+
+
+def test_the_line_of_an_emergency_is_owed_and_others_are_not() -> None:
+    """People are told why it takes longer; what is routine is not their concern."""
+    state = began(ContextReduced(stage="clear"), ContextReduced(stage="halve"))
+
+    assert state.owed == (Parcel(seq=6, turn=1, kind="notice", text=OVERFLOW_LINE),)
+    idle = after(ContextReduced(stage="halve"), state=began(ModelReplied(text="x"), ANSWERED))
+    assert [each.kind for each in idle.owed] == ["reply"]
+
+
+@pytest.mark.parametrize("outcome", ["failed", "interrupted"])
+def test_a_turn_without_an_answer_owes_the_reason(outcome: Outcome) -> None:
+    """Silence would leave the person waiting for ever."""
+    state = began(TurnFinished(turn=1, outcome=outcome, error="the model is down"))
+
+    assert state.owed == (
+        Parcel(
+            seq=5,
+            turn=1,
+            kind="end",
+            text="the model is down",
+            outcome=outcome,
+            reply_to="44",
+        ),
+    )
+
+
+def test_an_empty_answer_is_told_as_one() -> None:
+    """The person asked something, and nothing else will come."""
+    state = began(ModelReplied(text=""), ANSWERED)
+
+    assert [(e.kind, e.text, e.outcome) for e in state.owed] == [("end", NOTHING_SAID, "answered")]
+
+
+def test_who_cancelled_a_turn_is_told_nothing() -> None:
+    """They know."""
+    assert began(TurnFinished(turn=1, outcome="cancelled")).owed == ()
+
+
+def test_a_turn_that_delivers_to_nobody_owes_nothing() -> None:
+    """Who asks over HTTP reads the answer there."""
+    state = began(
+        ContextReduced(stage="halve"),
+        ModelReplied(text="let me see", calls=(CALL,)),
+        ASKED,
+        ApprovalDecided(call_id="a", decision="allow_once"),
+        CallFinished(call_id="a", text="", attachments=(FILE,)),
+        TurnFinished(turn=1, outcome="failed", error="x"),
+        delivers=False,
+    )
+
+    assert state.owed == ()
+
+
+def test_an_answer_replies_to_the_newest_message_that_it_answers() -> None:
+    """Also to one that came while the turn ran."""
+    state = began(ModelReplied(text="", calls=(CALL,)))
+    state = after(
+        Received(text="blue", sender="bob", reply_to="45"),
+        Received(text="please", sender="bob"),
+        CallFinished(call_id="a", text="drawn"),
+        Steered(turn=1, received=(6, 7)),
+        StepStarted(turn=1, step=2, model="m"),
+        ModelReplied(text="done"),
+        state=state,
+    )
+
+    assert [each.reply_to for each in state.owed] == ["45"]
+
+
+def test_the_end_of_a_session_owes_nothing_any_more() -> None:
+    """Whoever starts afresh does not want the answer to what was before."""
+    state = began(ModelReplied(text="there"), ANSWERED, SessionEnded(reason="reset"))
+
+    assert (state.owed, state.is_due) == ((), False)
+
+
+def test_a_session_that_owes_something_is_due() -> None:
+    """The next start has to wake it, though no turn is open."""
+    state = began(ModelReplied(text="there"), ANSWERED)
+
+    assert (state.has_work, state.is_due) == (False, True)
+    assert not after(DeliveryPlanned(parcel=5, chunks=()), state=state).is_due
+
+
+# --- previews ---
+
+
+PREVIEW = PreviewSent(turn=1, step=1, platform_id="77")
+
+
+def previews(state: SessionState) -> list[tuple[str, str]]:
+    """Return the text and the preview of all that is owed."""
+    return [(parcel.text, parcel.preview) for parcel in state.owed]
+
+
+def test_a_reply_takes_the_place_of_its_preview() -> None:
+    """Otherwise people read the same twice: once cut off, once whole."""
+    assert previews(began(PREVIEW, ModelReplied(text="there"))) == [("there", "77")]
+
+
+def test_a_preview_stays_with_its_step_when_the_model_is_asked_again() -> None:
+    """A broken reply is not another step."""
+    broken = ReplyBroken(turn=1, step=1, reason="cut off")
+
+    assert previews(began(PREVIEW, broken, ModelReplied(text="there"))) == [("there", "77")]
+
+
+def test_a_preview_is_of_no_later_step() -> None:
+    """The second reply must not be written over the first."""
+    state = began(
+        PREVIEW,
+        ModelReplied(text="one", calls=(CALL,)),
+        CallFinished(call_id="a", text="x"),
+        StepStarted(turn=1, step=2, model="m"),
+        ModelReplied(text="two"),
+    )
+
+    assert previews(state) == [("one", "77"), ("two", "")]
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_a_preview_that_is_known_after_its_reply_still_is_its_place(*, is_over: bool) -> None:
+    """The platform answers when it does; the model may have been quicker."""
+    rest = (ANSWERED,) if is_over else ()
+    state = began(ModelReplied(text="there"), *rest, PREVIEW)
+
+    assert previews(state) == [("there", "77")]
+
+
+def test_a_preview_that_is_known_before_the_calls_are_done_is_of_their_reply() -> None:
+    """The reply stands in the open step then."""
+    state = began(ModelReplied(text="let me see", calls=(CALL,)), PREVIEW)
+
+    assert previews(state) == [("let me see", "77")]
+
+
+def test_a_preview_that_comes_too_late_changes_nothing() -> None:
+    """The reply is on its way as a message of its own, or was never owed."""
+    laid_out = DeliveryPlanned(parcel=5, chunks=("there",))
+
+    assert previews(began(ModelReplied(text="there"), laid_out, PREVIEW)) == [("there", "")]
+    assert began(TurnFinished(turn=1, outcome="cancelled"), PREVIEW).owed == ()
+    assert began(PREVIEW, ModelReplied(text="x"), delivers=False).owed == ()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        PreviewSent(turn=2, step=1, platform_id="77"),
+        PreviewSent(turn=0, step=1, platform_id="77"),
+        PreviewSent(turn=1, step=2, platform_id="77"),
+        PreviewSent(turn=1, step=0, platform_id="77"),
+        PreviewSent(turn=1, step=1, platform_id=""),
+    ],
+)
+def test_a_preview_of_what_was_not_begun_is_refused(body: PreviewSent) -> None:
+    """A log that tells of it was written by no version of Everturn."""
+    with pytest.raises(CorruptJournalError, match="PreviewSent"):
+        began(body)
+
+
+# --- how it is delivered ---
+
+
+def owed(*chunks: str) -> tuple[Parcel, ...]:
+    """Return a reply that is laid out, and one after it that is not."""
+    parcels = (Parcel(seq=5, turn=1, kind="reply"), Parcel(seq=9, turn=2, kind="reply"))
+    return deliver(parcels, DeliveryPlanned(parcel=5, chunks=chunks)) if chunks else parcels
+
+
+def marked(
+    parcels: tuple[Parcel, ...], chunk: int, *marks: Mark, platform_id: str = ""
+) -> tuple[Parcel, ...]:
+    """Return what is owed after these marks of one chunk of the first reply."""
+    for mark in marks:
+        body = ChunkMarked(parcel=5, chunk=chunk, mark=mark, platform_id=platform_id)
+        parcels = deliver(parcels, body)
+    return parcels
+
+
+def test_a_parcel_leaves_with_its_last_chunk() -> None:
+    """Until then a restart has to know what is there already."""
+    parcels = marked(owed("one", "two"), 0, "sending", "sent", platform_id="70")
+    assert parcels[0].chunks is not None
+    assert [(c.mark, c.platform_id) for c in parcels[0].chunks] == [("sent", "70"), ("planned", "")]
+
+    parcels = marked(parcels, 1, "sending", "sent")
+
+    assert [each.seq for each in parcels] == [9]
+
+
+def test_chunks_that_are_given_up_or_closed_let_the_parcel_go_too() -> None:
+    """One message that a platform refuses must not be tried for ever."""
+    parcels = marked(owed("one", "two", "three"), 0, "sending", "failed")
+    parcels = marked(marked(parcels, 1, "closed"), 2, "failed")
+
+    assert [each.seq for each in parcels] == [9]
+
+
+def test_each_unknown_outcome_is_counted() -> None:
+    """The second one is the last."""
+    parcels = marked(owed("one"), 0, "sending", "unknown", "sending", "unknown")
+
+    assert parcels[0].chunks is not None
+    assert parcels[0].chunks[0].tries == 2
+    assert [each.seq for each in marked(parcels, 0, "failed")] == [9]
+
+
+def test_what_surely_did_not_arrive_is_not_counted() -> None:
+    """A platform that is down for a day is not a reason to give up."""
+    parcels = marked(owed("one"), 0, *("sending", "unsent") * 50)
+
+    assert parcels[0].chunks is not None
+    assert parcels[0].chunks[0].tries == 0
+
+
+def test_parcels_may_be_delivered_out_of_order() -> None:
+    """A question that waits for a person must not hold up what comes after it."""
+    parcels = deliver(owed(), DeliveryPlanned(parcel=9, chunks=()))
+
+    assert [each.seq for each in parcels] == [5]
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (ChunkMarked(parcel=4, chunk=0, mark="sending"), "parcel 4 is not owed"),
+        (DeliveryPlanned(parcel=4, chunks=()), "parcel 4 is not owed"),
+        (DeliveryPlanned(parcel=5, chunks=()), "laid out already"),
+        (ChunkMarked(parcel=9, chunk=0, mark="sending"), "has no chunk 0"),
+        (ChunkMarked(parcel=5, chunk=1, mark="sending"), "has no chunk 1"),
+        (ChunkMarked(parcel=5, chunk=-1, mark="sending"), "has no chunk -1"),
+        (ChunkMarked(parcel=5, chunk=0, mark="sent"), "is planned, not sent next"),
+        (ChunkMarked(parcel=5, chunk=0, mark="planned"), "is planned, not planned next"),
+    ],
+)
+def test_what_cannot_have_happened_is_refused(
+    body: DeliveryPlanned | ChunkMarked, why: str
+) -> None:
+    """A delivery that is marked wrongly is one that is sent twice, or never."""
+    with pytest.raises(ValueError, match=why):
+        deliver(owed("one"), body)
+
+
+MARKS = st.lists(st.tuples(st.integers(0, 1), st.sampled_from(get_args(Mark))), max_size=12)
+
+
+@given(MARKS)
+def test_what_is_known_to_be_there_is_never_sent_again(marks: list[tuple[int, Mark]]) -> None:
+    """The promise to the reader, whatever a carrier does: no chunk goes from sent to sending."""
+    parcels = owed("one", "two")
+    seen: dict[int, list[Mark]] = {0: ["planned"], 1: ["planned"]}
+    for chunk, mark in marks:
+        try:
+            parcels = marked(parcels, chunk, mark)
+        except ValueError:
+            continue
+        seen[chunk].append(mark)
+
+    for told in seen.values():
+        for before, now in pairwise(told):
+            assert now != "sending" or before in {"planned", "unsent", "unknown"}
+            assert now not in {"sent", "unsent", "unknown"} or before == "sending"
+    is_over = all(told[-1] in {"sent", "failed", "closed"} for told in seen.values())
+    assert is_over == (parcels[0].seq != 5)
+
+
+def test_the_session_survives_being_told_what_is_in_a_whole_log() -> None:
+    """The example that snapshots and records are tried with owes what it should."""
+    state = replay(delivered_log())
+
+    assert [(p.seq, p.kind, p.preview) for p in state.owed] == [
+        (13, "reply", "77"),
+        (18, "approval", ""),
+        (25, "file", ""),
+        (27, "notice", ""),
+        (29, "reply", "79"),
+        (35, "end", ""),
+    ]
+    assert [each.seq for each in state.overheard] == [41]
+    assert state.open_turn is not None
+    assert (state.open_turn.preview_step, state.open_turn.preview_id) == (1, "80")
