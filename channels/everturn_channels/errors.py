@@ -15,3 +15,56 @@ class ChannelError(Exception):
 
 class DoorError(ChannelError):
     """The gateway cannot be reached, or does not understand what it was asked."""
+
+
+# --- between a channel and its platform ---
+
+
+class SetupError(ChannelError):
+    """The channel cannot work as it is set up, and its owner has to change something.
+
+    A bad token, a missing intent. It is tried again, seldom: what is wrong may be set right on the
+    platform.
+    """
+
+
+class ConnectionLostError(ChannelError):
+    """The platform cannot be reached, or sent the channel away; it is tried again soon."""
+
+
+class SendError(ChannelError):
+    """Something could not be sent."""
+
+
+class NotSentError(SendError):
+    """It was surely not sent, and can be tried again.
+
+    Attributes:
+        retry_after_s: How long the whole bot has to be quiet, by the platform's word; None = it
+            said nothing.
+    """
+
+    def __init__(self, message: str = "", *, retry_after_s: float | None = None) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(message)
+
+
+class UnknownOutcomeError(SendError):
+    """It may have been sent: the answer of the platform was lost."""
+
+
+class RefusedError(SendError):
+    """The platform will not take it, now or later.
+
+    Attributes:
+        is_chat_gone: Nothing else can be sent to this chat either: the bot was blocked or removed,
+            or the chat or its topic was deleted.
+    """
+
+    def __init__(self, message: str = "", *, is_chat_gone: bool = False) -> None:
+        self.is_chat_gone = is_chat_gone
+        super().__init__(message)
+
+
+class FileTooLargeError(ChannelError):
+    """A file that came with a message is larger than what is taken."""

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 import anyio
 import anyio.to_thread
+from anyio.abc import TaskGroup
 
 from everturn_actors.errors import JournalError
 from everturn_actors.journal import doctor
@@ -18,6 +19,7 @@ from everturn_actors.journal.files import open_file_store
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.ports import Clock
 from everturn_actors.service import ServiceSettings, TurnService, open_service
+from everturn_gateway.channels import Channels, make_channels, no_channels
 from everturn_gateway.config import Config
 from everturn_gateway.model_memory import open_model_memory
 from everturn_gateway.observe import SecretRegistry
@@ -60,6 +62,7 @@ class Gateway:
     service: TurnService
     library: AgentLibrary
     usage: UsageLedger
+    channels: Channels
     started_at: datetime
     version: str
     closing: bool = False
@@ -89,7 +92,8 @@ async def open_gateway(
     Args:
         config: What to open.
         environ: Where agents and models find their variables and keys.
-        watch: Serve for long: reload agents when their files change, start local models at once.
+        watch: Serve for long: reload agents when their files change, start local models at once,
+            and talk to people on the channels.
         resume: Let turns that were open go on by themselves, and those that run at the end
             finish. Without it this is a short look: what runs at the end is cut off, and goes on
             with the next start.
@@ -98,11 +102,12 @@ async def open_gateway(
     Raises:
         WorkspaceLockedError: Another process uses the workspace.
         JournalError: The workspace cannot be written.
+        GatewayError, SetupError: A channel cannot work as it is set up.
     """
     clock = SystemClock()
     secrets = secrets or SecretRegistry()
-    for token in (config.server.api_token, config.server.admin_token):
-        secrets.add(token)
+    for secret in config.secrets:
+        secrets.add(secret)
     settings = ServiceSettings(
         idle_rest_s=config.sessions.idle_rest_s, resume=resume, drain_s=DRAIN_S if resume else 0
     )
@@ -136,7 +141,13 @@ async def open_gateway(
             meter=make_meter(config, usage, clock),
             workshop=workshop,
         )
+        if watch:
+            channels = await make_channels(config, clock, secrets)
+        else:
+            channels = no_channels(config, clock)
         async with (
+            # Beyond the service: what running turns say while it stops still reaches people.
+            _cancelled_at_end() as connections,
             open_service(
                 store=store,
                 scratch=scratch,
@@ -145,6 +156,7 @@ async def open_gateway(
                 memory=memory,
                 settings=settings,
                 on_delete=workshop.processes.forget,
+                carriers=channels.carriers,
             ) as service,
             anyio.create_task_group() as upkeep,
         ):
@@ -154,11 +166,13 @@ async def open_gateway(
             if watch:
                 upkeep.start_soon(library.watch)
                 upkeep.start_soon(providers.warm)
+                connections.start_soon(channels.run, service, library, workshop)
             gateway = Gateway(
                 config=config,
                 service=service,
                 library=library,
                 usage=usage,
+                channels=channels,
                 started_at=clock.now(),
                 version=await anyio.to_thread.run_sync(version),  # it is read from a file
             )
@@ -167,6 +181,15 @@ async def open_gateway(
             finally:
                 gateway.closing = True
                 upkeep.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def _cancelled_at_end() -> AsyncGenerator[TaskGroup]:
+    async with anyio.create_task_group() as tasks:
+        try:
+            yield tasks
+        finally:
+            tasks.cancel_scope.cancel()
 
 
 async def check_journals(config: Config, *, repair: bool) -> list[str]:

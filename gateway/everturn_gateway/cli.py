@@ -33,10 +33,14 @@ app = typer.Typer(
 sessions_app = typer.Typer(help="List, show and delete sessions.", no_args_is_help=True)
 agent_app = typer.Typer(help="List, show, check and create agents.", no_args_is_help=True)
 context_app = typer.Typer(help="See what a model is shown.", no_args_is_help=True)
+channel_app = typer.Typer(help="The chat platforms that the gateway is on.", no_args_is_help=True)
+pair_app = typer.Typer(help="Let people in who asked a bot for it.", no_args_is_help=True)
 local_app = typer.Typer(help="The small model that runs on this machine.", no_args_is_help=True)
 app.add_typer(sessions_app, name="sessions")
 app.add_typer(agent_app, name="agent")
 app.add_typer(context_app, name="context")
+app.add_typer(channel_app, name="channel")
+app.add_typer(pair_app, name="pair")
 app.add_typer(local_app, name="local")
 
 Config: TypeAlias = Annotated[
@@ -511,6 +515,87 @@ def compact_session(
 
     options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
     _end(live_context.compact(options, session, focus=focus, as_json=as_json))
+
+
+@channel_app.command("list")
+def list_channels(
+    *,
+    as_json: Json = False,
+    config: Config = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """List the channels, and how they fare where a gateway runs."""
+    from everturn_gateway.commands import channel  # noqa: PLC0415 - as above
+
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    _end(channel.list_channels(options, as_json=as_json))
+
+
+@channel_app.command("check")
+def check_channels(
+    name: Annotated[
+        str, typer.Argument(help="Which channel; by default all.", show_default=False)
+    ] = "",
+    *,
+    config: Config = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """Log in on the channels and say what is wrong; sends nothing to anybody.
+
+    The exit code is 0 when all is well, 1 for a problem, 2 for a fault in the configuration.
+    """
+    from everturn_gateway.commands import channel  # noqa: PLC0415 - as above
+
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    _end(channel.check_channels(options, name))
+
+
+@pair_app.command("list")
+def list_pairs(
+    *,
+    as_json: Json = False,
+    config: Config = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """List who asked to be let in, and who was."""
+    from everturn_gateway.commands import pair  # noqa: PLC0415 - as above
+
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    _end(pair.list_pairs(options, as_json=as_json))
+
+
+@pair_app.command("approve")
+def approve_pair(
+    code: Annotated[str, typer.Argument(help="That the bot gave them.", show_default=False)],
+    *,
+    config: Config = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """Let somebody talk to the bot that gave them this code."""
+    from everturn_gateway.commands import pair  # noqa: PLC0415 - as above
+
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    _end(pair.approve_pair(options, code))
+
+
+@pair_app.command("remove")
+def remove_pair(
+    channel: Annotated[str, typer.Argument(help="As `pair list` shows it.", show_default=False)],
+    sender: Annotated[str, typer.Argument(help="As `pair list` shows it.", show_default=False)],
+    *,
+    config: Config = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """Take back that somebody was let in."""
+    from everturn_gateway.commands import pair  # noqa: PLC0415 - as above
+
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    _end(pair.remove_pair(options, channel, sender))
 
 
 @local_app.command("pull")

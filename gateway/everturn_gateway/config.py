@@ -11,6 +11,16 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from everturn_actors.model import Compaction
+from everturn_channels.settings import Route
+from everturn_gateway.channel_config import (
+    ChannelConfig,
+    ChannelsSection,
+    RouteSection,
+    channel_faults,
+    channel_notes,
+    channel_secrets,
+    without_idle_faults,
+)
 from everturn_gateway.documents import Document, FieldPath, Section, check, read_document
 from everturn_gateway.errors import ConfigError, Fault
 from everturn_gateway.provider_config import (
@@ -77,14 +87,25 @@ class Config:
     "By name; those that are used as by default are left out."
     prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
     "The owner's own, by `provider/name`; a trailing `*` matches the rest."
+    channels: tuple[ChannelConfig, ...] = ()
+    "Those that are enabled; no two have one name."
+    routes: tuple[Route, ...] = ()
+    "The first that matches decides; none = one agent answers everywhere."
     notes: tuple[str, ...] = ()
-    "What the file says and the gateway does not do yet, one line each."
+    "What the file says and has no effect, one line each."
 
     @property
     def private_files(self) -> tuple[Path, ...]:
         """Files that hold secrets: this configuration, and those with keys."""
         keys = (each.api_key_file for each in self.providers.values())
         return tuple(path for path in (self.path, *keys) if path is not None)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What stands in it that nothing may show."""
+        own = (self.server.api_token, self.server.admin_token)
+        of_channels = (each for channel in self.channels for each in channel_secrets(channel))
+        return tuple(each for each in (*own, *of_channels) if each)
 
 
 # --- the file ------------------------------------------------------------------------------------
@@ -140,47 +161,6 @@ class _Sessions(Section):
     results_max_megabytes: _Count = 256
 
 
-class _Telegram(Section):
-    enabled: bool = True
-    bot_token: _Token
-    api_base: str | None = None
-    mode: Literal["polling", "webhook"] = "polling"
-
-
-class _Discord(Section):
-    enabled: bool = True
-    bot_token: _Token
-    api_base: str | None = None
-    gateway_url: str | None = None
-
-
-class _Plugin(Section):
-    name: str
-    command: str
-    args: tuple[str, ...] = ()
-    env: dict[str, str] = Field(default_factory=dict)
-    restart: Literal["always", "on_failure", "never"] = "on_failure"
-
-
-class _Channels(Section):
-    telegram: _Telegram | None = None
-    discord: _Discord | None = None
-    external: tuple[_Plugin, ...] = ()
-
-
-class _Match(Section):
-    channel: str | None = None
-    gateway: str | None = None  # Duragent's name for it
-    chat_type: Literal["dm", "group", "channel"] | None = None
-    chat_id: str | None = None
-    sender_id: str | None = None
-
-
-class _Route(Section):
-    match: _Match = _Match()
-    agent: str
-
-
 class _Path(Section):
     path: str | None = None
 
@@ -200,10 +180,10 @@ class _File(Section):
     sessions: _Sessions = _Sessions()
     providers: dict[str, ProviderSection] = Field(default_factory=dict)
     prices: dict[str, PriceSection] = Field(default_factory=dict)
-    channels: _Channels = _Channels()
-    routes: tuple[_Route, ...] = ()
+    channels: ChannelsSection = ChannelsSection()
+    routes: tuple[RouteSection, ...] = ()
     # What a file of Duragent's may hold besides.
-    gateways: _Channels | None = None
+    gateways: ChannelsSection | None = None
     services: _Services | None = None
     world_memory: _Path | None = None
     sandbox: _Sandbox | None = None
@@ -243,9 +223,14 @@ def load_config(
     notes: tuple[str, ...] = ()
     faults: tuple[Fault, ...] = ()
     if path is not None or name.exists():
-        document = read_document(name, environ)
+        document = without_idle_faults(read_document(name, environ))
         found, faults = check(document, _File)
-        faults += (*_conflicts(document), *provider_faults(document))
+        faults += (
+            *_conflicts(document),
+            *provider_faults(document),
+            *channel_faults(document),
+        )
+        faults = tuple(sorted(faults, key=lambda fault: fault.line))
         if found is not None:
             values, file, notes = found, name.absolute(), tuple(_notes(document))
     faults += tuple(_refuse_options(host, port))
@@ -268,6 +253,8 @@ def load_config(
         ),
         providers={name: each.value(base) for name, each in values.providers.items()},
         prices={name: each.value() for name, each in values.prices.items()},
+        channels=(values.gateways or values.channels).values(base),
+        routes=tuple(route.value() for route in values.routes),
         notes=notes,
     )
 
@@ -344,12 +331,10 @@ def _conflicts(document: Document) -> Iterator[Fault]:
 
 def _notes(document: Document) -> Iterator[str]:
     """Say what stands in the file and has no effect."""
-    for path, place in document.places.items():
+    for path in document.places:
         match path:
             case ("gateways",):
                 yield _note(document, path, "is Duragent's name for channels, and is read as them")
-            case ("channels" | "gateways", _) | ("routes",) if place.kind != "scalar":
-                yield _note(document, path, "is accepted and not active yet")
             case (
                 ("server", "keep_alive_interval_seconds")
                 | ("services", "session", "path")
@@ -359,6 +344,7 @@ def _notes(document: Document) -> Iterator[str]:
                 yield _note(document, path, "is a setting of Duragent's that has no effect here")
             case _:
                 pass
+    yield from channel_notes(document)
 
 
 def _note(document: Document, path: FieldPath, message: str) -> str:

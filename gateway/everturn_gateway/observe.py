@@ -29,6 +29,18 @@ _FORMS: Final = (
 )
 
 
+_NOISY: Final = (
+    "aiogram",
+    "aiohttp",
+    "asyncio",
+    "discord",
+    "httpcore2",
+    "httpx2",
+    "uvicorn",
+    "watchfiles",
+)
+
+
 class SecretRegistry:
     """Knows the secrets of this process, so that they can be taken out of what people read.
 
@@ -111,7 +123,7 @@ def setup_logging(
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
-    for noisy in ("httpx2", "httpcore2", "asyncio", "uvicorn", "watchfiles"):
+    for noisy in _NOISY:
         logging.getLogger(noisy).setLevel(logging.WARNING)
 
 

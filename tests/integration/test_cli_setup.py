@@ -212,14 +212,14 @@ async def test_every_fault_of_every_agent_is_told_with_its_place(tmp_path: Path)
 async def test_an_agent_is_shown_with_what_has_no_effect_yet(tmp_path: Path) -> None:
     """A setting that is accepted and does nothing must not be taken for one that works."""
     agent = write_agent(tmp_path)
-    agent.write_text(agent.read_text() + "  access: {dm: {policy: open}}\n")
+    agent.write_text(agent.read_text() + "  tools: [{type: builtin, name: schedule}]\n")
     shown = await everturn("agent", "show", "helper", cwd=tmp_path)
     as_json = await everturn("agent", "show", "helper", "--json", cwd=tmp_path)
 
     assert shown.code == 0
     assert "not active yet" in shown.out
-    assert "spec.access" in shown.out
-    assert json.loads(as_json.out)["document"]["spec"]["access"] == {"dm": {"policy": "open"}}
+    assert "spec.tools: schedule" in shown.out
+    assert json.loads(as_json.out)["inactive"] == ["spec.tools: schedule"]
 
 
 async def test_the_schema_is_json(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from everturn_channels.settings import Route
 from everturn_gateway.config import (
     Config,
     ServerConfig,
@@ -208,8 +209,10 @@ routes:
         ":12: sessions.compaction: must be archive, discard or disabled, not 'archiv'",
         ":13: sessions.idle_rest_seconds: must be more than 0, not '-5'",
         ":14: sessions.results_max_megabytes: must be at least 1, not '0'",
-        ":16: channels.telegram.bot_token: is required",
-        ":17: channels.discord.bot_token: is required",
+        (
+            ":16: channels.telegram.bot_token: bot_token is empty;"
+            " set TELEGRAM_BOT_TOKEN, or enabled: false"
+        ),
         ":17: channels.discord.bot_tokn: is not a known field; did you mean bot_token?",
         ":19: routes[0].match.chat_type: must be dm, group or channel, not 'room'",
         ":19: routes[0].agent: is required",
@@ -251,6 +254,14 @@ def test_a_file_of_duragent_s_is_taken_with_notes(tmp_path: Path) -> None:
         port=8081, request_timeout_s=30, idle_timeout_s=20, max_connections=7
     )
     assert config.sessions == SessionsConfig(ttl_hours=24, compaction="discard")
+    assert [(channel.name, channel.platform) for channel in config.channels] == [
+        ("telegram", "telegram"),
+        ("matrix", "matrix"),
+    ]
+    assert config.routes == (
+        Route(agent="group-moderator", channel="telegram", chat_type="group", chat_id="-100123456"),
+        Route(agent="assistant"),
+    )
     assert [note.removeprefix(f"{tmp_path}/everturn.yaml:") for note in config.notes] == [
         (
             "7: server.keep_alive_interval_seconds:"
@@ -258,9 +269,6 @@ def test_a_file_of_duragent_s_is_taken_with_notes(tmp_path: Path) -> None:
         ),
         "13: services.session.path: is a setting of Duragent's that has no effect here",
         "18: gateways: is Duragent's name for channels, and is read as them",
-        "19: gateways.telegram: is accepted and not active yet",
-        "22: gateways.external: is accepted and not active yet",
-        "28: routes: is accepted and not active yet",
         "37: sandbox.mode: is a setting of Duragent's that has no effect here",
     ]
 

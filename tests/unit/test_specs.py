@@ -198,13 +198,12 @@ def test_fields_without_their_feature_are_listed(tmp_path: Path) -> None:
     added = load_agent(write_folder(tmp_path / "added", ADDED), environ={})
 
     assert [name for name in full.inactive if "context" not in name] == [
-        "spec.access",
         (
             "spec.tools: web_search (needs search: a provider to ask, or a key of one in the"
             " environment)"
         ),
     ]
-    assert added.inactive == ("spec.access",)
+    assert added.inactive == ()
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))
@@ -448,7 +447,7 @@ spec:
         ),
         (
             "agent.yaml:21: spec.tools[0]: name must be one of bash, delegate, files,"
-            " reload_tools, schedule, cancel_schedule, list_schedules, schedule_task,"
+            " reload_tools, send_file, schedule, cancel_schedule, list_schedules, schedule_task,"
             " background_process, session, web, web_fetch, web_search, not 'bsh'"
         ),
         "agent.yaml:22: spec.tools[1]: needs either a command or a url",

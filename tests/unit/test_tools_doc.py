@@ -34,6 +34,7 @@ EVERYTHING = """\
     - {type: builtin, name: session}
     - {type: builtin, name: delegate}
     - {type: builtin, name: reload_tools}
+    - {type: builtin, name: send_file}
 """
 SKILL = "---\nname: daily-note\ndescription: Keeps notes.\n---\nKeep them.\n"
 

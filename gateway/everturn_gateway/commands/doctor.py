@@ -6,21 +6,27 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 import anyio.to_thread
 
 from everturn_actors.errors import CoreError
-from everturn_gateway.app import check_journals
+from everturn_channels.errors import DoorError
+from everturn_channels.health import ChannelStatus
+from everturn_gateway.app import SystemClock, check_journals
+from everturn_gateway.channels import START_GRACE_S, route_notes
+from everturn_gateway.client import ask_channels
 from everturn_gateway.commands.agents import check_agents
+from everturn_gateway.commands.channel import channel_text
 from everturn_gateway.commands.crash import LOG_NAME
 from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_OK
 from everturn_gateway.commands.options import Options
-from everturn_gateway.commands.running import NOTE_NAME, find_running, is_alive, read_note
-from everturn_gateway.commands.settings import load, run_async
+from everturn_gateway.commands.running import NOTE_NAME, Running, find_running, is_alive, read_note
+from everturn_gateway.commands.settings import api_token, load, run_async
 from everturn_gateway.commands.talk import HISTORY_NAME
 from everturn_gateway.config import Config, check_listener
 from everturn_gateway.errors import ConfigError, GatewayError
@@ -71,7 +77,8 @@ async def _examine(options: Options, *, repair: bool) -> AsyncGenerator[Finding]
         return
     for finding in _config(config):
         yield finding
-    for finding in await anyio.to_thread.run_sync(_agents, config):
+    findings, names = await anyio.to_thread.run_sync(_agents, config)
+    for finding in findings:
         yield finding
     for finding in await anyio.to_thread.run_sync(_permissions, config, repair):
         yield finding
@@ -82,6 +89,8 @@ async def _examine(options: Options, *, repair: bool) -> AsyncGenerator[Finding]
         yield Finding(verdict="ok", subject="gateway", text=text)
     else:
         yield await anyio.to_thread.run_sync(_stale_note, config, repair)
+    async for finding in _channels(config, running, names):
+        yield finding
     async for finding in _journals(config, repair=repair):
         yield finding
 
@@ -96,11 +105,12 @@ def _config(config: Config) -> Iterator[Finding]:
         yield Finding(verdict="problem", subject="config", text=str(fault))
 
 
-def _agents(config: Config) -> list[Finding]:
+def _agents(config: Config) -> tuple[list[Finding], list[str]]:
+    """Return what is to be said of the agents, and the names of those that work."""
     try:
         agents, faults = check_agents(config)
     except GatewayError as error:
-        return [Finding(verdict="problem", subject="agent", text=str(error))]
+        return [Finding(verdict="problem", subject="agent", text=str(error))], []
     found = [Finding(verdict="problem", subject="agent", text=str(fault)) for fault in faults]
     if not agents and not faults:
         text = f"none in {config.agents_dir}; `everturn init` creates one"
@@ -115,7 +125,43 @@ def _agents(config: Config) -> list[Finding]:
         if agent.inactive:
             text = f"{name}: not active yet: {', '.join(agent.inactive)}"
             found.append(Finding(verdict="note", subject="agent", text=text))
-    return found
+    return found, sorted(agent.spec.name for agent in agents)
+
+
+async def _channels(
+    config: Config, running: Running | None, agents: Sequence[str]
+) -> AsyncGenerator[Finding]:
+    """Say how the channels fare, where a gateway runs; otherwise only that they are set up."""
+    for note in route_notes(config, agents):
+        yield Finding(verdict="problem", subject="channel", text=note)
+    facts: Mapping[str, ChannelStatus] = {}
+    try:
+        if running is not None and config.channels:
+            statuses = await ask_channels(running.url, token=api_token(config))
+            facts = {status.name: status for status in statuses}
+    except (CoreError, DoorError) as error:
+        yield Finding(verdict="problem", subject="channel", text=str(error))
+        return
+    for channel in config.channels:
+        fact = facts.get(channel.name)
+        if running is None:
+            text = f"{channel.name}: set up; `everturn channel check` logs in and looks"
+            yield Finding(verdict="note", subject="channel", text=text)
+        elif fact is None:
+            text = f"{channel.name}: the running gateway does not know it; start it anew"
+            yield Finding(verdict="problem", subject="channel", text=text)
+        else:
+            text = f"{channel.name}: {channel_text(fact)}"
+            yield Finding(verdict=_verdict(fact), subject="channel", text=text)
+
+
+def _verdict(status: ChannelStatus) -> Verdict:
+    """Return what to think of a channel; one that was just started has yet to be heard from."""
+    if status.is_healthy:
+        return "ok"
+    age = SystemClock().now() - status.since
+    is_early = not status.error and not status.last_received_at
+    return "note" if is_early and age < timedelta(seconds=START_GRACE_S) else "problem"
 
 
 def _sandbox_fault(plan: ToolPlan) -> str | None:
@@ -150,11 +196,11 @@ def _permissions(config: Config, repair: bool) -> list[Finding]:  # noqa: FBT001
 
 
 def _holds_secret(config: Config) -> bool:
-    """Say whether a token stands in the configuration itself, not in the environment."""
+    """Say whether a secret stands in the configuration itself, not in the environment."""
     if config.path is None:
         return False
     text = config.path.read_text(encoding="utf-8", errors="replace")
-    return any(t and t in text for t in (config.server.api_token, config.server.admin_token))
+    return any(secret in text for secret in config.secrets)
 
 
 def _private(path: Path, mode: int, *, repair: bool) -> Finding | None:

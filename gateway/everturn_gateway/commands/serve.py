@@ -17,6 +17,7 @@ import anyio
 from anyio.abc import TaskStatus
 
 from everturn_gateway.app import Gateway, open_gateway
+from everturn_gateway.channels import route_notes
 from everturn_gateway.commands.crash import crash_log
 from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, say
 from everturn_gateway.commands.options import DEFAULT_AGENT, Options
@@ -44,7 +45,8 @@ def serve(options: Options, *, host: str | None, port: int | None) -> int:
     Raises:
         ConfigError: The configuration is not valid.
         WorkspaceLockedError: Another process has the workspace.
-        GatewayError: The address cannot be listened on.
+        GatewayError: The address cannot be listened on, or a channel's library is missing.
+        SetupError: A channel cannot work as it is set up.
     """
     config = load(options, host=host, port=port)
     fault = check_listener(config.server, config.path)
@@ -54,7 +56,7 @@ def serve(options: Options, *, host: str | None, port: int | None) -> int:
     secrets = SecretRegistry()
     setup_logging(logging.DEBUG if crash_log.debug else logging.INFO, secrets)
     for note in config.notes:
-        logger.warning("a setting has no effect yet", extra={"setting": note})
+        logger.warning("a setting has no effect", extra={"setting": note})
 
     async def main() -> int:
         return await _serve(config, options, secrets)
@@ -112,17 +114,25 @@ def _greet(gateway: Gateway, url: str, listens_on: str, options: Options) -> Non
     for fault in gateway.library.faults():
         say(str(fault))
     names = gateway.library.names()
+    for note in route_notes(gateway.config, names):
+        say(note)
     if not names:
         say("no agent can be used; nothing is answered until one is set right")
     lines = [
         f"Everturn {gateway.version} listens on {listens_on}",
         f"  agents     {', '.join(names) or 'none'}",
+        *_channels(gateway.config),
         f"  workspace  {gateway.config.workspace}",
         *_next_steps(gateway, url, names, options),
         "Ctrl-C stops it.",
     ]
     sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()
+
+
+def _channels(config: Config) -> Iterator[str]:
+    if config.channels:
+        yield f"  channels   {', '.join(channel.name for channel in config.channels)}"
 
 
 def _next_steps(

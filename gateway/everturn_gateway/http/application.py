@@ -33,6 +33,7 @@ from everturn_gateway.http.problems import (
 )
 from everturn_gateway.http.routes.admin import admin_router
 from everturn_gateway.http.routes.agents import agents_router
+from everturn_gateway.http.routes.channels import channels_router
 from everturn_gateway.http.routes.context import context_router
 from everturn_gateway.http.routes.health import health_router
 from everturn_gateway.http.routes.media import media_router
@@ -98,6 +99,7 @@ def create_app(gateway: Gateway, waits: OpenWaits | None = None) -> FastAPI:
         media_router(gateway),
         context_router(gateway, waits),
         usage_router(gateway),
+        channels_router(gateway),
         admin_router(gateway),
         openai_router(gateway, waits),
     )

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import hmac
+import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from everturn_gateway.channel_config import WEBHOOK_PATH
 from everturn_gateway.config import is_loopback
 from everturn_gateway.http.problems import Problem, problem_response
 
 OPEN_PATHS = frozenset({"/livez", "/docs"})  # answer without a token; they say nothing about anyone
+# Platforms deliver here, and have a secret of their own.
+_WEBHOOK = re.compile(WEBHOOK_PATH.format(name="[^/]+"))
 ADMIN_PREFIX = "/api/v1/admin/"
 
 
@@ -45,11 +49,18 @@ class Guard:
         await self._app(scope, receive, send)
 
 
+def is_open(path: str) -> bool:
+    """Return whether a path answers without a token; names in it may stand in braces."""
+    return path in OPEN_PATHS or _WEBHOOK.fullmatch(path) is not None
+
+
 def refusal(access: Access, path: str, headers: Headers) -> Problem | None:
     """Return why a request is turned away; None where it may pass."""
+    if _WEBHOOK.fullmatch(path):
+        return None
     if not access.api_token and (problem := _foreign(access, headers)) is not None:
         return problem
-    if path in OPEN_PATHS:
+    if is_open(path):
         return None
     if path.startswith(ADMIN_PREFIX):
         if access.admin_token:

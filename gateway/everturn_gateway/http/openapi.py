@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from everturn_gateway.http import problems as documents
-from everturn_gateway.http.auth import OPEN_PATHS, Access
+from everturn_gateway.http.auth import Access, is_open
 from everturn_gateway.http.bodies import OpenAIErrorBody, ProblemBody
 
 SessionId: TypeAlias = Annotated[
@@ -83,7 +83,7 @@ def describe(app: FastAPI, *, version: str, access: Access) -> dict[str, Any]:
     for path, operations in document["paths"].items():
         is_openai = path.startswith(documents.OPENAI_PREFIX)
         shared = openai_errors if is_openai else problems
-        statuses = (*_ANY, 401) if has_token and path not in OPEN_PATHS else _ANY
+        statuses = (*_ANY, 401) if has_token and not is_open(path) else _ANY
         for operation in operations.values():
             for parameter in operation.get("parameters", ()):
                 _without_null(parameter["schema"])
@@ -93,7 +93,7 @@ def describe(app: FastAPI, *, version: str, access: Access) -> dict[str, Any]:
             for status, response in shared(*statuses).items():
                 operation["responses"].setdefault(str(status), response)
             if has_token:
-                operation["security"] = [] if path in OPEN_PATHS else [{"token": []}]
+                operation["security"] = [] if is_open(path) else [{"token": []}]
     components: dict[str, Any] = document.setdefault("components", {})
     schemas = components.setdefault("schemas", {})
     for unused in ("HTTPValidationError", "ValidationError"):

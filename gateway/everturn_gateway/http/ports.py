@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from everturn_actors.service import TurnService
 from everturn_actors.spec import AgentSpec
+from everturn_channels.health import ChannelStatus
 from everturn_gateway.config import Config
 from everturn_gateway.errors import Fault
 from everturn_gateway.usage import UsageLedger
@@ -86,6 +87,25 @@ class Library(Protocol):
         ...
 
 
+class Channels(Protocol):
+    """The chat channels of a gateway."""
+
+    def statuses(self) -> tuple[ChannelStatus, ...]:
+        """Return how each fares."""
+        ...
+
+    def troubled(self) -> tuple[ChannelStatus, ...]:
+        """Return those that do not receive, or have not shown that they do."""
+        ...
+
+    async def take_webhook(self, name: str, secret: str, body: bytes) -> int | None:
+        """Hand a channel what its platform delivers; return the status of the answer.
+
+        None where no channel of this name takes any.
+        """
+        ...
+
+
 class Gateway(Protocol):
     """An open gateway."""
 
@@ -107,6 +127,11 @@ class Gateway(Protocol):
     @property
     def usage(self) -> UsageLedger:
         """What its agents used."""
+        ...
+
+    @property
+    def channels(self) -> Channels:
+        """Its chat channels."""
         ...
 
     @property

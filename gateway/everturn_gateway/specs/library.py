@@ -22,6 +22,7 @@ from watchfiles import (
 from everturn_actors.errors import UnknownAgentError
 from everturn_actors.ports import Agent, ModelProvider, Summariser
 from everturn_actors.spec import ModelSpec
+from everturn_channels.settings import AccessRules
 from everturn_gateway.config import SessionsConfig
 from everturn_gateway.errors import ConfigError, Fault
 from everturn_gateway.specs.equipping import equipped
@@ -135,6 +136,11 @@ class AgentLibrary:
             UnknownAgentError: There is none of this name.
         """
         return self._entry(name).file
+
+    def access(self, name: str) -> AccessRules | None:
+        """Return who may talk to an agent on a chat platform; None = there is no such agent."""
+        entry = self._by_name.get(name)
+        return entry.file.access if entry is not None else None
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all agents, sorted."""

@@ -12,9 +12,11 @@ from everturn_actors.context.catalog import POLICIES, make_budget
 from everturn_actors.context.prompt import system_prompt
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, PromptSpec, SessionSpec
+from everturn_channels.settings import AccessRules
 from everturn_gateway.config import SessionsConfig
 from everturn_gateway.documents import Document, check, dotted, field_names, read_document
 from everturn_gateway.errors import ConfigError, Fault
+from everturn_gateway.specs.access import access_rules
 from everturn_gateway.specs.prompts import read_prompt
 from everturn_gateway.specs.reach import workspace_faults
 from everturn_gateway.specs.sections import (
@@ -66,6 +68,7 @@ ACTIVE = frozenset(
         "spec.session.ttl_hours",
         "spec.session.compaction",
         "spec.session.steering",
+        "spec.access",
         "spec.tools",
         "spec.skills_dir",
         "spec.hooks",
@@ -99,6 +102,8 @@ class AgentFile:
     "Who writes the summaries; None = nobody."
     limit: DailyLimit = field(default_factory=DailyLimit)
     "What it may use in a day."
+    access: AccessRules = field(default_factory=AccessRules)
+    "Who may talk to it on a chat platform."
     plan: ToolPlan = field(default_factory=ToolPlan)
     "Which tools it is given, and what rules them."
     files: Path | None = None
@@ -188,6 +193,7 @@ def _load(
         limit=DailyLimit(
             cost_usd=values.spec.usage.daily_cost_usd, tokens=values.spec.usage.daily_tokens
         ),
+        access=access_rules(values.spec.access),
         plan=plan,
         files=folder / values.spec.workspace if values.spec.workspace else None,
         warnings=planned.warnings,

@@ -19,8 +19,9 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from everturn_actors.model import Compaction
+from everturn_actors.model import Compaction, Overflow
 from everturn_actors.spec import OnDisconnect
+from everturn_channels.settings import AccessPolicy, Disposition, QueueMode
 from everturn_gateway.documents import Section
 from everturn_gateway.specs.numbers import ContextSection, Count
 
@@ -30,8 +31,6 @@ _NAME_CHARACTERS = 64
 SandboxKind: TypeAlias = Literal["bwrap", "plain"]
 SearchProvider: TypeAlias = Literal["brave", "searxng", "tavily"]
 Effort: TypeAlias = Literal["low", "medium", "high"]
-Disposition: TypeAlias = Literal["allow", "passive", "silent", "block"]
-AccessPolicy: TypeAlias = Literal["open", "disabled", "allowlist"]
 
 
 def _agent_name(value: str) -> str:
@@ -194,10 +193,12 @@ class DebounceSection(Section):
 class QueueSection(Section):
     """What becomes of messages that arrive during a turn."""
 
-    mode: Literal["batch", "sequential", "drop"] = "batch"
+    mode: QueueMode = "batch"
+    "One turn for all that waits, a turn for each burst, or none while a turn runs."
     max_pending: Count = 10
-    overflow: Literal["drop_old", "drop_new", "reject"] = "drop_old"
+    overflow: Overflow = "drop_old"
     reject_message: str | None = None
+    "What is answered where a message is rejected."
     debounce: DebounceSection = DebounceSection()
 
 
@@ -214,6 +215,7 @@ class ContextBufferSection(Section):
     """Messages that did not address the agent, given to it when somebody does."""
 
     mode: Literal["silent", "passive"] = "silent"
+    "silent: told of in one block, the newest; passive: kept as messages of the conversation."
     max_messages: Annotated[int, Field(ge=0)] = 100
     max_age_hours: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 24
 
@@ -251,6 +253,7 @@ class PlainToolSection(Section):
     type: Literal["builtin"]
     name: Literal[
         "reload_tools",
+        "send_file",
         "schedule",
         # Names that older agents use.
         "cancel_schedule",

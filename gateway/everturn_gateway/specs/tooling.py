@@ -175,6 +175,8 @@ class _Reader:
                 self.plan = replace(self.plan, delegate=delegate)
             case PlainToolSection(name="reload_tools"):
                 self.plan = replace(self.plan, reload=True)
+            case PlainToolSection(name="send_file"):
+                self.plan = replace(self.plan, send_file=True)
             case PlainToolSection(name=name):
                 self.inactive.append(f"spec.tools: {name}")
             case CliToolSection():

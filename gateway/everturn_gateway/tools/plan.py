@@ -86,6 +86,7 @@ class ToolPlan:
     web: WebPlan | None = None
     session: SessionPlan | None = None
     delegate: DelegatePlan | None = None
+    send_file: bool = False
     memory: bool = False
     reload: bool = False
     cli: tuple[CliPlan, ...] = ()
@@ -112,6 +113,7 @@ def tool_names(plan: ToolPlan) -> tuple[str, ...]:
         "web_search": plan.web is not None and plan.web.search is not None,
         "session": plan.session is not None,
         "delegate": plan.delegate is not None,
+        "send_file": plan.send_file,
         "reload_tools": plan.reload,
     }
     return (

@@ -15,7 +15,7 @@ from everturn_actors.ports import Clock, Gate, Tool, ToolContext
 from everturn_gateway.observe import SecretRegistry
 from everturn_gateway.tools.cli import CliProgram, CliTool, discover
 from everturn_gateway.tools.conversations import Delegate, SessionTool
-from everturn_gateway.tools.files import file_tools
+from everturn_gateway.tools.files import file_tools, send_file_tool
 from everturn_gateway.tools.mcp import McpServers, open_mcp
 from everturn_gateway.tools.memory import memory_tools
 from everturn_gateway.tools.plan import ToolPlan
@@ -86,15 +86,7 @@ class Workshop:
         Raises:
             ToolSettingsError: A setting makes no sense; the text names it.
         """
-        site = ToolSite(
-            agent=agent,
-            home=home.absolute(),
-            files=(files or self._state / FILES_FOLDER / agent).absolute(),
-            state=self._state.absolute(),
-            environ=self._environ,
-            secrets=self._secrets,
-            link=self.link,
-        )
+        site = self.site(agent=agent, home=home, files=files)
         kit = _Kit(self, plan, site)
         own = kit.make(plan.found, plan.skills)
         connect = partial(self._servers.toolbox, site, plan.mcp, taken=tuple(own))
@@ -104,6 +96,18 @@ class Workshop:
         gate = PolicyGate(plan.policy, site.home, guards=plan.hooks.before, granted=kit.granted)
         return Equipment(tools=kit.toolbox, gate=gate)
 
+    def site(self, *, agent: str, home: Path, files: Path | None) -> ToolSite:
+        """Return where the tools of an agent work; the arguments are those of `equip`."""
+        return ToolSite(
+            agent=agent,
+            home=home.absolute(),
+            files=(files or self._state / FILES_FOLDER / agent).absolute(),
+            state=self._state.absolute(),
+            environ=self._environ,
+            secrets=self._secrets,
+            link=self.link,
+        )
+
     def fixed(self, plan: ToolPlan, site: ToolSite) -> Iterator[Tool]:
         """Yield the built-in tools of a plan."""
         if plan.recall_page_characters:
@@ -112,6 +116,8 @@ class Workshop:
             yield from memory_tools(site, clock=self._clock)
         if plan.files:
             yield from file_tools(site, read_only=plan.files_read_only)
+        if plan.send_file:
+            yield send_file_tool(site)
         if plan.bash is not None:
             confinement = self.confined(plan.bash.confinement)
             yield BashTool(site, confinement, timeout_s=plan.bash.timeout_s)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from everturn_actors.records import utc_text
+from everturn_channels.health import ChannelStatus
 from everturn_gateway.http.bodies import StatusBody, VersionBody, answer
 from everturn_gateway.http.openapi import problems
 from everturn_gateway.http.ports import Gateway
@@ -20,6 +23,19 @@ _NOT_READY = Problem(
 )
 
 
+def _deaf(channels: Sequence[ChannelStatus]) -> Problem:
+    """Return the problem of channels that do not receive."""
+    told = (f"{each.name} ({each.error or each.state})" for each in channels)
+    return Problem(
+        kind="channels-not-ready",
+        title="A channel does not receive",
+        status=503,
+        detail=f"messages are not received on: {'; '.join(told)}",
+        extra={"channels": [each.name for each in channels]},
+        headers={"Retry-After": "5"},
+    )
+
+
 def health_router(gateway: Gateway) -> APIRouter:
     """Return the routes for whoever watches the process."""
     router = APIRouter(tags=["health"])
@@ -31,9 +47,11 @@ def health_router(gateway: Gateway) -> APIRouter:
 
     @router.get("/readyz", response_model=StatusBody, responses=problems(503))
     async def readyz() -> Response:
-        """Answer 200 while messages are taken, else 503."""
+        """Answer 200 while messages are taken, on all channels too, else 503."""
         if not gateway.ready():
             raise ProblemError(_NOT_READY)
+        if troubled := gateway.channels.troubled():
+            raise ProblemError(_deaf(troubled))
         return answer(StatusBody(status="ready"))
 
     @router.get("/version", response_model=VersionBody)

@@ -131,7 +131,9 @@ class Place:
         """
         return None if self._info() is None else self.read(limit_bytes)
 
-    def replace(self, data: bytes, *, expected: Version | None = None) -> int | None:
+    def replace(
+        self, data: bytes, *, expected: Version | None = None, mode: int = 0o666
+    ) -> int | None:
         """Put `data` in the place of what is there; return when it survives a crash.
 
         Where it cannot be written the old file stands there still. The new one keeps its
@@ -140,6 +142,7 @@ class Place:
         Args:
             data: The new bytes.
             expected: The state that the file has to be in still; None = whatever is there goes.
+            mode: The permissions of a new one, before the umask.
 
         Returns:
             The size of the file before, in bytes; None where there was none.
@@ -151,7 +154,7 @@ class Place:
         if before is not None:
             self._refuse_to_change(before)
         draft = f"{TEMPORARY[0]}{secrets.token_hex(8)}{TEMPORARY[1]}"
-        mode = 0o666 if before is None else before.st_mode & _PERMISSIONS
+        mode = mode if before is None else before.st_mode & _PERMISSIONS
         try:
             written_ns = self._write_draft(draft, data, mode, is_new=before is None)
             if expected is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import replace
 
 import anyio.to_thread
 
@@ -88,7 +89,7 @@ class GuardedTool:
             text = fence(text, session_id=context.session_id, call_id=call.call_id)
         if not output.is_error:
             text = "\n\n".join((text, *(f"Note: {note}" for note in notes(self._after, call))))
-        return ToolOutput(text=text, is_error=output.is_error, untrusted=output.untrusted)
+        return replace(output, text=text)
 
     async def _cleaned(self, text: str) -> str:
         work = functools.partial(clean, text, self._secrets)

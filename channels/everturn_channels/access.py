@@ -1,0 +1,208 @@
+"""Which agent answers where, and who may talk to it. Closed by default. Pure.
+
+The words are those of the agent format, `spec.access`. What they mean:
+
+*dm, policy.* disabled: nobody is answered, whatever else is set. open: everybody is. allowlist:
+those whose sender id is listed or who were paired by the owner; everybody else is offered pairing.
+
+*groups, policy.* disabled, open and allowlist as above, for whole chats. An entry is
+`channel:chat_id`, where `channel` is the name of a channel or of its platform.
+
+*Wildcards.* A `*` at the end of an entry matches the rest; anywhere else it is an ordinary
+character. An empty list, and an empty entry, match nothing.
+
+*sender_default, sender_overrides.* What becomes of a group member's messages. allow: answered where
+they address the agent. passive: kept, read by the agent with the next message that it answers, as
+text that nobody vouches for; never answered. silent: kept in the log and never shown to the agent.
+block: not kept. An exact id beats a wildcard, a longer wildcard beats a shorter one.
+
+*activation.* mention: a message is answered that mentions the bot or replies to it. always: every
+message is. In a dm every message is meant for the agent.
+
+*context_buffer.* What becomes of messages that were not meant for the agent. silent: the newest are
+told of, in one block, when it is next addressed. passive: they are messages of the conversation
+like others, without beginning a turn.
+
+Two things go beyond the format. A Telegram channel (chat type `channel`), where posts have no
+person as their sender, needs an entry of its own in the allow list, also where the policy is open.
+And another bot is answered only where it is named, in `dm.allowlist` or `groups.sender_overrides`:
+two bots that answer each other never stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias, assert_never
+
+from everturn_channels.adapter import Person, Place
+from everturn_channels.settings import (
+    AccessRules,
+    BufferRules,
+    Disposition,
+    GroupRules,
+    QueueRules,
+    Route,
+)
+
+Action: TypeAlias = Literal["answer", "overhear", "record", "ignore", "refuse", "pair"]
+"""What becomes of a message.
+
+answer: it is for the agent. overhear: it is kept, and the agent reads it later. record: it is kept,
+and the agent never sees it. ignore: it is not kept, and nobody is told. refuse: the agent takes no
+part here. pair: its sender is not known in a dm, and can be.
+"""
+
+_DM = "spec.access.dm"
+_GROUPS = "spec.access.groups"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruling:
+    """What becomes of one message."""
+
+    action: Action
+    queue: QueueRules = field(default_factory=QueueRules)
+    "answer: how it waits."
+    untrusted: bool = False
+    "Whether nobody vouches for its text: its sender is passive."
+    buffer: BufferRules = field(default_factory=BufferRules)
+    "overhear: how it is kept."
+    reason: str = ""
+    "For the log: what decided, and for refuse and pair which setting would change it."
+
+    @property
+    def quiet(self) -> bool:
+        """Whether it is overheard as a message of the conversation, not as one of a block."""
+        return self.action == "overhear" and self.buffer.mode == "passive"
+
+
+def find_route(
+    routes: Iterable[Route], *, channel: str, platform: str, place: Place, sender: Person
+) -> Route | None:
+    """Return the first route that matches; None where none does.
+
+    All that a route names has to be equal; `Route.channel` may be the channel or its platform.
+    """
+    for route in routes:
+        wanted = (
+            (route.channel, (channel, platform)),
+            (route.chat_type, (place.type,)),
+            (route.chat_id, (place.chat,)),
+            (route.sender_id, (sender.id,)),
+        )
+        if all(not name or name in found for name, found in wanted):
+            return route
+    return None
+
+
+def judge(
+    rules: AccessRules,
+    *,
+    channel: str,
+    platform: str,
+    place: Place,
+    sender: Person,
+    is_addressed: bool,
+    is_paired: bool,
+) -> Ruling:
+    """Say what becomes of a message.
+
+    `is_paired` is whether the owner approved this person for this channel; it counts in a dm.
+    """
+    match str(place.type):  # a plug-in may send any word
+        case "dm":
+            return _judge_dm(rules, sender, is_paired=is_paired)
+        case "group" | "channel":
+            keys = tuple(dict.fromkeys((f"{channel}:{place.chat}", f"{platform}:{place.chat}")))
+            return _judge_group(rules.groups, keys, place, sender, is_addressed=is_addressed)
+        case other:
+            return Ruling(action="refuse", reason=f"the chat type {other!r} is not known")
+
+
+def _judge_dm(rules: AccessRules, sender: Person, *, is_paired: bool) -> Ruling:
+    dm = rules.dm
+    if dm.policy == "disabled":
+        return Ruling(action="refuse", reason=f"{_DM}.policy is disabled: nobody is admitted")
+    if any(_matches(entry, sender.id) for entry in dm.allowlist):
+        return Ruling(action="answer", queue=dm.queue, reason=f"listed in {_DM}.allowlist")
+    if sender.is_bot:
+        why = f"{sender.id!r} is a bot and not in {_DM}.allowlist"
+        return Ruling(action="refuse", reason=why)
+    match dm.policy:
+        case "open":
+            return Ruling(action="answer", queue=dm.queue, reason=f"{_DM}.policy is open")
+        case "allowlist":
+            if is_paired:
+                return Ruling(action="answer", queue=dm.queue, reason="paired")
+            return Ruling(
+                action="pair" if sender.id else "refuse",
+                reason=f"{_DM}.allowlist is empty: nobody is admitted"
+                if not dm.allowlist
+                else f"{_DM}.allowlist has no entry for {sender.id!r}",
+            )
+        case _:
+            assert_never(dm.policy)
+
+
+def _judge_group(
+    rules: GroupRules, keys: Sequence[str], place: Place, sender: Person, *, is_addressed: bool
+) -> Ruling:
+    closed = _why_closed(rules, keys, place)
+    if closed:
+        return Ruling(action="refuse", reason=closed)
+    disposition, entry = _disposition(rules, sender.id)
+    named = f"{_GROUPS}.sender_overrides[{entry!r}]"
+    why = f"{_GROUPS}.sender_default is {disposition}"
+    if entry is not None:
+        why = f"{named} is {disposition}"
+    match disposition:
+        case "block":
+            return Ruling(action="ignore", reason=why)
+        case "silent":
+            return Ruling(action="record", reason=why)
+        case "passive":
+            buffer = rules.context_buffer
+            return Ruling(action="overhear", untrusted=True, buffer=buffer, reason=why)
+        case "allow":
+            pass
+        case _:
+            assert_never(disposition)
+    if sender.is_bot and entry in {None, "*"}:
+        why = f"{sender.id!r} is a bot, and {_GROUPS}.sender_overrides does not name it"
+    elif rules.activation == "always" or is_addressed:
+        return Ruling(action="answer", queue=rules.queue, reason=why)
+    else:
+        why = f"not addressed, and {_GROUPS}.activation is mention"
+    return Ruling(action="overhear", buffer=rules.context_buffer, reason=why)
+
+
+def _why_closed(rules: GroupRules, keys: Sequence[str], place: Place) -> str:
+    """Return why the agent takes no part in a chat; empty where it does."""
+    if rules.policy == "disabled":
+        return f"{_GROUPS}.policy is disabled: no group is admitted"
+    if any(_matches(entry, key) for entry in rules.allowlist for key in keys):
+        return ""
+    if rules.policy == "open" and place.type == "group":
+        return ""
+    if not rules.allowlist:
+        return f"{_GROUPS}.allowlist is empty: no {place.type} is admitted"
+    return f"{_GROUPS}.allowlist has no entry for {keys[0]!r}"
+
+
+def _disposition(rules: GroupRules, sender_id: str) -> tuple[Disposition, str | None]:
+    """Return what becomes of a sender's messages, and the override that says so, if one does."""
+    best: tuple[Disposition, str] | None = None
+    for entry, disposition in rules.sender_overrides:
+        if entry == sender_id:
+            return disposition, entry
+        is_longer = best is None or len(entry) > len(best[1])
+        if is_longer and entry.endswith("*") and _matches(entry, sender_id):
+            best = disposition, entry
+    return best or (rules.sender_default, None)
+
+
+def _matches(entry: str, text: str) -> bool:
+    if entry.endswith("*"):
+        return text.startswith(entry[:-1])
+    return bool(entry) and entry == text

@@ -1,0 +1,350 @@
+"""What a chat platform has to do to be a channel, and the values that pass between the two.
+
+An adapter knows its platform and nothing of sessions; everything else (access, conversations,
+delivery, streaming) is the same for all platforms and stands beside this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal, Protocol, TypeAlias
+
+ChatType: TypeAlias = Literal["dm", "group", "channel"]
+"A chat with one person; one of several people; one in which only its owners write."
+
+CommandName: TypeAlias = Literal[
+    "start", "help", "reset", "status", "context", "compact", "stop", "model"
+]
+
+# --- what comes in -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where something is said on a platform."""
+
+    chat: str
+    "The platform's id of the chat, as text. For a Discord thread: of the channel it belongs to."
+    type: ChatType = "dm"
+    topic: str = ""
+    "The id of the topic or thread inside the chat; empty = none."
+    title: str = ""
+    "What people call it; empty where that is not known."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    """Who says something."""
+
+    id: str
+    "The platform's id, as text; empty = nobody in particular, as in a Telegram channel."
+    name: str = ""
+    "What people call them. Anybody can choose any: never trust it."
+    is_bot: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncomingFile:
+    """A file that came with a message, not fetched yet."""
+
+    fetch: Callable[[int], Awaitable[bytes]]
+    """Gets at most so many bytes.
+
+    Raises FileTooLargeError where there are more, and ConnectionLostError where it cannot be had.
+    """
+    file_name: str = ""
+    "A name, no path, as its sender calls it."
+    media_type: str = ""
+    "What the platform says it is; empty = it does not say."
+    size_bytes: int | None = None
+    "None = the platform does not say."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """Somebody wrote something."""
+
+    id: str
+    "Unique within its chat. The same message always has the same id."
+    place: Place
+    sender: Person
+    text: str = ""
+    "In the platform's own words turned into plain text or Markdown; may be empty."
+    at: datetime
+    "When it was written, UTC, by the platform's clock."
+    is_addressed: bool = False
+    "Whether it mentions the bot or replies to it. In a dm it does not matter."
+    files: tuple[IncomingFile, ...] = ()
+    quoted: str = ""
+    "What it replies to, shortened, where that is not the bot's own message; empty = nothing."
+    quoted_name: str = ""
+    "Who wrote that."
+    forwarded_from: str = ""
+    "Whose message it passes on; empty = it is the sender's own."
+    unsupported: str = ""
+    "What it holds beside text and files, in words: `a location`, `a poll`; empty = nothing."
+    is_album: bool = False
+    "Whether it is one of several that were sent as one: more may follow in a moment."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """Somebody changed what they wrote before."""
+
+    id: str
+    "Of the message that was changed."
+    place: Place
+    sender: Person
+    text: str
+    at: datetime
+    is_addressed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """Somebody gave one of the commands."""
+
+    id: str
+    name: str
+    "Lower case, without the slash; may be none of `CommandName`."
+    argument: str
+    place: Place
+    sender: Person
+    at: datetime
+    is_addressed: bool = False
+    "Whether it names this bot, as `/stop@name` or a slash command does."
+    answer: Callable[[str], Awaitable[None]]
+    """Answers it, and only the person who gave it where the platform can do that.
+
+    Text is Markdown of any length. Raises SendError.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Press:
+    """Somebody pressed a button of one of the bot's messages."""
+
+    data: str
+    "Of the button."
+    place: Place
+    sender: Person
+    at: datetime
+    answer: Callable[[str], Awaitable[None]]
+    "Tells that person a line. Raises SendError. Empty text just ends the waiting sign."
+
+
+Arrival: TypeAlias = Message | Edit | Command | Press
+
+
+class Inlet(Protocol):
+    """Where an adapter hands in what it receives."""
+
+    async def take(self, arrival: Arrival) -> None:
+        """Deal with one arrival; return when it is durable, or settled that it never will be.
+
+        The adapter may then confirm it to the platform. Calls for one chat have to be made one
+        after the other, in the order of the platform; different chats may overlap.
+        Never raises for what a person sent. The same arrival twice does no harm.
+
+        Raises:
+            ActorStoppedError: The gateway stops; do not confirm.
+            JournalError: It cannot be kept now (disk full); do not confirm, try again later.
+        """
+        ...
+
+    async def skipped(self, place: Place, count: int, why: str) -> None:
+        """Say that `count` messages of a chat were not read, so that somebody is told."""
+        ...
+
+    def received(self) -> None:
+        """Say that the platform was heard from just now, though it may have had nothing to say.
+
+        A channel that has not been heard from for a while counts as broken.
+        """
+        ...
+
+    def connected(self, account: str) -> None:
+        """Say that the login worked, and under which name (`@my_bot`)."""
+        ...
+
+    def cursor(self, name: str) -> str:
+        """Return what was kept under `name`, for this channel; empty = nothing yet."""
+        ...
+
+    async def keep_cursor(self, name: str, value: str) -> None:
+        """Keep `value` under `name`, in memory at once and durably within seconds.
+
+        Only for what was taken: after a crash an older value may come back.
+        """
+        ...
+
+    @property
+    def is_new(self) -> bool:
+        """Whether this channel never ran before: then nothing old is read."""
+        ...
+
+
+# --- what goes out -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Button:
+    """A button below a message."""
+
+    label: str
+    data: str
+    "At most 64 bytes of ASCII."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutgoingFile:
+    """A file to send."""
+
+    data: bytes = field(repr=False)
+    file_name: str
+    media_type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outbound:
+    """One message to send."""
+
+    chat: str
+    topic: str = ""
+    payload: str = ""
+    "One of those that `lay_out` gave; empty with a file."
+    reply_to: str = ""
+    "The message it replies to; where that is gone it is sent without."
+    nonce: str = ""
+    "At most 25 ASCII characters, the same for the same message: where a platform knows it, twice."
+    is_repeat: bool = False
+    "It may be there already. Where the platform cannot tell, the message says so."
+    buttons: tuple[Button, ...] = ()
+    file: OutgoingFile | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """What a platform can do."""
+
+    edits: bool
+    "Whether a message of the bot can be changed."
+    typing_s: float
+    "How long its typing sign lasts; 0 = it has none."
+    preview_s: float
+    "The least time between two states of a reply that is shown as it comes; 0 = it cannot be."
+    has_drafts: Callable[[ChatType], bool]
+    "Whether previews in such a chat are drafts, which vanish by themselves."
+    buttons: bool
+    files_max_bytes: int
+    "The largest file that it takes from the bot; 0 = none."
+    reactions: bool
+    chunk_units: int
+    "The size of a message, in the platform's unit; for people."
+    idle_s: float
+    "A channel that was not heard from for so long counts as broken."
+
+
+class Adapter(Protocol):
+    """One bot on one platform. `serve` and the sending methods run at the same time."""
+
+    @property
+    def name(self) -> str:
+        """The name of the channel, as conversations and settings have it: `telegram`."""
+        ...
+
+    @property
+    def platform(self) -> str:
+        """`telegram`, `discord`, or the name of a plug-in."""
+        ...
+
+    @property
+    def traits(self) -> Traits:
+        """What the platform can do."""
+        ...
+
+    async def serve(self, inlet: Inlet) -> None:
+        """Log in and hand in what comes, until cancelled. Called again after it raised.
+
+        Raises:
+            SetupError: Its owner has to change something; the text says what.
+            ConnectionLostError: The platform cannot be reached.
+        """
+        ...
+
+    async def check(self) -> Sequence[str]:
+        """Log in, look at what may be wrong, log out; return a line for each thing found.
+
+        A line that begins with `problem: ` needs its owner; others are for information.
+
+        Raises:
+            SetupError: It cannot work at all.
+            ConnectionLostError: The platform cannot be reached.
+        """
+        ...
+
+    def lay_out(self, markdown: str, *, is_plain: bool = False) -> tuple[str, ...]:
+        """Return a text as payloads of at most the platform's size each, in order. Pure.
+
+        Formatting is intact in each of them. `is_plain` takes the text as it stands. A text without
+        anything to show gives none.
+        """
+        ...
+
+    async def send(self, message: Outbound) -> str:
+        """Send a message; return what the platform calls it.
+
+        A payload whose formatting the platform refuses goes as plain text. Nothing is sent again
+        by the adapter or its library unless it is sure that it was not sent before.
+
+        Raises:
+            NotSentError: Not sent, and may be tried again; also while `serve` is not connected.
+            UnknownOutcomeError: Perhaps sent.
+            RefusedError: It never will be.
+        """
+        ...
+
+    async def edit(
+        self,
+        chat: str,
+        topic: str,
+        platform_id: str,
+        payload: str,
+        *,
+        buttons: tuple[Button, ...] = (),
+    ) -> None:
+        """Put a payload in the place of a message of the bot. The same once more does no harm.
+
+        Raises:
+            NotSentError, UnknownOutcomeError: It may be tried again.
+            RefusedError: The message is gone, or cannot be changed any more.
+        """
+        ...
+
+    async def show_draft(self, chat: str, topic: str, draft: int, text: str) -> None:
+        """Show `text` as a draft, where `traits.has_drafts`; the same number replaces it.
+
+        `draft` is above 0. `text` is plain, of any length: its end is shown.
+
+        Raises:
+            SendError: It could not be shown.
+        """
+        ...
+
+    async def type(self, chat: str, topic: str) -> None:
+        """Show the typing sign once.
+
+        Raises:
+            SendError: It could not be shown.
+        """
+        ...
+
+    async def react(self, chat: str, message_id: str, emoji: str) -> None:
+        """Put a reaction of the bot on somebody's message; empty takes it away.
+
+        Raises:
+            SendError: It could not be done.
+        """
+        ...

@@ -1,0 +1,52 @@
+"""What binds a button below a question to one call of one session. Pure.
+
+A button may be pressed long after its question was settled, or after a restart: what it carries
+names the session, the call and the arguments that were shown, and nothing else fits it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from hashlib import sha256
+from types import MappingProxyType
+from typing import Final
+
+from everturn_actors.model import Approval, Decision
+from everturn_actors.state import SessionState
+
+_LETTERS: Final[Mapping[Decision, str]] = MappingProxyType(
+    {"allow_once": "o", "allow_always": "a", "deny": "d"}
+)
+_DECISIONS: Final[Mapping[str, Decision]] = MappingProxyType(
+    {letter: decision for decision, letter in _LETTERS.items()}
+)
+_DATA: Final = re.compile(r"ap:([oad]):([0-9a-f]{16})")
+
+
+def approval_token(session_id: str, approval: Approval) -> str:
+    """Return the name of a question, sixteen hex digits: of this call with these arguments."""
+    text = f"{session_id}\n{approval.call_id}\n{approval.arguments_hash}"
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def button_data(decision: Decision, token: str) -> str:
+    """Return what the button of one answer carries: `ap:o:`, `ap:a:` or `ap:d:` and the token."""
+    return f"ap:{_LETTERS[decision]}:{token}"
+
+
+def read_button(data: str) -> tuple[Decision, str] | None:
+    """Return the answer and the token of a button; None where it is no button of a question."""
+    found = _DATA.fullmatch(data)
+    return None if found is None else (_DECISIONS[found[1]], found[2])
+
+
+def find_question(state: SessionState, token: str) -> Approval | None:
+    """Return the question with this token, settled or not; None where it is no longer open.
+
+    A question is open as long as the step whose call it asks about.
+    """
+    step = state.open_turn.step if state.open_turn else None
+    asked = step.approvals.values() if step else ()
+    named = (each for each in asked if approval_token(state.session_id, each) == token)
+    return next(named, None)

@@ -1,0 +1,123 @@
+"""Carries what sessions say to the people of one channel, whatever its platform."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Protocol, cast
+
+import anyio
+
+from everturn_actors.errors import ActorStoppedError, SessionEndedError
+from everturn_actors.model import ConversationKey
+from everturn_actors.outgoing import Outgoing
+from everturn_actors.ports import Clock
+from everturn_actors.state import SessionState
+from everturn_channels.adapter import Adapter, ChatType
+from everturn_channels.delivery.pace import Pace
+from everturn_channels.delivery.preview import Preview
+from everturn_channels.delivery.questions import Questions
+from everturn_channels.delivery.sending import Sender
+from everturn_channels.delivery.typing_sign import TypingSign
+from everturn_channels.settings import ChannelSettings
+
+
+class Tally(Protocol):
+    """Counts what a channel does."""
+
+    def count_out(self) -> None:
+        """Note that a message was sent."""
+        ...
+
+
+class Deliverer:
+    """Implements `everturn_actors.outgoing.Carrier` over one adapter; see there."""
+
+    def __init__(
+        self,
+        adapter: Adapter,
+        *,
+        settings: ChannelSettings,
+        clock: Clock,
+        chat_type_of: Callable[[ConversationKey], ChatType] | None = None,
+        tally: Tally | None = None,
+        pace: Pace | None = None,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        """Begin without anything under way.
+
+        Args:
+            adapter: Whose platform it is.
+            settings: How the channel behaves.
+            clock: The time.
+            chat_type_of: Tells what kind of chat a conversation is in, because not every kind has
+                drafts; without it each counts as a group.
+            tally: Counts the messages that were sent.
+            pace: When the bot may speak, where others speak with its voice as well.
+            jitter: Gives a number from 0 to 1, anew with every call.
+        """
+        self._adapter, self._settings, self._clock = adapter, settings, clock
+        self._chat_type_of, self._tally = chat_type_of, tally
+        self._pace = pace or Pace(clock, jitter)
+
+    async def carry(self, session: Outgoing) -> None:
+        """See `Carrier.carry`.
+
+        Raises:
+            SessionEndedError: The session is over.
+            ActorStoppedError: Its actor is gone.
+            JournalError: What was done could not be written down.
+        """
+        while not session.is_stopping and _has_work(session.state):
+            try:
+                await self._carry(session)
+            except ExceptionGroup as group:
+                raise _cause(group) from group
+
+    async def _carry(self, session: Outgoing) -> None:
+        key = session.state.key
+        preview = Preview(
+            session,
+            self._adapter,
+            settings=self._settings,
+            pace=self._pace,
+            clock=self._clock,
+            chat_type=self._chat_type_of(key) if self._chat_type_of else "group",
+        )
+        typing = TypingSign(session, self._adapter, self._pace, self._clock)
+        questions = Questions()
+        sender = Sender(
+            session,
+            self._adapter,
+            settings=self._settings,
+            pace=self._pace,
+            preview=preview,
+            typing=typing,
+            questions=questions,
+            on_sent=self._count,
+        )
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(preview.run)
+            tasks.start_soon(typing.run)
+            tasks.start_soon(questions.watch, session)
+            await sender.run()
+            typing.hush()
+            await preview.finish()
+            tasks.cancel_scope.cancel()
+
+    def _count(self) -> None:
+        if self._tally is not None:
+            self._tally.count_out()
+
+
+def _has_work(state: SessionState) -> bool:
+    turn = state.open_turn
+    return bool(state.owed) or (turn is not None and turn.delivers)
+
+
+def _cause(group: ExceptionGroup[Exception]) -> Exception:
+    """Return the one failure that tells the most: the end of the session explains all others."""
+    cause: Exception = group.subgroup((SessionEndedError, ActorStoppedError)) or group
+    while isinstance(cause, ExceptionGroup):
+        cause = cast("ExceptionGroup[Exception]", cause).exceptions[0]
+    return cause

@@ -1,0 +1,72 @@
+"""Shows below a question how it ended, and takes its buttons away."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import Final
+
+from everturn_actors.model import Parcel
+from everturn_actors.outgoing import Outgoing
+from everturn_channels.adapter import Adapter
+from everturn_channels.delivery.pace import Pace, unless
+from everturn_channels.delivery.questions import Questions, question_of
+from everturn_channels.delivery.words import call_text, settled_text
+from everturn_channels.errors import NotSentError, SendError, UnknownOutcomeError
+from everturn_channels.health import mask_token
+
+logger = logging.getLogger(__name__)
+
+TRIES: Final = 3  # it is a courtesy: who presses a button too late is told so in any case
+
+
+class Ends:
+    """The ends of the questions of one session."""
+
+    def __init__(
+        self, session: Outgoing, adapter: Adapter, pace: Pace, questions: Questions
+    ) -> None:
+        self._session, self._adapter = session, adapter
+        self._pace, self._questions = pace, questions
+
+    async def show(self, parcel: Parcel, platform_id: str) -> None:
+        """Change the message with the buttons, if that can be done; return early at a stop."""
+        settled, by = self._questions.outcome(parcel)
+        outcome = settled_text(settled, by)
+        call = question_of(self._session.state, parcel).call
+        text = outcome if call is None else f"{call_text(call)}\n\n{outcome}"
+        payload = self._adapter.lay_out(text, is_plain=True)[-1]
+        for failures in range(1, TRIES + 1):
+            if not await unless(self._session, self._is_stopping, self._pace.take):
+                return
+            try:
+                if await self._try(platform_id, payload):
+                    return
+            finally:
+                self._pace.give()
+            if failures < TRIES and not self._pace.quiet_s:
+                again = partial(self._pace.back_off, failures)
+                await unless(self._session, self._is_stopping, again)
+
+    async def _try(self, platform_id: str, payload: str) -> bool:
+        """Change the message once; return whether there is nothing left to try."""
+        key = self._session.state.key
+        try:
+            await self._adapter.edit(key.chat, key.topic, platform_id, payload)
+        except SendError as error:
+            if isinstance(error, NotSentError) and error.retry_after_s is not None:
+                self._pace.be_quiet(error.retry_after_s)
+            logger.info(
+                "the end of a question could not be shown",
+                extra={
+                    "channel": key.channel,
+                    "chat": key.chat,
+                    "session_id": self._session.session_id,
+                    "error": mask_token(str(error)),
+                },
+            )
+            return not isinstance(error, NotSentError | UnknownOutcomeError)
+        return True
+
+    def _is_stopping(self) -> bool:
+        return self._session.is_stopping

@@ -1,0 +1,112 @@
+"""What a parcel looks like as messages of a platform. Pure.
+
+A chunk's payload is what the adapter laid out, or, behind a mark that no text begins with, which
+file is sent in its place.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Final
+
+from everturn_actors.model import Attachment, Parcel
+from everturn_channels.adapter import Adapter, Button
+from everturn_channels.delivery.approvals import approval_token, button_data
+from everturn_channels.delivery.questions import Question
+from everturn_channels.delivery.words import end_text, question_text
+from everturn_channels.settings import ChannelSettings
+from everturn_channels.wording import BUTTONS
+
+REPLY_FILE: Final = "reply.md"
+_FILE_MARK: Final = "\x1d"  # a control character: nobody's text begins with it, see `_texts`
+_WHOLE: Final = "reply"
+_NONCE_HEX_DIGITS: Final = 24  # a nonce has at most 25 characters
+
+
+def lay_out(
+    parcel: Parcel,
+    question: Question,
+    session_id: str,
+    adapter: Adapter,
+    settings: ChannelSettings,
+) -> tuple[str, ...]:
+    """Return the payloads of a parcel, in the order in which they are sent."""
+    match parcel.kind:
+        case "reply":
+            return _reply(parcel.text, adapter, settings)
+        case "file":
+            files = tuple(f"{_FILE_MARK}{n}" for n in range(len(parcel.attachments)))
+            return (*_texts(adapter, parcel.text), *files)
+        case "notice":
+            return _texts(adapter, parcel.text, is_plain=True)
+        case "end":
+            return _texts(adapter, end_text(parcel))
+        case "approval":
+            if question.approval is None:
+                return ()
+            text = question_text(
+                question.call,
+                question.approval,
+                session_id,
+                has_buttons=adapter.traits.buttons,
+            )
+            return _texts(adapter, text, is_plain=True)
+
+
+def line(adapter: Adapter, text: str) -> str:
+    """Return one payload for a short plain text; empty where nothing of it can be shown."""
+    return next(iter(adapter.lay_out(text, is_plain=True)), "")
+
+
+def is_whole_reply(payload: str) -> bool:
+    """Whether the chunk is the reply as a file; the chunks after it are the same as messages."""
+    return payload == f"{_FILE_MARK}{_WHOLE}"
+
+
+def attachment_of(parcel: Parcel, payload: str) -> Attachment | None:
+    """Return the file that the chunk is; None where it is something else."""
+    number = payload.removeprefix(_FILE_MARK)
+    if number in {payload, _WHOLE}:
+        return None
+    return parcel.attachments[int(number)]
+
+
+def buttons_of(question: Question, session_id: str) -> tuple[Button, ...]:
+    """Return the buttons below a question."""
+    approval = question.approval
+    if approval is None:
+        return ()
+    token = approval_token(session_id, approval)
+    always = (
+        (Button(label=BUTTONS["allow_always"], data=button_data("allow_always", token)),)
+        if approval.pattern
+        else ()
+    )
+    return (
+        Button(label=BUTTONS["allow_once"], data=button_data("allow_once", token)),
+        *always,
+        Button(label=BUTTONS["deny"], data=button_data("deny", token)),
+    )
+
+
+def nonce(session_id: str, *parts: str | int) -> str:
+    """Return what names one message of one session, the same whenever it is sent."""
+    text = "\n".join((session_id, *map(str, parts)))
+    return sha256(text.encode()).hexdigest()[:_NONCE_HEX_DIGITS]
+
+
+def _reply(text: str, adapter: Adapter, settings: ChannelSettings) -> tuple[str, ...]:
+    """Return a reply as messages; a long one, by setting, as its beginning and a file.
+
+    Behind the file stand the other messages: where the file is refused, they are sent.
+    """
+    payloads = _texts(adapter, text)
+    if settings.long_replies == "split" or len(payloads) <= max(settings.file_after_chunks, 1):
+        return payloads
+    if len(text.encode()) > adapter.traits.files_max_bytes:
+        return payloads
+    return (payloads[0], f"{_FILE_MARK}{_WHOLE}", *payloads[1:])
+
+
+def _texts(adapter: Adapter, text: str, *, is_plain: bool = False) -> tuple[str, ...]:
+    return adapter.lay_out(text.replace(_FILE_MARK, " "), is_plain=is_plain) if text else ()

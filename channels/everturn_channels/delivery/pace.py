@@ -1,0 +1,125 @@
+"""When a bot may call its platform: how many calls at a time, and never while it has to be quiet.
+
+One for all conversations of a bot, because a platform that asks for quiet means the whole bot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from typing import Final
+
+import anyio
+
+from everturn_actors.outgoing import Outgoing
+from everturn_actors.ports import Clock
+
+AT_ONCE: Final = 16  # messages of one bot that are on their way at the same time
+QUIET_MIN_S: Final = 0.5  # a platform that asks for no time at all still means some
+RETRY_S: Final = 1.0  # after the first failure that names no time; doubled with each one
+RETRY_MAX_S: Final = 60.0
+
+
+class Pace:
+    """Hands out the right to call the platform, first come, first served."""
+
+    def __init__(
+        self, clock: Clock, jitter: Callable[[], float], *, at_once: int = AT_ONCE
+    ) -> None:
+        """Begin without a pause.
+
+        Args:
+            clock: The time.
+            jitter: Gives a number from 0 to 1, anew with every call.
+            at_once: How many calls may be under way.
+        """
+        self._clock, self._jitter = clock, jitter
+        self._slots = anyio.Semaphore(at_once)
+        self._quiet_until: datetime | None = None
+        self._waiting: set[anyio.CancelScope] = set()
+        "The waits after failures."
+
+    @property
+    def quiet_s(self) -> float:
+        """How long the bot has to be quiet from now on; 0 = it may speak."""
+        if self._quiet_until is None:
+            return 0.0
+        left_s = (self._quiet_until - self._clock.now()).total_seconds()
+        if left_s <= 0:
+            self._quiet_until = None
+        return max(left_s, 0.0)
+
+    @property
+    def is_contended(self) -> bool:
+        """Whether others wait, or all have to: whoever holds a right should give it back."""
+        return self._slots.statistics().tasks_waiting > 0 or self.quiet_s > 0
+
+    def be_quiet(self, delay_s: float) -> None:
+        """Let nobody begin a call for so long."""
+        until = self._clock.now() + timedelta(seconds=max(delay_s, QUIET_MIN_S))
+        if self._quiet_until is None or until > self._quiet_until:
+            self._quiet_until = until
+
+    def take_now(self) -> bool:
+        """Take the right to a call, if it is there at once."""
+        if self.quiet_s > 0:
+            return False
+        try:
+            self._slots.acquire_nowait()
+        except anyio.WouldBlock:
+            return False
+        return True
+
+    async def take(self) -> None:
+        """Take the right to a call, when the bot may speak and it is one's turn."""
+        while True:
+            while (left_s := self.quiet_s) > 0:
+                await self._clock.sleep(left_s)
+            await self._slots.acquire()
+            if self.quiet_s <= 0:
+                return
+            self._slots.release()
+
+    def give(self) -> None:
+        """Give the right back."""
+        self._slots.release()
+
+    async def back_off(self, failures: int) -> None:
+        """Wait after so many failures in a row, longer each time, and not all in one moment."""
+        base_s = min(RETRY_S * 2 ** min(failures - 1, 10), RETRY_MAX_S)
+        with anyio.CancelScope() as scope:
+            self._waiting.add(scope)
+            try:
+                await self._clock.sleep(base_s * (1 - self._jitter() / 2))
+            finally:
+                self._waiting.discard(scope)
+
+    def stop_backing_off(self) -> None:
+        """End the waits after failures: the platform can be reached again."""
+        for scope in self._waiting:
+            scope.cancel()
+
+
+async def unless(
+    session: Outgoing, is_over: Callable[[], bool], work: Callable[[], Awaitable[None]]
+) -> bool:
+    """Do `work`, but give it up as soon as the session stands so that `is_over`.
+
+    Returns:
+        Whether it was done.
+    """
+    if is_over():
+        return False
+    is_done = False
+    async with anyio.create_task_group() as tasks:
+
+        async def watch() -> None:
+            while not is_over():
+                await session.until_changed()
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(watch)
+        await work()
+        is_done = True
+        tasks.cancel_scope.cancel()
+    return is_done

@@ -1,0 +1,82 @@
+"""The questions of a session, and what became of them.
+
+The state forgets a question with its step, sooner perhaps than its message can be changed. So
+whoever delivers notes in time how each was settled; after a restart that is known no longer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from everturn_actors.model import Approval, Parcel, Settled, ToolCall
+from everturn_actors.outgoing import Outgoing
+from everturn_actors.state import SessionState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A question as it stands now."""
+
+    approval: Approval | None
+    "None: it is not open any more."
+    call: ToolCall | None
+    "None: it is not known any more."
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody can answer it any more."""
+        return self.approval is None or self.approval.settled is not None
+
+
+NONE = Question(approval=None, call=None)
+
+
+class Questions:
+    """Remembers how questions were settled, for as long as they are owed."""
+
+    def __init__(self) -> None:
+        self._settled: dict[tuple[int, str], tuple[Settled, str]] = {}
+
+    async def watch(self, session: Outgoing) -> None:
+        """Note what there is to note whenever the session changes, until cancelled."""
+        while True:
+            self.note(session.state)
+            await session.until_changed()
+
+    def note(self, state: SessionState) -> None:
+        """Look at the state, which may forget soon."""
+        turn = state.open_turn
+        if turn is None or turn.step is None:
+            return
+        for call_id, approval in turn.step.approvals.items():
+            if approval.settled is not None:
+                self._settled[turn.number, call_id] = (approval.settled, approval.by)
+
+    def outcome(self, parcel: Parcel) -> tuple[Settled | None, str]:
+        """Return how the question of a parcel was settled, and by whom; None = not known."""
+        return self._settled.get((parcel.turn, parcel.call_id), (None, ""))
+
+
+def question_of(state: SessionState, parcel: Parcel) -> Question:
+    """Return the question of a parcel, whatever became of it."""
+    if parcel.kind != "approval":
+        return NONE
+    turn = state.open_turn
+    is_open = turn is not None and turn.number == parcel.turn
+    approval = turn.step.approvals.get(parcel.call_id) if is_open and turn and turn.step else None
+    if any(each.seq > parcel.seq and each.call_id == parcel.call_id for each in state.owed):
+        approval = None  # a later step asked about a call of the same name
+    return Question(approval=approval, call=_call(state, parcel))
+
+
+def _call(state: SessionState, parcel: Parcel) -> ToolCall | None:
+    turn = state.open_turn
+    if turn is not None and turn.number == parcel.turn:
+        replies = [step.reply for step in turn.steps]
+        if turn.step is not None and turn.step.reply is not None:
+            replies.append(turn.step.reply)
+    else:
+        held = (each for each in state.held_turns if each.number == parcel.turn)
+        replies = [step.reply for each in held for step in each.steps]
+    made = [call for reply in replies if reply.seq < parcel.seq for call in reply.calls]
+    return next((call for call in reversed(made) if call.call_id == parcel.call_id), None)

@@ -1,0 +1,397 @@
+"""Sends what a session owes: parcel after parcel, chunk after chunk, marked before and after.
+
+A chunk that is marked as sending when nobody sends it was cut short: whether it arrived is not
+known, so it is sent once more and says so. Whatever surely did not arrive is tried for ever.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final
+
+from everturn_actors.errors import JournalError
+from everturn_actors.events import Body, ChunkMarked, DeliveryPlanned
+from everturn_actors.model import Attachment, Chunk, Mark, Parcel
+from everturn_actors.outgoing import Outgoing
+from everturn_channels.adapter import Adapter, Outbound, OutgoingFile
+from everturn_channels.delivery.ends import Ends
+from everturn_channels.delivery.layout import (
+    REPLY_FILE,
+    attachment_of,
+    buttons_of,
+    is_whole_reply,
+    lay_out,
+    line,
+    nonce,
+)
+from everturn_channels.delivery.pace import Pace, unless
+from everturn_channels.delivery.preview import Preview
+from everturn_channels.delivery.questions import Questions, question_of
+from everturn_channels.delivery.typing_sign import TypingSign
+from everturn_channels.delivery.words import large_file, missing_file, refused_file
+from everturn_channels.errors import NotSentError, RefusedError, SendError, UnknownOutcomeError
+from everturn_channels.health import mask_token
+from everturn_channels.settings import ChannelSettings
+
+logger = logging.getLogger(__name__)
+
+UNKNOWN_TRIES: Final = 2  # after so many sendings of unknown outcome a chunk is given up
+EDIT_TRIES: Final = 3  # so often a preview is to become the reply; then the reply is sent anew
+_ERROR_MAX: Final = 500  # characters of a reason that are kept
+
+
+@dataclass(slots=True, kw_only=True)
+class _Job:
+    """One parcel under way."""
+
+    parcel: Parcel
+    chunks: list[Chunk]
+    left: deque[int]
+    "Numbers of the chunks that are not done, in order."
+    told: list[Body] = field(default_factory=list[Body])
+    "What is recorded together with the next mark."
+    preview: str = ""
+    "The message whose place the first chunk takes; empty = none."
+    was_cut_short: bool = False
+    "Whether the first chunk may have been sent anew already, in place of the preview."
+    edits: int = 0
+    failures: int = 0
+    "In a row."
+
+    def mark(self, index: int, mark: Mark, *, platform_id: str = "", error: str = "") -> None:
+        """Note what became of a chunk."""
+        chunk = self.chunks[index]
+        self.chunks[index] = replace(chunk, mark=mark, tries=chunk.tries + (mark == "unknown"))
+        self.told.append(
+            ChunkMarked(
+                parcel=self.parcel.seq,
+                chunk=index,
+                mark=mark,
+                platform_id=platform_id,
+                error=mask_token(error)[:_ERROR_MAX],
+            )
+        )
+        if self.chunks[index].is_done and index in self.left:
+            self.left.remove(index)
+
+    def mark_unknown(self, index: int, error: str) -> None:
+        """Note that nobody knows whether a chunk was sent; the second time it is given up."""
+        again = self.chunks[index].tries + 1 < UNKNOWN_TRIES
+        self.mark(index, "unknown" if again else "failed", error=error)
+
+    def take_told(self) -> tuple[Body, ...]:
+        """Return what is to be recorded now."""
+        told, self.told = tuple(self.told), []
+        return told
+
+
+class Sender:
+    """Delivers one session."""
+
+    def __init__(
+        self,
+        session: Outgoing,
+        adapter: Adapter,
+        *,
+        settings: ChannelSettings,
+        pace: Pace,
+        preview: Preview,
+        typing: TypingSign,
+        questions: Questions,
+        on_sent: Callable[[], None],
+    ) -> None:
+        self._session, self._adapter, self._settings = session, adapter, settings
+        self._pace, self._preview, self._typing = pace, preview, typing
+        self._questions, self._on_sent = questions, on_sent
+        self._ends = Ends(session, adapter, pace, questions)
+        self._holds = False
+        self._is_chat_gone = False
+
+    async def run(self) -> None:
+        """Deliver until nothing is owed and no turn is open, or the service stops.
+
+        Raises:
+            SessionEndedError: The session is over.
+            JournalError: What was done could not be written down.
+        """
+        session = self._session
+        while not session.is_stopping:
+            self._questions.note(session.state)
+            parcel, turn = self._next(), session.state.open_turn
+            if parcel is not None:
+                await self._deliver(parcel)
+            elif turn is None or not turn.delivers:
+                return
+            else:
+                await session.until_changed()
+
+    def _next(self) -> Parcel | None:
+        """Return the oldest parcel that something can be done about; a question may just wait."""
+        for parcel in self._session.state.owed:
+            if not (parcel.kind == "approval" and parcel.is_delivered) or self._is_over(parcel):
+                return parcel
+        return None
+
+    def _is_over(self, parcel: Parcel) -> bool:
+        """Whether a parcel is a question that nobody can answer any more."""
+        return parcel.kind == "approval" and question_of(self._session.state, parcel).is_over
+
+    async def _deliver(self, parcel: Parcel) -> None:
+        try:
+            if self._is_over(parcel):
+                await self._close(parcel)
+                return
+            if parcel.kind == "reply":
+                parcel = await self._preview.hand_over(parcel)
+            job = self._begin(parcel)
+            while job.left and await self._may_send(job):
+                await self._send(job)
+            if not job.left or any(isinstance(body, ChunkMarked) for body in job.told):
+                await self._tell(job)
+        finally:
+            self._let_go()
+
+    # --- one parcel ---
+
+    def _begin(self, parcel: Parcel) -> _Job:
+        """Lay a parcel out, or take up what is left of it."""
+        planned: list[Body] = []
+        chunks = parcel.chunks
+        if chunks is None:
+            payloads = lay_out(
+                parcel,
+                question_of(self._session.state, parcel),
+                self._session.session_id,
+                self._adapter,
+                self._settings,
+            )
+            planned.append(DeliveryPlanned(parcel=parcel.seq, chunks=payloads))
+            chunks = tuple(Chunk(payload=payload) for payload in payloads)
+        job = _Job(
+            parcel=parcel,
+            chunks=[*chunks],
+            left=deque(n for n, chunk in enumerate(chunks) if not chunk.is_done),
+            told=planned,
+            preview=parcel.preview,
+        )
+        for index, chunk in enumerate(chunks):
+            if chunk.mark != "sending":
+                continue
+            if index == 0 and job.preview:  # an edit does no harm when it is made once more
+                job.was_cut_short = True
+                job.mark(index, "unsent", error="cut short")
+            else:
+                job.mark_unknown(index, "cut short")
+        return job
+
+    async def _may_send(self, job: _Job) -> bool:
+        """Wait for the right to send; False where there is nothing to be sent any more."""
+        if self._is_to_leave(job.parcel):
+            return False
+        if not self._holds:
+            if not self._pace.take_now():
+                if any(isinstance(body, ChunkMarked) for body in job.told):
+                    await self._tell(job)
+                is_to_leave = partial(self._is_to_leave, job.parcel)
+                if not await unless(self._session, is_to_leave, self._pace.take):
+                    return False
+            self._holds = True
+        return True
+
+    def _is_to_leave(self, parcel: Parcel) -> bool:
+        return self._session.is_stopping or self._is_over(parcel)
+
+    async def _send(self, job: _Job) -> None:
+        """Send the next chunk; note what became of it, and wait where it has to be tried again."""
+        index = job.left[0]
+        chunk = job.chunks[index]
+        job.mark(index, "sending")
+        await self._tell(job)
+        self._typing.hush()
+        try:
+            platform_id = await self._put(job, index, is_repeat=chunk.tries > 0)
+        except NotSentError as error:
+            job.mark(index, "unsent", error=str(error))
+            if error.retry_after_s is not None:
+                self._pace.be_quiet(error.retry_after_s)
+            await self._wait_after_failure(job, is_asked=error.retry_after_s is not None)
+        except RefusedError as error:
+            self._give_up(job, index, error)
+        except SendError as error:
+            job.mark_unknown(index, str(error))
+            if job.chunks[index].mark == "failed":
+                self._warn("a message may not have arrived", job.parcel, error)
+            await self._wait_after_failure(job, is_asked=False)
+        else:
+            job.failures = 0
+            job.mark(index, "sent", platform_id=platform_id)
+            if is_whole_reply(chunk.payload):
+                for rest in tuple(job.left):
+                    job.mark(rest, "closed")
+            self._preview.pass_message()
+            self._on_sent()
+            if self._pace.is_contended:
+                self._let_go()
+
+    async def _wait_after_failure(self, job: _Job, *, is_asked: bool) -> None:
+        """Record what happened, and wait; where the platform says how long, `Pace` knows."""
+        await self._tell(job)
+        self._let_go()
+        job.failures += 1
+        if not is_asked and job.left:
+            is_to_leave = partial(self._is_to_leave, job.parcel)
+            await unless(self._session, is_to_leave, partial(self._pace.back_off, job.failures))
+
+    def _give_up(self, job: _Job, index: int, error: RefusedError) -> None:
+        """Note that a chunk never arrives; where the chat is gone, nothing else that is owed."""
+        if not error.is_chat_gone:
+            job.mark(index, "failed", error=str(error))
+            self._warn("a message was refused", job.parcel, error)
+            return
+        for each in tuple(job.left):
+            job.mark(each, "failed", error=str(error))
+        for parcel in self._session.state.owed:
+            if parcel.seq == job.parcel.seq or parcel.is_delivered or self._is_over(parcel):
+                continue
+            other = self._begin(parcel)
+            for each in tuple(other.left):
+                other.mark(each, "failed", error=str(error))
+            job.told += other.take_told()
+        if not self._is_chat_gone:
+            self._is_chat_gone = True
+            self._warn("a chat is gone; what is owed to it is given up", job.parcel, error)
+
+    def _warn(self, message: str, parcel: Parcel, error: SendError) -> None:
+        key = self._session.state.key
+        logger.warning(
+            message,
+            extra={
+                "channel": key.channel,
+                "chat": key.chat,
+                "session_id": self._session.session_id,
+                "parcel": parcel.seq,
+                "error": mask_token(str(error))[:_ERROR_MAX],
+            },
+        )
+
+    async def _tell(self, job: _Job) -> None:
+        told = job.take_told()
+        if told:
+            await self._session.tell(*told)
+
+    def _let_go(self) -> None:
+        if self._holds:
+            self._holds = False
+            self._pace.give()
+
+    # --- one chunk ---
+
+    async def _put(self, job: _Job, index: int, *, is_repeat: bool) -> str:
+        """Bring a chunk to the platform; return what it is called there.
+
+        Raises:
+            SendError: Its kind says what is known.
+        """
+        if index == 0 and job.preview:
+            platform_id = await self._put_in_place(job)
+            if platform_id:
+                return platform_id
+        key, parcel = self._session.state.key, job.parcel
+        message = Outbound(
+            chat=key.chat,
+            topic=key.topic,
+            payload=job.chunks[index].payload,
+            reply_to=parcel.reply_to if index == 0 else "",
+            nonce=nonce(self._session.session_id, parcel.seq, index),
+            is_repeat=is_repeat,
+        )
+        if is_whole_reply(message.payload):
+            data = parcel.text.encode()
+            file = OutgoingFile(data=data, file_name=REPLY_FILE, media_type="text/markdown")
+            return await self._adapter.send(replace(message, payload="", file=file))
+        attachment = attachment_of(parcel, message.payload)
+        if attachment is not None:
+            return await self._send_file(message, attachment)
+        if parcel.kind == "approval" and index == len(job.chunks) - 1 and self._has_buttons:
+            question = question_of(self._session.state, parcel)
+            buttons = buttons_of(question, self._session.session_id)
+            message = replace(message, buttons=buttons)
+        return await self._adapter.send(message)
+
+    @property
+    def _has_buttons(self) -> bool:
+        return self._adapter.traits.buttons
+
+    async def _put_in_place(self, job: _Job) -> str:
+        """Put the first chunk in the place of its preview.
+
+        Returns:
+            What the message is called; empty where it has to be sent anew.
+        """
+        key, preview = self._session.state.key, job.preview
+        try:
+            await self._adapter.edit(key.chat, key.topic, preview, job.chunks[0].payload)
+        except RefusedError as error:
+            if error.is_chat_gone:
+                raise
+            job.preview = ""
+            if job.was_cut_short:
+                raise UnknownOutcomeError(str(error)) from error
+            return ""
+        except UnknownOutcomeError as error:
+            job.edits += 1
+            if job.edits < EDIT_TRIES:  # the same once more does no harm
+                raise NotSentError(str(error)) from error
+            job.preview = ""
+            return ""
+        return preview
+
+    async def _send_file(self, message: Outbound, attachment: Attachment) -> str:
+        """Send a file, or, where that cannot be, a line that names it."""
+        limit = self._adapter.traits.files_max_bytes
+        try:
+            data = await self._session.read_file(attachment.name)
+        except JournalError as error:
+            logger.warning(
+                "a file could not be read",
+                extra={"session_id": self._session.session_id, "error": str(error)},
+            )
+            data = None
+        if data is None:
+            text = missing_file(attachment)
+        elif len(data) > limit:
+            text = large_file(attachment, len(data), limit)
+        else:
+            file = OutgoingFile(
+                data=data,
+                file_name=attachment.file_name or attachment.name,
+                media_type=attachment.media_type,
+            )
+            try:
+                return await self._adapter.send(replace(message, payload="", file=file))
+            except RefusedError as error:
+                if error.is_chat_gone:
+                    raise
+                text = refused_file(attachment)
+        return await self._adapter.send(replace(message, payload=line(self._adapter, text)))
+
+    # --- the end of a question ---
+
+    async def _close(self, parcel: Parcel) -> None:
+        """Show how a question was settled, as well as that can be done, and owe it no longer."""
+        if parcel.chunks is None:  # nobody was asked yet, and now there is nothing to ask
+            await self._session.tell(DeliveryPlanned(parcel=parcel.seq, chunks=()))
+            return
+        last = parcel.chunks[-1]
+        if last.mark == "sent" and self._adapter.traits.edits:
+            await self._ends.show(parcel, last.platform_id)
+            if self._session.is_stopping:
+                return  # it can be shown after the start
+        job = self._begin(parcel)  # what was cut short is of unknown outcome first
+        if job.chunks[0].mark != "closed":
+            job.mark(0, "closed")
+        await self._tell(job)

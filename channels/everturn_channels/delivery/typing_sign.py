@@ -1,0 +1,74 @@
+"""The typing sign: shown while a turn works, and never after it."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import Final
+
+import anyio
+
+from everturn_actors.outgoing import Outgoing
+from everturn_actors.ports import Clock
+from everturn_channels.adapter import Adapter
+from everturn_channels.delivery.pace import Pace, unless
+from everturn_channels.errors import NotSentError, SendError
+from everturn_channels.health import mask_token
+
+logger = logging.getLogger(__name__)
+
+_RENEWED_AFTER: Final = 0.8  # of its time, so that it does not flicker
+
+
+class TypingSign:
+    """The typing sign of one conversation."""
+
+    def __init__(self, session: Outgoing, adapter: Adapter, pace: Pace, clock: Clock) -> None:
+        self._session, self._adapter = session, adapter
+        self._pace, self._clock = pace, clock
+        self._showing: anyio.CancelScope | None = None
+
+    async def run(self) -> None:
+        """Show it whenever the turn works, until cancelled."""
+        every_s = self._adapter.traits.typing_s * _RENEWED_AFTER
+        if every_s <= 0:
+            return
+        rests = partial(self._clock.sleep, every_s)
+        while True:
+            if self._is_over():
+                await self._session.until_changed()
+                continue
+            await self._show()
+            await unless(self._session, self._is_over, rests)
+
+    def hush(self) -> None:
+        """Let nothing that is under way be shown later than what is sent next."""
+        if self._showing is not None and self._is_over():
+            self._showing.cancel()
+
+    def _is_over(self) -> bool:
+        """Whether the turn does not work: it is over, or waits for a person."""
+        state = self._session.state
+        turn = state.open_turn
+        works = turn is not None and turn.delivers and state.status == "active"
+        return not works or bool(state.open_approvals) or self._session.is_stopping
+
+    async def _show(self) -> None:
+        if self._pace.quiet_s > 0:
+            return
+        key = self._session.state.key
+        with anyio.CancelScope() as self._showing:
+            try:
+                await self._adapter.type(key.chat, key.topic)
+            except SendError as error:
+                if isinstance(error, NotSentError) and error.retry_after_s is not None:
+                    self._pace.be_quiet(error.retry_after_s)
+                logger.debug(
+                    "the typing sign could not be shown",
+                    extra={
+                        "channel": key.channel,
+                        "chat": key.chat,
+                        "error": mask_token(str(error)),
+                    },
+                )
+        self._showing = None

@@ -1,0 +1,134 @@
+"""What people read besides replies: ends of turns, questions, files that cannot be sent. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Final
+
+from everturn_actors.model import Approval, Attachment, Parcel, Settled, ToolCall
+from everturn_channels.wording import BUTTONS, turn_ended
+
+NOTHING: Final = "There is no answer"
+_NAMES_MAX: Final = 6  # tools in a line; more tell nobody anything
+_ARGUMENTS_INDENT: Final = 2
+
+
+def end_text(parcel: Parcel) -> str:
+    """Return why a turn was not answered, as Markdown."""
+    if parcel.outcome != "answered":
+        return turn_ended(parcel.outcome, parcel.text)
+    return f"{NOTHING}: {parcel.text}." if parcel.text else f"{NOTHING}."
+
+
+def missing_file(attachment: Attachment) -> str:
+    """Return the line in place of a file that is gone."""
+    return f"The file {_named(attachment)} cannot be sent: it is no longer there."
+
+
+def large_file(attachment: Attachment, size_bytes: int, limit_bytes: int) -> str:
+    """Return the line in place of a file that the platform does not take; 0 = it takes none."""
+    if not limit_bytes:
+        return f"The file {_named(attachment)} cannot be sent: no files can be sent here."
+    sizes = f"it has {size_bytes:,} bytes, and {limit_bytes:,} can be sent here"
+    return f"The file {_named(attachment)} cannot be sent: {sizes}."
+
+
+def refused_file(attachment: Attachment) -> str:
+    """Return the line in place of a file that the platform refused."""
+    return f"The file {_named(attachment)} could not be sent: it was refused here."
+
+
+def question_text(
+    call: ToolCall | None, approval: Approval, session_id: str, *, has_buttons: bool
+) -> str:
+    """Return the question whether a call may run, with all its arguments, as plain text.
+
+    Args:
+        call: What is asked about.
+        approval: The question.
+        session_id: The session, for whoever answers on the command line.
+        has_buttons: Whether buttons stand below it.
+    """
+    parts = [call_text(call)]
+    if approval.reason.strip():
+        parts.append(visible(approval.reason.strip()))
+    always = visible(approval.pattern)
+    if always and has_buttons:
+        parts.append(f"{BUTTONS['allow_always']}: every call that fits {always}")
+    who = ", ".join(approval.approvers)
+    may = f"Only {who} may answer" if who else "Whoever may talk here may answer"
+    parts.append(f"{may}, until {approval.expires_at:%Y-%m-%d %H:%M} UTC.")
+    if not has_buttons:
+        parts.append(
+            f"There are no buttons here. Whoever runs the gateway answers with:\n"
+            f"everturn approve {session_id} {approval.call_id}\n"
+            f"(with --deny: it does not run)"
+        )
+        if always:
+            parts.append(f"(with --always: from now on every call that fits {always})")
+    return "\n\n".join(parts)
+
+
+def call_text(call: ToolCall | None) -> str:
+    """Return a call as people judge it: what it is, and every argument as it stands."""
+    if call is None:
+        return "May a tool run?"
+    return f"May {visible(call.name)} run?\n\n{_arguments(call.arguments)}"
+
+
+def settled_text(settled: Settled | None, by: str) -> str:
+    """Return what became of a question; None = it is over, and nobody knows any more how."""
+    who = f" by {visible(by)}" if by else ""
+    match settled:
+        case "allow_once":
+            return f"Allowed once{who}."
+        case "allow_always":
+            return f"Allowed{who}, from now on always."
+        case "deny":
+            return f"Denied{who}."
+        case "expired":
+            return "Nobody answered in time: it did not run."
+        case "overtaken":
+            return "A message came first: it did not run."
+        case None:
+            return "This question is closed."
+
+
+def running_text(names: Sequence[str]) -> str:
+    """Return which tools run just now."""
+    return f"running {_listed(names)}..."
+
+
+def ran_text(names: Sequence[str]) -> str:
+    """Return which tools ran."""
+    return f"ran {_listed(names)}"
+
+
+def visible(text: str) -> str:
+    """Return a text in which nothing is hidden: what cannot be seen is written as its number.
+
+    Whoever decides by it must not be shown something else than what is meant, as direction marks
+    and characters without width can make them.
+    """
+    return "".join(
+        each if each.isprintable() or each == "\n" else f"\\u{ord(each):04x}" for each in text
+    )
+
+
+def _arguments(arguments: str) -> str:
+    try:
+        value: object = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return visible(arguments)
+    return visible(json.dumps(value, ensure_ascii=False, indent=_ARGUMENTS_INDENT))
+
+
+def _named(attachment: Attachment) -> str:
+    return visible(attachment.file_name or attachment.name)[:200]
+
+
+def _listed(names: Sequence[str]) -> str:
+    once = [*dict.fromkeys(map(visible, names))]
+    more = f" and {len(once) - _NAMES_MAX} more" if len(once) > _NAMES_MAX else ""
+    return ", ".join(once[:_NAMES_MAX]) + more

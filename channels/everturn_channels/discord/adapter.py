@@ -1,0 +1,250 @@
+"""The Discord channel as an `Adapter`: one login after the other, and what is said in between."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+
+import aiohttp
+import anyio
+import discord
+
+from everturn_actors.ports import Clock
+from everturn_channels.adapter import (
+    Button,
+    ChatType,
+    Inlet,
+    Outbound,
+    Place,
+    Traits,
+)
+from everturn_channels.discord.catching_up import Looker
+from everturn_channels.discord.checking import look
+from everturn_channels.discord.client import Client, open_client
+from everturn_channels.discord.failures import NETWORK_ERRORS, connection_error
+from everturn_channels.discord.files import Files
+from everturn_channels.discord.interactions import Interactions, register_commands
+from everturn_channels.discord.markup import LIMIT_UNITS
+from everturn_channels.discord.markup import lay_out as lay_out_markdown
+from everturn_channels.discord.receiving import Receiver
+from everturn_channels.discord.sending import FILES_MAX_BYTES, Sender, channel_of
+from everturn_channels.errors import ChannelError, ConnectionLostError, RefusedError, SetupError
+
+LOGIN_S = 60.0
+WATCH_S = 5.0
+"How often it is looked whether Discord answered a heartbeat."
+_CLOSED = "The connection to Discord was closed."
+
+
+def _has_drafts(_chat_type: ChatType) -> bool:
+    return False
+
+
+TRAITS = Traits(
+    edits=True,
+    typing_s=10.0,
+    preview_s=1.2,  # a channel takes five messages or edits in five seconds
+    has_drafts=_has_drafts,
+    buttons=True,
+    files_max_bytes=FILES_MAX_BYTES,
+    reactions=True,
+    chunk_units=LIMIT_UNITS,
+    idle_s=150.0,  # heartbeats are answered each 41 seconds
+)
+
+
+class DiscordAdapter:
+    """One bot on Discord. Implements `adapter.Adapter`.
+
+    Args:
+        name: Of the channel.
+        token: Of the bot.
+        clock: The time.
+        api_base: Where the API is, with its version; empty = Discord's own. For this bot only.
+        gateway_url: Where all connections to the gateway go, resumed ones too; empty = Discord's.
+        proxy: `http://host:port`; empty = none.
+        backlog_max_messages: Of what was said in a channel during an absence, the newest so many.
+        backlog_max_age_s: And nothing older than this.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        token: str,
+        clock: Clock,
+        api_base: str = "",
+        gateway_url: str = "",
+        proxy: str = "",
+        backlog_max_messages: int = 100,
+        backlog_max_age_s: float = 86_400,
+    ) -> None:
+        self._name, self._token, self._clock = name, token.strip(), clock
+        self._api_base, self._gateway_url, self._proxy = api_base, gateway_url, proxy
+        self._backlog_max_messages = backlog_max_messages
+        self._backlog_max_age_s = backlog_max_age_s
+        self._sender = Sender()
+        self._interactions = Interactions(self._sender, self.lay_out)
+
+    @property
+    def name(self) -> str:
+        """The name of the channel."""
+        return self._name
+
+    @property
+    def platform(self) -> str:
+        """The platform."""
+        return "discord"
+
+    @property
+    def traits(self) -> Traits:
+        """What Discord can do."""
+        return TRAITS
+
+    # --- in ---
+
+    async def serve(self, inlet: Inlet) -> None:
+        """As `Adapter.serve`."""
+        async with self._open_client() as client:
+            await self._login(client)
+            self._sender.client = client
+            try:
+                failure = await self._serve(client, inlet)
+            finally:
+                self._sender.client = None
+        raise failure
+
+    async def _serve(self, client: Client, inlet: Inlet) -> ChannelError:
+        """Hand in what comes; return why it ended."""
+
+        async def on_interaction(interaction: discord.Interaction) -> None:
+            await self._interactions.deal(interaction, receiver.give)
+
+        failure: ChannelError | None = None
+        looker = Looker(
+            client=client,
+            inlet=inlet,
+            clock=self._clock,
+            max_messages=self._backlog_max_messages,
+            max_age_s=self._backlog_max_age_s,
+        )
+        async with (
+            aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session,
+            anyio.create_task_group() as tasks,
+        ):
+            receiver = Receiver(
+                inlet=inlet,
+                client=client,
+                files=Files(client, session, self._proxy),
+                looker=looker,
+                tasks=tasks,
+                answerer=self._answerer,
+                on_interaction=on_interaction,
+                on_thread_message=self._sender.remember_home,
+            )
+            client.listener = receiver
+            tasks.start_soon(register_commands, client)
+            tasks.start_soon(_watch, client, inlet)
+            failure = await self._stay_connected(client)
+            tasks.cancel_scope.cancel()
+        return failure or ConnectionLostError(_CLOSED)
+
+    def _open_client(self) -> AbstractAsyncContextManager[Client]:
+        return open_client(
+            api_base=self._api_base, gateway_url=self._gateway_url, proxy=self._proxy
+        )
+
+    async def _login(self, client: Client) -> None:
+        """Log in to the API; the gateway comes later."""
+        if not self._token or not self._token.isascii() or any(c.isspace() for c in self._token):
+            text = f"channels.{self._name}.bot_token holds no token of a Discord bot."
+            raise SetupError(text)
+        try:
+            with anyio.fail_after(LOGIN_S):
+                await client.login(self._token)
+        except (discord.DiscordException, *NETWORK_ERRORS) as error:
+            raise connection_error(self._name, error) from error
+
+    async def _stay_connected(self, client: Client) -> ChannelError:
+        """Stay connected, resumed sessions included; return why it ended."""
+        try:
+            # sessions are resumed all the same; what ends is known to the caller, who tries again
+            await client.connect(reconnect=False)
+        except (discord.DiscordException, *NETWORK_ERRORS) as error:
+            return connection_error(self._name, error)
+        except AttributeError as error:
+            # where the very first handshake fails, the library looks for what to resume
+            if getattr(client, "ws", None) is not None:  # its type does not say that it begins so
+                raise
+            return connection_error(self._name, error.__context__ or error)
+        return ConnectionLostError(_CLOSED)
+
+    async def check(self) -> Sequence[str]:
+        """As `Adapter.check`."""
+        async with self._open_client() as client:
+            await self._login(client)
+            return look(client)
+
+    # --- out ---
+
+    def lay_out(self, markdown: str, *, is_plain: bool = False) -> tuple[str, ...]:
+        """As `Adapter.lay_out`."""
+        return lay_out_markdown(markdown, is_plain=is_plain)
+
+    async def send(self, message: Outbound) -> str:
+        """As `Adapter.send`. Whether it may be there already is settled by its nonce."""
+        return await self._sender.send(message)
+
+    async def edit(
+        self,
+        chat: str,
+        topic: str,
+        platform_id: str,
+        payload: str,
+        *,
+        buttons: tuple[Button, ...] = (),
+    ) -> None:
+        """As `Adapter.edit`."""
+        await self._sender.edit(channel_of(chat, topic), platform_id, payload, buttons)
+
+    async def show_draft(self, chat: str, topic: str, draft: int, text: str) -> None:
+        """Refuse: Discord has no drafts."""
+        del chat, topic, draft, text
+        text = "Discord has no drafts."
+        raise RefusedError(text)
+
+    async def type(self, chat: str, topic: str) -> None:
+        """As `Adapter.type`."""
+        await self._sender.type(channel_of(chat, topic))
+
+    async def react(self, chat: str, message_id: str, emoji: str) -> None:
+        """As `Adapter.react`."""
+        await self._sender.react(chat, message_id, emoji)
+
+    def _answerer(self, message: discord.Message, place: Place) -> Callable[[str], Awaitable[None]]:
+        """Return what answers a command that was written as a message: replies, seen by all."""
+
+        async def answer(text: str) -> None:
+            for number, payload in enumerate(self.lay_out(text)):
+                reply = Outbound(
+                    chat=place.chat,
+                    topic=place.topic,
+                    payload=payload,
+                    reply_to="" if number else str(message.id),
+                    nonce=f"c{message.id}-{number}",
+                )
+                await self.send(reply)
+
+        return answer
+
+
+async def _watch(client: Client, inlet: Inlet) -> None:
+    """Tell of answered heartbeats: of them the library has no event, only how long they took."""
+    last = client.latency
+    while True:
+        await anyio.sleep(WATCH_S)
+        latency = client.latency
+        if math.isfinite(latency) and latency != last:
+            inlet.received()
+        last = latency

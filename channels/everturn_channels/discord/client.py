@@ -1,0 +1,263 @@
+"""discord.py's client as we use it: lean, at the addresses it is told, telling a listener.
+
+The addresses of the API and of the gateway are set for each client by itself, where it makes its
+requests: bots with different ones can live in one process. The library's own attributes for them
+belong to classes, and are left alone.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, Protocol
+
+import aiohttp
+import anyio
+import discord
+import yarl
+from discord.http import HTTPClient, Route
+from discord.state import ConnectionState
+
+IDENTIFY_PAUSE_S = (1.0, 5.0)
+"""Before a new session after an invalid one, at random.
+
+Source: https://docs.discord.com/developers/events/gateway#resuming, 2026-11.
+"""
+GUILD_READY_S = 2.0
+"After the last guild was told of, so long until the list counts as complete."
+HEARTBEAT_TIMEOUT_S = 60.0
+RESUME_S = 40.0
+"""For reaching the gateway again in an outage; longer ones end the session.
+
+The library's own waits grow to a quarter of an hour; its whole attempt has 60 seconds.
+"""
+STEADY_S = 10.0
+"A connection that held so long begins the pauses between connections anew."
+CONNECT_PAUSE_S = (0.5, 20.0)
+"First and longest; the first connection after a steady one waits for nothing."
+RATE_LIMIT_WAIT_S = 30.0
+"Longer waits are refused at once; the library takes no lower value."
+CLOSE_S = 0.5
+"For saying goodbye; a bot that leaves without is shown online a little longer, that is all."
+
+
+class Listener(Protocol):
+    """What the client tells. Each call is short; events of one connection come in order."""
+
+    def heard(self) -> None:
+        """Something came through the gateway."""
+        ...
+
+    def began(self) -> None:
+        """A new session began, whose guilds are not known yet; what was said before may be lost."""
+        ...
+
+    def ready(self) -> None:
+        """The guilds of a new session are known."""
+        ...
+
+    def saw_guild(self, guild: discord.Guild) -> None:
+        """A guild came or came back."""
+        ...
+
+    def said(self, message: discord.Message) -> None:
+        """Somebody wrote."""
+        ...
+
+    def changed(self, message: discord.Message) -> None:
+        """A message is different now."""
+        ...
+
+    def used(self, interaction: discord.Interaction) -> None:
+        """Somebody used a command or a button."""
+        ...
+
+
+@dataclass(slots=True)
+class Attempt:
+    """How far one request got; filled in while it runs."""
+
+    is_out: bool = False
+    "Whether Discord may have acted on it."
+    is_global: bool = False
+    "Whether a refusal for being too fast was for the whole bot."
+
+
+class _Http(HTTPClient):
+    """The library's HTTP client, with an address of its own."""
+
+    def __init__(self, client: Client, *, proxy: str, api_base: str, gateway_url: str) -> None:
+        super().__init__(
+            client.loop,
+            proxy=proxy or None,
+            http_trace=_trace(),
+            max_ratelimit_timeout=RATE_LIMIT_WAIT_S,
+        )
+        self._api_base = api_base.rstrip("/")
+        self._gateway_url = gateway_url
+        self._connected_at = -math.inf
+        self._quick = 0
+        "Connections that followed each other without one that held."
+        self._was_connected = False
+
+    async def request(
+        self,
+        route: Route,
+        *,
+        files: Sequence[discord.File] | None = None,
+        form: Iterable[dict[str, Any]] | None = None,
+        **kwargs: Any,  # noqa: ANN401 - the library's
+    ) -> Any:  # noqa: ANN401 - the library's
+        if self._api_base and route.url.startswith(Route.BASE):  # it may be asked for again
+            route.url = self._api_base + route.url.removeprefix(Route.BASE)
+        return await super().request(route, files=files, form=form, **kwargs)
+
+    async def ws_connect(self, url: str, *, compress: int = 0) -> aiohttp.ClientWebSocketResponse:
+        if self._gateway_url:
+            # also where Discord names another address for resuming: the one that is set is a way
+            # around, which its owner needs each time
+            query = yarl.URL(url).query
+            url = str(yarl.URL(self._gateway_url).with_query(query))
+        begun = anyio.current_time()
+        while True:
+            await self._pause()
+            try:
+                socket = await super().ws_connect(url, compress=compress)
+            except (OSError, TimeoutError, aiohttp.ClientError):
+                if not self._was_connected or anyio.current_time() - begun > RESUME_S:
+                    raise
+            else:
+                self._was_connected = True
+                return socket
+
+    async def _pause(self) -> None:
+        """Wait a little longer before each connection that follows too soon on another."""
+        now = anyio.current_time()
+        self._quick = 0 if now - self._connected_at > STEADY_S else self._quick + 1
+        if self._quick > 1:
+            first_s, most_s = CONNECT_PAUSE_S
+            await anyio.sleep(min(first_s * 2 ** (self._quick - 2), most_s))
+        self._connected_at = anyio.current_time()
+
+
+def _trace() -> aiohttp.TraceConfig:
+    """Return hooks that fill in the `Attempt` of a request."""
+
+    async def left(_session: aiohttp.ClientSession, context: SimpleNamespace, _: object) -> None:
+        if isinstance(context.trace_request_ctx, Attempt):
+            context.trace_request_ctx.is_out = True
+
+    async def ended(
+        _session: aiohttp.ClientSession,
+        context: SimpleNamespace,
+        params: aiohttp.TraceRequestEndParams,
+    ) -> None:
+        attempt, response = context.trace_request_ctx, params.response
+        if isinstance(attempt, Attempt) and response.status == 429:  # noqa: PLR2004 - HTTP
+            attempt.is_out = False
+            attempt.is_global = response.headers.get("X-RateLimit-Scope") == "global"
+
+    trace = aiohttp.TraceConfig()
+    # from the moment on which it has a connection: what is written after it is not told exactly
+    trace.on_connection_create_end.append(left)
+    trace.on_connection_reuseconn.append(left)
+    trace.on_request_end.append(ended)
+    return trace
+
+
+class Client(discord.Client):
+    """A client without caches of people and messages, and with no intent that is not needed."""
+
+    def __init__(self, *, api_base: str = "", gateway_url: str = "", proxy: str = "") -> None:
+        self._way = (proxy, api_base, gateway_url)
+        self.listener: Listener | None = None
+        intents = discord.Intents(
+            guilds=True, guild_messages=True, dm_messages=True, message_content=True
+        )
+        # nobody misses the voice libraries here; it would warn of each
+        discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False
+        super().__init__(
+            intents=intents,
+            proxy=proxy or None,
+            max_messages=None,
+            chunk_guilds_at_startup=False,
+            member_cache_flags=discord.MemberCacheFlags.none(),
+            allowed_mentions=discord.AllowedMentions.none(),
+            guild_ready_timeout=GUILD_READY_S,
+            heartbeat_timeout=HEARTBEAT_TIMEOUT_S,
+        )
+
+    def _get_state(self, **options: Any) -> ConnectionState[Any]:  # noqa: ANN401 - the library's
+        """Put our HTTP client in, at the one moment before the library hands it around."""
+        proxy, api_base, gateway_url = self._way
+        self.http = _Http(self, proxy=proxy, api_base=api_base, gateway_url=gateway_url)
+        return super()._get_state(**options)
+
+    async def before_identify_hook(self, shard_id: int | None, *, initial: bool = False) -> None:
+        """Wait before a session is asked for again."""
+        del shard_id
+        if not initial:
+            await anyio.sleep(random.uniform(*IDENTIFY_PAUSE_S))  # noqa: S311 - no secret
+
+    # The library starts each of these as a task of its own, in the order of the events; up to its
+    # first await each runs in that order too.
+
+    async def on_socket_event_type(self, _event: str) -> None:
+        """Something came."""
+        if self.listener:
+            self.listener.heard()
+
+    async def on_connect(self) -> None:
+        """Tell of a new session."""
+        if self.listener:
+            self.listener.began()
+
+    async def on_ready(self) -> None:
+        """Tell that the guilds are known."""
+        if self.listener:
+            self.listener.ready()
+
+    async def on_guild_available(self, guild: discord.Guild) -> None:
+        """Tell of a guild."""
+        if self.listener:
+            self.listener.saw_guild(guild)
+
+    async def on_guild_join(self, guild: discord.Guild) -> None:
+        """Tell of a guild."""
+        if self.listener:
+            self.listener.saw_guild(guild)
+
+    async def on_message(self, message: discord.Message) -> None:
+        """Tell of a message."""
+        if self.listener:
+            self.listener.said(message)
+
+    async def on_raw_message_edit(self, payload: discord.RawMessageUpdateEvent) -> None:
+        """Tell of a message that was changed."""
+        if self.listener:
+            self.listener.changed(payload.message)
+
+    async def on_interaction(self, interaction: discord.Interaction) -> None:
+        """Tell of a command or a button."""
+        if self.listener:
+            self.listener.used(interaction)
+
+
+@asynccontextmanager
+async def open_client(*, api_base: str, gateway_url: str, proxy: str) -> AsyncGenerator[Client]:
+    """Open a client that is not logged in yet; close it in the end, quickly."""
+    client = Client(api_base=api_base, gateway_url=gateway_url, proxy=proxy)
+    try:
+        await client.__aenter__()
+        yield client
+    finally:
+        client.listener = None
+        with anyio.move_on_after(CLOSE_S, shield=True) as waiting:
+            await client.close()
+        if waiting.cancelled_caught:
+            with anyio.move_on_after(CLOSE_S, shield=True):
+                await client.http.close()

@@ -1,0 +1,192 @@
+"""Slash commands and buttons: registered, acknowledged in time, answered to one person only."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+import discord
+
+from everturn_channels.adapter import Command, CommandName, Place, Press
+from everturn_channels.discord.client import Client
+from everturn_channels.discord.failures import NETWORK_ERRORS
+from everturn_channels.discord.mapping import person_of, place_of
+from everturn_channels.discord.sending import NO_PINGS, Sender
+from everturn_channels.errors import SendError
+from everturn_channels.menu import COMMANDS
+
+EPHEMERAL = 1 << 6
+"A message that only one person sees."
+_DEFERRED, _DEFERRED_UPDATE = 5, 6
+_SLASH, _STRING = 1, 3
+_OPTIONS: dict[CommandName, tuple[str, str]] = {"compact": ("keep", "what is kept above all")}
+"What may be given with a command."
+_ALREADY = 40060
+
+log = logging.getLogger(__name__)
+
+Give: TypeAlias = Callable[[Command | Press, Callable[[], Awaitable[None]]], bool]
+"Takes an arrival, and what is to be done when it was dealt with; says whether there was room."
+
+
+def command_list() -> list[dict[str, Any]]:
+    """Return the commands as Discord wants them, for servers and direct messages.
+
+    Source: https://docs.discord.com/developers/interactions/application-commands, 2026-11.
+    """
+    return [
+        {
+            "name": name,
+            "description": description,
+            "type": _SLASH,
+            "options": [
+                {"type": _STRING, "name": o[0], "description": o[1], "required": False}
+                for o in [_OPTIONS.get(name)]
+                if o
+            ],
+            "contexts": [0, 1],
+            "integration_types": [0],
+        }
+        for name, description in COMMANDS
+    ]
+
+
+async def register_commands(client: Client) -> None:
+    """Tell Discord our commands, if it has others. A bot works without them."""
+    assert client.application_id is not None
+    wanted = command_list()
+    try:
+        known = await client.http.get_global_commands(client.application_id)
+        if [_essence(dict(c)) for c in known] != [_essence(c) for c in wanted]:
+            payload: Any = wanted
+            await client.http.bulk_upsert_global_commands(client.application_id, payload)
+            log.info("slash commands registered", extra={"count": len(wanted)})
+    except (discord.DiscordException, *NETWORK_ERRORS) as error:
+        reason = type(error).__name__
+        log.warning("slash commands could not be registered", extra={"reason": reason})
+
+
+def _essence(command: dict[str, Any]) -> tuple[object, ...]:
+    """Return what we care about: Discord adds fields, and leaves out what is empty."""
+    options = [
+        (o["type"], o["name"], o["description"], o.get("required", False))
+        for o in command.get("options") or ()
+    ]
+    contexts = sorted(command.get("contexts") or ())
+    return command["name"], command["description"], options, contexts
+
+
+class Interactions:
+    """Acknowledges and answers interactions."""
+
+    def __init__(self, sender: Sender, lay_out: Callable[[str], tuple[str, ...]]) -> None:
+        self._sender, self._lay_out = sender, lay_out
+
+    async def deal(self, interaction: discord.Interaction, give: Give) -> None:
+        """Acknowledge a command or a press, and hand it on."""
+        if interaction.type is discord.InteractionType.application_command:
+            await self._deal_with_command(interaction, give)
+        elif interaction.type is discord.InteractionType.component:
+            await self._deal_with_press(interaction, give)
+
+    async def _deal_with_command(self, interaction: discord.Interaction, give: Give) -> None:
+        answers = _CommandAnswers(interaction, self._sender, self._lay_out)
+        data: Any = interaction.data
+        given = [str(o["value"]) for o in data.get("options") or () if "value" in o]
+        deferred = {"type": _DEFERRED, "data": {"flags": EPHEMERAL}}
+        if await self._acknowledge(interaction, deferred):
+            command = Command(
+                id=str(interaction.id),
+                name=data["name"],
+                argument=" ".join(given),
+                place=_place(interaction),
+                sender=person_of(interaction.user),
+                at=interaction.created_at,
+                is_addressed=True,
+                answer=answers.answer,
+            )
+            if not give(command, answers.finish):
+                await answers.finish()
+
+    async def _deal_with_press(self, interaction: discord.Interaction, give: Give) -> None:
+        data: Any = interaction.data
+
+        async def answer(text: str) -> None:
+            for payload in self._lay_out(text):
+                await self._sender.post("POST", _webhook(interaction), _only_for_one(payload))
+
+        async def nothing_more() -> None:
+            pass
+
+        if await self._acknowledge(interaction, {"type": _DEFERRED_UPDATE}):
+            press = Press(
+                data=data["custom_id"],
+                place=_place(interaction),
+                sender=person_of(interaction.user),
+                at=interaction.created_at,
+                answer=answer,
+            )
+            give(press, nothing_more)
+
+    async def _acknowledge(self, interaction: discord.Interaction, body: dict[str, Any]) -> bool:
+        path = f"/interactions/{interaction.id}/{interaction.token}/callback"
+        try:
+            await self._sender.post("POST", path, body)
+        except SendError as error:
+            if getattr(error.__cause__, "code", 0) == _ALREADY:
+                return True  # the answer to the first try was lost
+            log.warning("an interaction could not be acknowledged", extra={"reason": str(error)})
+            return False
+        return True
+
+
+class _CommandAnswers:
+    """The answers to one slash command: the first takes the place of the waiting sign."""
+
+    def __init__(
+        self,
+        interaction: discord.Interaction,
+        sender: Sender,
+        lay_out: Callable[[str], tuple[str, ...]],
+    ) -> None:
+        self._interaction, self._sender, self._lay_out = interaction, sender, lay_out
+        self._is_waiting = True
+
+    async def answer(self, text: str) -> None:
+        webhook = _webhook(self._interaction)
+        for payload in self._lay_out(text):
+            body = _only_for_one(payload)
+            if self._is_waiting:
+                await self._sender.post("PATCH", f"{webhook}/messages/@original", body)
+                self._is_waiting = False
+            else:
+                await self._sender.post("POST", webhook, body)
+
+    async def finish(self) -> None:
+        """Take the waiting sign away where nothing was answered."""
+        if not self._is_waiting:
+            return
+        self._is_waiting = False
+        try:
+            path = f"{_webhook(self._interaction)}/messages/@original"
+            await self._sender.post("DELETE", path)
+        except SendError as error:
+            log.warning("a waiting sign could not be taken away", extra={"reason": str(error)})
+
+
+def _webhook(interaction: discord.Interaction) -> str:
+    return f"/webhooks/{interaction.application_id}/{interaction.token}"
+
+
+def _only_for_one(payload: str) -> dict[str, Any]:
+    content = json.loads(payload)["content"]
+    return {"content": content, "flags": EPHEMERAL, "allowed_mentions": NO_PINGS}
+
+
+def _place(interaction: discord.Interaction) -> Place:
+    if interaction.channel is not None:
+        return place_of(interaction.channel, interaction.user.display_name)
+    is_dm = interaction.guild_id is None
+    return Place(chat=str(interaction.channel_id), type="dm" if is_dm else "group")

@@ -1,0 +1,204 @@
+"""What discord.py tells, as arrivals. Pure: no IO, no clock."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TypeAlias, get_args
+
+import discord
+
+from everturn_channels.adapter import CommandName, IncomingFile, Message, Person, Place
+
+QUOTE_CHARS = 500
+"Of a message that is replied to."
+Channel: TypeAlias = discord.abc.Messageable | discord.abc.GuildChannel | discord.abc.PrivateChannel
+Fetcher: TypeAlias = Callable[[discord.Attachment], IncomingFile]
+
+_PEOPLE_S_TYPES = frozenset(
+    {
+        discord.MessageType.default,
+        discord.MessageType.reply,
+        discord.MessageType.thread_starter_message,
+    }
+)
+_COMMAND = re.compile(rf"/({'|'.join(get_args(CommandName))})(?:\s+(.*))?", re.DOTALL)
+_CUSTOM_EMOJI = re.compile(r"<a?:(\w+):\d+>")
+_PERSON, _ROLE, _CHANNEL = (
+    re.compile(r"<@!?(\d+)>"),
+    re.compile(r"<@&(\d+)>"),
+    re.compile(r"<#(\d+)>"),
+)
+_SLASH = re.compile(r"</([^:>]+):\d+>")
+
+
+def is_from_people(message: discord.Message) -> bool:
+    """Whether a person wrote it: no bot, no webhook, no notice of Discord's own."""
+    written = _written(message)
+    return (
+        message.type in _PEOPLE_S_TYPES
+        and message.webhook_id is None
+        and not written.author.bot
+        and not message.author.bot
+    )
+
+
+def place_of(channel: Channel, person: str = "") -> Place:
+    """Return where a channel stands among chats; `person` names a direct one."""
+    match channel:
+        case discord.Thread():
+            parent = f"#{channel.parent.name} " if channel.parent else ""
+            return Place(
+                chat=str(channel.parent_id),
+                type="group",
+                topic=str(channel.id),
+                title=f"{channel.guild.name} {parent}/ {channel.name}",
+            )
+        case discord.abc.GuildChannel():
+            title = f"{channel.guild.name} #{channel.name}"
+            return Place(chat=str(channel.id), type="group", title=title)
+        case discord.DMChannel():
+            name = channel.recipient.display_name if channel.recipient else person
+            return Place(chat=str(channel.id), type="dm", title=name)
+        case discord.PartialMessageable():
+            is_dm = channel.guild_id is None
+            return Place(
+                chat=str(channel.id), type="dm" if is_dm else "group", title=person if is_dm else ""
+            )
+        case _:
+            return Place(chat=str(getattr(channel, "id", "")), type="group")
+
+
+def person_of(user: discord.User | discord.Member) -> Person:
+    """Return somebody, by the name that people see there."""
+    return Person(id=str(user.id), name=user.display_name, is_bot=user.bot)
+
+
+def read_message(message: discord.Message, channel: Channel, me: int, to_file: Fetcher) -> Message:
+    """Return what a person wrote.
+
+    Args:
+        message: One that `is_from_people`.
+        channel: Where it stands; what the message itself says may be a stand-in.
+        me: The bot's id.
+        to_file: Makes a file of an attachment.
+    """
+    written = _written(message)
+    snapshot = message.message_snapshots[0] if message.message_snapshots else None
+    attachments = list(written.attachments)
+    stickers = list(written.stickers)
+    text, forwarded_from = read_text(written, me), ""
+    if snapshot is not None:
+        text, forwarded_from = _plain(snapshot.content, message), _forwarded_from(message)
+        attachments += snapshot.attachments
+        stickers += snapshot.stickers
+    quoted, quoted_name = _quote(message, me)
+    return Message(
+        id=str(message.id),
+        place=place_of(channel, written.author.display_name),
+        sender=person_of(written.author),
+        text=text,
+        at=message.created_at,
+        is_addressed=is_addressed(written, me),
+        files=tuple(to_file(a) for a in attachments),
+        quoted=quoted,
+        quoted_name=quoted_name,
+        forwarded_from=forwarded_from,
+        unsupported=_unsupported(stickers, message.poll),
+    )
+
+
+def read_text(message: discord.Message, me: int) -> str:
+    """Return a message's text without the bot's name at its start, and with names for ids."""
+    own = [rf"<@!?{me}>", *(rf"<@&{i}>" for i in _own_roles(message, me))]
+    start = re.compile(rf"\s*(?:(?:{'|'.join(own)})[\s,:]*)*")
+    found = start.match(message.content)
+    return _plain(message.content[found.end() if found else 0 :], message).strip()
+
+
+def read_command(text: str) -> tuple[str, str] | None:
+    """Return the name and the argument where a text is one of the commands."""
+    found = _COMMAND.fullmatch(text.strip())
+    return (found[1], (found[2] or "").strip()) if found else None
+
+
+def is_addressed(message: discord.Message, me: int) -> bool:
+    """Whether a message names the bot or its own role, or replies to the bot; not @everyone."""
+    if any(user.id == me for user in message.mentions):
+        return True
+    if set(message.raw_role_mentions) & set(_own_roles(message, me)):
+        return True
+    replied = _replied(message)
+    return replied is not None and replied.author.id == me
+
+
+def _written(message: discord.Message) -> discord.Message:
+    """Return the message that was written: a thread may begin with one from outside it."""
+    if message.type is discord.MessageType.thread_starter_message:
+        starter = message.reference.resolved if message.reference else None
+        if isinstance(starter, discord.Message):
+            return starter
+    return message
+
+
+def _replied(message: discord.Message) -> discord.Message | None:
+    if message.type is not discord.MessageType.reply or message.reference is None:
+        return None
+    replied = message.reference.resolved
+    return replied if isinstance(replied, discord.Message) else None
+
+
+def _quote(message: discord.Message, me: int) -> tuple[str, str]:
+    replied = _replied(message)
+    if replied is None or replied.author.id == me:
+        return "", ""
+    text = _plain(replied.content, replied).strip()
+    if len(text) > QUOTE_CHARS:
+        text = f"{text[:QUOTE_CHARS]}…"
+    return text, replied.author.display_name if text else ""
+
+
+def _own_roles(message: discord.Message, me: int) -> list[int]:
+    """Return the ids of the role that Discord made for the bot: some name that instead of it."""
+    if message.guild is None:
+        return []
+    return [r.id for r in message.guild.roles if r.tags is not None and r.tags.bot_id == me]
+
+
+def _plain(text: str, message: discord.Message) -> str:
+    """Put names in the place of ids."""
+    names = {user.id: user.display_name for user in message.mentions}
+    guild = message.guild
+
+    def person(found: re.Match[str]) -> str:
+        name = names.get(int(found[1]))
+        return f"@{name}" if name else found[0]
+
+    def role(found: re.Match[str]) -> str:
+        known = guild.get_role(int(found[1])) if guild else None
+        return f"@{known.name}" if known else found[0]
+
+    def channel(found: re.Match[str]) -> str:
+        known = guild.get_channel_or_thread(int(found[1])) if guild else None
+        return f"#{known.name}" if known else found[0]
+
+    text = _CHANNEL.sub(channel, _ROLE.sub(role, _PERSON.sub(person, text)))
+    return _SLASH.sub(r"/\1", _CUSTOM_EMOJI.sub(r":\1:", text))
+
+
+def _forwarded_from(message: discord.Message) -> str:
+    """Return where a message was taken from: Discord does not tell who wrote it."""
+    reference = message.reference
+    if reference is not None and message.guild is not None:
+        known = message.guild.get_channel_or_thread(reference.channel_id)
+        if known is not None:
+            return f"#{known.name}"
+    return "another chat"
+
+
+def _unsupported(stickers: Sequence[discord.StickerItem], poll: discord.Poll | None) -> str:
+    parts = [f"a sticker ({s.name})" for s in stickers]
+    if poll is not None:
+        answers = " / ".join(a.text for a in poll.answers)
+        parts.append(f"a poll ({poll.question}: {answers})")
+    return ", ".join(parts)

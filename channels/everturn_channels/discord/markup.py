@@ -1,0 +1,286 @@
+"""Markdown as a model writes it, as messages of Discord. Pure.
+
+Discord understands most of Markdown, so text goes through as it was written. Different are tables
+(shown as code), headings below the third (bold), images (links), and `__bold__`, which Discord
+would underline.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from everturn_channels.discord.splitting import Fence, Line, Span, Style, has_something, pack, units
+
+LIMIT_UNITS = 2_000
+"""Source: https://docs.discord.com/developers/resources/message#create-message, 2026-11. What a
+character is does not stand there; UTF-16 units are never fewer than code points."""
+PARSED_CHARS = 60_000
+"Longer texts go as they stand: parsing them would hold up everybody else."
+MARKS = 5_000
+"More brackets, asterisks and the like are no text that anybody wrote, and slow to parse."
+_HEADINGS = 3
+_ADDRESS_UNITS = 400
+"Of a link; a longer address stands beside its text, where it can be cut."
+_LANGUAGE = re.compile(r"[\w+#.-]{1,20}")
+_BOLD = Style("**", "**")
+_STYLES = {"strong": _BOLD, "s": Style("~~", "~~")}
+_QUOTE = "> "
+
+
+def lay_out(markdown: str, *, is_plain: bool = False) -> tuple[str, ...]:
+    """Return the payloads of a text; see `Adapter.lay_out`."""
+    text = _clean(markdown)
+    if not has_something(text):
+        return ()
+    chunks: tuple[str, ...] = ()
+    is_bomb = len(text) > PARSED_CHARS or sum(map(text.count, "[`*_~")) > MARKS
+    if not is_plain and not is_bomb:
+        chunks = pack(_read(text), LIMIT_UNITS)
+    if not chunks or any(units(chunk) > LIMIT_UNITS for chunk in chunks):
+        chunks = pack(_plain_lines(text), LIMIT_UNITS)
+    return tuple(json.dumps({"content": chunk}, ensure_ascii=False) for chunk in chunks)
+
+
+def _clean(text: str) -> str:
+    """Return a text without what no encoding can hold."""
+    text = text.replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _plain_lines(text: str) -> list[Line]:
+    lines = text.split("\n")
+    return [
+        Line(spans=(Span(line),), is_gap=not line.strip(), is_boundary=not line.strip())
+        for line in lines
+    ]
+
+
+def _make_parser() -> MarkdownIt:
+    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    # references would vanish, Discord knows no underlined headings, and HTML is text there
+    parser.disable(["reference", "lheading", "html_block", "html_inline"])
+    # keeps escaped characters apart, which have to stay escaped
+    return parser.disable(["text_join"])
+
+
+_PARSER = _make_parser()
+
+
+def _read(text: str) -> list[Line]:
+    return _Reader(text).lines()
+
+
+@dataclass(slots=True)
+class _Box:
+    """A quote or an item of a list that is open."""
+
+    first: str
+    rest: str
+    is_used: bool = False
+
+
+class _Reader:
+    """Turns one text into lines."""
+
+    def __init__(self, text: str) -> None:
+        self._source = text.split("\n")
+        self._tokens = _PARSER.parse(text)
+        self._boxes: list[_Box] = []
+        self._lines: list[Line] = []
+        self._is_after_heading = False
+
+    def lines(self) -> list[Line]:
+        number = 0
+        while number < len(self._tokens):
+            number = self._read_block(number)
+        return self._lines
+
+    def _read_block(self, number: int) -> int:
+        """Read the block that begins at a token; return where the next one may begin."""
+        token = self._tokens[number]
+        match token.type:
+            case "blockquote_open":
+                is_inner = any(b.first == _QUOTE for b in self._boxes)
+                mark = "" if is_inner else _QUOTE  # Discord has quotes of one level
+                self._boxes.append(_Box(mark, mark))
+            case "list_item_open":
+                mark = f"{token.info}. " if token.info else f"{token.markup} ".replace("+", "-")
+                self._boxes.append(_Box(mark, " " * len(mark)))
+            case "blockquote_close" | "list_item_close":
+                self._boxes.pop()
+            case "paragraph_open":
+                self._begin(token)
+                self._add_inline(self._tokens[number + 1])
+            case "heading_open":
+                self._begin(token)
+                self._add_heading(int(token.tag[1:]), self._tokens[number + 1])
+            case "fence" | "code_block":
+                self._begin(token)
+                self._add_code(token.content, token.info)
+            case "hr":
+                self._begin(token)
+                self._lines.append(Line(spans=(Span("---"),), first=self._marks()))
+            case "table_open":
+                self._begin(token)
+                return self._add_table(number)
+            case _:
+                pass
+        return number + 1
+
+    def _begin(self, token: Token) -> None:
+        """Put an empty line before a block where there was one."""
+        start = token.map[0] if token.map else 0
+        above = self._source[start - 1] if start else "no"
+        is_gap = bool(self._lines) and not above.strip(" \t>")
+        if is_gap:
+            mark = "".join(b.rest for b in self._boxes if b.is_used and b.rest == _QUOTE)
+            is_boundary = not self._is_after_heading
+            self._lines.append(Line(first=mark, is_gap=True, is_boundary=is_boundary))
+        self._is_after_heading = False
+
+    def _marks(self) -> str:
+        """Return what stands before the next line."""
+        marks = "".join(b.rest if b.is_used else b.first for b in self._boxes)
+        for box in self._boxes:
+            box.is_used = True
+        return marks
+
+    def _rest(self) -> str:
+        return "".join(b.rest for b in self._boxes)
+
+    def _add_inline(self, token: Token) -> None:
+        for spans in _inline(token.children or ()):
+            if any(s.text.strip() for s in spans):
+                self._lines.append(Line(spans=spans, first=self._marks(), rest=self._rest()))
+
+    def _add_heading(self, level: int, token: Token) -> None:
+        spans = tuple(s for line in _inline(token.children or ()) for s in line)
+        if not any(s.text.strip() for s in spans):
+            return
+        mark = "#" * level + " " if level <= _HEADINGS else ""
+        if not mark:
+            spans = tuple(
+                replace(s, styles=(_BOLD, *(x for x in s.styles if x != _BOLD))) for s in spans
+            )
+        first = self._marks() + mark
+        self._lines.append(Line(spans=spans, first=first, rest=self._rest() + mark))
+        self._is_after_heading = True
+
+    def _add_code(self, code: str, info: str) -> None:
+        found = _LANGUAGE.match(info.strip())
+        language = found[0] if found else ""
+        lines = code.rstrip("\n").replace("```", "`\u200b``").split("\n")
+        if not any(line.strip() for line in lines):
+            return
+        first = self._marks()
+        rest = self._rest()
+        fence = Fence(f"{first}```{language}", f"{rest}```{language}", f"{rest}```")
+        for number, line in enumerate(lines):
+            spans = (Span(line),)
+            self._lines.append(
+                Line(spans=spans, first=rest, rest=rest, fence=fence, begins_fence=not number)
+            )
+
+    def _add_table(self, number: int) -> int:
+        rows: list[list[str]] = []
+        while (token := self._tokens[number]).type != "table_close":
+            if token.type == "tr_open":
+                rows.append([])
+            elif token.type == "inline":
+                cell = " ".join(_bare(line) for line in _inline(token.children or ()))
+                rows[-1].append(" ".join(cell.split()))
+            number += 1
+        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+        shown = [_row(row, widths) for row in rows]
+        shown.insert(1, "-+-".join("-" * w for w in widths))
+        self._add_code("\n".join(shown), "")
+        return number + 1
+
+
+def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return " | ".join(c.ljust(w) for c, w in zip(cells, widths, strict=True)).rstrip()
+
+
+def _bare(spans: Sequence[Span]) -> str:
+    return "".join(s.text for s in spans)
+
+
+def _inline(tokens: Sequence[Token]) -> list[tuple[Span, ...]]:
+    """Return the lines of inline text."""
+    lines: list[list[Span]] = [[]]
+    styles: list[Style] = []
+    after: list[str] = []
+    "What is shown after the links that are open."
+    for token in tokens:
+        here = tuple(styles)
+        match token.type:
+            case "text":
+                lines[-1].append(Span(token.content, here))
+            case "text_special":
+                text = token.markup if token.info == "escape" else token.content
+                lines[-1].append(Span(text, here))
+            case "softbreak" | "hardbreak":
+                lines.append([])
+            case "code_inline":
+                lines[-1].append(_code(token.content, here))
+            case "image":
+                lines[-1].extend(_image(token, here))
+            case "link_open":
+                style, shown = _link(token)
+                styles.append(style)
+                after.append(shown)
+            case "link_close":
+                styles.pop()
+                lines[-1].append(Span(after.pop(), tuple(styles)))
+            case "em_open":
+                styles.append(Style(token.markup, token.markup))
+            case "strong_open" | "s_open":
+                styles.append(_STYLES[token.type.removesuffix("_open")])
+            case "em_close" | "strong_close" | "s_close":
+                styles.pop()
+            case _:
+                lines[-1].append(Span(token.content, here))
+    return [tuple(s for s in line if s.text) for line in lines]
+
+
+def _code(code: str, styles: tuple[Style, ...]) -> Span:
+    marks = "``" if "`" in code else "`"
+    shown = code.replace("``", "`\u200b`")
+    if marks == "``" and (shown.startswith("`") or shown.endswith("`")):
+        shown = f" {shown} "
+    return Span(shown, (*styles, Style(marks, marks)))
+
+
+def _link(token: Token) -> tuple[Style, str]:
+    """Return the style of a link, and what is shown after its text."""
+    address = _address(token, "href")
+    if token.markup == "autolink":
+        return Style("<", ">"), ""
+    if not address.startswith(("http://", "https://")):
+        return Style("", ""), f" ({address})" if address else ""
+    if units(address) > _ADDRESS_UNITS:
+        return Style("", ""), f" <{address}>"
+    return Style("[", f"]({address})"), ""
+
+
+def _image(token: Token, styles: tuple[Style, ...]) -> list[Span]:
+    """Return an image as a link to it; in a link, only what it shows."""
+    text, address = token.content, _address(token, "src")
+    if any(s.opens == "[" for s in styles):
+        return [Span(text or "image", styles)]
+    if not text or not address.startswith(("http://", "https://")):
+        return [Span(" ".join(filter(None, (text, address))), styles)]
+    if units(address) > _ADDRESS_UNITS:
+        return [Span(f"{text} <{address}>", styles)]
+    return [Span(text, (*styles, Style("[", f"]({address})")))]
+
+
+def _address(token: Token, name: str) -> str:
+    address = str(token.attrGet(name) or "")
+    return address.replace("(", "%28").replace(")", "%29")

@@ -1,0 +1,345 @@
+"""What comes through the gateway, handed in one after the other for each chat.
+
+Each chat has a lane. A cursor moves only after what it stands for was taken, so what a lane holds
+when the process ends is read again from the history. The same holds for what a full lane refuses.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar, assert_never
+
+import anyio
+import discord
+from anyio.abc import TaskGroup
+
+from everturn_actors.errors import ActorStoppedError, JournalError
+from everturn_channels.adapter import Arrival, Command, Edit, Inlet, Message, Place
+from everturn_channels.discord.catching_up import Backlog, Looker
+from everturn_channels.discord.client import Client
+from everturn_channels.discord.files import Files
+from everturn_channels.discord.mapping import (
+    Channel,
+    is_addressed,
+    is_from_people,
+    person_of,
+    place_of,
+    read_command,
+    read_message,
+    read_text,
+)
+
+LANE_LIMIT = 500
+"What waits in one chat."
+RETRY_S = (1.0, 60.0)
+"First and longest pause where something cannot be kept, or a history not be read."
+DMS_LIMIT = 500
+"Direct channels whose history is looked at after an absence: those written in last."
+_TAKEN_LIMIT = 5_000
+_DMS = "dms"
+
+log = logging.getLogger(__name__)
+
+Answerer: TypeAlias = Callable[[discord.Message, Place], Callable[[str], Awaitable[None]]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    message: discord.Message
+
+
+@dataclass(frozen=True, slots=True)
+class _Changed:
+    message: discord.Message
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    arrival: Arrival
+    then: Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Missed:
+    channel_id: int
+    after: int
+    "The last message that is known; all before it stands in the lane already, or was taken."
+
+
+_K = TypeVar("_K")
+_Item: TypeAlias = _Said | _Changed | _Given | _Missed
+
+
+@dataclass(slots=True)
+class _Lane:
+    items: deque[_Item] = field(default_factory=deque[_Item])
+    missed: set[int] = field(default_factory=set[int])
+    "Channels whose history is about to be read: what is said there need not wait in memory."
+
+
+class Receiver:
+    """Implements `client.Listener` for one login."""
+
+    def __init__(
+        self,
+        *,
+        inlet: Inlet,
+        client: Client,
+        files: Files,
+        looker: Looker,
+        tasks: TaskGroup,
+        answerer: Answerer,
+        on_interaction: Callable[[discord.Interaction], Coroutine[Any, Any, None]],
+        on_thread_message: Callable[[int, int], None],
+    ) -> None:
+        self._inlet, self._client, self._files, self._looker = inlet, client, files, looker
+        self._tasks, self._answerer = tasks, answerer
+        self._on_interaction, self._on_thread_message = on_interaction, on_thread_message
+        self._lanes: dict[str, _Lane] = {}
+        self._released = anyio.Event()
+        "Set while the guilds are known and what was missed stands in its lanes."
+        self._taken: OrderedDict[int, None] = OrderedDict()
+        self._edits: OrderedDict[tuple[int, object], None] = OrderedDict()
+        self._dms = [int(i) for i in inlet.cursor(_DMS).split(",") if i]
+        self._is_stopping = False
+        self._session = 0
+
+    # --- what the client tells ---
+
+    def heard(self) -> None:
+        """Something came."""
+        self._inlet.received()
+
+    def began(self) -> None:
+        """Hold the lanes until it is known what was missed."""
+        self._session += 1
+        if self._released.is_set():
+            self._released = anyio.Event()
+        user = self._client.user
+        self._inlet.connected(f"@{user.name}" if user else "")
+
+    def ready(self) -> None:
+        """Put what was missed in front of what was said since, and let the lanes go on."""
+        self._tasks.start_soon(self._release, self._session)
+
+    async def _release(self, session: int) -> None:
+        for guild in self._client.guilds:
+            await self._look_at(guild)
+        for channel_id in self._dms:
+            self._miss(str(channel_id), channel_id, self._cursor(channel_id))
+        if session == self._session:
+            self._released.set()
+
+    def saw_guild(self, guild: discord.Guild) -> None:
+        """Look at a guild that came later than the others."""
+        if self._released.is_set():
+            self._tasks.start_soon(self._look_at, guild)
+
+    def said(self, message: discord.Message) -> None:
+        """Put a message into its lane."""
+        self._put(message.channel, _Said(message))
+
+    def changed(self, message: discord.Message) -> None:
+        """Put an edit into its lane, if the text was changed; Discord tells of much more."""
+        key = (message.id, message.edited_at)
+        if message.edited_at is None or key in self._edits or not is_from_people(message):
+            return
+        _keep(self._edits, key)
+        self._put(message.channel, _Changed(message))
+
+    def used(self, interaction: discord.Interaction) -> None:
+        """Acknowledge at once: Discord waits three seconds."""
+        self._tasks.start_soon(self._on_interaction, interaction)
+
+    def give(self, arrival: Arrival, then: Callable[[], Awaitable[None]]) -> bool:
+        """Put a command or a press into its lane; `then` is called when it was taken.
+
+        Returns:
+            Whether there was room.
+        """
+        has_room = self._add(arrival.place.chat, _Given(arrival, then))
+        if not has_room:
+            log.warning("too much waits in a chat; a command or a press is left out")
+        return has_room
+
+    # --- lanes ---
+
+    def _put(self, channel: Channel, item: _Said | _Changed) -> None:
+        chat, channel_id = place_of(channel).chat, item.message.channel.id
+        lane = self._lanes.get(chat)
+        if lane is not None and channel_id in lane.missed:
+            return  # its history is read later than now
+        if self._add(chat, item) or isinstance(item, _Changed):
+            return
+        log.warning("too much waits in a chat; the rest is read from its history later")
+        lane = self._lanes[chat]
+        lane.missed.add(channel_id)
+        lane.items.append(_Missed(channel_id, item.message.id - 1))
+
+    def _add(self, chat: str, item: _Item) -> bool:
+        if self._is_stopping:
+            return True  # nothing is confirmed any more
+        lane = self._lane(chat)
+        if len(lane.items) >= LANE_LIMIT:
+            return False
+        lane.items.append(item)
+        return True
+
+    def _lane(self, chat: str) -> _Lane:
+        lane = self._lanes.get(chat)
+        if lane is None:
+            lane = self._lanes[chat] = _Lane()
+            self._tasks.start_soon(self._work, chat, lane, name=f"discord:{chat}")
+        return lane
+
+    def _miss(self, chat: str, channel_id: int, after: int) -> None:
+        lane = self._lane(chat)
+        lane.items.appendleft(_Missed(channel_id, after))
+
+    async def _look_at(self, guild: discord.Guild) -> None:
+        for missed in await self._looker.look_at(guild):
+            self._miss(missed.chat, missed.channel_id, missed.after)
+
+    async def _work(self, chat: str, lane: _Lane) -> None:
+        """Deal with what waits in a lane, until it is empty."""
+        try:
+            while lane.items and not self._is_stopping:
+                await self._released.wait()
+                await self._deal(lane, lane.items.popleft())
+        except ActorStoppedError:
+            self._is_stopping = True
+        finally:
+            self._lanes.pop(chat, None)
+
+    async def _deal(self, lane: _Lane, item: _Item) -> None:
+        match item:
+            case _Said(message):
+                await self._deal_with_message(message)
+            case _Changed(message):
+                await self._deal_with_edit(message)
+            case _Given(arrival, then):
+                await self._take(arrival)
+                await then()
+            case _Missed(channel_id, after):
+                lane.missed.discard(channel_id)
+                await self._catch_up(channel_id, after)
+            case _:
+                assert_never(item)
+
+    async def _deal_with_message(self, message: discord.Message) -> None:
+        if message.id in self._taken:
+            return
+        if is_from_people(message):
+            channel = await self._known(message.channel)
+            await self._take(self._arrival(message, channel))
+        _keep(self._taken, message.id)
+        await self._move_cursor(message.channel.id, message.id)
+        if message.guild is None and isinstance(message.channel, discord.DMChannel):
+            await self._remember_dm(message.channel.id)
+
+    async def _deal_with_edit(self, message: discord.Message) -> None:
+        channel, me = await self._known(message.channel), self._me
+        edit = Edit(
+            id=str(message.id),
+            place=place_of(channel, message.author.display_name),
+            sender=person_of(message.author),
+            text=read_text(message, me),
+            at=message.edited_at or message.created_at,
+            is_addressed=is_addressed(message, me),
+        )
+        await self._take(edit)
+
+    def _arrival(self, message: discord.Message, channel: Channel) -> Message | Command:
+        read = read_message(message, channel, self._me, lambda a: self._files.incoming(a, message))
+        if read.place.topic:
+            self._on_thread_message(message.id, int(read.place.topic))
+        command = read_command(read.text)
+        if command is None or not (read.is_addressed or read.place.type == "dm"):
+            return read
+        return Command(
+            id=read.id,
+            name=command[0],
+            argument=command[1],
+            place=read.place,
+            sender=read.sender,
+            at=read.at,
+            is_addressed=read.is_addressed,
+            answer=self._answerer(message, read.place),
+        )
+
+    @property
+    def _me(self) -> int:
+        assert self._client.user is not None
+        return self._client.user.id
+
+    async def _known(self, channel: Channel) -> Channel:
+        """Return a channel that says what it is: of some only the id came."""
+        if not isinstance(channel, discord.PartialMessageable) or channel.guild_id is None:
+            return channel
+        known = self._client.get_channel(channel.id)
+        if known is not None:
+            return known
+        try:
+            return await self._client.fetch_channel(channel.id)
+        except discord.DiscordException:
+            log.warning("a channel could not be looked up", extra={"channel_id": channel.id})
+            return channel
+
+    async def _take(self, arrival: Arrival) -> None:
+        """Hand something in, as long as it takes: what comes after it waits in the lane."""
+        pause_s = RETRY_S[0]
+        while True:
+            try:
+                await self._inlet.take(arrival)
+            except JournalError:
+                log.warning("a message could not be kept; it is tried again", exc_info=True)
+                await anyio.sleep(pause_s)
+                pause_s = min(pause_s * 2, RETRY_S[1])
+            else:
+                return
+
+    # --- cursors ---
+
+    def _cursor(self, channel_id: int) -> int:
+        return int(self._inlet.cursor(str(channel_id)) or 0)
+
+    async def _move_cursor(self, channel_id: int, message_id: int) -> None:
+        if message_id > self._cursor(channel_id):
+            await self._inlet.keep_cursor(str(channel_id), str(message_id))
+
+    async def _remember_dm(self, channel_id: int) -> None:
+        if channel_id in self._dms:
+            return
+        self._dms.append(channel_id)
+        self._dms.sort(key=self._cursor, reverse=True)
+        del self._dms[DMS_LIMIT:]
+        await self._inlet.keep_cursor(_DMS, ",".join(map(str, self._dms)))
+
+    async def _catch_up(self, channel_id: int, after: int) -> None:
+        """Read what was said in a channel after its cursor, and hand it in."""
+        pause_s = RETRY_S[0]
+        while True:
+            backlog = await self._looker.read(channel_id, after)
+            if backlog is not None:
+                break
+            await anyio.sleep(pause_s)
+            pause_s = min(pause_s * 2, RETRY_S[1])
+        await self._tell_skipped(backlog)
+        for message in backlog.messages:
+            await self._deal_with_message(message)
+        if backlog.newest:
+            await self._move_cursor(channel_id, backlog.newest)
+
+    async def _tell_skipped(self, backlog: Backlog) -> None:
+        for count, why in backlog.skipped:
+            if count and backlog.place is not None:
+                await self._inlet.skipped(backlog.place, count, why)
+
+
+def _keep(kept: OrderedDict[_K, None], key: _K) -> None:
+    kept[key] = None
+    if len(kept) > _TAKEN_LIMIT:
+        kept.popitem(last=False)

@@ -1,0 +1,301 @@
+"""Saying things on Discord: each request once, with a deadline and a clear outcome."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import secrets
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+import anyio
+import discord
+from discord.http import Route
+
+from everturn_channels.adapter import Button, Outbound
+from everturn_channels.discord.client import Attempt, Client
+from everturn_channels.discord.failures import (
+    INVALID_FORM,
+    MISSING_PERMISSIONS,
+    NETWORK_ERRORS,
+    NO_HISTORY,
+    send_error,
+)
+from everturn_channels.errors import NotSentError, RefusedError, SendError, UnknownOutcomeError
+
+DEADLINE_S = 60.0
+"For one request, the waits of the library for its turn included."
+FILES_MAX_BYTES = 10 * 1024 * 1024
+"""What every server takes; some take more.
+
+Source: https://docs.discord.com/developers/reference#uploading-files, 2026-11.
+"""
+LABEL_CHARS = 80
+ROW_BUTTONS, ROWS = 5, 5
+NO_PINGS: dict[str, Any] = {"parse": [], "replied_user": False}
+"Nobody is notified by what a text holds."
+_REMEMBERED = 2_000
+
+Act: TypeAlias = Literal["message", "file", "edit", "reaction", "typing"]
+"What is done; permissions depend on it."
+_NEEDED: dict[Act, tuple[str, ...]] = {
+    "message": ("view_channel", "send_messages"),
+    "file": ("view_channel", "send_messages", "attach_files"),
+    "edit": ("view_channel",),
+    "reaction": ("view_channel", "read_message_history", "add_reactions"),
+    "typing": ("view_channel", "send_messages"),
+}
+
+
+class Sender:
+    """Says things through the client of the moment."""
+
+    def __init__(self) -> None:
+        self.client: Client | None = None
+        "None = not logged in."
+        self._quiet_until: dict[int, float] = {}
+        "By channel, on the event loop's clock: Discord wants to hear nothing there."
+        self._homes: OrderedDict[str, int] = OrderedDict()
+        "The thread of a message, the newest; whoever reacts names only its chat."
+        self._reactions: OrderedDict[str, str] = OrderedDict()
+
+    def remember_home(self, message_id: int, thread_id: int) -> None:
+        """Remember that a message stands in a thread."""
+        _remember(self._homes, str(message_id), thread_id)
+
+    async def send(self, message: Outbound) -> str:
+        """As `Adapter.send`."""
+        channel = channel_of(message.chat, message.topic)
+        payload = _content(message.payload)
+        payload |= {"allowed_mentions": NO_PINGS}
+        # the library repeats a request after some errors of the server: never without a nonce
+        payload |= {"nonce": message.nonce or secrets.token_hex(8), "enforce_nonce": True}
+        if message.reply_to.isdecimal():
+            payload["message_reference"] = {
+                "message_id": message.reply_to,
+                "fail_if_not_exists": False,
+            }
+            payload["allowed_mentions"] = NO_PINGS | {"replied_user": True}
+        if message.buttons:
+            payload["components"] = lay_buttons(message.buttons)
+        route = Route("POST", "/channels/{channel_id}/messages", channel_id=channel)
+        act: Act = "file" if message.file else "message"
+        try:
+            answer = await self._request(act, route, payload, message)
+        except _ReplyRefusedError:
+            del payload["message_reference"]
+            answer = await self._request(act, route, payload, message)
+        return str(answer["id"])
+
+    async def edit(
+        self, channel: int, platform_id: str, payload: str, buttons: Sequence[Button]
+    ) -> None:
+        """As `Adapter.edit`."""
+        route = Route(
+            "PATCH",
+            "/channels/{channel_id}/messages/{message_id}",
+            channel_id=channel,
+            message_id=_id(platform_id),
+        )
+        body = _content(payload)
+        body |= {"allowed_mentions": NO_PINGS, "components": lay_buttons(buttons)}
+        await self._request("edit", route, body)
+
+    async def type(self, channel: int) -> None:
+        """Show the typing sign."""
+        route = Route("POST", "/channels/{channel_id}/typing", channel_id=channel)
+        await self._request("typing", route)
+
+    async def react(self, chat: str, message_id: str, emoji: str) -> None:
+        """As `Adapter.react`."""
+        channel = self._homes.get(message_id) or channel_of(chat, "")
+        if emoji:
+            await self._reaction("PUT", channel, message_id, emoji)
+            _remember(self._reactions, message_id, emoji)
+            return
+        known = self._reactions.pop(message_id, "")
+        for each in [known] if known else await self._own_reactions(channel, message_id):
+            await self._reaction("DELETE", channel, message_id, each)
+
+    async def _reaction(
+        self, method: Literal["PUT", "DELETE"], channel: int, message_id: str, emoji: str
+    ) -> None:
+        route = Route(
+            method,
+            "/channels/{channel_id}/messages/{message_id}/reactions/{emoji}/@me",
+            channel_id=channel,
+            message_id=_id(message_id),
+            emoji=emoji,
+        )
+        await self._request("reaction", route)
+
+    async def _own_reactions(self, channel: int, message_id: str) -> list[str]:
+        route = Route(
+            "GET",
+            "/channels/{channel_id}/messages/{message_id}",
+            channel_id=channel,
+            message_id=_id(message_id),
+        )
+        message = await self._request("reaction", route)
+        own = [r["emoji"] for r in message.get("reactions", ()) if r["me"]]
+        return [f"{e['name']}:{e['id']}" if e["id"] else str(e["name"]) for e in own]
+
+    async def post(
+        self,
+        method: Literal["POST", "PATCH", "DELETE"],
+        path: str,
+        body: dict[str, Any] | None = None,
+    ) -> None:
+        """Answer an interaction. Raises SendError."""
+        # such an address is a secret of its own; it is one request, so no bucket has to be shared
+        await self._request("message", Route(method, path), body)
+
+    async def _request(
+        self,
+        act: Act,
+        route: Route,
+        body: dict[str, Any] | None = None,
+        message: Outbound | None = None,
+    ) -> Any:  # noqa: ANN401 - JSON
+        client, attempt = self.client, Attempt()
+        if client is None:
+            text = "The bot is not logged in to Discord."
+            raise NotSentError(text)
+        self._check_quiet(route)
+        arguments: dict[str, Any] = {"trace_request_ctx": attempt}
+        if body is not None and message is not None and message.file is not None:
+            arguments |= _form(body, message)
+        elif body is not None:
+            arguments["json"] = body
+        try:
+            with anyio.fail_after(DEADLINE_S):
+                return await client.http.request(route, **arguments)
+        except discord.RateLimited as error:
+            if not attempt.is_global and route.channel_id:
+                until = anyio.current_time() + error.retry_after
+                self._quiet_until[int(route.channel_id)] = until
+            raise send_error(error, attempt) from error
+        except discord.HTTPException as error:
+            if _is_about_reply(error, body):
+                raise _ReplyRefusedError from error
+            raise self._explained(client, act, route, error, attempt) from error
+        except NETWORK_ERRORS as error:
+            raise send_error(error, attempt) from error
+        except RuntimeError as error:
+            if "closed" not in str(error):
+                raise
+            # aiohttp's, where the client was closed in the meantime
+            raise _closed(attempt) from error
+
+    def _check_quiet(self, route: Route) -> None:
+        if not route.channel_id:
+            return
+        wait_s = self._quiet_until.get(int(route.channel_id), 0.0) - anyio.current_time()
+        if wait_s > 0:
+            text = f"Discord wants {wait_s:.0f} more seconds of silence in this channel."
+            raise NotSentError(text)
+        self._quiet_until.pop(int(route.channel_id), None)
+
+    def _explained(
+        self,
+        client: Client,
+        act: Act,
+        route: Route,
+        error: discord.HTTPException,
+        attempt: Attempt,
+    ) -> SendError:
+        found = send_error(error, attempt)
+        if error.code != MISSING_PERMISSIONS or not route.channel_id:
+            return found
+        missing = _missing(client, int(route.channel_id), act)
+        names = ", ".join(p.replace("_", " ").title() for p in missing)
+        text = f"Discord does not take it: the bot lacks permissions there ({names})."
+        is_gone = act == "message" or (act == "file" and missing != ("attach_files",))
+        return RefusedError(text, is_chat_gone=is_gone)
+
+
+class _ReplyRefusedError(Exception):
+    """Only that it is a reply was refused; nothing was sent."""
+
+
+def _is_about_reply(error: discord.HTTPException, body: dict[str, Any] | None) -> bool:
+    if body is None or "message_reference" not in body:
+        return False
+    is_named = error.code == INVALID_FORM and "message_reference" in error.text
+    return is_named or error.code == NO_HISTORY
+
+
+def _closed(attempt: Attempt) -> SendError:
+    text = "The connection to Discord was closed."
+    return UnknownOutcomeError(text) if attempt.is_out else NotSentError(text)
+
+
+def _missing(client: Client, channel_id: int, act: Act) -> tuple[str, ...]:
+    """Return the permissions that the bot lacks; all that are needed where it is not known."""
+    channel = client.get_channel(channel_id)
+    needed = _NEEDED[act]
+    if not isinstance(channel, discord.abc.GuildChannel | discord.Thread):
+        return needed
+    if isinstance(channel, discord.Thread):
+        needed = tuple("send_messages_in_threads" if p == "send_messages" else p for p in needed)
+    try:
+        allowed = channel.permissions_for(channel.guild.me)
+    except discord.ClientException:  # a thread whose channel is not known
+        return needed
+    return tuple(p for p in needed if not getattr(allowed, p)) or needed
+
+
+def _content(payload: str) -> dict[str, Any]:
+    return {"content": json.loads(payload)["content"]} if payload else {}
+
+
+def _form(body: dict[str, Any], message: Outbound) -> dict[str, Any]:
+    """Return a message with its file as the parts of a form."""
+    assert message.file is not None
+    name = re.sub(r"[^\w.\- ]", "_", message.file.file_name).strip() or "file"
+    data = discord.File(io.BytesIO(message.file.data), filename=name)
+    payload = {**body, "attachments": [{"id": 0, "filename": name}]}
+    form: list[dict[str, Any]] = [
+        {"name": "payload_json", "value": json.dumps(payload)},
+        {
+            "name": "files[0]",
+            "value": data.fp,
+            "filename": name,
+            "content_type": message.file.media_type or "application/octet-stream",
+        },
+    ]
+    return {"form": form, "files": [data]}
+
+
+def lay_buttons(buttons: Sequence[Button]) -> list[dict[str, Any]]:
+    """Return buttons as rows of a message.
+
+    Source: https://docs.discord.com/developers/components/reference, 2026-11.
+    """
+    each = [
+        {"type": 2, "style": 2, "label": b.label[:LABEL_CHARS], "custom_id": b.data}
+        for b in buttons[: ROW_BUTTONS * ROWS]
+    ]
+    rows = [each[i : i + ROW_BUTTONS] for i in range(0, len(each), ROW_BUTTONS)]
+    return [{"type": 1, "components": row} for row in rows]
+
+
+def channel_of(chat: str, topic: str) -> int:
+    """Return where a message of a chat goes: threads are channels of their own."""
+    return _id(topic or chat)
+
+
+def _id(text: str) -> int:
+    if not text.isdecimal():
+        problem = f"Discord has no id {text!r}."
+        raise RefusedError(problem, is_chat_gone=True)
+    return int(text)
+
+
+def _remember(kept: OrderedDict[str, Any], key: str, value: str | int) -> None:
+    kept[key] = value
+    kept.move_to_end(key)
+    if len(kept) > _REMEMBERED:
+        kept.popitem(last=False)

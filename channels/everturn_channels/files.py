@@ -1,0 +1,97 @@
+"""The small files that channels keep: readable for their owner alone, and never half written.
+
+Blocking: not for the event loop.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+_FILE_MODE: Final = 0o600
+_FOLDER_MODE: Final = 0o700
+_READ_MAX: Final = 16 * 1024 * 1024  # bytes; what is larger was not written here
+
+
+def read_kept(path: Path) -> bytes | None:
+    """Return what a file holds; None where there is none.
+
+    Raises:
+        OSError: It is there and cannot be read.
+        ValueError: It is larger than any that is written here.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(_READ_MAX + 1)
+    except FileNotFoundError:
+        return None
+    if len(data) > _READ_MAX:
+        msg = f"it has more than {_READ_MAX} bytes"
+        raise ValueError(msg)
+    return data
+
+
+def replace_kept(path: Path, data: bytes) -> None:
+    """Put `data` in the place of `path`, durably: after a crash the old stands there or the new.
+
+    Makes its folder where there is none. Two writers of one path would spoil each other's draft:
+    the caller lets one finish first.
+
+    Raises:
+        OSError: It could not be written; the old file still stands.
+    """
+    make_folder(path.parent)
+    draft = path.with_name(f"{path.name}.tmp")
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _FILE_MODE)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError:
+        with suppress(OSError):
+            draft.unlink()
+        raise
+    _sync_folder(path.parent)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it, for this user alone; their names are then durable.
+
+    Raises:
+        OSError: It could not be made.
+    """
+    if path.is_dir():
+        return
+    make_folder(path.parent)
+    path.mkdir(mode=_FOLDER_MODE, exist_ok=True)
+    _sync_folder(path.parent)
+
+
+def put_aside(path: Path) -> Path:
+    """Rename a damaged file to a free name beside it, `NAME.damaged`.
+
+    Returns:
+        Its new name, or the old one where it has to stay.
+    """
+    aside = path.with_name(f"{path.name}.damaged")
+    number = 1
+    while aside.exists():
+        number += 1
+        aside = path.with_name(f"{path.name}.damaged-{number}")
+    try:
+        path.rename(aside)
+    except OSError:
+        return path
+    return aside
+
+
+def _sync_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,34 @@
+"""What stands behind every channel: the door to the sessions, and who is let to it. A value."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from everturn_actors.ports import Clock
+from everturn_actors.service import TurnService
+from everturn_channels.pairing import Pairing
+from everturn_channels.settings import AccessRules, Route
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hall:
+    """What all channels share. The callables are asked anew each time: agents are reloaded."""
+
+    service: TurnService
+    clock: Clock
+    routes: Callable[[], Sequence[Route]]
+    "The first that matches decides."
+    rules: Callable[[str], AccessRules | None]
+    "Who may talk to an agent, by its name; None = there is no such agent."
+    describe_agent: Callable[[str], str]
+    "Who the agent is, in a line or two for people; empty = nothing is told."
+    describe_model: Callable[[str], str]
+    "Which model the agent uses, for people."
+    save_file: Callable[[str, str, bytes], Awaitable[str | None]]
+    """Puts a file where the tools of an agent can read it: its name, a file name, the bytes.
+
+    Returns the path as the tools know it; None where the agent has no such tools. The same name
+    always comes with the same bytes. Raises OSError.
+    """
+    pairing: Pairing

@@ -1,0 +1,1 @@
+"""What becomes of everything that people write, press and command, whatever their platform."""

@@ -1,0 +1,158 @@
+"""What becomes of commands and buttons that arrive: they are answered at once, also in a turn."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import Final
+
+import anyio
+
+from everturn_actors.errors import (
+    ActorFailedError,
+    ActorStoppedError,
+    CoreError,
+    CorruptJournalError,
+    MailboxFullError,
+    UnknownAgentError,
+    UnknownFormatError,
+)
+from everturn_actors.model import ConversationKey
+from everturn_channels.adapter import Command, Press
+from everturn_channels.hall import Hall
+from everturn_channels.inbound.commands import answer_to, is_about_session, is_known
+from everturn_channels.inbound.doorkeeper import (
+    DAMAGED,
+    LATER,
+    NOT_AVAILABLE,
+    Doorkeeper,
+    log_damaged,
+)
+from everturn_channels.inbound.presses import answer_press
+from everturn_channels.inbound.speaking import Errands, Voice
+from everturn_channels.wording import press_refused
+
+logger = logging.getLogger(__name__)
+
+COMMAND_S: Final = 10.0  # for what a command does; all but /compact take milliseconds
+COMPACT_SOON_S: Final = 0.5  # a summary that is ready by then is told of in the answer
+COMPACT_S: Final = 600.0  # then nobody is told any more
+
+COMPACTING: Final = "Older messages are being summarised. You can go on meanwhile."
+STILL_COMPACTING: Final = "The summary takes long; /context shows it when it is ready."
+
+
+class Attendant:
+    """Answers the commands and the buttons of one channel."""
+
+    def __init__(
+        self,
+        *,
+        channel: str,
+        hall: Hall,
+        errands: Errands,
+        voice: Voice,
+        doorkeeper: Doorkeeper,
+    ) -> None:
+        self._hall = hall
+        self._errands = errands
+        self._voice = voice
+        self._doorkeeper = doorkeeper
+        self._fields = {"channel": channel}
+
+    async def command(self, command: Command) -> None:
+        """Do what a command says and answer it; no turn is waited for."""
+        tell = partial(self._voice.answer, command.answer)
+        place, sender = command.place, command.sender
+        admitted = await self._doorkeeper.admit(
+            place, sender, is_addressed=command.is_addressed, tell=tell
+        )
+        if admitted is None or admitted.ruling.action != "answer":
+            return
+        if not is_known(command.name) and place.type != "dm":
+            return  # it is some other bot's
+        if command.name != "stop" and self._doorkeeper.is_flood(command):
+            return
+        if command.name == "compact":
+            await tell(await self._compact(command, admitted.key))
+        else:
+            await tell(await self._done(command, admitted.key, COMMAND_S))
+
+    async def _compact(self, command: Command, key: ConversationKey) -> str:
+        """Begin a summary; return what came of it, or that it will be told of later."""
+        told: list[str] = []
+        ready = anyio.Event()
+        is_late = False
+
+        async def errand() -> None:
+            told.append(await self._done(command, key, COMPACT_S))
+            ready.set()
+            if is_late:
+                await self._voice.tell(command.place, told[0])
+
+        # A little longer than the command itself, which says in words that it took too long.
+        if not self._errands.start("a summary", errand, within_s=COMPACT_S + COMMAND_S):
+            return LATER
+        with anyio.move_on_after(COMPACT_SOON_S):
+            await ready.wait()
+        if told:
+            return told[0]
+        is_late = True
+        return COMPACTING
+
+    async def _done(self, command: Command, key: ConversationKey, within_s: float) -> str:
+        """Do a command; return what its sender is told, also where it fails.
+
+        Raises:
+            ActorStoppedError: The gateway stops.
+        """
+        fields = {**self._fields, "chat": command.place.chat, "command": command.name}
+        try:
+            with anyio.fail_after(within_s):
+                await self._flush(command, key)
+                return await answer_to(command, key, self._hall)
+        except TimeoutError:
+            logger.warning("a command took too long", extra=fields)
+            return STILL_COMPACTING if command.name == "compact" else LATER
+        except UnknownAgentError as error:
+            logger.warning("a command has no agent", extra={**fields, "error": str(error)})
+            return NOT_AVAILABLE
+        except (CorruptJournalError, UnknownFormatError) as error:
+            log_damaged(key, error)
+            return DAMAGED
+        except ActorStoppedError:
+            raise
+        except CoreError as error:
+            logger.warning("a command failed", extra={**fields, "error": str(error)})
+            return LATER
+
+    async def _flush(self, command: Command, key: ConversationKey) -> None:
+        """Let what was written before the command begin; it stands first."""
+        try:
+            await self._hall.service.flush(key)
+        except (CorruptJournalError, UnknownFormatError) as error:
+            if is_about_session(command.name):
+                raise
+            log_damaged(key, error)
+
+    async def press(self, press: Press) -> None:
+        """Answer the question that a button stands below; return when that is durable."""
+        tell = partial(self._voice.answer, press.answer)
+        place, sender = press.place, press.sender
+        admitted = await self._doorkeeper.admit(place, sender, is_addressed=True)
+        if admitted is None or admitted.ruling.action != "answer":
+            await tell(press_refused())
+        elif self._doorkeeper.is_flood(press):
+            await tell("")
+        else:
+            await tell(await self._pressed(press, admitted.key))
+
+    async def _pressed(self, press: Press, key: ConversationKey) -> str:
+        try:
+            return await answer_press(press, key, self._hall.service)
+        except (CorruptJournalError, UnknownFormatError) as error:
+            log_damaged(key, error)
+            return DAMAGED
+        except (MailboxFullError, ActorFailedError) as error:
+            logger.warning("a button failed", extra={**self._fields, "error": str(error)})
+            return LATER

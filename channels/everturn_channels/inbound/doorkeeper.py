@@ -1,0 +1,187 @@
+"""Who is let in: finds the agent for a place, asks the rules, and tells those who are refused.
+
+It says as little as it can: a stranger learns that the bot is private, a group learns nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from everturn_actors.errors import CoreError
+from everturn_actors.model import ConversationKey
+from everturn_channels.access import Ruling, find_route, judge
+from everturn_channels.adapter import Adapter, Arrival, Message, Person, Place
+from everturn_channels.hall import Hall
+from everturn_channels.pacing import Buckets, Lately, Seldom
+from everturn_channels.settings import ChannelSettings
+from everturn_channels.wording import no_access
+
+logger = logging.getLogger(__name__)
+
+LOG_EVERY_S: Final = 3600  # a refusal is logged so often for each chat
+REFUSE_EVERY_S: Final = 3600  # and told so often to each person
+PAIR_EVERY_S: Final = 600  # how often a person who is not known yet is told anything
+
+NOT_AVAILABLE: Final = "I am not available at the moment. My owner finds the reason in the log."
+
+DAMAGED: Final = (
+    "The record of this conversation is damaged, so I cannot go on with it. My owner finds in the "
+    "log how to repair it."
+)
+LATER: Final = "I cannot do that just now. Please try again in a moment."
+NOBODY: Final = Person(id="")
+
+Tell = Callable[[str], Awaitable[None]]
+"Says a line to the person who is judged, soon and if it can be."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much one channel takes."""
+
+    flood_messages: int = 30
+    "So many messages of one person in one chat are taken at once, and as many again in"
+    flood_s: float = 60
+    "this time."
+    word_every_s: float = 60
+    "How often a person is told the same about messages that are not taken."
+    fetch_retry_s: float = 0.5
+    "The wait before a file is fetched again."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admitted:
+    """Somebody who is let in, with what becomes of what they say."""
+
+    key: ConversationKey
+    ruling: Ruling
+
+
+class Doorkeeper:
+    """Decides for one channel who is let in."""
+
+    def __init__(
+        self, adapter: Adapter, hall: Hall, settings: ChannelSettings, limits: Limits
+    ) -> None:
+        self._adapter = adapter
+        self._hall = hall
+        self._settings = settings
+        self._logged: Seldom[str] = Seldom(LOG_EVERY_S)
+        self._refused: Seldom[str] = Seldom(REFUSE_EVERY_S)
+        self._pairing: Seldom[str] = Seldom(PAIR_EVERY_S)
+        self._absent: Seldom[str] = Seldom(REFUSE_EVERY_S)
+        self._floods: Buckets[tuple[str, str]] = Buckets(limits.flood_messages, limits.flood_s)
+        self._counted: Lately[tuple[str, str]] = Lately()
+        self._flooding: Seldom[tuple[str, str]] = Seldom(limits.word_every_s)
+
+    def key_of(self, place: Place, sender: Person = NOBODY) -> ConversationKey | None:
+        """Return the conversation of a place; None where no agent answers there."""
+        route = find_route(
+            self._hall.routes(),
+            channel=self._adapter.name,
+            platform=self._adapter.platform,
+            place=place,
+            sender=sender,
+        )
+        if route is None:
+            return None
+        return ConversationKey(
+            channel=self._adapter.name, chat=place.chat, topic=place.topic, agent=route.agent
+        )
+
+    async def admit(
+        self, place: Place, sender: Person, *, is_addressed: bool, tell: Tell | None = None
+    ) -> Admitted | None:
+        """Return what becomes of what somebody says; None where they are refused, and were told.
+
+        Args:
+            place: Where it is said.
+            sender: By whom.
+            is_addressed: Whether it is meant for the bot.
+            tell: Says why they are refused; only in a dm, and seldom. None = nobody is told.
+        """
+        key = self.key_of(place, sender)
+        if key is None:
+            self._log(place, sender, "no route matches: set one under routes in everturn.yaml")
+            return None
+        rules = self._hall.rules(key.agent)
+        if rules is None:
+            self._log(place, sender, f"a route names the agent {key.agent!r}, which is not loaded")
+            if tell is not None and self._may_tell(place, sender, self._absent):
+                await tell(NOT_AVAILABLE)
+            return None
+        channel, is_dm = self._adapter.name, place.type == "dm"
+        ruling = judge(
+            rules,
+            channel=channel,
+            platform=self._adapter.platform,
+            place=place,
+            sender=sender,
+            is_addressed=is_addressed,
+            is_paired=is_dm and await self._hall.pairing.is_paired(channel, sender.id),
+        )
+        match ruling.action:
+            case "answer" | "overhear" | "record" | "ignore":
+                return Admitted(key=key, ruling=ruling)
+            case "pair" if self._settings.pairing:
+                self._log(place, sender, f"agent {key.agent}: {ruling.reason}")
+                await self._pair(place, sender, tell)
+            case "pair" | "refuse":
+                self._log(place, sender, f"agent {key.agent}: {ruling.reason}")
+                if tell is not None and self._may_tell(place, sender, self._refused):
+                    await tell(no_access(sender_id=sender.id))
+        return None
+
+    def is_flood(self, arrival: Arrival) -> bool:
+        """Whether somebody sends more than is taken, by the platform's clock.
+
+        By ours, all that was written while the gateway was away would come in one moment.
+        """
+        who = arrival.place.chat, arrival.sender.id
+        name = arrival.place.chat, arrival.id if isinstance(arrival, Message) else ""
+        if name in self._counted:
+            return False  # it could not be kept before, and comes again
+        if self._floods.take(who, arrival.at):
+            if name[1]:
+                self._counted.note(name)
+            return False
+        if self._flooding.may(who, self._hall.clock.now()):
+            logger.warning(
+                "somebody sends more than is taken",
+                extra={"channel": self._adapter.name, "chat": who[0], "sender": who[1]},
+            )
+        return True
+
+    async def _pair(self, place: Place, sender: Person, tell: Tell | None) -> None:
+        if tell is None or not self._may_tell(place, sender, self._pairing):
+            return
+        code = await self._hall.pairing.ask(self._adapter.name, sender)
+        await tell(no_access(code or "", sender_id=sender.id))
+
+    def _may_tell(self, place: Place, sender: Person, seldom: Seldom[str]) -> bool:
+        """Whether a refused person is told so now. Two bots must not tell each other for ever."""
+        if place.type != "dm" or sender.is_bot:
+            return False
+        return seldom.may(sender.id or place.chat, self._hall.clock.now())
+
+    def _log(self, place: Place, sender: Person, why: str) -> None:
+        if self._logged.may(place.chat, self._hall.clock.now()):
+            logger.warning(
+                "somebody was refused",
+                extra={
+                    "channel": self._adapter.name,
+                    "chat": place.chat,
+                    "chat_type": place.type,
+                    "sender": sender.id,
+                    "why": why,
+                },
+            )
+
+
+def log_damaged(key: ConversationKey | None, error: CoreError) -> None:
+    """Log that a conversation cannot be read; the error names the file and what repairs it."""
+    where = {"channel": key.channel, "chat": key.chat, "agent": key.agent} if key else {}
+    logger.error("a conversation is damaged", extra={**where, "error": str(error)})

@@ -1,0 +1,393 @@
+"""What becomes of messages that arrive, and of edits of them.
+
+Everything here returns when it is durable, or settled that it never will be.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import sha256
+from typing import Final
+
+import anyio
+
+from everturn_actors.errors import (
+    ActorFailedError,
+    BusyError,
+    CorruptJournalError,
+    InvalidInputError,
+    MailboxFullError,
+    QueueFullError,
+    UnknownAgentError,
+    UnknownFormatError,
+    UnknownSessionError,
+)
+from everturn_actors.intake import KEY_CHARS
+from everturn_actors.model import IMAGE_TYPES, Aside, ConversationKey, Inbound, Queueing, Upload
+from everturn_actors.service import Submission
+from everturn_channels.adapter import Adapter, Edit, Message
+from everturn_channels.hall import Hall
+from everturn_channels.inbound.composing import aside_text, compose, edit_text
+from everturn_channels.inbound.doorkeeper import (
+    DAMAGED,
+    NOT_AVAILABLE,
+    Admitted,
+    Doorkeeper,
+    Limits,
+    log_damaged,
+)
+from everturn_channels.inbound.fetching import AT_ONCE, Fetched, fetch_files, saved_name
+from everturn_channels.inbound.speaking import Errands, Voice
+from everturn_channels.inbound.text_files import text_of
+from everturn_channels.pacing import Seldom
+from everturn_channels.settings import ChannelSettings, QueueRules
+from everturn_channels.wording import (
+    nothing_to_read,
+    queue_full,
+    refused_file,
+)
+
+logger = logging.getLogger(__name__)
+
+TAKE_S: Final = 180  # for one arrival, its files included: three times what those may take
+ALBUM_HOLD_S: Final = 1.0  # the parts of an album come one by one, within a second
+FETCH_HOLD_MAX_S: Final = 10.0  # of what the fetching of one part is thought to say of the next
+EXTRAS_MAX: Final = 64  # messages whose files' text is kept for an edit: those of the last moments
+EXTRAS_CHARS: Final = 64 * 1024  # of one of them
+
+TOO_FAST: Final = "You write faster than I can read, so I did not take this. Please slow down."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Extras:
+    """What a message holds beside its text, so that an edit of the text loses none of it."""
+
+    message: Message
+    texts: tuple[tuple[str, str], ...]
+    saved: tuple[tuple[str, str], ...]
+    refused: tuple[str, ...]
+
+
+class Receiver:
+    """Takes the messages of one channel. Those of one chat come one after the other."""
+
+    def __init__(
+        self,
+        *,
+        adapter: Adapter,
+        hall: Hall,
+        settings: ChannelSettings,
+        limits: Limits,
+        errands: Errands,
+        voice: Voice,
+        doorkeeper: Doorkeeper,
+    ) -> None:
+        self._adapter = adapter
+        self._hall = hall
+        self._settings = settings
+        self._limits = limits
+        self._errands = errands
+        self._voice = voice
+        self._doorkeeper = doorkeeper
+        self._fields = {"channel": adapter.name}
+        self._worded: Seldom[tuple[str, str, str]] = Seldom(limits.word_every_s)
+        self._holding = anyio.CapacityLimiter(AT_ONCE)
+        self._extras: OrderedDict[str, _Extras] = OrderedDict()
+
+    # --- messages ---
+
+    async def message(self, message: Message) -> None:
+        """Take a message; return when it is durable, or refused.
+
+        Raises:
+            TimeoutError: Neither could be brought about.
+        """
+        place, sender = message.place, message.sender
+
+        async def tell(text: str) -> None:
+            self._say(message, text)
+
+        with anyio.fail_after(TAKE_S):
+            admitted = await self._doorkeeper.admit(
+                place, sender, is_addressed=message.is_addressed, tell=tell
+            )
+        if admitted is None or admitted.ruling.action == "ignore":
+            return
+        is_for_us = admitted.ruling.action == "answer"
+        if self._doorkeeper.is_flood(message):
+            if is_for_us:
+                self._word(message, TOO_FAST)
+        elif is_for_us and (message.text.strip() or message.files):
+            await self._take(message, admitted)
+        elif is_for_us and message.unsupported:
+            self._word(message, nothing_to_read(message.unsupported))
+        elif message.text.strip() or message.files or message.unsupported:
+            with anyio.fail_after(TAKE_S):
+                await self._overhear(message, admitted)
+
+    async def _overhear(self, message: Message, admitted: Admitted) -> None:
+        """Keep a message that is not for the agent; its files are not fetched."""
+        ruling, text = admitted.ruling, aside_text(message)
+        if ruling.quiet:
+            inbound = Inbound(
+                text=text,
+                key=admitted.key,
+                sender=message.sender.id,
+                idempotency_key=message_key(admitted.key, message.id),
+                untrusted=ruling.untrusted,
+                quiet=True,
+            )
+            await self._submit(message, inbound, ruling.queue)
+            return
+        aside = Aside(
+            text=text,
+            key=admitted.key,
+            sender=message.sender.id,
+            idempotency_key=message_key(admitted.key, message.id),
+            shown=ruling.action == "overhear",
+            untrusted=ruling.untrusted,
+            max_messages=ruling.buffer.max_messages,
+            max_age_s=int(ruling.buffer.max_age_s),
+        )
+        try:
+            await self._hall.service.keep_aside(aside)
+        except (CorruptJournalError, UnknownFormatError) as error:
+            log_damaged(admitted.key, error)
+        except (InvalidInputError, UnknownAgentError, MailboxFullError) as error:
+            logger.warning(
+                "an overheard message was not kept",
+                extra={**self._fields, "chat": message.place.chat, "error": str(error)},
+            )
+
+    async def _take(self, message: Message, admitted: Admitted) -> None:
+        """Fetch what comes with a message and hand it to its conversation."""
+        if not message.files:
+            extras = _Extras(message=message, texts=(), saved=(), refused=())
+            with anyio.fail_after(TAKE_S):
+                await self._hand_in(extras, admitted, (), 0)
+            return
+        # Until it is handed in: its files are in memory as long. Those before it are waited for
+        # without a deadline of its own, because each of them has one.
+        async with self._holding:
+            with anyio.fail_after(TAKE_S):
+                await self._take_files(message, admitted)
+
+    async def _take_files(self, message: Message, admitted: Admitted) -> None:
+        """Fetch the files of a message and hand it in with them."""
+        began = anyio.current_time()
+        fetched = await fetch_files(
+            message.files,
+            limit_bytes=self._settings.files_max_bytes,
+            retry_s=self._limits.fetch_retry_s,
+        )
+        took_s = min(anyio.current_time() - began, FETCH_HOLD_MAX_S)
+        why_not = tuple(
+            refused_file(each.name, each.why_not) for each in fetched if each.upload is None
+        )
+        if why_not:
+            self._word(message, "\n".join(why_not))
+        uploads = tuple(each.upload for each in fetched if each.upload is not None)
+        if not uploads and not message.text.strip():
+            return  # nothing is left of it, and its sender was told why
+        texts, saved = await self._placed(admitted.key.agent, fetched)
+        extras = _Extras(
+            message=replace(message, files=()),
+            texts=texts,
+            saved=saved,
+            refused=why_not,
+        )
+        await self._hand_in(extras, admitted, uploads, took_s)
+
+    async def _placed(
+        self, agent: str, fetched: Sequence[Fetched]
+    ) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
+        """Return which files are shown as text, and where others were put for the tools."""
+        texts: list[tuple[str, str]] = []
+        saved: list[tuple[str, str]] = []
+        for each in fetched:
+            upload = each.upload
+            if upload is None or upload.media_type in IMAGE_TYPES:
+                continue
+            shown = upload.file_name or upload.media_type
+            text = text_of(upload.file_name, upload.media_type, upload.data)
+            if text is not None:
+                texts.append((shown, text))
+                continue
+            name = await saved_name(upload)
+            try:
+                path = await self._hall.save_file(agent, name, upload.data)
+            except OSError as error:
+                logger.warning(
+                    "a file could not be put where the tools read it",
+                    extra={**self._fields, "agent": agent, "error": str(error)},
+                )
+                continue
+            if path is not None:
+                saved.append((shown, path))
+        return tuple(texts), tuple(saved)
+
+    async def _hand_in(
+        self,
+        extras: _Extras,
+        admitted: Admitted,
+        uploads: tuple[Upload, ...],
+        took_s: float,
+    ) -> None:
+        message, ruling = extras.message, admitted.ruling
+        in_group = message.place.type != "dm"
+        inbound = Inbound(
+            text=compose(
+                message,
+                in_group=in_group,
+                texts=extras.texts,
+                saved=extras.saved,
+                refused=extras.refused,
+            ),
+            key=admitted.key,
+            sender=message.sender.id,
+            idempotency_key=message_key(admitted.key, message.id),
+            attachments=uploads,
+            untrusted=ruling.untrusted,
+            reply_to=message.id if in_group else "",
+            queueing=queueing(ruling.queue, is_album=message.is_album, took_s=took_s),
+        )
+        self._remember(inbound.idempotency_key, extras)
+        submission = await self._submit(message, inbound, ruling.queue)
+        if submission is not None and not submission.duplicate:
+            self._acknowledge(message)
+
+    async def _submit(
+        self, message: Message, inbound: Inbound, queue: QueueRules
+    ) -> Submission | None:
+        """Hand in a message; None where it is not taken, and its sender was told where it helps."""
+        fields = {**self._fields, "chat": message.place.chat, "message_id": message.id}
+        is_for_us = not inbound.quiet
+        try:
+            return await self._submit_twice(inbound)
+        except QueueFullError as error:
+            logger.info("a message was dropped, too many wait", extra=fields)
+            if error.overflow == "reject" and is_for_us:
+                self._word(message, queue_full(queue.reject_message))
+        except BusyError:
+            logger.info("a message was dropped, a turn runs", extra=fields)
+        except MailboxFullError:
+            logger.warning("a message was refused, too many wait", extra=fields)
+            if is_for_us:
+                self._word(message, queue_full())
+        except InvalidInputError as error:
+            logger.info("a message was refused", extra={**fields, "error": str(error)})
+            if is_for_us:
+                self._word(message, f"This was not taken: {error}.")
+        except UnknownAgentError as error:
+            logger.warning("a message has no agent", extra={**fields, "error": str(error)})
+            if is_for_us:
+                self._word(message, NOT_AVAILABLE)
+        except (CorruptJournalError, UnknownFormatError) as error:
+            log_damaged(inbound.key, error)
+            if is_for_us:
+                self._word(message, DAMAGED)
+        return None
+
+    async def _submit_twice(self, inbound: Inbound) -> Submission:
+        """Hand in a message; a session that failed just now starts afresh with the second try."""
+        try:
+            return await self._hall.service.submit(inbound)
+        except ActorFailedError:
+            return await self._hall.service.submit(inbound)
+
+    def _acknowledge(self, message: Message) -> None:
+        emoji = self._settings.acknowledge
+        if emoji and self._adapter.traits.reactions:
+            react = partial(self._adapter.react, message.place.chat, message.id, emoji)
+            self._errands.start("a reaction", react)
+
+    # --- edits ---
+
+    async def edit(self, edit: Edit) -> None:
+        """Change a message whose turn has not begun; return when that is durable, or too late."""
+        admitted = await self._doorkeeper.admit(
+            edit.place, edit.sender, is_addressed=edit.is_addressed
+        )
+        if admitted is None or admitted.ruling.action not in {"answer", "overhear"}:
+            return
+        if not edit.text.strip() or self._doorkeeper.is_flood(edit):
+            return
+        key = message_key(admitted.key, edit.id)
+        in_group = edit.place.type != "dm"
+        text = edit_text(edit, in_group=in_group)
+        extras = self._extras.get(key)
+        if extras is not None:
+            text = compose(
+                replace(extras.message, text=edit.text),
+                in_group=in_group,
+                texts=extras.texts,
+                saved=extras.saved,
+                refused=extras.refused,
+            )
+        fields = {**self._fields, "chat": edit.place.chat, "message_id": edit.id}
+        try:
+            is_changed = await self._hall.service.edit(admitted.key, key, text)
+        except (CorruptJournalError, UnknownFormatError) as error:
+            log_damaged(admitted.key, error)
+        except (
+            InvalidInputError,
+            UnknownAgentError,
+            UnknownSessionError,
+            MailboxFullError,
+        ) as error:
+            logger.info("an edit was refused", extra={**fields, "error": str(error)})
+        else:
+            if not is_changed:
+                logger.debug("an edit came too late", extra=fields)
+
+    def _remember(self, key: str, extras: _Extras) -> None:
+        """Keep what an edit needs, for the newest messages; large ones lose their files' text."""
+        message = extras.message
+        about = message.quoted or message.forwarded_from or message.unsupported
+        if extras.texts or extras.saved or extras.refused or about:
+            size = sum(len(text) for _, text in extras.texts)
+            if size <= EXTRAS_CHARS:
+                self._extras[key] = extras
+                while len(self._extras) > EXTRAS_MAX:
+                    self._extras.popitem(last=False)
+
+    # --- words ---
+
+    def _say(self, message: Message, text: str) -> None:
+        reply_to = message.id if message.place.type != "dm" else ""
+        self._voice.say(message.place, text, reply_to=reply_to)
+
+    def _word(self, message: Message, text: str) -> None:
+        """Say a line about a message that is not taken, the same one not too often."""
+        who = message.place.chat, message.sender.id, text
+        if self._worded.may(who, self._hall.clock.now()):
+            self._say(message, text)
+
+
+def message_key(key: ConversationKey, message_id: str) -> str:
+    """Return the idempotency key of a message: the same for the same message, for ever."""
+    told = f"{key.channel}:{key.chat}:{message_id}"
+    if len(told) <= KEY_CHARS:
+        return told
+    return f"{key.channel[:64]}:{sha256(told.encode('utf-8', 'replace')).hexdigest()}"
+
+
+def queueing(queue: QueueRules, *, is_album: bool, took_s: float) -> Queueing:
+    """Return how a message waits. `took_s` is how long it took to fetch its files.
+
+    The next part of an album comes as soon as the one before is taken, and takes about as long.
+    """
+    hold_s = queue.debounce_s
+    if is_album:
+        hold_s = max(hold_s, ALBUM_HOLD_S) + took_s
+    return Queueing(
+        hold_s=hold_s,
+        joins="own" if queue.mode == "sequential" else "all",
+        drops_when_busy=queue.mode == "drop",
+        max_waiting=queue.max_pending,
+        overflow=queue.overflow,
+    )

@@ -1,0 +1,161 @@
+"""Lines of the channel itself to people, and other small work beside it that may be left undone.
+
+Nobody waits for any of it: it is bounded in number and time, and what fails is logged.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final
+
+import anyio
+from anyio.abc import TaskGroup
+
+from everturn_actors.errors import CoreError
+from everturn_actors.ports import Clock
+from everturn_channels.adapter import Adapter, Outbound, Place
+from everturn_channels.delivery.pace import Pace
+from everturn_channels.errors import ChannelError, NotSentError
+from everturn_channels.health import Health
+
+logger = logging.getLogger(__name__)
+
+ERRANDS_MAX: Final = 256  # at a time; a channel whose platform is down does not pile them up
+ERRAND_S: Final = 60  # for one of them
+ANSWER_S: Final = 10  # for the first try of an answer that somebody waits for
+RETRY_S: Final = 1.0  # after a failure that names no time
+
+
+class Errands:
+    """Work beside a channel, done in the task group of its owner."""
+
+    def __init__(self, group: TaskGroup, channel: str) -> None:
+        self._group = group
+        self._channel = channel
+        self._running = 0
+
+    def start(
+        self, what: str, errand: Callable[[], Awaitable[None]], *, within_s: float = ERRAND_S
+    ) -> bool:
+        """Do something beside what runs; return whether there was room for it.
+
+        Args:
+            what: For the log.
+            errand: May raise ChannelError or CoreError; anything else is a fault of ours.
+            within_s: It is given up after that.
+        """
+        if self._running >= ERRANDS_MAX:
+            logger.warning(
+                "left undone, too much is under way", extra={"channel": self._channel, "what": what}
+            )
+            return False
+        self._running += 1
+        self._group.start_soon(self._run, what, errand, within_s)
+        return True
+
+    async def _run(self, what: str, errand: Callable[[], Awaitable[None]], within_s: float) -> None:
+        fields = {"channel": self._channel, "what": what}
+        try:
+            with anyio.move_on_after(within_s) as scope:
+                await errand()
+            if scope.cancelled_caught:
+                logger.warning("given up, it took too long", extra=fields)
+        except (ChannelError, CoreError) as error:
+            logger.info("could not be done", extra={**fields, "error": str(error)})
+        except Exception:  # the channel runner's boundary: a fault here takes no channel down
+            logger.exception("failed", extra=fields)
+        finally:
+            self._running -= 1
+
+
+class Voice:
+    """Says lines of the channel itself, at the pace that its platform allows the whole bot."""
+
+    def __init__(
+        self, adapter: Adapter, *, errands: Errands, pace: Pace, clock: Clock, health: Health
+    ) -> None:
+        self._adapter = adapter
+        self._errands = errands
+        self._pace = pace
+        self._clock = clock
+        self._health = health
+
+    def say(self, place: Place, text: str, *, reply_to: str = "") -> None:
+        """Say a line in a chat, soon and if it can be."""
+
+        async def errand() -> None:
+            await self.tell(place, text, reply_to=reply_to)
+
+        self._errands.start("a line", errand)
+
+    async def tell(self, place: Place, text: str, *, reply_to: str = "") -> None:
+        """Say a line in a chat, when the bot may speak.
+
+        Raises:
+            SendError: It could not be said.
+        """
+        for index, payload in enumerate(self._adapter.lay_out(text)):
+            line = Outbound(
+                chat=place.chat,
+                topic=place.topic,
+                payload=payload,
+                reply_to="" if index else reply_to,
+            )
+
+            async def send(line: Outbound = line) -> None:
+                await self._adapter.send(line)
+                self._health.count_out()
+
+            try:
+                await self._paced(send)
+            except NotSentError as error:
+                await self._again(send, error)
+
+    async def answer(self, answer: Callable[[str], Awaitable[None]], text: str) -> None:
+        """Answer somebody who waits for it: at once if the bot may speak, or as soon as it may."""
+
+        async def send() -> None:
+            await answer(text)
+
+        async def send_paced() -> None:
+            await self._paced(send)
+
+        if not self._pace.take_now():
+            self._errands.start("an answer", send_paced)
+            return
+        try:
+            with anyio.fail_after(ANSWER_S):
+                await send()
+        except NotSentError as error:
+            self._note(error)
+            self._errands.start("an answer", partial(self._again, send, error))
+        except (ChannelError, TimeoutError) as error:
+            logger.info(
+                "an answer did not get there",
+                extra={"channel": self._adapter.name, "error": str(error)},
+            )
+        finally:
+            self._pace.give()
+
+    async def _again(self, send: Callable[[], Awaitable[None]], error: NotSentError) -> None:
+        """Try what failed once more."""
+        if error.retry_after_s is None:
+            await self._clock.sleep(RETRY_S)
+        await self._paced(send)
+
+    async def _paced(self, send: Callable[[], Awaitable[None]]) -> None:
+        await self._pace.take()
+        try:
+            await send()
+        except NotSentError as error:
+            self._note(error)
+            raise
+        finally:
+            self._pace.give()
+
+    def _note(self, error: NotSentError) -> None:
+        """Let the whole bot be quiet where its platform says so."""
+        if error.retry_after_s is not None:
+            self._pace.be_quiet(error.retry_after_s)

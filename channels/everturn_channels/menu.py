@@ -1,0 +1,24 @@
+"""The commands that people can give on every platform, as its menu shows them. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from everturn_channels.adapter import CommandName
+
+COMMANDS: Final[tuple[tuple[CommandName, str], ...]] = (
+    ("start", "say hello, and what this bot is"),
+    ("help", "show this list"),
+    ("reset", "forget this conversation and begin a new one"),
+    ("status", "show what is going on here: turns, tokens, model"),
+    ("context", "show what the model is sent, and what is hidden from it"),
+    ("compact", "have older messages summarised now; what follows is kept above all"),
+    ("stop", "cancel the answer that is being worked on"),
+    ("model", "show which model answers"),
+)
+"""Names without the slash, and what each does, in the order in which they are shown.
+
+A description has at most 100 characters, the least that a platform allows (Discord; Telegram takes
+256). Source: https://discord.com/developers/docs/interactions/application-commands and
+https://core.telegram.org/bots/api#botcommand, read 2026-11-22.
+"""

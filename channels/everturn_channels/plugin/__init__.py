@@ -1,0 +1,1 @@
+"""Channels that are programs of their own: lines of JSON on standard input and output."""

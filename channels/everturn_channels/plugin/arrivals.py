@@ -1,0 +1,81 @@
+"""Hands in what a plug-in received: in order for each chat, chats beside each other, bounded."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from datetime import datetime, timedelta
+from typing import Final
+
+import anyio
+import anyio.abc
+
+from everturn_actors.errors import ActorStoppedError, JournalError
+from everturn_actors.ports import Clock
+from everturn_channels.adapter import Inlet
+from everturn_channels.plugin.connection import Connection
+from everturn_channels.plugin.protocol import WINDOW, Arrived, NotTaken, Taken
+
+RETRY_S: Final = 5.0  # for what could not be kept: a full disk is not emptied in a moment
+
+logger = logging.getLogger(__name__)
+
+
+class Arrivals:
+    """What a plug-in has handed in and was not told to be safe yet."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        inlet: Inlet,
+        clock: Clock,
+        tasks: anyio.abc.TaskGroup,
+        channel: str,
+    ) -> None:
+        self._connection, self._inlet, self._clock = connection, inlet, clock
+        self._tasks, self._channel = tasks, channel
+        self._room = anyio.Semaphore(WINDOW)
+        self._chats: dict[str, deque[Arrived]] = {}
+        self._held: dict[str, datetime] = {}
+        "Until when the arrivals of a chat are sent back, so that none overtakes one that was."
+
+    async def put(self, arrived: Arrived) -> None:
+        """Take an arrival over; wait while too many are unconfirmed."""
+        await self._room.acquire()
+        chat = arrived.arrival.place.chat
+        if chat in self._chats:
+            self._chats[chat].append(arrived)
+            return
+        self._chats[chat] = deque([arrived])
+        self._tasks.start_soon(self._work, chat)
+
+    async def _work(self, chat: str) -> None:
+        waiting = self._chats[chat]
+        while waiting:
+            await self._hand_in(chat, waiting.popleft())
+        del self._chats[chat]
+
+    async def _hand_in(self, chat: str, arrived: Arrived) -> None:
+        reply: Taken | NotTaken = Taken(id=arrived.id)
+        left_s = self._held_s(chat)
+        if left_s > 0:
+            reply = NotTaken(id=arrived.id, retry_after_s=left_s)
+        else:
+            try:
+                await self._inlet.take(arrived.arrival)
+            except (ActorStoppedError, JournalError) as error:
+                extra = {"channel": self._channel, "chat": chat, "why": str(error)}
+                logger.warning("message cannot be kept now; it is sent back", extra=extra)
+                self._held[chat] = self._clock.now() + timedelta(seconds=RETRY_S)
+                reply = NotTaken(id=arrived.id, retry_after_s=RETRY_S)
+        await self._connection.tell(reply)
+        self._room.release()
+
+    def _held_s(self, chat: str) -> float:
+        until = self._held.get(chat)
+        if until is None:
+            return 0
+        left_s = (until - self._clock.now()).total_seconds()
+        if left_s <= 0:
+            del self._held[chat]
+        return max(0, left_s)

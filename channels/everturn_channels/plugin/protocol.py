@@ -1,0 +1,294 @@
+"""The protocol `everturn-channel/1`: what a plug-in and the gateway say to each other. Pure.
+
+One JSON object a line, UTF-8, each with a `type`. `docs/plugin-channel.md` describes it, and a test
+holds the two together. `reading` turns the lines of a plug-in into these values.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Final, Literal, TypeAlias
+
+from everturn_channels.adapter import Arrival, Button, ChatType, Place, Traits
+from everturn_channels.chunking import Unit
+from everturn_channels.errors import ChannelError
+
+PROTOCOL: Final = "everturn-channel/1"
+LINE_BYTES: Final = 1024 * 1024
+PART_BYTES: Final = 512 * 1024  # of a file in one line; base64 makes 4 of 3
+FILE_BYTES: Final = 20 * 1024 * 1024
+WINDOW: Final = 100  # arrivals that may be unconfirmed at one time
+
+Format: TypeAlias = Literal["markdown", "plain"]
+Purpose: TypeAlias = Literal["serve", "check"]
+Outcome: TypeAlias = Literal["done", "not_sent", "unknown", "refused"]
+
+# --- the gateway to the plug-in ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Greeting:
+    """The first line: who is there, and what was kept."""
+
+    type: Literal["hello"] = "hello"
+    protocol: str = PROTOCOL
+    channel: str
+    purpose: Purpose = "serve"
+    is_new: bool
+    cursor: str
+    window: int = WINDOW
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileHead:
+    """What a file is called that was uploaded just before."""
+
+    file_name: str
+    media_type: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendMessage:
+    """Asks for a message to be sent."""
+
+    type: Literal["send"] = "send"
+    request: int = 0
+    chat: str
+    topic: str = ""
+    text: str
+    format: Format
+    reply_to: str = ""
+    nonce: str = ""
+    is_repeat: bool = False
+    buttons: tuple[Button, ...] = ()
+    file: FileHead | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EditMessage:
+    """Asks for a message of the bot to be changed."""
+
+    type: Literal["edit"] = "edit"
+    request: int = 0
+    chat: str
+    topic: str = ""
+    message_id: str
+    text: str
+    format: Format
+    buttons: tuple[Button, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowTyping:
+    """Asks for the typing sign."""
+
+    type: Literal["typing"] = "typing"
+    request: int = 0
+    chat: str
+    topic: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class React:
+    """Asks for a reaction on somebody's message; an empty emoji takes it away."""
+
+    type: Literal["react"] = "react"
+    request: int = 0
+    chat: str
+    message_id: str
+    emoji: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerArrival:
+    """Answers a command or the press of a button."""
+
+    type: Literal["answer"] = "answer"
+    request: int = 0
+    id: int
+    "Of the arrival."
+    text: str
+    format: Format
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchPart:
+    """Asks for a part of a file that came with a message."""
+
+    type: Literal["fetch"] = "fetch"
+    request: int = 0
+    file: str
+    offset: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UploadPart:
+    """A part of the file that the next `send` with a file sends."""
+
+    type: Literal["upload"] = "upload"
+    offset: int
+    data: str
+    "Base64."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """An arrival is safe."""
+
+    type: Literal["taken"] = "taken"
+    id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotTaken:
+    """An arrival cannot be kept now."""
+
+    type: Literal["not_taken"] = "not_taken"
+    id: int
+    retry_after_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Complaint:
+    """A line of the plug-in cannot be used."""
+
+    type: Literal["error"] = "error"
+    field: str
+    why: str
+    of: str = ""
+    "The type of the line, where that could be read."
+    id: int | None = None
+    request: int | None = None
+
+
+Request: TypeAlias = SendMessage | EditMessage | ShowTyping | React | AnswerArrival | FetchPart
+ToPlugin: TypeAlias = Greeting | Request | UploadPart | Taken | NotTaken | Complaint
+
+
+def write_line(message: ToPlugin) -> bytes:
+    """Return the line that says it."""
+    text = json.dumps(asdict(message), ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "replace") + b"\n"
+
+
+# --- the plug-in to the gateway ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """The first line of a plug-in: what it is and what its platform can do."""
+
+    protocol: str
+    name: str
+    version: str = ""
+    edits: bool = False
+    typing_s: float = 0
+    preview_s: float = 0
+    buttons: bool = False
+    files_max_bytes: int = 0
+    reactions: bool = False
+    chunk_units: int
+    unit: Unit = "characters"
+    idle_s: float = 300
+    markdown: bool = False
+    nonces: bool = False
+    "Whether a message with the same nonce is shown once."
+
+    @property
+    def traits(self) -> Traits:
+        """What its platform can do, as every channel says it."""
+        return Traits(
+            edits=self.edits,
+            typing_s=self.typing_s,
+            preview_s=self.preview_s,
+            has_drafts=_never,
+            buttons=self.buttons,
+            files_max_bytes=self.files_max_bytes,
+            reactions=self.reactions,
+            chunk_units=self.chunk_units,
+            idle_s=self.idle_s,
+        )
+
+
+def _never(_chat_type: ChatType) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrived:
+    """Something arrived; it is confirmed by its number."""
+
+    id: int
+    arrival: Arrival
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connected:
+    """The login worked."""
+
+    account: str
+    findings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """The platform was heard from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """Messages of a chat were not read."""
+
+    place: Place
+    count: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CursorSet:
+    """What the plug-in wants to be told at its next start."""
+
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """It cannot work."""
+
+    kind: Literal["setup", "connection"]
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What became of a request."""
+
+    request: int
+    outcome: Outcome
+    message_id: str = ""
+    data: bytes | None = field(default=None, repr=False)
+    why: str = ""
+    retry_after_s: float | None = None
+    chat_gone: bool = False
+
+
+FromPlugin: TypeAlias = (
+    Hello | Arrived | Connected | Received | Skipped | CursorSet | Failed | Result
+)
+
+
+class BadLineError(ChannelError):
+    """A line of a plug-in cannot be used.
+
+    Attributes:
+        complaint: What the plug-in is told.
+    """
+
+    def __init__(self, complaint: Complaint) -> None:
+        self.complaint = complaint
+        of = f" of {complaint.of!r}" if complaint.of else ""
+        where = f"{complaint.field}{of}: " if complaint.field else ""
+        super().__init__(f"{where}{complaint.why}")

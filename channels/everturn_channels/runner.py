@@ -1,0 +1,188 @@
+"""Keeps one channel running: logs in, hands on what comes, and begins anew whatever happens.
+
+A channel is given up never: its platform may come back, its owner may set things right.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Final, NoReturn, cast
+
+import anyio
+
+from everturn_actors.errors import ActorStoppedError, JournalError
+from everturn_channels.adapter import Adapter
+from everturn_channels.cursors import Cursors
+from everturn_channels.delivery.pace import Pace
+from everturn_channels.errors import ConnectionLostError, SetupError
+from everturn_channels.hall import Hall
+from everturn_channels.health import Health
+from everturn_channels.inbound.doorkeeper import Limits
+from everturn_channels.inbound.inlet import ChannelInlet
+from everturn_channels.inbound.speaking import Errands
+from everturn_channels.places import Places
+from everturn_channels.settings import ChannelSettings
+
+logger = logging.getLogger(__name__)
+
+FIRST_RETRY_S: Final = 1.0
+LAST_RETRY_S: Final = 60.0  # the longest between two tries
+SETUP_RETRY_S: Final = 300.0  # what its owner has to change is looked at so often
+STEADY_S: Final = 60.0  # a channel that ran for so long begins with the first pause again
+DEAF_TIMES: Final = 3  # a channel that was not heard from for so many `idle_s` begins anew
+_FOR_EVER_S: Final = 10_000_000.0  # a platform that is never expected to say anything
+
+
+async def run_channel(
+    adapter: Adapter,
+    hall: Hall,
+    *,
+    settings: ChannelSettings,
+    health: Health,
+    cursors: Cursors,
+    places: Places | None = None,
+    pace: Pace | None = None,
+    limits: Limits | None = None,
+    jitter: Callable[[], float] = random.random,
+) -> NoReturn:
+    """Run a channel until cancelled. Whatever goes wrong is logged and it begins anew.
+
+    Args:
+        adapter: The bot on its platform.
+        hall: What stands behind every channel.
+        settings: How the channel behaves.
+        health: Where it is noted how the channel fares.
+        cursors: Where the adapter keeps how far it has read.
+        places: Where it is noted which kind of chat somebody writes in.
+        pace: When the bot may speak: that of its deliveries.
+        limits: How much is taken at a time.
+        jitter: Gives numbers from 0 to 1.
+    """
+    try:
+        async with anyio.create_task_group() as group:
+            errands = Errands(group, adapter.name)
+            inlet = ChannelInlet(
+                adapter=adapter,
+                hall=hall,
+                settings=settings,
+                health=health,
+                cursors=cursors,
+                errands=errands,
+                limits=limits or Limits(),
+                places=places or Places(),
+                pace=pace or Pace(hall.clock, jitter),
+            )
+            run = _Run(adapter, hall, health, inlet, jitter)
+            while True:
+                await run.once()
+    finally:
+        health.stopped()
+    msg = "a task group without a way out ended"
+    raise AssertionError(msg)
+
+
+class _Run:
+    """One channel, try after try."""
+
+    def __init__(
+        self,
+        adapter: Adapter,
+        hall: Hall,
+        health: Health,
+        inlet: ChannelInlet,
+        jitter: Callable[[], float],
+    ) -> None:
+        self._adapter = adapter
+        self._clock = hall.clock
+        self._health = health
+        self._inlet = inlet
+        self._jitter = jitter
+        self._fields = {"channel": adapter.name, "platform": adapter.platform}
+        self._tries = 0
+        self._told = ""
+        "What its owner was told to change."
+
+    async def once(self) -> None:
+        """Serve until that fails, then wait as long as the failure deserves."""
+        began = self._clock.now()
+        self._inlet.begin()
+        failure = await self._serve()
+        if self._inlet.was_heard:
+            self._told = ""
+            if self._clock.now() - began >= timedelta(seconds=STEADY_S):
+                self._tries = 0
+        pause_s = self._pause_s(failure)
+        self._tell(failure, pause_s)
+        await self._clock.sleep(pause_s)
+
+    async def _serve(self) -> Exception:
+        """Run the adapter; return why it ended."""
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._watch, group.cancel_scope)
+                await self._adapter.serve(self._inlet)
+                group.cancel_scope.cancel()
+        except Exception as error:  # noqa: BLE001 - the boundary around one channel; told of below
+            return error
+        if self._is_deaf():
+            deaf_s = self._adapter.traits.idle_s * DEAF_TIMES
+            return ConnectionLostError(f"nothing was heard from the platform for {deaf_s:.0f} s")
+        return ConnectionLostError("the connection ended")
+
+    async def _watch(self, scope: anyio.CancelScope) -> None:
+        """End the try when the platform was not heard from for too long."""
+        while not self._is_deaf():
+            await self._clock.sleep(max(self._deaf_in_s(), 0.01))
+        scope.cancel()
+
+    def _is_deaf(self) -> bool:
+        return self._deaf_in_s() <= 0
+
+    def _deaf_in_s(self) -> float:
+        idle_s = self._adapter.traits.idle_s
+        if not 0 < idle_s < _FOR_EVER_S:
+            return _FOR_EVER_S
+        deaf = timedelta(seconds=idle_s * DEAF_TIMES)
+        return (self._inlet.heard_at + deaf - self._clock.now()).total_seconds()
+
+    def _pause_s(self, failure: Exception) -> float:
+        if isinstance(_first_cause(failure), SetupError):
+            return SETUP_RETRY_S
+        pause_s = min(FIRST_RETRY_S * 2.0 ** min(self._tries, 16), LAST_RETRY_S)
+        self._tries += 1
+        return pause_s * (0.5 + self._jitter() / 2)
+
+    def _tell(self, failure: Exception, pause_s: float) -> None:
+        """Log why a try ended, and note it for whoever asks."""
+        cause = _first_cause(failure)
+        retry_at = self._clock.now() + timedelta(seconds=pause_s)
+        fields = {**self._fields, "error": str(cause), "retry_s": round(pause_s, 1)}
+        match cause:
+            case SetupError():
+                self._health.failed(str(cause))
+                self._health.retrying(retry_at)
+                if str(cause) != self._told:
+                    logger.error("a channel cannot work as it is set up", extra=fields)
+                self._told = str(cause)
+                return
+            case ConnectionLostError():
+                logger.warning("a channel lost its platform", extra=fields)
+            case ActorStoppedError():
+                logger.info("a channel pauses, the gateway stops", extra=fields)
+            case JournalError():
+                logger.error("a channel pauses, what comes cannot be kept", extra=fields)
+            case _:
+                logger.error("a channel failed", extra=fields, exc_info=failure)
+        self._health.retrying(retry_at, str(cause) or type(cause).__name__)
+
+
+def _first_cause(error: Exception) -> Exception:
+    """Return what its owner can change where that is in a group of errors; else its first."""
+    if isinstance(error, ExceptionGroup):
+        group = cast("ExceptionGroup[Exception]", error)
+        causes = [_first_cause(leaf) for leaf in group.exceptions]
+        return next((cause for cause in causes if isinstance(cause, SetupError)), causes[0])
+    return error

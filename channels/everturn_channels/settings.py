@@ -1,0 +1,106 @@
+"""The settings of channels, as values; the gateway reads them from its configuration. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from everturn_actors.model import Overflow
+from everturn_channels.adapter import ChatType
+
+Disposition: TypeAlias = Literal["allow", "passive", "silent", "block"]
+"""What becomes of a sender's messages in a group: answered; kept and seen later; kept and never
+seen; not kept."""
+AccessPolicy: TypeAlias = Literal["open", "disabled", "allowlist"]
+QueueMode: TypeAlias = Literal["batch", "sequential", "drop"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRules:
+    """What becomes of messages that arrive during a turn, or in one breath."""
+
+    mode: QueueMode = "batch"
+    max_pending: int = 10
+    overflow: Overflow = "drop_old"
+    reject_message: str = ""
+    "What is answered where a message is rejected; empty = a line of ours."
+    debounce_s: float = 1.5
+    "A turn waits so long for more of the same sender; 0 = it does not."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DmRules:
+    """Who may write to the agent alone."""
+
+    policy: AccessPolicy = "allowlist"
+    allowlist: tuple[str, ...] = ()
+    "Sender ids, a trailing * matches the rest; an empty list admits nobody."
+    queue: QueueRules = field(default_factory=QueueRules)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BufferRules:
+    """Messages that did not address the agent, given to it when somebody does."""
+
+    mode: Literal["silent", "passive"] = "silent"
+    "silent: told of in one block, the newest. passive: kept as messages of the conversation."
+    max_messages: int = 100
+    max_age_s: float = 86_400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRules:
+    """In which groups the agent takes part, and how."""
+
+    policy: AccessPolicy = "allowlist"
+    allowlist: tuple[str, ...] = ()
+    "`channel:chat_id`, a trailing * matches the rest; an empty list admits none."
+    sender_default: Disposition = "allow"
+    sender_overrides: tuple[tuple[str, Disposition], ...] = ()
+    "By sender id or prefix*; exact beats wildcard, the longer wildcard beats the shorter."
+    activation: Literal["mention", "always"] = "mention"
+    context_buffer: BufferRules = field(default_factory=BufferRules)
+    queue: QueueRules = field(default_factory=QueueRules)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessRules:
+    """Who may talk to one agent on a chat platform. Closed by default."""
+
+    dm: DmRules = field(default_factory=DmRules)
+    groups: GroupRules = field(default_factory=GroupRules)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """Which agent answers where. All that is not empty has to match."""
+
+    agent: str
+    channel: str = ""
+    "The name of a channel, or of a platform: then all its bots."
+    chat_type: ChatType | Literal[""] = ""
+    chat_id: str = ""
+    sender_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelSettings:
+    """How a channel behaves, whatever its platform."""
+
+    streaming: bool = True
+    "Whether replies are shown as they come."
+    tool_activity: bool = False
+    "Whether people are shown which tools run."
+    long_replies: Literal["split", "file"] = "split"
+    "Whether a reply too long for `file_after_chunks` messages goes as one file instead."
+    file_after_chunks: int = 5
+    acknowledge: str = ""
+    "An emoji put on each message that is taken; empty = none."
+    files_max_bytes: int = 20 * 1024 * 1024
+    "The largest file that is taken from people."
+    backlog_max_messages: int = 100
+    "Of messages written while the gateway was away, the newest so many are read."
+    backlog_max_age_s: float = 86_400
+    "And none that is older than this."
+    pairing: bool = True
+    "Whether unknown people are given a code that the owner can approve."

@@ -1,0 +1,273 @@
+"""Telegram as a channel: one bot, and everything that it does."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Final, Literal
+
+from aiogram.exceptions import TelegramAPIError, TelegramBadRequest
+from aiogram.methods import GetFile, GetMe, GetMyCommands, GetWebhookInfo, SetMyCommands
+from aiogram.types import BotCommand
+
+from everturn_actors.ports import Clock
+from everturn_channels.adapter import Button, ChatType, Inlet, Outbound, Traits
+from everturn_channels.errors import (
+    ConnectionLostError,
+    FileTooLargeError,
+    NotSentError,
+    SendError,
+    SetupError,
+)
+from everturn_channels.menu import COMMANDS
+from everturn_channels.telegram import markup, webhook
+from everturn_channels.telegram.checking import look
+from everturn_channels.telegram.connection import Line, explained, open_line
+from everturn_channels.telegram.mapping import Reading
+from everturn_channels.telegram.polling import Poller
+from everturn_channels.telegram.receiving import Receiver, begin
+from everturn_channels.telegram.sending import FILES_MAX_BYTES, Sender
+
+logger = logging.getLogger(__name__)
+
+_API_BASE: Final = "https://api.telegram.org"
+_TYPING_S: Final = 5.0  # https://core.telegram.org/bots/api#sendchataction
+_PREVIEW_S: Final = 1.5  # "avoid sending more than one message per second" in a chat: bots/faq
+_IDLE_POLLING_S: Final = 90.0  # a poll ends after 25 s at the latest
+_IDLE_WEBHOOK_S: Final = 180.0  # every 60 s Telegram is asked whether it reaches us
+_BEGUN: Final = "begun"  # the cursor that says that the channel ran before
+
+
+class TelegramAdapter:
+    """One bot on Telegram. See `Adapter`."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        token: str,
+        clock: Clock,
+        api_base: str = _API_BASE,
+        mode: Literal["polling", "webhook"] = "polling",
+        webhook_url: str = "",
+        webhook_secret: str = "",
+        proxy: str = "",
+        backlog_max_messages: int = 100,
+    ) -> None:
+        self._name, self._token, self._clock = name, token, clock
+        self._api_base, self._proxy = api_base, proxy
+        self._mode: Literal["polling", "webhook"] = mode
+        self._url, self._secret = webhook_url, webhook_secret
+        self._backlog_max_messages = backlog_max_messages
+        self._where = "channels.telegram" if name == "telegram" else f"channels.telegram ({name})"
+        self._line: Line | None = None
+        self._hook: webhook.Hook | None = None
+        self._has_begun = False
+
+    @property
+    def name(self) -> str:
+        """The name of the channel."""
+        return self._name
+
+    @property
+    def platform(self) -> str:
+        """`telegram`."""
+        return "telegram"
+
+    @property
+    def traits(self) -> Traits:
+        """What Telegram can do."""
+        return Traits(
+            edits=True,
+            typing_s=_TYPING_S,
+            preview_s=_PREVIEW_S,
+            has_drafts=_has_drafts,
+            buttons=True,
+            files_max_bytes=FILES_MAX_BYTES,
+            reactions=True,
+            chunk_units=markup.CHUNK_UNITS,
+            idle_s=_IDLE_POLLING_S if self._mode == "polling" else _IDLE_WEBHOOK_S,
+        )
+
+    async def serve(self, inlet: Inlet) -> None:
+        """Receive until cancelled. See `Adapter.serve`."""
+        if faults := self._faults():
+            raise SetupError("; ".join(faults))
+        async with self._open_line() as line:
+            with explained(line, self._where):
+                me = await line.ask(GetMe())
+            reading = Reading(bot_id=me.id, username=me.username or "", reach=self)
+            receiver = Receiver(inlet=inlet, reading=reading, clock=self._clock)
+            self._line = line
+            try:
+                await self._offer_commands(line)
+                inlet.connected(f"@{me.username}")
+                await self._receive(line, inlet, receiver)
+            finally:
+                self._line = self._hook = None
+
+    async def check(self) -> Sequence[str]:
+        """Look at what may be wrong. See `Adapter.check`."""
+        async with self._open_line() as line:
+            return await look(
+                line, where=self._where, mode=self._mode, url=self._url, faults=self._faults()
+            )
+
+    def lay_out(self, markdown: str, *, is_plain: bool = False) -> tuple[str, ...]:
+        """Return a text as payloads. See `Adapter.lay_out`."""
+        return markup.lay_out(markdown, is_plain=is_plain)
+
+    async def send(self, message: Outbound) -> str:
+        """Send a message. See `Adapter.send`."""
+        return await self._sender().send(message)
+
+    async def edit(
+        self,
+        chat: str,
+        topic: str,  # noqa: ARG002 - Telegram finds a message by its chat
+        platform_id: str,
+        payload: str,
+        *,
+        buttons: tuple[Button, ...] = (),
+    ) -> None:
+        """Change a message of the bot. See `Adapter.edit`."""
+        await self._sender().edit(chat, platform_id, payload, buttons)
+
+    async def show_draft(self, chat: str, topic: str, draft: int, text: str) -> None:
+        """Show a draft. See `Adapter.show_draft`."""
+        await self._sender().show_draft(chat, topic, draft, text)
+
+    async def type(self, chat: str, topic: str) -> None:
+        """Show the typing sign once. See `Adapter.type`."""
+        await self._sender().type(chat, topic)
+
+    async def react(self, chat: str, message_id: str, emoji: str) -> None:
+        """Put a reaction on a message. See `Adapter.react`."""
+        await self._sender().react(chat, message_id, emoji)
+
+    async def take_webhook(self, secret: str, body: bytes) -> int:
+        """Take what Telegram sent to the webhook; return the HTTP status to answer with.
+
+        `secret` is the header `X-Telegram-Bot-Api-Secret-Token`. 200 only when the update is
+        durable, 401 for a wrong secret, 400 for what is no update, 503 while it cannot be kept.
+        """
+        if self._hook is None:
+            return webhook.UNAVAILABLE
+        return await self._hook.take(secret, body)
+
+    # --- what arrivals are answered with (`mapping.Reach`) ---
+
+    async def answer(self, chat: str, topic: str, reply_to: str, text: str) -> None:
+        """Answer a command. See `Command.answer`."""
+        await self._sender().answer(chat, topic, reply_to, text)
+
+    async def answer_press(self, query_id: str, text: str) -> None:
+        """Answer a press. See `Press.answer`."""
+        await self._sender().answer_press(query_id, text)
+
+    async def fetch(self, file_id: str, size_bytes: int | None, limit_bytes: int) -> bytes:
+        """Get a file. See `IncomingFile.fetch`."""
+        if size_bytes is not None and size_bytes > limit_bytes:
+            msg = f"the file has {size_bytes} bytes; at most {limit_bytes} are taken"
+            raise FileTooLargeError(msg)
+        if self._line is None:
+            msg = "the bot is not connected"
+            raise ConnectionLostError(msg)
+        with explained(self._line, self._where):
+            try:
+                file = await self._line.ask(GetFile(file_id=file_id))
+            except TelegramBadRequest as error:
+                if "too big" in error.message:
+                    msg = "the file is larger than 20 MB, which Telegram does not hand to bots"
+                    raise FileTooLargeError(msg) from None
+                raise
+        path = file.file_path or ""
+        if not path or path.startswith("/"):
+            msg = "the Bot API server keeps the file on its own disk (its option --local)"
+            raise ConnectionLostError(msg)
+        return await self._line.download(path, limit_bytes)
+
+    # --- inside ---
+
+    async def _receive(self, line: Line, inlet: Inlet, receiver: Receiver) -> None:
+        offset = 0
+        if self._mode == "polling" or await self._has_much_waiting(line, inlet):
+            offset = await self._begin(line, inlet)
+        if self._mode == "polling":
+            poller = Poller(
+                line=line,
+                inlet=inlet,
+                receiver=receiver,
+                clock=self._clock,
+                where=self._where,
+                offset=offset,
+            )
+            await poller.run()
+            return
+        self._hook = webhook.Hook(
+            line=line,
+            inlet=inlet,
+            receiver=receiver,
+            clock=self._clock,
+            where=self._where,
+            url=self._url,
+            secret=self._secret,
+        )
+        await self._hook.run()
+
+    async def _begin(self, line: Line, inlet: Inlet) -> int:
+        with explained(line, self._where):
+            offset = await begin(
+                line,
+                inlet,
+                skips_all=inlet.is_new and not self._has_begun and not inlet.cursor(_BEGUN),
+                backlog_max_messages=self._backlog_max_messages,
+            )
+        self._has_begun = True
+        if not inlet.cursor(_BEGUN):
+            await inlet.keep_cursor(_BEGUN, self._clock.now().isoformat())
+        return offset
+
+    async def _has_much_waiting(self, line: Line, inlet: Inlet) -> bool:
+        """Tell whether something has to be left out before a webhook is set."""
+        if not self._has_begun and not inlet.cursor(_BEGUN):
+            return True
+        with explained(line, self._where):
+            info = await line.ask(GetWebhookInfo())
+        return info.pending_update_count > self._backlog_max_messages
+
+    async def _offer_commands(self, line: Line) -> None:
+        wanted = [BotCommand(command=name, description=text) for name, text in COMMANDS]
+        try:
+            if await line.ask(GetMyCommands()) != wanted:
+                await line.ask(SetMyCommands(commands=wanted))
+        except (TelegramAPIError, SendError) as error:  # a menu is no reason to stay away
+            why = line.refused(error) if isinstance(error, TelegramAPIError) else error
+            logger.warning("the bot's menu could not be set", extra={"why": str(why)})
+
+    def _open_line(self) -> AbstractAsyncContextManager[Line]:
+        return open_line(
+            token=self._token,
+            api_base=self._api_base,
+            proxy=self._proxy,
+            clock=self._clock,
+            where=self._where,
+        )
+
+    def _sender(self) -> Sender:
+        if self._line is None:
+            msg = "the bot is not connected"
+            raise NotSentError(msg)
+        return Sender(self._line)
+
+    def _faults(self) -> list[str]:
+        """Return what is wrong with the settings, as far as that shows here."""
+        if self._mode == "polling":
+            return []
+        own_server = self._api_base.rstrip("/") != _API_BASE
+        return webhook.faults(self._url, self._secret, self._where, takes_http=own_server)
+
+
+def _has_drafts(chat_type: ChatType) -> bool:
+    return chat_type == "dm"

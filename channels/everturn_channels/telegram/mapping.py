@@ -1,0 +1,405 @@
+"""What Telegram reports, as the values of a channel. Pure: it only hands on how to answer.
+
+Telegram counts offsets in UTF-16 units, so text is cut as such.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Final, Literal, Protocol, TypeAlias
+
+from aiogram import types
+
+from everturn_channels.adapter import (
+    Arrival,
+    ChatType,
+    Command,
+    Edit,
+    IncomingFile,
+    Message,
+    Person,
+    Place,
+    Press,
+)
+from everturn_channels.telegram.markup import head
+
+UPDATES: Final = (
+    "message",
+    "edited_message",
+    "channel_post",
+    "edited_channel_post",
+    "callback_query",
+    "my_chat_member",
+)
+"The kinds of updates that are asked for."
+
+_QUOTE_UNITS: Final = 1_000  # of a message that somebody replies to
+_CHAT_TYPES: Final[dict[str, ChatType]] = {
+    "private": "dm",
+    "group": "group",
+    "supergroup": "group",
+    "channel": "channel",
+}
+_UNSUPPORTED: Final = {
+    "sticker": "a sticker",
+    "venue": "a place",
+    "location": "a location",
+    "contact": "a contact",
+    "poll": "a poll",
+    "dice": "a throw of dice",
+    "game": "a game",
+    "story": "a story",
+    "checklist": "a checklist",
+    "live_photo": "a live photo",
+    "paid_media": "paid media",
+    "invoice": "an invoice",
+    "gift": "a gift",
+    "unique_gift": "a gift",
+    "giveaway": "a giveaway",
+    "rich_message": "a rich message",
+}
+"What a message may hold beside text and files, most telling first, in words."
+
+
+class Reach(Protocol):
+    """What arrivals need to be answered, and their files to be fetched."""
+
+    async def fetch(self, file_id: str, size_bytes: int | None, limit_bytes: int) -> bytes:
+        """Get a file. See `IncomingFile.fetch`."""
+        ...
+
+    async def answer(self, chat: str, topic: str, reply_to: str, text: str) -> None:
+        """Answer a command. See `Command.answer`."""
+        ...
+
+    async def answer_press(self, query_id: str, text: str) -> None:
+        """Answer a press. See `Press.answer`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """Something for the log, and nothing for anybody else."""
+
+    text: str
+    chat: str
+    detail: str = ""
+    level: Literal["debug", "info", "warning"] = "debug"
+
+
+Mapped: TypeAlias = Arrival | Note
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """Reads updates of one bot."""
+
+    bot_id: int
+    username: str
+    "Without the @."
+    reach: Reach
+
+    def arrival(self, update: types.Update, now: datetime) -> Mapped:
+        """Return what an update says; `now` dates presses, which Telegram does not."""
+        if message := update.message or update.channel_post:
+            return self._message(message)
+        if message := update.edited_message or update.edited_channel_post:
+            return self._edit(message)
+        if query := update.callback_query:
+            return self._press(query, now)
+        if change := update.my_chat_member:
+            status = change.new_chat_member.status
+            gone = status in {"kicked", "left"}
+            text = "the bot was blocked or removed" if gone else "the bot's place in a chat changed"
+            chat = str(change.chat.id)
+            return Note(text=text, chat=chat, detail=status, level="warning" if gone else "info")
+        return Note(text="an update of a kind that is not used", chat="")
+
+    def _message(self, message: types.Message) -> Mapped:
+        place = place_of(message)
+        refusal = self._refusal(message)
+        if refusal or place is None:
+            return refusal or _unknown_chat(message)
+        if (command := self._command(message, place)) is not None:
+            return command
+        text, is_addressed = self._text(message)
+        quoted, quoted_name = self._quoted(message)
+        files, unsupported = self._files(message), _unsupported(message)
+        if not (message.text or message.caption or files or unsupported):  # a pin, somebody joined
+            return Note(text="a message without content", chat=place.chat)
+        return Message(
+            id=str(message.message_id),
+            place=place,
+            sender=_sender(message),
+            text=text,
+            at=message.date.astimezone(UTC),
+            is_addressed=is_addressed,
+            files=files,
+            quoted=quoted,
+            quoted_name=quoted_name,
+            forwarded_from=_origin(message.forward_origin) if message.forward_origin else "",
+            unsupported="" if files else unsupported,
+            is_album=message.media_group_id is not None,
+        )
+
+    def _edit(self, message: types.Message) -> Mapped:
+        place = place_of(message)
+        refusal = self._refusal(message)
+        if refusal or place is None:
+            return refusal or _unknown_chat(message)
+        text, is_addressed = self._text(message)
+        at = datetime.fromtimestamp(message.edit_date, UTC) if message.edit_date else message.date
+        return Edit(
+            id=str(message.message_id),
+            place=place,
+            sender=_sender(message),
+            text=text,
+            at=at.astimezone(UTC),
+            is_addressed=is_addressed,
+        )
+
+    def _press(self, query: types.CallbackQuery, now: datetime) -> Mapped:
+        message = query.message
+        place = place_of(message) if message is not None else None
+        if message is None or place is None or query.data is None:
+            return Note(text="a press of a button of no message of ours", chat="")
+        user = query.from_user
+        return Press(
+            data=query.data,
+            place=place,
+            sender=Person(id=str(user.id), name=user.full_name, is_bot=user.is_bot),
+            at=now,
+            answer=partial(self.reach.answer_press, query.id),
+        )
+
+    def _refusal(self, message: types.Message) -> Note | None:
+        """Return why a message is nobody's word to the bot; None where it is."""
+        chat = str(message.chat.id)
+        if message.migrate_to_chat_id is not None:
+            return Note(
+                text="a group became a supergroup and has another id: change it in the settings",
+                chat=chat,
+                detail=str(message.migrate_to_chat_id),
+                level="warning",
+            )
+        # people who write in the name of a chat come as a bot of Telegram's
+        by_bot = message.from_user is not None and message.from_user.is_bot
+        if by_bot and message.sender_chat is None:
+            return Note(text="a message of a bot", chat=chat)
+        if message.via_bot is not None and message.via_bot.id == self.bot_id:
+            return Note(text="a message of this bot", chat=chat)
+        return None
+
+    # --- text ---
+
+    def _command(self, message: types.Message, place: Place) -> Mapped | None:
+        entities = message.entities or []
+        entity = next((e for e in entities if e.type == "bot_command" and e.offset == 0), None)
+        if entity is None or message.forward_origin is not None or message.text is None:
+            return None
+        word, rest = _cut(message.text, 0, entity.length), _cut(message.text, entity.length)
+        if rest and not rest[0].isspace():
+            return None  # a path, not a command: /etc/hosts
+        name, at, bot = word.removeprefix("/").partition("@")
+        if at and bot.lower() != self.username.lower():
+            return Note(text="a command for another bot", chat=place.chat)
+        message_id = str(message.message_id)
+        reply_to = message_id if place.type == "group" else ""
+        return Command(
+            id=message_id,
+            name=name.lower(),
+            argument=rest.strip(),
+            place=place,
+            sender=_sender(message),
+            at=message.date.astimezone(UTC),
+            is_addressed=bool(at) or place.type == "dm",
+            answer=partial(self.reach.answer, place.chat, place.topic, reply_to),
+        )
+
+    def _text(self, message: types.Message) -> tuple[str, bool]:
+        """Return what a message says, and whether it is meant for the bot."""
+        raw = message.text or message.caption or ""
+        entities = (message.entities if message.text else message.caption_entities) or []
+        mentions = [e for e in entities if self._is_mention(raw, e)]
+        replied = message.reply_to_message
+        addressed = (
+            message.chat.type == "private"
+            or bool(mentions)
+            or (replied is not None and self._is_own(replied))
+        )
+        data = raw.encode("utf-16-le", "surrogatepass")
+        for link in sorted(entities, key=lambda e: -(e.offset + e.length)):
+            shown = _cut(raw, link.offset, link.length)
+            if link.type == "text_link" and link.url and link.url.rstrip("/") != shown.rstrip("/"):
+                end = 2 * (link.offset + link.length)
+                data = data[:end] + f" ({link.url})".encode("utf-16-le") + data[end:]
+        first = next((e for e in mentions if not _cut(raw, 0, e.offset).strip()), None)
+        if first is not None:
+            data = data[2 * (first.offset + first.length) :]
+        text = data.decode("utf-16-le", "replace")
+        return (text.lstrip(" ,:\n\t") if first is not None else text).strip(), addressed
+
+    def _is_mention(self, text: str, entity: types.MessageEntity) -> bool:
+        match entity.type:
+            case "mention":
+                named = _cut(text, entity.offset, entity.length).removeprefix("@")
+                return bool(self.username) and named.lower() == self.username.lower()
+            case "bot_command":
+                _, at, bot = _cut(text, entity.offset, entity.length).partition("@")
+                return bool(at) and bot.lower() == self.username.lower() and entity.offset > 0
+            case "text_mention":
+                return entity.user is not None and entity.user.id == self.bot_id
+            case _:
+                return False
+
+    def _is_own(self, message: types.Message) -> bool:
+        """Tell whether the bot said that; who opened a topic said nothing by it."""
+        by_bot = message.from_user is not None and message.from_user.id == self.bot_id
+        return by_bot and message.forum_topic_created is None
+
+    def _quoted(self, message: types.Message) -> tuple[str, str]:
+        replied, elsewhere = message.reply_to_message, message.external_reply
+        part = message.quote.text if message.quote is not None else ""
+        if elsewhere is not None:
+            return head(part or _unsupported(elsewhere), _QUOTE_UNITS), _origin(elsewhere.origin)
+        if replied is None or self._is_own(replied) or replied.forum_topic_created is not None:
+            return "", ""
+        whole = replied.text or replied.caption or ""
+        if not (part or whole):
+            files = self._files(replied)
+            whole = files[0].file_name if files else _unsupported(replied)
+        quoted = head(part or whole, _QUOTE_UNITS)
+        return quoted, _sender(replied).name if quoted else ""
+
+    # --- files ---
+
+    def _files(self, message: types.Message) -> tuple[IncomingFile, ...]:
+        number = message.message_id
+        if message.photo:
+            largest = max(message.photo, key=lambda p: p.width * p.height)
+            return (self._file(largest, f"photo-{number}.jpg", "image/jpeg"),)
+        if message.animation:  # comes as a document too
+            return (self._file(message.animation, f"animation-{number}.mp4", "video/mp4"),)
+        if message.document:
+            return (self._file(message.document, f"document-{number}", ""),)
+        if message.voice:
+            return (self._file(message.voice, f"voice-{number}.ogg", "audio/ogg"),)
+        if message.audio:
+            return (self._file(message.audio, f"audio-{number}.mp3", "audio/mpeg"),)
+        if message.video:
+            return (self._file(message.video, f"video-{number}.mp4", "video/mp4"),)
+        if message.video_note:
+            return (self._file(message.video_note, f"video-note-{number}.mp4", "video/mp4"),)
+        return ()
+
+    def _file(self, file: _Media, name: str, media_type: str) -> IncomingFile:
+        called = getattr(file, "file_name", None) or name
+        return IncomingFile(
+            fetch=partial(self.reach.fetch, file.file_id, file.file_size),
+            file_name=called.replace("\\", "/").rpartition("/")[2] or name,
+            media_type=getattr(file, "mime_type", None) or media_type,
+            size_bytes=file.file_size,
+        )
+
+
+_Media: TypeAlias = (
+    types.PhotoSize
+    | types.Animation
+    | types.Document
+    | types.Voice
+    | types.Audio
+    | types.Video
+    | types.VideoNote
+)
+
+
+def place_of(message: types.MaybeInaccessibleMessageUnion) -> Place | None:
+    """Return where a message stands; None in a chat of an unknown type."""
+    chat_type = _CHAT_TYPES.get(message.chat.type)
+    if chat_type is None:
+        return None
+    topic = ""
+    if isinstance(message, types.Message) and message.is_topic_message:
+        topic = str(message.message_thread_id or "")  # without it, a thread of replies
+    title = message.chat.title or (message.chat.full_name if chat_type == "dm" else "")
+    return Place(chat=str(message.chat.id), type=chat_type, topic=topic, title=title)
+
+
+def message_of(update: types.Update) -> types.Message | None:
+    """Return the new message that an update brings."""
+    return update.message or update.channel_post
+
+
+def chat_of(update: types.Update) -> int:
+    """Return in which chat an update happened; 0 = in none."""
+    message = (
+        message_of(update)
+        or update.edited_message
+        or update.edited_channel_post
+        or (update.callback_query.message if update.callback_query else None)
+    )
+    if message is not None:
+        return message.chat.id
+    return update.my_chat_member.chat.id if update.my_chat_member else 0
+
+
+def merged(parts: Sequence[Message]) -> Message:
+    """Return the messages of an album as one: that of the first, with the files of all."""
+    first = parts[0]
+    texts = [part.text for part in parts if part.text]
+    return dataclasses.replace(
+        first,
+        text="\n\n".join(texts),
+        is_addressed=any(part.is_addressed for part in parts),
+        files=tuple(file for part in parts for file in part.files),
+        unsupported=next((part.unsupported for part in parts if part.unsupported), ""),
+        is_album=True,
+    )
+
+
+def _unknown_chat(message: types.Message) -> Note:
+    return Note(
+        text="a message in a chat of an unknown type",
+        chat=str(message.chat.id),
+        detail=message.chat.type,
+        level="warning",
+    )
+
+
+def _sender(message: types.Message) -> Person:
+    """Return who wrote a message; in the name of a chat, that chat."""
+    chat, user = message.sender_chat, message.from_user
+    if message.chat.type == "channel":
+        return Person(id="", name=message.author_signature or "")
+    if chat is not None:
+        return Person(id=str(chat.id), name=chat.title or chat.full_name)
+    if user is not None:
+        return Person(id=str(user.id), name=user.full_name, is_bot=user.is_bot)
+    return Person(id="")
+
+
+def _origin(origin: types.MessageOriginUnion) -> str:
+    match origin:
+        case types.MessageOriginUser():
+            return origin.sender_user.full_name
+        case types.MessageOriginHiddenUser():
+            return origin.sender_user_name
+        case types.MessageOriginChat():
+            return origin.sender_chat.title or origin.author_signature or "a chat"
+        case types.MessageOriginChannel():
+            return origin.chat.title or "a channel"
+
+
+def _unsupported(message: types.Message | types.ExternalReplyInfo) -> str:
+    return next((w for kind, w in _UNSUPPORTED.items() if getattr(message, kind, None)), "")
+
+
+def _cut(text: str, offset: int, length: int | None = None) -> str:
+    """Return a part of a text, by UTF-16 units."""
+    data = text.encode("utf-16-le", "surrogatepass")
+    end = None if length is None else 2 * (offset + length)
+    return data[2 * offset : end].decode("utf-16-le", "replace")

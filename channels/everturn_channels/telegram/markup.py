@@ -1,0 +1,301 @@
+"""Markdown as Telegram shows it: text with entities, cut into messages that fit. Pure.
+
+A payload is a JSON object with `text` and `entities`. Telegram counts in UTF-16 units, so offsets,
+lengths and limits here do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, pairwise, takewhile
+from typing import Final, cast
+
+import pyromark
+from telegramify_markdown import MessageEntity, RenderConfig, convert
+from telegramify_markdown.converter import STANDARD_OPTIONS
+
+TEXT_UNITS: Final = 4096
+"""The longest text of a message.
+
+Source: https://core.telegram.org/bots/api#sendmessage, "1-4096 characters after entities parsing".
+"""
+ENTITIES_MAX: Final = 100
+"""Telegram formats no more of a message than this, and leaves the rest as it is.
+
+Source: MAX_MESSAGE_ENTITIES of docs.python-telegram-bot.org, found by experiment; read 2026-11-22.
+"""
+REPEAT_LABEL: Final = "(This may be a repeat.)"
+"What stands above a message that may be there already."
+CHUNK_UNITS: Final = TEXT_UNITS - len(REPEAT_LABEL) - 1
+"The longest chunk: the label and its line end always fit above it."
+
+# Beyond these a text goes as it stands: converting it would hold up everybody else.
+_MARKDOWN_CHARS_MAX: Final = 60_000
+_MARKS_MAX: Final = 10_000  # about 25 ms of work
+_LATEX_MAX: Final = 100  # brackets that are never closed cost the square of their number
+_GROWTH_MAX: Final = 4  # deep lists become indentation, the square of their depth
+_LIST_DEPTH: Final = re.compile(r"^[ \t]*(?:(?:[-*+>]|\d{1,9}[.)])[ \t]*){40}", re.MULTILINE)
+_DEEP_INDENT: Final = re.compile(r"^[ \t]{80,}(?:[-*+>]|\d{1,9}[.)])", re.MULTILINE)
+_MARKS: Final = re.compile(r"[*_~`|\[\]<>$#\\!]")
+
+_LINK: Final = re.compile(r"(?:https?|tg|mailto|tel|ftp)://?|(?:mailto|tel):", re.IGNORECASE)
+_CLUSTER_MAX: Final = 64  # characters; nothing that people write as one sign is longer
+_ZWJ: Final = "\u200d"
+
+
+def _symbols() -> RenderConfig:
+    config = RenderConfig.isolated()
+    symbol = config.markdown_symbol
+    symbol.heading_level_1 = symbol.heading_level_2 = ""
+    symbol.heading_level_3 = symbol.heading_level_4 = ""
+    symbol.task_uncompleted = "\N{BALLOT BOX}"
+    symbol.unordered_list_item = "\N{BULLET}"
+    config.cite_expandable = False
+    return config
+
+
+_CONFIG: Final = _symbols()
+
+
+def units(text: str) -> int:
+    """Return the length of a text in UTF-16 units."""
+    if text.isascii():
+        return len(text)
+    return len(text) + sum(char > "\uffff" for char in text)
+
+
+def clean(text: str) -> str:
+    """Return a text without what no message can hold: halves of characters and NUL."""
+    if any("\ud800" <= char <= "\udfff" for char in text):
+        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text.replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def lay_out(markdown: str, *, is_plain: bool = False) -> tuple[str, ...]:
+    """Return a text as payloads, each within Telegram's limits, formatting intact in each.
+
+    What cannot be read as Markdown, or would take long, goes as it stands. Blank gives none.
+    """
+    source = clean(markdown)
+    text, entities = (source, []) if is_plain else _read(source)
+    return tuple(
+        json.dumps(
+            {"text": piece, "entities": [_as_dict(e) for e in parts]},
+            ensure_ascii=False,
+            separators=(",", ":"),
+        )
+        for piece, parts in cut(text, entities, CHUNK_UNITS)
+    )
+
+
+def labelled(
+    text: str, entities: Sequence[dict[str, object]]
+) -> tuple[str, list[dict[str, object]]]:
+    """Return a chunk with the line above it that says that it may be a repeat."""
+    line = f"{REPEAT_LABEL}\n"
+    return line + text, [{**e, "offset": cast("int", e["offset"]) + len(line)} for e in entities]
+
+
+def tail(text: str, limit_units: int) -> str:
+    """Return the end of a text, of at most so many units, and whether there was more."""
+    text = clean(text)
+    if units(text) <= limit_units:
+        return text
+    offsets = _offsets(text)
+    start = bisect_right(offsets, offsets[-1] - limit_units + 2)
+    while start < len(text) and _joins(text, start):
+        start += 1
+    return "\N{HORIZONTAL ELLIPSIS}" + text[start:]
+
+
+def head(text: str, limit_units: int) -> str:
+    """Return the start of a text, of at most so many units."""
+    text = clean(text)
+    if units(text) <= limit_units:
+        return text
+    end = bisect_right(_offsets(text), limit_units - 1) - 1
+    return text[: _cluster_start(text, end, 0)] + "\N{HORIZONTAL ELLIPSIS}"
+
+
+# --- reading Markdown ----------------------------------------------------------------------------
+
+
+def _read(markdown: str) -> tuple[str, list[MessageEntity]]:
+    if _is_bomb(markdown):
+        return markdown, []
+    latex = markdown.count("\\[") + markdown.count("\\(") <= _LATEX_MAX
+    try:
+        text, entities = convert(_shown_html(markdown), latex_escape=latex, config=_CONFIG)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return markdown, []  # a fault of the library: the words matter more than their looks
+    if not text.strip() or len(text) > _GROWTH_MAX * len(markdown) + 1_000:
+        return markdown, []  # it consisted of mark-up alone, or swells
+    return text, [e for e in entities if e.type != "text_link" or _LINK.match(e.url or "")]
+
+
+def _is_bomb(markdown: str) -> bool:
+    return (
+        len(markdown) > _MARKDOWN_CHARS_MAX
+        or sum(1 for _ in _MARKS.finditer(markdown)) > _MARKS_MAX
+        or _LIST_DEPTH.search(markdown) is not None
+        or _DEEP_INDENT.search(markdown) is not None
+    )
+
+
+def _shown_html(markdown: str) -> str:
+    """Escape the HTML of a document, which would be left out otherwise.
+
+    Escaping one piece may show that the next is HTML as well, so it is read again a few times.
+    """
+    for _ in range(5):
+        starts = _html_starts(markdown) if "<" in markdown else ()
+        if not starts:
+            break
+        data = markdown.encode()
+        bounds = (0, *starts, len(data))
+        pieces = (data[a:b] for a, b in pairwise(bounds))
+        markdown = b"\\".join(pieces).decode()
+    return markdown
+
+
+def _html_starts(markdown: str) -> tuple[int, ...]:
+    found: set[int] = set()
+    data = markdown.encode()
+    events = cast(
+        "Iterable[tuple[object, dict[str, int]]]",
+        pyromark.events_with_range(markdown, options=STANDARD_OPTIONS),
+    )
+    for payload, where in events:
+        if isinstance(payload, dict) and ("Html" in payload or "InlineHtml" in payload):
+            piece = data[where["start"] : where["end"]]
+            found.update(where["start"] + m.start() for m in re.finditer(rb"(?<!\\)<", piece))
+    return tuple(sorted(found))
+
+
+def _as_dict(entity: MessageEntity) -> dict[str, object]:
+    """Return an entity as the Bot API writes it, without what it does not have."""
+    return {
+        field.name: value
+        for field in dataclasses.fields(entity)
+        if (value := getattr(entity, field.name)) is not None
+    }
+
+
+# --- cutting -------------------------------------------------------------------------------------
+
+
+def cut(
+    text: str, entities: Sequence[MessageEntity], limit_units: int
+) -> list[tuple[str, list[MessageEntity]]]:
+    """Return a formatted text in pieces of at most so many units and `ENTITIES_MAX` entities.
+
+    Cuts at a paragraph, a line, a word, a sign, in this order; an entity across a cut is in both.
+    """
+    offsets = _offsets(text)
+    ordered = sorted(entities, key=lambda e: (e.offset, -e.length))
+    pieces: list[tuple[str, list[MessageEntity]]] = []
+    start = 0
+    while start < len(text):
+        if text[start] == "\n":  # Telegram takes them away, and would count them
+            start += 1
+            continue
+        ordered = [e for e in ordered if e.offset + e.length > offsets[start]]
+        code = _code(ordered, offsets[start] + limit_units)
+        end = _end(text, offsets, start, limit_units, code)
+        parts = _clipped(ordered, offsets[start], offsets[end])
+        if len(parts) > ENTITIES_MAX:
+            room = parts[ENTITIES_MAX].offset
+            if room > limit_units // 16:
+                end = _end(text, offsets, start, room, code)
+                parts = _clipped(ordered, offsets[start], offsets[end])
+            parts = parts[:ENTITIES_MAX]  # nobody wants a reply in scraps: the rest goes plain
+        piece = text[start:end].rstrip()
+        if piece:
+            pieces.append((piece, _clipped(parts, 0, units(piece))))
+        start = end
+    return pieces
+
+
+def _offsets(text: str) -> list[int]:
+    """Return where each character begins, in units, and where the last one ends."""
+    if text.isascii():
+        return list(range(len(text) + 1))
+    return list(accumulate((2 if char > "\uffff" else 1 for char in text), initial=0))
+
+
+def _end(
+    text: str, offsets: list[int], start: int, limit_units: int, code: list[tuple[int, int]]
+) -> int:
+    """Return where the piece that begins at `start` should end."""
+    furthest = bisect_right(offsets, offsets[start] + limit_units) - 1
+    if furthest >= len(text):
+        return len(text)
+    least = start + (furthest - start) // 2
+
+    def is_code(at: int) -> bool:
+        return any(begin < offsets[at] < end for begin, end in code)
+
+    for mark in ("\n\n", "\n"):
+        at = text.rfind(mark, least, furthest)
+        while at != -1:
+            if not is_code(at + 1):
+                return at + len(mark)
+            at = text.rfind(mark, least, at)
+    for mark in ("\n", " "):
+        at = text.rfind(mark, least, furthest)
+        if at != -1:
+            return at + 1
+    return _cluster_start(text, furthest, start)
+
+
+def _cluster_start(text: str, at: int, start: int) -> int:
+    """Return where the sign that `at` stands in begins; `at` itself where that is too far."""
+    for earlier in range(at, max(start, at - _CLUSTER_MAX), -1):
+        if not _joins(text, earlier, start):
+            return earlier
+    return at
+
+
+def _joins(text: str, at: int, start: int = 0) -> bool:
+    """Tell whether the character at `at` belongs to the sign before it, in a piece from `start`."""
+    if not start < at < len(text):
+        return False
+    char, before = text[at], text[at - 1]
+    if char.isascii():
+        return char == "\n" and before == "\r"
+    if _ZWJ in {before, char} or unicodedata.category(char) in {"Mn", "Mc", "Me"}:
+        return True
+    if "\U0001f3fb" <= char <= "\U0001f3ff" or "\U000e0020" <= char <= "\U000e007f":
+        return True  # colours of skin, and the letters that flags are spelt with
+    if _is_flag_letter(char) and _is_flag_letter(before):
+        run = 0
+        while run < at - start and _is_flag_letter(text[at - 1 - run]):
+            run += 1
+        return run % 2 == 1
+    return False
+
+
+def _is_flag_letter(char: str) -> bool:
+    return "\U0001f1e6" <= char <= "\U0001f1ff"
+
+
+def _code(ordered: Iterable[MessageEntity], end: int) -> list[tuple[int, int]]:
+    """Return from where to where there is code, of what begins before `end`."""
+    early = takewhile(lambda e: e.offset < end, ordered)
+    return [(e.offset, e.offset + e.length) for e in early if e.type in {"pre", "code"}]
+
+
+def _clipped(ordered: Iterable[MessageEntity], begin: int, end: int) -> list[MessageEntity]:
+    """Return what of the entities lies between two offsets, counted from the first."""
+    found: list[MessageEntity] = []
+    for entity in takewhile(lambda e: e.offset < end, ordered):
+        first = max(entity.offset, begin)
+        last = min(entity.offset + entity.length, end)
+        if first < last:
+            found.append(dataclasses.replace(entity, offset=first - begin, length=last - first))
+    return found

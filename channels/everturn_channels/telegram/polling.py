@@ -1,0 +1,231 @@
+"""Asking Telegram for updates, and confirming them only when they are durable.
+
+An update is confirmed by asking for those after it. The offset passes an update only when it and
+all before it were taken; what was taken behind one that could not be is remembered meanwhile.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, TypeVar
+
+import anyio
+from aiogram import types
+from aiogram.exceptions import (
+    TelegramAPIError,
+    TelegramConflictError,
+    TelegramNotFound,
+    TelegramRetryAfter,
+    TelegramUnauthorizedError,
+)
+from aiogram.methods import DeleteWebhook
+from anyio.abc import TaskGroup
+
+from everturn_actors.errors import ActorStoppedError, JournalError
+from everturn_actors.ports import Clock
+from everturn_channels.adapter import Inlet
+from everturn_channels.errors import ConnectionLostError, SendError, SetupError
+from everturn_channels.telegram.connection import Line, explained
+from everturn_channels.telegram.mapping import chat_of
+from everturn_channels.telegram.receiving import RawUpdates, Receiver, album_of, read_update
+
+logger = logging.getLogger(__name__)
+
+K = TypeVar("K", str, int)
+
+POLL_S: Final = 25  # Telegram answers after that many seconds at the latest
+_TOO_SOON_S: Final = 1.0  # for an answer that nothing has come
+_SLACK_S: Final = 10.0  # and so long after it must have arrived
+_CHATS_AT_ONCE: Final = 16
+_ALBUM_S: Final = 0.5  # so long nothing came of an album: it is complete
+_FAILURES_MAX: Final = 5  # then the connection is made anew
+_BACKOFF_S: Final = (0.5, 1.0, 2.0, 4.0, 8.0)
+_CONFLICT_S: Final = (2.0, 5.0, 10.0, 30.0)
+_TAKE_S: Final = 1.0  # so long the next request waits for what the last one brought
+_UNKEPT_S: Final = (1.0, 2.0, 5.0)
+
+
+class Poller:
+    """Asks for updates, again and again."""
+
+    def __init__(
+        self, *, line: Line, inlet: Inlet, receiver: Receiver, clock: Clock, where: str, offset: int
+    ) -> None:
+        self._line, self._inlet, self._receiver = line, inlet, receiver
+        self._clock, self._where, self._offset = clock, where, offset
+        self._taken: set[int] = set()
+        self._albums: dict[str, int] = {}
+        "How many parts came so far, of albums of which more may come."
+        self._busy: set[int] = set()
+        "Chats of which something is being taken."
+        self._unkept: set[int] = set()
+        "Chats of which something could not be kept."
+        self._side_by_side = anyio.CapacityLimiter(_CHATS_AT_ONCE)
+        self._idle = anyio.Event()
+
+    async def run(self) -> None:
+        """Receive until cancelled.
+
+        Raises:
+            SetupError: The token is not known any more.
+            ConnectionLostError: Several requests in a row failed.
+        """
+        failure: SetupError | ConnectionLostError | None = None
+        async with anyio.create_task_group() as tasks:
+            try:
+                await self._receive(tasks)
+            except (SetupError, ConnectionLostError) as error:  # as itself, not in a group
+                failure = error
+                tasks.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+    async def _receive(self, tasks: TaskGroup) -> None:
+        rounds_unkept = 0
+        wait_s = 0.0
+        while True:
+            timeout_s = 0 if wait_s else POLL_S
+            asked_at = anyio.current_time()
+            batch = await self._ask(timeout_s)
+            self._inlet.received()
+            if not batch and timeout_s and anyio.current_time() - asked_at < _TOO_SOON_S:
+                await self._clock.sleep(_TOO_SOON_S)  # a server that does not wait, as it should
+            self._begin_taking(batch, tasks)
+            with anyio.move_on_after(_TAKE_S):  # a slow chat does not hold up the others
+                while self._busy:
+                    self._idle = anyio.Event()
+                    await self._idle.wait()
+            self._move_on([_number(raw) for raw in batch])
+            rounds_unkept = rounds_unkept + 1 if self._unkept else 0
+            wait_s = _nth(_UNKEPT_S, rounds_unkept) if rounds_unkept else 0.0
+            if not wait_s and (self._albums or self._busy):
+                wait_s = _ALBUM_S
+            if wait_s:
+                await self._clock.sleep(wait_s)
+
+    async def _ask(self, timeout_s: int) -> list[dict[str, object]]:
+        """Return the updates from the offset on, oldest first."""
+        failures = conflicts = 0
+        while True:
+            request = RawUpdates(offset=self._offset, timeout=timeout_s)
+            try:
+                return await self._line.ask(request, deadline_s=timeout_s + _SLACK_S)
+            except TelegramConflictError as error:
+                conflicts += 1
+                await self._settle(error, conflicts)
+            except TelegramRetryAfter as error:
+                await self._clock.sleep(error.retry_after)
+            except (TelegramAPIError, SendError) as error:
+                failures += 1
+                fatal = isinstance(error, TelegramUnauthorizedError | TelegramNotFound)
+                with explained(self._line, self._where):
+                    if fatal or failures >= _FAILURES_MAX:
+                        raise
+                # a failure is no reason to log in again, several are
+                why = self._said(error)
+                logger.info("asking for updates failed", extra={"failures": failures, "why": why})
+                await self._clock.sleep(_nth(_BACKOFF_S, failures))
+
+    async def _settle(self, error: TelegramConflictError, conflicts: int) -> None:
+        """Deal with somebody else who receives this bot's updates; it is tried for ever."""
+        if "webhook" in error.message.lower():
+            logger.warning(
+                "somebody set a webhook for this bot; it is taken away. If another program uses "
+                "the bot, give one of them a bot of its own"
+            )
+            try:
+                await self._line.ask(DeleteWebhook(drop_pending_updates=False))
+            except (TelegramAPIError, SendError) as fault:
+                msg = f"the webhook cannot be taken away: {self._said(fault)}"
+                raise ConnectionLostError(msg) from None
+        else:
+            logger.warning(
+                "another program receives this bot's messages: stop it, or give it a bot of its "
+                "own; trying again",
+                extra={"conflicts": conflicts, "setting": f"{self._where}.bot_token"},
+            )
+        if conflicts > 1 or "webhook" not in error.message.lower():
+            await self._clock.sleep(_nth(_CONFLICT_S, conflicts))
+
+    def _said(self, error: TelegramAPIError | SendError) -> str:
+        return str(self._line.refused(error) if isinstance(error, TelegramAPIError) else error)
+
+    # --- taking ---
+
+    def _begin_taking(self, batch: Sequence[dict[str, object]], tasks: TaskGroup) -> None:
+        """Start to take what is new of a batch: chats side by side, each in its order."""
+        fresh: list[types.Update] = []
+        for raw in batch:
+            if _number(raw) not in self._taken:
+                update = read_update(raw)
+                if update is None:
+                    self._taken.add(_number(raw))
+                elif chat_of(update) not in self._busy:
+                    fresh.append(update)
+        seen = {album: len(parts) for album, parts in _by(fresh, album_of) if album}
+        self._albums = {a: count for a, count in seen.items() if self._albums.get(a) != count}
+        for chat, updates in _by(fresh, chat_of):
+            self._busy.add(chat)
+            tasks.start_soon(self._take_chat, chat, updates)
+
+    def _move_on(self, numbers: Sequence[int]) -> None:
+        """Move the offset up to the first update that was not taken.
+
+        Where none is left the offset ends: after a week without updates their numbers begin
+        anywhere, also below it. Source: https://core.telegram.org/bots/api#update
+        """
+        if not numbers:
+            self._offset = 0
+            self._taken.clear()
+        else:
+            left = [number for number in numbers if number not in self._taken]
+            self._offset = left[0] if left else numbers[-1] + 1
+            self._taken = {number for number in self._taken if number > self._offset}
+
+    async def _take_chat(self, chat: int, updates: Sequence[types.Update]) -> None:
+        try:
+            async with self._side_by_side:
+                is_kept = await self._take(updates)
+            (self._unkept.discard if is_kept else self._unkept.add)(chat)
+        finally:
+            self._busy.discard(chat)
+            if not self._busy:
+                self._idle.set()
+
+    async def _take(self, updates: Sequence[types.Update]) -> bool:
+        """Take what came in one chat; tell whether nothing had to be left for its journal."""
+        for album, parts in itertools.groupby(updates, album_of):
+            several = list(parts)
+            if album in self._albums:
+                return True  # more of it may come; what follows in this chat waits for it
+            for unit in [several] if album else [[update] for update in several]:
+                try:
+                    await self._receiver.take(unit)
+                except (ActorStoppedError, JournalError) as error:
+                    logger.warning(
+                        "a message cannot be kept now and stays with Telegram",
+                        extra={"chat": chat_of(unit[0]), "why": str(error)},
+                    )
+                    return False
+                self._taken.update(update.update_id for update in unit)
+        return True
+
+
+def _number(raw: dict[str, object]) -> int:
+    return int(str(raw["update_id"]))
+
+
+def _by(
+    updates: Iterable[types.Update], key: Callable[[types.Update], K]
+) -> Iterable[tuple[K, list[types.Update]]]:
+    """Return updates by what they have in common, each in their order."""
+    found: dict[K, list[types.Update]] = {}
+    for update in updates:
+        found.setdefault(key(update), []).append(update)
+    return found.items()
+
+
+def _nth(delays_s: tuple[float, ...], number: int) -> float:
+    return delays_s[min(number, len(delays_s)) - 1]

@@ -1,0 +1,285 @@
+"""The short texts that people get from the gateway itself. Pure; all of them are Markdown.
+
+One place, so that they speak with one voice: plain, friendly, and with what to do next.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final, assert_never
+
+from everturn_actors.model import Decision, Outcome, Settled
+from everturn_channels.menu import COMMANDS
+from everturn_channels.names import one_line
+
+BUTTONS: Final[Mapping[Decision, str]] = {
+    "allow_once": "Allow once",
+    "allow_always": "Always allow",
+    "deny": "Deny",
+}
+"What the buttons of a question say."
+
+ARGUMENTS_LIMIT: Final = 1_500  # characters of a call's arguments: one message, not a page
+_REASON_LIMIT: Final = 300
+_MB: Final = 1024 * 1024
+_KB: Final = 1024
+_SPECIAL: Final = re.compile(r"([\\`*_{}\[\]<>()#~|!@])")
+_LIST: Final = re.compile(r"^(\d*)([-+=.])")  # begins a list, or a line below a heading
+_BACKTICKS: Final = re.compile(r"`+")
+
+# --- people who may not, or not yet, talk to an agent ---
+
+
+def no_access(code: str = "", *, sender_id: str = "") -> str:
+    """Tell an unknown person in a dm that they are not admitted, and how they can be.
+
+    `code` is their pairing code; without one they are told their id, which the owner can list.
+    """
+    lines = ["Hello! I do not know you yet, so I cannot answer you."]
+    if code:
+        lines += [
+            "If you know my owner, ask them to let you in with this command, within the hour:",
+            f"```\neverturn pair approve {code}\n```",
+            "Then write to me again.",
+        ]
+    elif sender_id:
+        lines.append(
+            f"My owner can let you in: your id here is {_code(sender_id)}, and it belongs into "
+            "`spec.access.dm.allowlist` of my agent."
+        )
+    else:
+        lines.append("Only people whom my owner let in can talk to me.")
+    return "\n\n".join(lines)
+
+
+def closed_group(channel: str, chat: str) -> str:
+    """Tell a group that addressed the bot that the agent takes no part in it, and what would."""
+    return (
+        "I take no part in this chat yet. My owner can change that: the entry "
+        f"{_code(f'{channel}:{chat}')} belongs into `spec.access.groups.allowlist` of my agent."
+    )
+
+
+# --- messages that were not taken ---
+
+
+def queue_full(reject_message: str = "") -> str:
+    """Tell somebody that too many messages wait; `reject_message` is the owner's own wording."""
+    return reject_message or (
+        "Too many messages are waiting for an answer here, so I did not take this one. "
+        "Please send it again in a moment."
+    )
+
+
+def busy() -> str:
+    """Tell somebody that no message is taken while a turn runs."""
+    return (
+        "I am still working on the last answer, so I did not take this message. Please send it "
+        "again when I am done; /stop cancels what I am doing."
+    )
+
+
+def not_kept() -> str:
+    """Tell somebody that their message could not be made durable."""
+    return "Something is wrong on my side, and I could not take your message. Please try later."
+
+
+def not_read(count: int, why: str = "") -> str:
+    """Tell a chat that messages were skipped, for example because they were too old."""
+    what = "1 message" if count == 1 else f"{count} messages"
+    were = "was" if count == 1 else "were"
+    reason = f" ({_plain(why)})" if why.strip() else ""
+    return (
+        f"I was away, and {what} that {were} written here meanwhile I did not read{reason}. "
+        "Please send again what still matters."
+    )
+
+
+def nothing_to_read(unsupported: str) -> str:
+    """Tell somebody that a message held nothing that can be read."""
+    return f"I cannot read {_plain(unsupported)}. Could you put it into words?"
+
+
+def too_large(limit_bytes: int) -> str:
+    """Return why a file was not taken, as a part of a sentence: `larger than 20 MB`."""
+    return f"larger than {_size(limit_bytes)}"
+
+
+def refused_file(file_name: str, why: str) -> str:
+    """Return that a file was not taken, for `compose` and for its sender."""
+    return f"{one_line(file_name, 120) or 'without a name'} was not taken: {why}"
+
+
+# --- turns ---
+
+
+def turn_ended(outcome: Outcome, error: str = "") -> str:
+    """Tell why a turn has no answer; empty for one that has.
+
+    `error` is what the turn finished with, in words without secrets.
+    """
+    match outcome:
+        case "answered":
+            return ""
+        case "failed":
+            reason = f": {_plain(error)}" if error.strip() else "."
+            return f"I could not answer{reason}"
+        case "cancelled":
+            return "Stopped."
+        case "interrupted":
+            return (
+                "I was interrupted before I could answer. Please send your message again if it "
+                "still matters."
+            )
+        case _:
+            assert_never(outcome)
+
+
+# --- questions ---
+
+
+def approval_question(tool: str, arguments: str, reason: str = "", pattern: str = "") -> str:
+    """Ask whether a call may run. `arguments` is what it is called with, as text or JSON."""
+    lines = [f"May I run {_code(tool)}?"]
+    if reason.strip():
+        lines.append(_plain(reason))
+    if arguments.strip() not in {"", "{}"}:
+        lines.append(_block(_shortened(arguments.strip(), ARGUMENTS_LIMIT)))
+    if pattern:
+        lines.append(f"“{BUTTONS['allow_always']}” means everything like {_code(pattern)}.")
+    return "\n\n".join(lines)
+
+
+def approval_settled(tool: str, settled: Settled, by: str = "") -> str:
+    """Say what became of a question; it takes the question's place. `by` is a person's name."""
+    name = _code(tool)
+    who = f" by {_plain(one_line(by))}" if one_line(by) else ""
+    match settled:
+        case "allow_once":
+            return f"✅ {name}: allowed once{who}."
+        case "allow_always":
+            return f"✅ {name}: allowed from now on{who}."
+        case "deny":
+            return f"❌ {name}: not allowed{who}."
+        case "expired":
+            return f"⌛ {name}: nobody answered in time, so it did not run."
+        case "overtaken":
+            return f"💬 {name}: a new message came first, so it did not run."
+        case _:
+            assert_never(settled)
+
+
+def approval_over(tool: str) -> str:
+    """Say that a question is moot because its turn ended; it takes the question's place."""
+    return f"⌛ {_code(tool)}: no longer needed."
+
+
+def press_taken(decision: Decision) -> str:
+    """Tell whoever pressed a button that their word counts. One short line, plain text."""
+    return {
+        "allow_once": "Allowed, this once.",
+        "allow_always": "Allowed from now on.",
+        "deny": "Not allowed.",
+    }[decision]
+
+
+def press_late(settled: Settled | None = None) -> str:
+    """Tell whoever pressed a button that it is too late. One short line, plain text."""
+    match settled:
+        case "allow_once" | "allow_always":
+            return "Too late: it was allowed already."
+        case "deny":
+            return "Too late: it was denied already."
+        case "overtaken":
+            return "Too late: a new message came first."
+        case "expired" | None:
+            return "Too late: this question has expired."
+        case _:
+            assert_never(settled)
+
+
+def press_refused() -> str:
+    """Tell whoever pressed a button that it is not theirs to press. One short line, plain text."""
+    return "Only the person who is asked can answer this."
+
+
+# --- commands ---
+
+
+def start_text(agent: str, description: str = "") -> str:
+    """Answer /start: who this is and how to begin."""
+    about = f" {_plain(one_line(description, _REASON_LIMIT))}" if description.strip() else ""
+    return (
+        f"Hello, I am **{_plain(agent)}**.{about}\n\nJust write to me. /help shows what I can do."
+    )
+
+
+def help_text() -> str:
+    """Answer /help: the commands, one a line."""
+    return "\n".join(f"- /{name} - {what}" for name, what in COMMANDS)
+
+
+def unknown_command(name: str) -> str:
+    """Answer a command that is none."""
+    return f"I do not know the command {_code(f'/{one_line(name)}')}. /help shows those I know."
+
+
+def command_refused() -> str:
+    """Answer a command of somebody who may not give any here."""
+    return "You may not give me commands here."
+
+
+def reset_done(*, had_session: bool = True) -> str:
+    """Answer /reset."""
+    if not had_session:
+        return "There is nothing to forget: your next message begins a conversation."
+    return "Done: this conversation is over, and your next message begins a new one."
+
+
+def stop_done(*, was_running: bool) -> str:
+    """Answer /stop."""
+    return "Stopped." if was_running else "I am not working on anything right now."
+
+
+def no_session() -> str:
+    """Answer a command that needs a conversation where there is none."""
+    return "There is no conversation here yet. Just write to me."
+
+
+# --- parts ---
+
+
+def _plain(text: str) -> str:
+    """Return text whose characters mean nothing in Markdown, in one paragraph."""
+    line = _SPECIAL.sub(r"\\\1", " ".join(_shortened(text, _REASON_LIMIT).split()))
+    return _LIST.sub(r"\1\\\2", line)
+
+
+def _code(text: str) -> str:
+    """Return text as inline code, in one line."""
+    line = " ".join(_shortened(text, _REASON_LIMIT).split())
+    fence = "`" * (_longest_run(line) + 1)
+    space = " " if "`" in line else ""
+    return f"{fence}{space}{line}{space}{fence}"
+
+
+def _block(text: str) -> str:
+    fence = "`" * max(3, _longest_run(text) + 1)
+    return f"{fence}\n{text}\n{fence}"
+
+
+def _longest_run(text: str) -> int:
+    return max((len(run) for run in _BACKTICKS.findall(text)), default=0)
+
+
+def _shortened(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit - 1].rstrip()}… ({len(text) - limit + 1} more characters)"
+
+
+def _size(size_bytes: int) -> str:
+    if size_bytes >= _MB:
+        return f"{size_bytes / _MB:.3g} MB"
+    return f"{size_bytes / _KB:.3g} KB" if size_bytes >= _KB else f"{size_bytes} bytes"

@@ -1,0 +1,17 @@
+"""The chat channels of a gateway: which bots there are, and what stands behind them."""
+
+from __future__ import annotations
+
+from everturn_gateway.channels.adapters import make_adapter
+from everturn_gateway.channels.answering import PAIRING_FOLDER, route_notes
+from everturn_gateway.channels.running import START_GRACE_S, Channels, make_channels, no_channels
+
+__all__ = [
+    "PAIRING_FOLDER",
+    "START_GRACE_S",
+    "Channels",
+    "make_adapter",
+    "make_channels",
+    "no_channels",
+    "route_notes",
+]

@@ -1,0 +1,156 @@
+"""What the gateway tells its channels: who answers where, and where their files go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from everturn_actors.context.windows import input_window
+from everturn_actors.errors import UnknownAgentError
+from everturn_actors.ports import Clock
+from everturn_actors.service import TurnService
+from everturn_actors.spec import AgentSpec, ModelSpec
+from everturn_channels.hall import Hall
+from everturn_channels.pairing import Pairing
+from everturn_channels.settings import AccessRules, Route
+from everturn_gateway.config import Config
+from everturn_gateway.tools.inbox import keep_in_inbox
+from everturn_gateway.tools.plan import ToolPlan
+from everturn_gateway.tools.workshop import Workshop
+
+PAIRING_FOLDER: Final = "pairing"  # in the gateway's workspace
+_USUAL_AGENT: Final = "assistant"
+
+
+class AgentView(Protocol):
+    """One agent as it stands in its folder."""
+
+    @property
+    def spec(self) -> AgentSpec:
+        """Its values."""
+        ...
+
+    @property
+    def folder(self) -> Path:
+        """Where it was read from."""
+        ...
+
+    @property
+    def plan(self) -> ToolPlan:
+        """Its tools."""
+        ...
+
+    @property
+    def files(self) -> Path | None:
+        """Its workspace; None = a folder of its own in the gateway's."""
+        ...
+
+
+class Library(Protocol):
+    """The agents that are loaded."""
+
+    def names(self) -> tuple[str, ...]:
+        """Return their names, sorted."""
+        ...
+
+    def file(self, name: str) -> AgentView:
+        """Return one of them.
+
+        Raises:
+            UnknownAgentError: There is none of this name.
+        """
+        ...
+
+    def access(self, name: str) -> AccessRules | None:
+        """Return who may talk to one of them; None = there is none of this name."""
+        ...
+
+
+def routes_of(config: Config, agents: Sequence[str]) -> tuple[Route, ...]:
+    """Return which agent answers where; without routes, the only one or the usual one.
+
+    Args:
+        config: Has the routes.
+        agents: The names of all agents.
+    """
+    if config.routes:
+        return config.routes
+    if len(agents) == 1:
+        return (Route(agent=agents[0]),)
+    return (Route(agent=_USUAL_AGENT),) if _USUAL_AGENT in agents else ()
+
+
+def route_notes(config: Config, agents: Sequence[str]) -> Iterator[str]:
+    """Yield where channels lead to nobody, a line each.
+
+    Args:
+        config: Has the routes and the channels.
+        agents: The names of all agents.
+    """
+    if not config.channels:
+        return
+    known = ", ".join(agents) or "none"
+    if not routes_of(config, agents):
+        yield (
+            f"no agent answers on {', '.join(channel.name for channel in config.channels)}:"
+            f" say which one under routes in everturn.yaml; agents are: {known}"
+        )
+    for name in dict.fromkeys(route.agent for route in config.routes):
+        if name not in agents:
+            yield f"routes name the agent {name!r}, which is not there; agents are: {known}"
+
+
+def make_hall(
+    config: Config, service: TurnService, library: Library, workshop: Workshop, clock: Clock
+) -> Hall:
+    """Return what stands behind every channel.
+
+    Args:
+        config: Has the routes.
+        service: The door to the conversations.
+        library: Who answers; agents come and go.
+        workshop: Knows where the agents' tools work.
+        clock: The time.
+    """
+
+    async def save_file(agent: str, name: str, data: bytes) -> str | None:
+        try:
+            file = library.file(agent)
+        except UnknownAgentError:
+            return None
+        site = workshop.site(agent=agent, home=file.folder, files=file.files)
+        return await keep_in_inbox(site, file.plan, name, data)
+
+    def describe_agent(agent: str) -> str:
+        try:
+            return library.file(agent).spec.description
+        except UnknownAgentError:
+            return ""
+
+    def describe_model(agent: str) -> str:
+        try:
+            return model_text(library.file(agent).spec.model)
+        except UnknownAgentError as error:
+            return str(error)
+
+    return Hall(
+        service=service,
+        clock=clock,
+        routes=lambda: routes_of(config, library.names()),
+        rules=library.access,
+        describe_agent=describe_agent,
+        describe_model=describe_model,
+        save_file=save_file,
+        pairing=Pairing(config.workspace / PAIRING_FOLDER, clock),
+    )
+
+
+def model_text(model: ModelSpec) -> str:
+    """Return which model answers, for people, as Markdown."""
+    window = f"Window: {input_window(model):,} tokens"
+    others = [f"`{each.provider} / {each.name}`" for each in model.fallbacks]
+    lines = [f"**Model**: `{model.provider} / {model.name}`", f"- {window}"]
+    if others:
+        lines.append(f"- In an outage: {', '.join(others)}")
+    return "\n".join(lines)

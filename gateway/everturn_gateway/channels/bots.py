@@ -1,0 +1,157 @@
+"""One channel of a gateway: its bot is loaded, kept running, and delivers."""
+
+from __future__ import annotations
+
+import logging
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NoReturn
+
+import anyio
+
+from everturn_actors.outgoing import Outgoing
+from everturn_actors.ports import Clock
+from everturn_channels.adapter import Adapter
+from everturn_channels.cursors import open_cursors
+from everturn_channels.delivery import Deliverer
+from everturn_channels.delivery.pace import Pace
+from everturn_channels.errors import SetupError
+from everturn_channels.hall import Hall
+from everturn_channels.health import ChannelStatus, Health, mask_token
+from everturn_channels.places import Places
+from everturn_channels.runner import SETUP_RETRY_S, run_channel
+from everturn_gateway.channel_config import ChannelConfig
+from everturn_gateway.channels.adapters import chat_type_of, make_adapter
+from everturn_gateway.errors import GatewayError
+from everturn_gateway.observe import SecretRegistry
+
+logger = logging.getLogger(__name__)
+
+_LOADING_LOOK_S: Final = 0.2
+"How often a delivery looks whether the gateway stops, while its bot is loaded."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bot:
+    """A channel whose library is loaded."""
+
+    adapter: Adapter
+    health: Health
+    places: Places
+    pace: Pace
+    "Of all that it says: where its platform asks it to be quiet, all of it is."
+    deliverer: Deliverer
+
+
+class BotChannel:
+    """One channel. Implements `Carrier`, also before its bot is there.
+
+    The library of a platform takes seconds to load, and nothing else of the gateway waits for it.
+    """
+
+    def __init__(self, config: ChannelConfig, clock: Clock, secrets: SecretRegistry) -> None:
+        self._config = config
+        self._clock, self._secrets = clock, secrets
+        self._since = clock.now()
+        self._bot: _Bot | None = None
+        self._loaded = anyio.Event()
+        self._error = ""
+        "Why the bot could not be made."
+
+    @property
+    def config(self) -> ChannelConfig:
+        """How it is set up."""
+        return self._config
+
+    @property
+    def adapter(self) -> Adapter | None:
+        """Its bot; None until it is loaded."""
+        return self._bot.adapter if self._bot else None
+
+    def status(self) -> ChannelStatus:
+        """Return how it fares."""
+        if self._bot is not None:
+            return self._bot.health.status()
+        return ChannelStatus(
+            name=self._config.name,
+            platform=self._config.platform,
+            state="failed setup" if self._error else "starting",
+            since=self._since,
+            error=self._error,
+        )
+
+    async def carry(self, session: Outgoing) -> None:
+        """Deliver what the session owes, as soon as the bot is there."""
+        while self._bot is None and not session.is_stopping:
+            with anyio.move_on_after(_LOADING_LOOK_S):
+                await self._loaded.wait()
+        if self._bot is not None:
+            await self._bot.deliverer.carry(session)
+
+    async def run(self, hall: Hall, folder: Path, loading: anyio.Lock) -> NoReturn:
+        """Receive and answer until cancelled; what goes wrong at the start is tried again.
+
+        Args:
+            hall: What stands behind every channel.
+            folder: Where it is kept how far channels have read.
+            loading: Held while a library is loaded; two at a time would take as long.
+        """
+        while True:
+            try:
+                async with loading:
+                    bot = self._bot or await self._load()
+                path = folder / f"{self._config.name}.json"
+                async with open_cursors(path, self._clock) as cursors:
+                    await run_channel(
+                        bot.adapter,
+                        hall,
+                        settings=self._config.settings,
+                        health=bot.health,
+                        cursors=cursors,
+                        places=bot.places,
+                        pace=bot.pace,
+                    )
+            except (SetupError, GatewayError) as error:
+                self._note(str(error))
+                logger.error(  # noqa: TRY400 - the words say it all
+                    "a channel cannot begin",
+                    extra={"channel": self._config.name, "error": str(error)},
+                )
+            await self._clock.sleep(SETUP_RETRY_S)
+
+    async def _load(self) -> _Bot:
+        """Make the bot.
+
+        Raises:
+            GatewayError: Its platform's library is not installed.
+            SetupError: What it was set up with cannot work.
+        """
+        config, clock, places = self._config, self._clock, Places()
+        adapter = await make_adapter(config, clock)
+        health = Health(
+            config.name,
+            config.platform,
+            clock,
+            adapter.traits.idle_s,
+            mask=self._secrets.mask,
+        )
+        pace = Pace(clock, random.random)
+        deliverer = Deliverer(
+            adapter,
+            settings=config.settings,
+            clock=clock,
+            chat_type_of=chat_type_of(config.platform, places),
+            tally=health,
+            pace=pace,
+        )
+        bot = _Bot(adapter=adapter, health=health, places=places, pace=pace, deliverer=deliverer)
+        self._bot = bot
+        self._loaded.set()
+        return bot
+
+    def _note(self, error: str) -> None:
+        if self._bot is not None:
+            self._bot.health.failed(error)
+        else:
+            self._error, self._since = mask_token(self._secrets.mask(error)), self._clock.now()

@@ -1,0 +1,180 @@
+"""All channels of a gateway: run together, and asked how they fare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final, NoReturn, Protocol, runtime_checkable
+
+import anyio
+from anyio import to_thread
+
+from everturn_actors.outgoing import Carrier, Outgoing
+from everturn_actors.ports import Clock
+from everturn_actors.service import TurnService
+from everturn_channels.adapter import Adapter
+from everturn_channels.hall import Hall
+from everturn_channels.health import ChannelStatus
+from everturn_gateway.channel_config import ChannelConfig, TelegramConfig
+from everturn_gateway.channels.adapters import check_installed
+from everturn_gateway.channels.answering import Library, make_hall
+from everturn_gateway.config import Config
+from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.tools.workshop import Workshop
+
+CURSORS_FOLDER: Final = "channels"  # in the gateway's workspace: how far each has read
+START_GRACE_S: Final = 60.0
+"""How long a channel may take to prove itself after the start: an idle bot is heard from for the
+first time when its first long poll ends."""
+_UNAVAILABLE = 503
+
+
+@runtime_checkable
+class _TakesWebhooks(Protocol):
+    async def take_webhook(self, secret: str, body: bytes) -> int:
+        """Take what its platform delivers; return the status of the answer."""
+        ...
+
+
+class LaterCarrier:
+    """Sends nothing: what is owed waits for the gateway that serves.
+
+    Commands that open the workspace for a moment do not log in anywhere. A turn that they run in
+    the conversation of a channel is answered there all the same, once the gateway serves again.
+    """
+
+    async def carry(self, session: Outgoing) -> None:
+        """Leave everything where it is until the service stops."""
+        while not session.is_stopping:
+            await session.until_changed()
+
+
+class _Channel(Carrier, Protocol):
+    """One channel, whether its bot is loaded yet or not."""
+
+    @property
+    def config(self) -> ChannelConfig:
+        """How it is set up."""
+        ...
+
+    @property
+    def adapter(self) -> Adapter | None:
+        """Its bot; None until it is loaded."""
+        ...
+
+    def status(self) -> ChannelStatus:
+        """Return how it fares."""
+        ...
+
+    async def run(self, hall: Hall, folder: Path, loading: anyio.Lock) -> NoReturn:
+        """Receive and answer until cancelled."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Channels:
+    """The channels of a gateway; made by `make_channels` or `no_channels`."""
+
+    config: Config
+    clock: Clock
+    started_at: datetime
+    "UTC."
+    carriers: Mapping[str, Carrier]
+    "By the name of their channel."
+    _open: Mapping[str, _Channel] = field(default_factory=dict[str, _Channel])
+
+    def statuses(self) -> tuple[ChannelStatus, ...]:
+        """Return how each channel fares, in the order of the configuration."""
+        return tuple(channel.status() for channel in self._open.values())
+
+    def troubled(self) -> tuple[ChannelStatus, ...]:
+        """Return the channels that do not receive, or have not shown that they do.
+
+        Just after the start, those are not among them of which nothing bad is known.
+        """
+        is_early = self.clock.now() - self.started_at < timedelta(seconds=START_GRACE_S)
+        return tuple(
+            status
+            for status in self.statuses()
+            if not status.is_healthy and (status.error or status.last_received_at or not is_early)
+        )
+
+    async def take_webhook(self, name: str, secret: str, body: bytes) -> int | None:
+        """Hand a channel what its platform delivers; return the status of the answer.
+
+        Args:
+            name: Of the channel.
+            secret: What the request says to show that it comes from the platform.
+            body: Of the request.
+
+        Returns:
+            None where no channel of this name takes any.
+        """
+        channel = self._open.get(name)
+        if channel is None or not isinstance(channel.config, TelegramConfig):
+            return None
+        if channel.config.mode != "webhook":
+            return None
+        adapter: object = channel.adapter
+        if isinstance(adapter, _TakesWebhooks):
+            return await adapter.take_webhook(secret, body)
+        return _UNAVAILABLE  # it is not loaded yet
+
+    async def run(self, service: TurnService, library: Library, workshop: Workshop) -> NoReturn:
+        """Receive and answer on all channels, until cancelled.
+
+        Args:
+            service: The door to the conversations.
+            library: Who answers.
+            workshop: Knows where the agents' tools work.
+        """
+        hall = make_hall(self.config, service, library, workshop, self.clock)
+        folder, loading = self.config.workspace / CURSORS_FOLDER, anyio.Lock()
+        async with anyio.create_task_group() as runners:
+            for name, channel in self._open.items():
+                runners.start_soon(channel.run, hall, folder, loading, name=f"channel {name}")
+            await anyio.sleep_forever()
+        msg = "channels run until they are cancelled"
+        raise AssertionError(msg)
+
+
+def no_channels(config: Config, clock: Clock) -> Channels:
+    """Return the channels of a gateway that is open for a moment only: none is logged in."""
+    later: dict[str, Carrier] = {channel.name: LaterCarrier() for channel in config.channels}
+    return Channels(config=config, clock=clock, started_at=clock.now(), carriers=later)
+
+
+async def make_channels(config: Config, clock: Clock, secrets: SecretRegistry) -> Channels:
+    """Return the channels of a configuration; none of them is loaded or runs yet.
+
+    Args:
+        config: Names them.
+        clock: The time.
+        secrets: What no status may show.
+
+    Raises:
+        GatewayError: The library of a platform is not installed.
+    """
+    if not config.channels:
+        return no_channels(config, clock)
+    make = await to_thread.run_sync(_maker, config.channels)
+    found = {channel.name: make(channel, clock, secrets) for channel in config.channels}
+    return Channels(config=config, clock=clock, started_at=clock.now(), carriers=found, _open=found)
+
+
+def _maker(
+    channels: Sequence[ChannelConfig],
+) -> Callable[[ChannelConfig, Clock, SecretRegistry], _Channel]:
+    """Return what makes one of `channels`.
+
+    Raises:
+        GatewayError: The library of a platform is not installed.
+    """
+    check_installed(channels)
+    from everturn_gateway.channels.bots import (  # noqa: PLC0415 - a tenth of the start's time
+        BotChannel,
+    )
+
+    return BotChannel

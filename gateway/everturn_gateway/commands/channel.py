@@ -1,0 +1,210 @@
+"""`everturn channel`: how the channels fare, and whether they are set up as they have to be."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import anyio
+
+from everturn_actors.ports import Clock
+from everturn_actors.records import utc_text
+from everturn_channels.adapter import Adapter
+from everturn_channels.errors import ChannelError
+from everturn_channels.health import ChannelStatus, mask_token
+from everturn_channels.terminal.reply import clean
+from everturn_gateway.channel_config import ChannelConfig
+from everturn_gateway.client import ask_channels
+from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_OK
+from everturn_gateway.commands.options import Options
+from everturn_gateway.commands.running import find_running
+from everturn_gateway.commands.settings import api_token, load, run_async
+from everturn_gateway.commands.tables import print_table
+from everturn_gateway.config import Config
+from everturn_gateway.errors import GatewayError
+from everturn_gateway.observe import SecretRegistry
+
+CHECK_S: Final = 60.0  # of one channel: logging in, and a handful of questions
+PROBLEM: Final = "problem: "
+_NONE: Final = "no channels; everturn.yaml sets them up under channels\n"
+
+
+# --- list ---
+
+
+def list_channels(options: Options, *, as_json: bool) -> int:
+    """Print how the channels of the running gateway fare, or which are set up; return the code."""
+    config = load(options)
+
+    async def main() -> int:
+        running = await find_running(config.workspace)
+        if running is None:
+            _print_configured(config, as_json=as_json)
+            return EXIT_OK
+        statuses = await ask_channels(running.url, token=api_token(config))
+        if as_json:
+            _print_json([_record(status) for status in statuses])
+        elif statuses:
+            print_table(
+                ("channel", "platform", "account", "state", "last heard of", "in", "out"),
+                [_row(status) for status in statuses],
+                right=("in", "out"),
+            )
+        else:
+            sys.stdout.write(_NONE)
+        return EXIT_OK
+
+    return run_async(main)
+
+
+def channel_text(status: ChannelStatus) -> str:
+    """Return how a channel fares, in a line."""
+    account = f" as {status.account}" if status.account else ""
+    if status.is_healthy:
+        return f"receives{account}, last heard of {_moment(status.last_received_at)}"
+    last = status.last_received_at
+    why = f": {status.error}" if status.error else f" since {_moment(last)}" if last else ""
+    return f"has not shown that it receives: {_state(status)}{why}"
+
+
+def _print_configured(config: Config, *, as_json: bool) -> None:
+    if as_json:
+        _print_json(
+            [
+                {"name": channel.name, "platform": channel.platform, "state": "not running"}
+                for channel in config.channels
+            ]
+        )
+    elif config.channels:
+        rows = [(channel.name, channel.platform, "not running") for channel in config.channels]
+        print_table(("channel", "platform", "state"), rows)
+    else:
+        sys.stdout.write(_NONE)
+
+
+def _row(status: ChannelStatus) -> tuple[str, ...]:
+    return (
+        status.name,
+        status.platform,
+        status.account,
+        _state(status) + (f": {status.error}" if status.error else ""),
+        _moment(status.last_received_at),
+        f"{status.received:,}",
+        f"{status.sent:,}",
+    )
+
+
+def _state(status: ChannelStatus) -> str:
+    if status.state != "connected" or status.is_healthy:
+        return status.state
+    heard = "nothing yet" if status.last_received_at is None else "nothing any more"
+    return f"connected, heard {heard}"
+
+
+def _moment(instant: datetime | None) -> str:
+    return f"{instant.astimezone():%Y-%m-%d %H:%M:%S}" if instant else "never"
+
+
+def _record(status: ChannelStatus) -> dict[str, Any]:
+    heard_at, retry_at = status.last_received_at, status.retry_at
+    return {
+        "name": status.name,
+        "platform": status.platform,
+        "account": status.account,
+        "state": status.state,
+        "since": utc_text(status.since),
+        "healthy": status.is_healthy,
+        "last_received_at": utc_text(heard_at) if heard_at else None,
+        "error": status.error,
+        "retry_at": utc_text(retry_at) if retry_at else None,
+        "received": status.received,
+        "sent": status.sent,
+        "skipped": status.skipped,
+    }
+
+
+# --- check ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Checked:
+    lines: tuple[str, ...]
+    has_problem: bool
+
+
+def check_channels(options: Options, name: str) -> int:
+    """Log in on one channel, or all, and print what is wrong; return the code, 1 for a problem.
+
+    Nothing is sent to anybody, and nothing is taken from a gateway that runs.
+
+    Args:
+        options: Where the configuration is.
+        name: Of the channel; empty = all.
+
+    Raises:
+        ConfigError: The configuration is not valid.
+        GatewayError: There is no such channel, or the library of its platform is missing.
+    """
+    config = load(options)
+    channels = _chosen(config, name)
+    if not channels:
+        sys.stdout.write(_NONE)
+        return EXIT_OK
+    # What builds channels knows the whole gateway.
+    from everturn_gateway.app import SystemClock  # noqa: PLC0415 - as said
+    from everturn_gateway.channels import make_adapter  # noqa: PLC0415 - as said
+
+    secrets = SecretRegistry()
+    for secret in config.secrets:
+        secrets.add(secret)
+
+    async def main() -> int:
+        failed = False
+        for channel in channels:
+            clock: Clock = SystemClock()
+            try:
+                checked = await _check(await make_adapter(channel, clock))
+            except ChannelError as error:
+                checked = _Checked(lines=(f"{PROBLEM}{error}",), has_problem=True)
+            failed |= checked.has_problem
+            for line in checked.lines:
+                shown = clean(mask_token(secrets.mask(line)))
+                sys.stdout.write(f"{channel.name}  {shown}\n")
+            sys.stdout.flush()
+        return EXIT_FAILED if failed else EXIT_OK
+
+    return run_async(main)
+
+
+async def _check(adapter: Adapter) -> _Checked:
+    """Look at one channel.
+
+    Raises:
+        ChannelError: It cannot work.
+    """
+    lines: Sequence[str] = ()
+    with anyio.move_on_after(CHECK_S) as within:
+        lines = await adapter.check()
+    if within.cancelled_caught:
+        line = f"{PROBLEM}its platform did not answer within {CHECK_S:g} s"
+        return _Checked(lines=(line,), has_problem=True)
+    has_problem = any(line.startswith(PROBLEM) for line in lines)
+    told = tuple(lines) if has_problem else (*lines, "ok")
+    return _Checked(lines=told, has_problem=has_problem)
+
+
+def _chosen(config: Config, name: str) -> tuple[ChannelConfig, ...]:
+    chosen = tuple(each for each in config.channels if name in {"", each.name, each.platform})
+    if name and not chosen:
+        known = ", ".join(channel.name for channel in config.channels) or "none"
+        msg = f"there is no channel {name!r} that is enabled; there are: {known}"
+        raise GatewayError(msg)
+    return chosen
+
+
+def _print_json(data: object) -> None:
+    sys.stdout.write(json.dumps(data, ensure_ascii=False, indent=2) + "\n")

@@ -1,0 +1,102 @@
+"""`everturn pair`: who asked to talk to an agent, and who may. Works while the gateway runs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import datetime
+
+from everturn_actors.records import utc_text
+from everturn_channels.pairing import approve, approved, pending, revoke
+from everturn_gateway.app import SystemClock
+from everturn_gateway.channels import PAIRING_FOLDER
+from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_OK
+from everturn_gateway.commands.options import Options
+from everturn_gateway.commands.settings import load
+from everturn_gateway.commands.tables import print_table
+
+
+def list_pairs(options: Options, *, as_json: bool) -> int:
+    """Print who waits for approval and who has it; return the exit code.
+
+    Raises:
+        PairingError: A file cannot be read.
+    """
+    folder = load(options).workspace / PAIRING_FOLDER
+    waiting, known = pending(folder, SystemClock().now()), approved(folder)
+    if as_json:
+        document = {
+            "waiting": [
+                {
+                    "code": each.code,
+                    "channel": each.channel,
+                    "sender": each.sender_id,
+                    "name": each.name,
+                    "asked_at": utc_text(each.asked_at),
+                    "expires_at": utc_text(each.expires_at),
+                }
+                for each in waiting
+            ],
+            "approved": [
+                {
+                    "channel": each.channel,
+                    "sender": each.sender_id,
+                    "name": each.name,
+                    "approved_at": utc_text(each.approved_at),
+                }
+                for each in known
+            ],
+        }
+        sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
+        return EXIT_OK
+    if waiting:
+        print_table(
+            ("code", "channel", "sender", "calls themselves", "valid until"),
+            [
+                (each.code, each.channel, each.sender_id, each.name, _minute(each.expires_at))
+                for each in waiting
+            ],
+        )
+        sys.stdout.write("\n`everturn pair approve CODE` lets one of them in\n")
+    if known:
+        print_table(
+            ("approved", "sender", "calls themselves", "since"),
+            [
+                (each.channel, each.sender_id, each.name, _minute(each.approved_at))
+                for each in known
+            ],
+        )
+    if not waiting and not known:
+        sys.stdout.write("nobody waits, and nobody was approved\n")
+    return EXIT_OK
+
+
+def approve_pair(options: Options, code: str) -> int:
+    """Let the person with `code` talk to the agents of their channel; return the exit code.
+
+    Raises:
+        PairingError: No request that is still valid has this code.
+    """
+    folder = load(options).workspace / PAIRING_FOLDER
+    person = approve(folder, code, SystemClock().now())
+    name = f" ({person.name})" if person.name else ""
+    sys.stdout.write(f"approved: {person.sender_id}{name} on {person.channel}\n")
+    return EXIT_OK
+
+
+def remove_pair(options: Options, channel: str, sender: str) -> int:
+    """Take an approval back; return the exit code, 1 where there was none.
+
+    Raises:
+        PairingError: A file cannot be read or written.
+    """
+    folder = load(options).workspace / PAIRING_FOLDER
+    if not revoke(folder, channel, sender):
+        sys.stdout.write(f"{sender} was not approved on {channel}\n")
+        return EXIT_FAILED
+    sys.stdout.write(f"no longer approved: {sender} on {channel}\n")
+    return EXIT_OK
+
+
+def _minute(instant: datetime) -> str:
+    return f"{instant.astimezone():%Y-%m-%d %H:%M}"

@@ -1,0 +1,78 @@
+"""The chat channels: how they fare, and where their platforms deliver."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Header, Path, Request
+from starlette.responses import Response
+
+from everturn_gateway.channel_config import WEBHOOK_PATH
+from everturn_gateway.http.bodies import StatusBody, answer
+from everturn_gateway.http.channel_bodies import ChannelBody, ChannelList
+from everturn_gateway.http.openapi import problems
+from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.problems import Problem, ProblemError, status_problem
+
+_OK: Final = 200
+_REFUSALS: Final = {
+    400: "the body is no update of the Bot API",
+    401: "the secret token is missing or wrong",
+    403: "the secret token is missing or wrong",
+    503: "the channel takes no messages now; deliver again",
+}
+
+
+def channels_router(gateway: Gateway) -> APIRouter:
+    """Return the routes of channels."""
+    router = APIRouter(tags=["channels"])
+
+    @router.get("/api/v1/channels", response_model=ChannelList)
+    async def list_channels() -> Response:
+        """Tell how each channel fares."""
+        statuses = gateway.channels.statuses()
+        return answer(ChannelList(channels=tuple(map(ChannelBody.of, statuses))))
+
+    @router.post(
+        WEBHOOK_PATH,
+        response_model=StatusBody,
+        responses=problems(400, 401, 404),
+        openapi_extra={
+            "requestBody": {
+                "description": "An update of the Bot API.",
+                "content": {"application/json": {"schema": {"type": "object"}}},
+            }
+        },
+    )
+    async def take_webhook(
+        request: Request,
+        name: Annotated[str, Path(description="Of the channel.", max_length=100)],
+        secret: Annotated[
+            str,
+            Header(
+                alias="X-Telegram-Bot-Api-Secret-Token",
+                description="`webhook.secret` of the channel.",
+                max_length=256,
+            ),
+        ] = "",
+    ) -> Response:
+        """Take what Telegram delivers; needs no token but the channel's own secret.
+
+        Answers 200 when it is on disk.
+        """
+        status = await gateway.channels.take_webhook(name, secret, await request.body())
+        if status is None:
+            raise ProblemError(
+                Problem(
+                    kind="unknown-channel",
+                    title="There is no such channel",
+                    status=404,
+                    detail=f"no channel {name!r} takes deliveries here",
+                )
+            )
+        if status != _OK:
+            detail = _REFUSALS.get(status, "the delivery was not taken")
+            raise ProblemError(status_problem(status, detail))
+        return answer(StatusBody(status="ok"))
+
+    return router

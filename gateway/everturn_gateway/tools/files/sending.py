@@ -1,0 +1,61 @@
+"""The tool by which an agent sends a file to the people it talks with."""
+
+from __future__ import annotations
+
+import mimetypes
+from functools import partial
+from pathlib import PurePosixPath
+from typing import Final
+
+from everturn_actors.errors import ToolFailedError
+from everturn_actors.intake import ATTACHMENT_BYTES, sniffed
+from everturn_actors.model import Upload
+from everturn_actors.ports import Tool, ToolContext, ToolOutput, ToolTraits
+from everturn_gateway.tools.arguments import Arguments
+from everturn_gateway.tools.confined import Confined
+from everturn_gateway.tools.files.tools import workspace_of
+from everturn_gateway.tools.function import FunctionTool
+from everturn_gateway.tools.site import ToolSite
+from everturn_gateway.tools.wording import counted, shown
+
+_TRAITS: Final = ToolTraits(safe=True, timeout_s=60)
+_ANY_TYPE: Final = "application/octet-stream"
+
+
+class SendFile(Arguments):
+    """What to send."""
+
+    path: str
+
+
+def send_file_tool(site: ToolSite) -> Tool:
+    """Return the tool that sends files of one agent's workspace."""
+    folder = workspace_of(site)
+
+    async def answer(asked: SendFile, _context: ToolContext) -> ToolOutput:
+        upload = await folder.run(partial(_read, folder, asked.path), reads=True)
+        size = counted(len(upload.data), "byte")
+        return ToolOutput(text=f"sent {shown(asked.path)} ({size})", files=(upload,))
+
+    return FunctionTool(
+        "send_file",
+        "Send a file of your workspace to the people of this conversation.",
+        arguments=SendFile,
+        traits=_TRAITS,
+        answer=answer,
+    )
+
+
+def _read(folder: Confined, path: str) -> Upload:
+    with folder.place(path) as place:
+        data, version = place.read(ATTACHMENT_BYTES)
+    if version[2] > ATTACHMENT_BYTES:
+        msg = f"{shown(path)} has {version[2]:,} bytes; {ATTACHMENT_BYTES:,} are the most"
+        raise ToolFailedError(msg)
+    if not data:
+        msg = f"{shown(path)} is empty"
+        raise ToolFailedError(msg)
+    name = PurePosixPath(path).name
+    guessed, packed = mimetypes.guess_type(name)
+    kind = _ANY_TYPE if packed or guessed is None or guessed.startswith("image/") else guessed
+    return Upload(data=data, media_type=sniffed(data) or kind, file_name=name)

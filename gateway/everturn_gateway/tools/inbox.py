@@ -1,0 +1,53 @@
+"""Files that people send, put where the tools of an agent can read them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from everturn_actors.errors import ToolFailedError
+from everturn_gateway.tools.files.tools import workspace_of
+from everturn_gateway.tools.plan import ToolPlan
+from everturn_gateway.tools.site import ToolSite
+
+INBOX: Final = "inbox"  # in the agent's workspace
+_OWNERS_ALONE = 0o600
+
+
+async def keep_in_inbox(site: ToolSite, plan: ToolPlan, name: str, data: bytes) -> str | None:
+    """Keep a file for an agent's tools; return its path as they know it when it is durable.
+
+    The same file once more is left as it is. A model may have changed it: then it is put back.
+
+    Args:
+        site: Where the agent's tools work.
+        plan: Which tools it has.
+        name: Of the file, without a path; the same name always comes with the same bytes.
+        data: Its bytes.
+
+    Returns:
+        None where no tool of the agent reads files.
+
+    Raises:
+        OSError: It could not be written, or its name is none.
+    """
+    in_workspace = plan.files or plan.bash is not None or plan.processes is not None
+    if not in_workspace and not plan.cli and not plan.found:
+        return None
+    if "/" in name or name in {"", ".", ".."}:
+        msg = f"{name!r} is no name of a file"
+        raise OSError(msg)
+    path = f"{INBOX}/{name}"
+    workspace = workspace_of(site)
+
+    def write() -> None:
+        with workspace.place(path, create=True) as place:
+            there = place.read_if_there(len(data) + 1)
+            if there is None or there[0] != data:
+                place.replace(data, mode=_OWNERS_ALONE)
+
+    try:
+        await workspace.run(write)
+    except ToolFailedError as error:
+        raise OSError(str(error)) from error
+    # Programs of the owner's run in folders of their own.
+    return path if in_workspace else str(site.files / path)

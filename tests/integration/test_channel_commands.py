@@ -1,0 +1,298 @@
+"""Commands and buttons of a channel over a real service: answered at once, whatever else runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+from support.arrivals import ANN, DM, GROUP
+from support.feeding_adapter import OPEN, Fed, feeding
+from support.tool_doubles import Deed, Rules, by_name
+
+from everturn_actors.model import Reply, Usage
+from everturn_actors.ports import Verdict
+from everturn_actors.state import SessionState
+from everturn_actors.testing import ScriptedProvider, calling
+from everturn_channels.adapter import Command, Person, Place
+from everturn_channels.delivery.approvals import approval_token, button_data
+from everturn_channels.errors import NotSentError, RefusedError
+from everturn_channels.inbound.attending import COMPACTING
+from everturn_channels.inbound.presses import NO_BUTTON
+from everturn_channels.wording import no_session, press_late, press_refused
+
+BOB = Person(id="8", name="Bob")
+
+
+# --- commands ---
+
+
+@pytest.mark.parametrize("name", ["status", "context", "compact", "stop"])
+async def test_a_command_without_a_conversation_is_answered_in_a_friendly_way(
+    tmp_path: Path, name: str
+) -> None:
+    """The menu of a platform offers all commands before anything was said."""
+    async with feeding(tmp_path) as fed:
+        assert await fed.command(name) == no_session()
+        assert await fed.state() is None
+
+
+async def test_commands_about_the_agent_need_no_conversation(tmp_path: Path) -> None:
+    """`/start` is the first thing that Telegram sends, with whatever stood in the link."""
+    async with feeding(tmp_path) as fed:
+        start = await fed.command("start", "some-payload")
+
+        assert "**test**" in start
+        assert "The agent test." in start
+        assert "- /compact - " in await fed.command("help")
+        assert await fed.command("model") == "test uses scripted."
+        assert "nothing to forget" in await fed.command("reset")
+
+
+async def test_commands_are_answered_while_a_model_hangs_and_stop_ends_it(tmp_path: Path) -> None:
+    """Who waits for an answer that never comes has to be able to do something (GW-04)."""
+    provider = ScriptedProvider()
+    provider.hold()
+    async with feeding(tmp_path, provider=provider) as fed:
+        await fed.say("think")
+        await provider.until_called()
+        with anyio.fail_after(1):
+            status = await fed.command("status")
+            context = await fed.command("context")
+            stopped = await fed.command("stop")
+        again = await fed.command("stop")
+        state = await fed.until_idle()
+
+        assert "turn 1 is running, step 1" in status
+        assert "Messages: 1 shown, 0 hidden" in context
+        assert stopped == "Stopped."
+        assert "not working on anything" in again
+        assert state.held_turns[0].outcome == "cancelled"
+
+
+async def test_status_tells_what_was_used(tmp_path: Path) -> None:
+    """People want to know what a conversation costs."""
+    usage = Usage(
+        input_tokens=1200, output_tokens=34, cached_tokens=1000, cost_nanodollars=4_200_000
+    )
+    provider = ScriptedProvider(Reply(text="hi", usage=usage))
+    async with feeding(tmp_path, provider=provider) as fed:
+        await fed.say()
+        state = await fed.until_idle()
+
+        assert (await fed.command("status")).splitlines() == [
+            f"**Session** `{state.session_id}`",
+            "- Turns: 1, nothing is running",
+            "- Tokens: 1,200 in (1,000 of them from a cache), 34 out",
+            "- Cost: $0.0042",
+        ]
+
+
+async def test_reset_begins_a_new_conversation(tmp_path: Path) -> None:
+    """The old one is over at once, and the agent knows nothing of it."""
+    provider = ScriptedProvider()
+    async with feeding(tmp_path, provider=provider) as fed:
+        await fed.say("my name is Ann")
+        before = await fed.until_idle()
+        answer = await fed.command("reset")
+        await fed.say("who am I?")
+        after = await fed.until_idle()
+
+        assert answer.startswith("Done")
+        assert after.session_id != before.session_id
+        assert "my name" not in str(provider.requests[-1])
+
+
+async def test_compacting_blocks_nobody_and_is_told_of_when_it_is_done(tmp_path: Path) -> None:
+    """A summary takes as long as a model does; the platform wants an answer within seconds."""
+    summariser = ScriptedProvider("They talked about cats.")
+    summariser.hold()
+    async with feeding(tmp_path, summariser=summariser) as fed:
+        for turn in range(1, 9):
+            await fed.say(f"a long story about cats, part {turn}. " * 40)
+            await fed.until_idle(turns=turn)
+        answer = await fed.command("compact", "cats")
+        await fed.say("meanwhile")
+        await fed.until_idle(turns=9)
+        summariser.release()
+        (line,) = await fed.until_said()
+
+        assert answer == COMPACTING
+        assert "are summarised by a model" in line
+        assert "cats" in str(summariser.requests[0])
+
+
+async def test_compacting_that_is_needless_says_so_at_once(tmp_path: Path) -> None:
+    """Two lines where one tells all are one too many."""
+    async with feeding(tmp_path) as fed:
+        await fed.say()
+        await fed.until_idle()
+        answer = await fed.command("compact")
+
+        assert answer
+        assert answer != COMPACTING
+        assert fed.adapter.world.texts == []
+
+
+async def test_unknown_commands_are_answered_where_nobody_else_could_be_meant(
+    tmp_path: Path,
+) -> None:
+    """A group may have ten bots, and a `/roll` is for one of them."""
+    async with feeding(tmp_path) as fed:
+        assert "/help" in await fed.command("roll")
+        assert await fed.command("roll", place=GROUP, is_addressed=True) == ""
+
+
+async def test_a_group_command_has_to_be_addressed_unless_the_agent_answers_all(
+    tmp_path: Path,
+) -> None:
+    """`/stop` in a group is meant for some bot, and often not for this one."""
+    always = replace(OPEN, groups=replace(OPEN.groups, activation="always"))
+    async with feeding(tmp_path) as fed:
+        unaddressed = await fed.command("status", place=GROUP)
+        addressed = await fed.command("status", place=GROUP, is_addressed=True)
+        fed.rules["test"] = always
+        after = await fed.command("status", place=GROUP)
+
+        assert (unaddressed, addressed, after) == ("", no_session(), no_session())
+
+
+async def test_an_answer_that_could_not_be_sent_is_sent_again_once(tmp_path: Path) -> None:
+    """A platform that asks for a pause would otherwise look like a bot that ignores people."""
+    async with feeding(tmp_path) as fed:
+        tried: list[str] = []
+        arrived = anyio.Event()
+
+        async def answer(text: str) -> None:
+            tried.append(text)
+            if len(tried) == 1:
+                raise NotSentError(retry_after_s=5)
+            arrived.set()
+
+        await fed.adapter.feed(_command("help", fed, answer=answer))
+        await anyio.wait_all_tasks_blocked()
+        before = len(tried)
+        fed.clock.advance(5)
+        await arrived.wait()
+
+        assert before == 1
+        assert tried[0] == tried[1]
+
+
+async def test_an_answer_that_is_refused_ends_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A person who blocked the bot after the command is no fault of ours."""
+    async with feeding(tmp_path) as fed:
+
+        async def answer(text: str) -> None:
+            raise RefusedError(text)
+
+        await fed.adapter.feed(_command("help", fed, answer=answer))
+
+        assert "/help" in await fed.command("help")
+        assert [each for each in caplog.records if each.levelname == "ERROR"] == []
+
+
+async def test_a_command_that_comes_twice_is_done_once(tmp_path: Path) -> None:
+    """The second `/reset` would take the conversation that began after the first."""
+    async with feeding(tmp_path) as fed:
+        await fed.say("one")
+        await fed.until_idle()
+        reset = _command("reset", fed)
+        await fed.adapter.feed(reset)
+        await fed.say("two")
+        state = await fed.until_idle()
+        await fed.adapter.feed(reset)
+
+        assert len(fed.answers) == 1
+        assert await fed.service.current(fed.key()) == state.session_id
+
+
+def _command(name: str, fed: Fed, **changes: object) -> Command:
+    command = Command(
+        id=fed.next_id(),
+        name=name,
+        argument="",
+        place=DM,
+        sender=ANN,
+        at=fed.clock.now(),
+        answer=fed._answer,
+    )
+    return replace(command, **changes)  # type: ignore[arg-type]
+
+
+# --- buttons ---
+
+
+def _asking(*approvers: str) -> tuple[Deed, Rules, ScriptedProvider]:
+    tool = Deed("send")
+    verdict = Verdict(word="ask", reason="it sends", pattern="send:*", approvers=approvers)
+    return tool, Rules({"send": verdict}), ScriptedProvider(calling(("c1", "send")), "sent")
+
+
+async def _until_asked(fed: Fed, chat: str) -> SessionState:
+    session_id = await fed.service.current(fed.key(chat))
+    async for _ in fed.service.follow(session_id, after=0):
+        state = await fed.service.view(session_id)
+        if state.open_approvals:
+            return state
+    raise AssertionError
+
+
+async def test_a_button_lets_the_call_run_for_those_who_may_answer(tmp_path: Path) -> None:
+    """The question is whether something with effects happens: only some may say yes (SE-04)."""
+    tool, gate, provider = _asking("7")
+    async with feeding(tmp_path, provider=provider, tools=by_name(tool), gate=gate) as fed:
+        await fed.say("send it", place=GROUP, is_addressed=True)
+        state = await _until_asked(fed, "-100")
+        token = approval_token(state.session_id, state.open_approvals[0])
+        allow = button_data("allow_once", token)
+
+        assert await fed.press(allow, place=GROUP, sender=BOB) == press_refused()
+        assert await fed.press(allow, place=GROUP, sender=Person(id="")) == press_refused()
+        assert tool.runs == {}
+        assert await fed.press(allow, place=GROUP) == "Allowed, this once."
+        state = await fed.until_idle("-100")
+        assert tool.runs == {"c1": 1}
+        assert state.held_turns[0].text == "sent"
+        assert await fed.press(allow, place=GROUP) == press_late()
+
+
+async def test_a_button_is_worth_nothing_in_another_chat_or_for_another_question(
+    tmp_path: Path,
+) -> None:
+    """A forwarded or forged button must not answer what it was not made for."""
+    tool, gate, provider = _asking()
+    async with feeding(tmp_path, provider=provider, tools=by_name(tool), gate=gate) as fed:
+        await fed.say("send it")
+        state = await _until_asked(fed, "7")
+        token = approval_token(state.session_id, state.open_approvals[0])
+        allow = button_data("allow_once", token)
+        elsewhere = await fed.press(allow, place=Place(chat="8"), sender=BOB)
+        forged = await fed.press(button_data("allow_once", "0" * 16))
+        other = await fed.press("something else")
+        denied = await fed.press(button_data("deny", token))
+        await fed.until_idle()
+
+        assert (elsewhere, forged, other) == (press_late(), press_late(), NO_BUTTON)
+        assert denied == "Not allowed."
+        assert tool.runs == {}
+
+
+async def test_somebody_who_may_not_talk_here_may_not_press_here(tmp_path: Path) -> None:
+    """Whoever can see a message can press its buttons."""
+    tool, gate, provider = _asking("*")
+    groups = replace(OPEN.groups, sender_overrides=(("8", "silent"),))
+    rules = replace(OPEN, groups=groups)
+    async with feeding(
+        tmp_path, rules=rules, provider=provider, tools=by_name(tool), gate=gate
+    ) as fed:
+        await fed.say("send it", place=GROUP, is_addressed=True)
+        state = await _until_asked(fed, "-100")
+        token = approval_token(state.session_id, state.open_approvals[0])
+        answer = await fed.press(button_data("allow_once", token), place=GROUP, sender=BOB)
+
+        assert answer == press_refused()
+        assert tool.runs == {}

@@ -1,0 +1,840 @@
+"""The Discord adapter: the real discord.py against a Discord on loopback."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+
+import anyio
+import pytest
+from support.discord_api import FORUM, TOKEN, DiscordApi, open_discord_api
+
+from everturn_actors.errors import JournalError
+from everturn_actors.testing import ManualClock
+from everturn_channels.adapter import (
+    Arrival,
+    Button,
+    Command,
+    Edit,
+    Message,
+    Outbound,
+    OutgoingFile,
+    Place,
+    Press,
+)
+from everturn_channels.discord import DiscordAdapter, adapter, client, receiving
+from everturn_channels.errors import (
+    ConnectionLostError,
+    FileTooLargeError,
+    NotSentError,
+    RefusedError,
+    SetupError,
+    UnknownOutcomeError,
+)
+
+WRONG, MISSING = "not-a-token", ""
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten what the product waits out of politeness; no outcome depends on it."""
+    monkeypatch.setattr(client, "IDENTIFY_PAUSE_S", (0.0, 0.0))
+    monkeypatch.setattr(client, "GUILD_READY_S", 0.02)
+    monkeypatch.setattr(client, "CONNECT_PAUSE_S", (0.01, 0.01))
+    monkeypatch.setattr(receiving, "RETRY_S", (0.01, 0.01))
+
+
+class Notebook:
+    """An inlet that writes everything down, and can be made to wait or to fail."""
+
+    def __init__(self) -> None:
+        self.arrivals: list[Arrival] = []
+        self.cursors: dict[str, str] = {}
+        self.told: list[tuple[str, int, str]] = []
+        self.account = ""
+        self.logins = self.heard = 0
+        self.is_new = True
+        self.failures = 0
+        self.is_open = anyio.Event()
+        self.is_open.set()
+        self.waiting = 0
+
+    async def take(self, arrival: Arrival) -> None:
+        """Take an arrival."""
+        self.waiting += 1
+        try:
+            await self.is_open.wait()
+        finally:
+            self.waiting -= 1
+        if self.failures:
+            self.failures -= 1
+            text = "disk full"
+            raise JournalError(text)
+        self.arrivals.append(arrival)
+
+    async def skipped(self, place: Place, count: int, why: str) -> None:
+        """Write down what was left out."""
+        self.told.append((place.chat, count, why))
+
+    def received(self) -> None:
+        """Count."""
+        self.heard += 1
+
+    def connected(self, account: str) -> None:
+        """Count."""
+        self.account = account
+        self.logins += 1
+
+    def cursor(self, name: str) -> str:
+        """Return a cursor."""
+        return self.cursors.get(name, "")
+
+    async def keep_cursor(self, name: str, value: str) -> None:
+        """Keep a cursor."""
+        self.cursors[name] = value
+
+    def texts(self) -> list[str]:
+        """Return the texts of the messages, in order."""
+        return [a.text for a in self.arrivals if isinstance(a, Message)]
+
+
+def make(api: DiscordApi, *, token: str = TOKEN, backlog_max_messages: int = 100) -> DiscordAdapter:
+    """Return a bot of this Discord."""
+    return DiscordAdapter(
+        name="discord",
+        token=token,
+        clock=ManualClock(api.world.now),
+        api_base=api.base,
+        gateway_url=api.gateway,
+        backlog_max_messages=backlog_max_messages,
+    )
+
+
+@asynccontextmanager
+async def serving(
+    api: DiscordApi, notes: Notebook, bot: DiscordAdapter | None = None
+) -> AsyncGenerator[DiscordAdapter]:
+    """Run a bot until it is ready."""
+    bot = bot or make(api)
+    known = notes.logins
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(bot.serve, notes)
+        await api.until(lambda: notes.logins > known and notes.cursor(api.world.general))
+        yield bot
+        tasks.cancel_scope.cancel()
+
+
+def payload(text: str) -> str:
+    """Return a text as a payload."""
+    return json.dumps({"content": text})
+
+
+async def fails(notes: Notebook, bot: DiscordAdapter) -> Exception:
+    """Return why a bot stopped."""
+    try:
+        with anyio.fail_after(10):
+            await bot.serve(notes)
+    except (SetupError, ConnectionLostError) as error:
+        return error
+    raise AssertionError
+
+
+# --- in ---
+
+
+async def test_the_cursor_moves_only_after_the_message_was_taken() -> None:
+    """What is confirmed before it is durable is lost by a crash in between."""
+    async with open_discord_api() as api:
+        notes = Notebook()
+        async with serving(api, notes):
+            before = notes.cursor(api.world.general)
+            notes.is_open = anyio.Event()
+            message = await api.says(f"<@{api.world.bot['id']}> hello")
+            await api.until(lambda: notes.waiting)
+            held = notes.cursor(api.world.general)
+            notes.is_open.set()
+            await api.until(lambda: notes.cursor(api.world.general) == message["id"])
+
+    assert held == before
+    (got,) = notes.arrivals
+    assert isinstance(got, Message)
+    assert (got.text, got.is_addressed, got.sender.name) == ("hello", True, "Ann")
+    assert notes.account == "@everturn"
+
+
+async def test_a_message_that_cannot_be_kept_is_tried_again_before_the_next_one() -> None:
+    """A full disk must neither lose a message nor change the order of a chat."""
+    async with open_discord_api() as api:
+        notes = Notebook()
+        notes.failures = 3
+        async with serving(api, notes):
+            for text in ("one", "two", "three"):
+                await api.says(text)
+            await api.until(lambda: len(notes.arrivals) == 3)
+
+    assert notes.texts() == ["one", "two", "three"]
+
+
+async def test_places_of_direct_messages_threads_and_forum_posts() -> None:
+    """Each thread is a conversation of its own, in the chat to which its rules belong."""
+    async with open_discord_api() as api:
+        world, notes = api.world, Notebook()
+        ann = world.add_user("ann")
+        forum = world.add_channel("help", FORUM)
+        post, thread, dm = world.add_thread(forum), world.add_thread(world.general), world.dm(ann)
+        async with serving(api, notes) as bot:
+            for channel in (world.general, dm, thread, post):
+                await api.says("hi", author=ann, channel=channel)
+                await api.until(lambda: notes.cursor(channel) == _last(api, channel))  # noqa: B023 - awaited here
+            in_thread = notes.arrivals[2]
+            assert isinstance(in_thread, Message)
+            await bot.react(in_thread.place.chat, in_thread.id, "👀")
+
+    places = [(a.place.type, a.place.chat, a.place.topic) for a in notes.arrivals]
+    assert places == [
+        ("group", world.general, ""),
+        ("dm", dm, ""),
+        ("group", world.general, thread),
+        ("group", forum, post),
+    ]
+    assert api.reactions == {in_thread.id: {"👀"}}
+
+
+def _last(api: DiscordApi, channel: str) -> str:
+    return str(api.world.channels[channel]["last_message_id"])
+
+
+async def test_bots_and_the_bot_itself_are_not_heard() -> None:
+    """Two bots that answer each other never end."""
+    async with open_discord_api() as api:
+        notes = Notebook()
+        async with serving(api, notes) as bot:
+            await bot.send(Outbound(chat=api.world.general, payload=payload("mine")))
+            await api.says("beep", author=api.world.add_user("robot", is_bot=True))
+            await api.says("hook", webhook_id=api.world.new_id())
+            await api.says("human")
+            await api.until(lambda: notes.arrivals)
+
+    assert notes.texts() == ["human"]
+
+
+async def test_an_edit_arrives_once_and_an_added_preview_does_not() -> None:
+    """Discord tells of previews and pins in the same way as of edits."""
+    async with open_discord_api() as api:
+        notes = Notebook()
+        async with serving(api, notes):
+            message = await api.says("helo")
+            await api.edits(message, "helo")
+            await api.edits(message, "hello", at="2026-11-22T10:00:00+00:00")
+            await api.edits(message, "hello", at="2026-11-22T10:00:00+00:00")
+            await api.says("end")
+            await api.until(lambda: notes.texts() == ["helo", "end"])
+
+    edits = [a for a in notes.arrivals if isinstance(a, Edit)]
+    assert [(e.id, e.text) for e in edits] == [(message["id"], "hello")]
+
+
+async def test_files_are_fetched_bounded_and_again_where_their_address_ran_out() -> None:
+    """Addresses hold for a day; a backlog may be older, and sizes may be untrue."""
+    async with open_discord_api() as api:
+        notes = Notebook()
+        cdn = api.base.removesuffix("/api/v10") + "/cdn"
+        api.blobs["new"] = b"12345"
+        file = {"id": api.world.new_id(), "filename": "a.txt", "size": 5, "proxy_url": ""}
+        file |= {"content_type": "text/plain; charset=utf-8", "url": f"{cdn}/old"}
+        async with serving(api, notes):
+            message = await api.says("", attachments=[file])
+            await api.until(lambda: notes.arrivals)
+            message["attachments"] = [file | {"url": f"{cdn}/new"}]
+            (got,) = notes.arrivals
+            assert isinstance(got, Message)
+            data = await got.files[0].fetch(10)
+            api.blobs["new"] = b"x" * 11
+            with pytest.raises(FileTooLargeError):
+                await got.files[0].fetch(10)
+            api.blobs.clear()
+            with pytest.raises(ConnectionLostError):
+                await got.files[0].fetch(10)
+
+    assert data == b"12345"
+    assert (got.files[0].file_name, got.files[0].media_type) == ("a.txt", "text/plain")
+
+
+# --- sessions and what is missed between them ---
+
+
+async def test_a_first_start_reads_nothing_old_and_an_invalid_session_loses_nothing() -> None:
+    """GW-10: what is said while no session exists comes from the history, once, in order."""
+    async with open_discord_api() as api:
+        world, notes = api.world, Notebook()
+        ann = world.add_user("ann")
+        world.add_message(ann, world.general, "old")
+        async with serving(api, notes):
+            await api.says("first", author=ann)
+            await api.until(lambda: notes.texts() == ["first"])
+            await api.invalidate()
+            for text in ("missed 1", "missed 2", "missed 3"):
+                world.add_message(ann, world.general, text)
+            await api.until(lambda: len(api.identifies) == 2 and api.sessions)
+            await api.says("live", author=ann)
+            await api.until(lambda: len(notes.texts()) >= 5)
+            await api.says("end", author=ann)
+            await api.until(lambda: notes.texts()[-1] == "end")
+
+    assert notes.texts() == ["first", "missed 1", "missed 2", "missed 3", "live", "end"]
+
+
+async def test_after_a_restart_direct_messages_and_new_threads_are_caught_up() -> None:
+    """Discord tells of neither: direct channels have to be remembered, threads compared."""
+    async with open_discord_api() as api:
+        world, notes = api.world, Notebook()
+        ann = world.add_user("ann")
+        dm = world.dm(ann)
+        async with serving(api, notes):
+            await api.says("hi", author=ann, channel=dm)
+            await api.says("hi there", author=ann)
+            await api.until(lambda: len(notes.arrivals) == 2)
+        thread = world.add_thread(world.general)
+        world.add_message(ann, dm, "in private")
+        world.add_message(ann, thread, "in a thread")
+        notes.arrivals.clear()
+        notes.is_new = False
+        async with serving(api, notes):
+            await api.until(lambda: len(notes.arrivals) == 2)
+
+    assert sorted(notes.texts()) == ["in a thread", "in private"]
+    assert {a.place.topic for a in notes.arrivals} == {"", thread}
+
+
+async def test_a_backlog_is_bounded_by_count_and_age_and_the_rest_is_told() -> None:
+    """A bot that was away for a week must not answer a thousand old questions."""
+    async with open_discord_api() as api:
+        world, notes = api.world, Notebook()
+        ann = world.add_user("ann")
+        old = world.new_id(age_s=200_000)
+        notes.cursors[world.general] = old
+        for number in range(3):
+            world.add_message(ann, world.general, f"stale {number}", age_s=100_000 - number)
+        for number in range(150):
+            world.add_message(ann, world.general, f"{number}")
+        async with serving(api, notes, make(api, backlog_max_messages=5)):
+            await api.until(lambda: len(notes.arrivals) == 5)
+
+    assert notes.texts() == ["145", "146", "147", "148", "149"]
+    assert [(chat, count) for chat, count, _ in notes.told] == [
+        (world.general, 3),
+        (world.general, 145),
+    ]
+
+
+async def test_quiet_channels_are_not_asked_for_their_history() -> None:
+    """A bot in a thousand channels would ask for minutes at each start."""
+    async with open_discord_api() as api:
+        world, notes = api.world, Notebook()
+        ann = world.add_user("ann")
+        for number in range(20):
+            channel = world.add_channel(f"quiet-{number}")
+            notes.cursors[channel] = world.add_message(ann, channel, "seen")["id"]
+        notes.cursors[world.general] = world.general
+        world.add_message(ann, world.general, "missed")
+        async with serving(api, notes):
+            await api.until(lambda: notes.texts() == ["missed"])
+
+    assert len(api.requests("GET", "/messages")) == 1
+
+
+async def test_a_history_that_fails_is_asked_again_before_anything_newer() -> None:
+    """What is live waits behind what was missed, or a cursor would jump over it."""
+    async with open_discord_api() as api:
+        world, notes = api.world, Notebook()
+        ann = world.add_user("ann")
+        notes.cursors[world.general] = world.general
+        world.add_message(ann, world.general, "missed")
+        api.fail("GET", r"/messages$", 0, times=3)
+        async with serving(api, notes):
+            await api.says("live", author=ann)
+            await api.until(lambda: len(notes.arrivals) == 2)
+
+    assert notes.texts() == ["missed", "live"]
+
+
+async def test_a_history_that_may_not_be_read_keeps_nobody_waiting() -> None:
+    """Permissions are taken away while a bot is off."""
+    async with open_discord_api() as api:
+        world, notes = api.world, Notebook()
+        ann = world.add_user("ann")
+        notes.cursors[world.general] = world.general
+        world.add_message(ann, world.general, "missed")
+        gone = {"message": "Missing Access", "code": 50001}
+        api.fail("GET", r"/messages$", 403, body=gone)
+        async with serving(api, notes):
+            await api.says("live", author=ann)
+            await api.until(lambda: notes.arrivals)
+
+    assert notes.texts() == ["live"]
+
+
+async def test_a_thread_that_nobody_told_of_is_looked_up() -> None:
+    """By its id alone it would be taken for a channel, with rules of its own."""
+    async with open_discord_api() as api:
+        notes = Notebook()
+        async with serving(api, notes):
+            thread = api.world.add_thread(api.world.general)
+            await api.says("hi", channel=thread)
+            await api.until(lambda: notes.arrivals)
+
+    place = notes.arrivals[0].place
+    assert (place.chat, place.topic) == (api.world.general, thread)
+
+
+@pytest.mark.parametrize("how", ["cut", "reconnect", "resumable"])
+async def test_a_session_is_resumed_without_loss_or_repetition(how: str) -> None:
+    """Connections to Discord end many times a day."""
+    async with open_discord_api() as api:
+        notes = Notebook()
+        async with serving(api, notes):
+            await api.says("before")
+            match how:
+                case "cut":
+                    api.cut()
+                case "reconnect":
+                    await api.ask_to_reconnect()
+                case _:
+                    await api.invalidate(resumable=True)
+            await api.says("meanwhile")
+            await api.until(lambda: notes.texts() == ["before", "meanwhile"])
+            await api.until(lambda: api.resumes)
+
+    assert len(api.identifies) == 1
+
+
+async def test_a_failed_first_handshake_is_a_lost_connection_and_can_be_tried_again() -> None:
+    """The library dies of it in an odd way; a channel has to come up when Discord does."""
+    async with open_discord_api() as api:
+        notes, bot = Notebook(), make(api)
+        api.refuses_handshakes = 1
+        failure = await fails(notes, bot)
+        api.silent_handshakes = 1
+        other = await fails(notes, bot)
+        async with serving(api, notes, bot):
+            await api.says("hello")
+            await api.until(lambda: notes.texts() == ["hello"])
+
+    assert isinstance(failure, ConnectionLostError)
+    assert isinstance(other, ConnectionLostError)
+
+
+async def test_a_session_outlives_a_short_outage_and_not_a_long_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Left to itself the library would wait for a quarter of an hour after an outage."""
+    async with open_discord_api() as api:
+        notes, bot = Notebook(), make(api)
+        async with serving(api, notes, bot):
+            api.refuses_handshakes = 3
+            api.cut()
+            await api.says("meanwhile")
+            await api.until(lambda: notes.texts() == ["meanwhile"])
+        monkeypatch.setattr(client, "RESUME_S", 0.05)
+        found = list[Exception]()
+
+        async def serve() -> None:
+            found.append(await fails(notes, bot))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(serve)
+            await api.until(lambda: notes.logins == 2)
+            api.refuses_handshakes = 100
+            api.cut()
+
+    assert len(api.resumes) == 1
+    assert isinstance(found[0], ConnectionLostError)
+
+
+async def test_a_bad_token_and_a_missing_intent_say_what_to_do() -> None:
+    """These two keep most new bots from starting."""
+    async with open_discord_api() as api:
+        bad = await fails(Notebook(), make(api, token=WRONG))
+        empty = await fails(Notebook(), make(api, token=MISSING))
+        api.allowed_privileged = 0
+        blind = await fails(Notebook(), make(api))
+
+    assert isinstance(bad, SetupError)
+    assert "channels.discord.bot_token" in str(bad)
+    assert isinstance(empty, SetupError)
+    assert isinstance(blind, SetupError)
+    assert "Message Content Intent" in str(blind)
+    assert WRONG not in str(bad)
+
+
+async def test_a_token_that_is_taken_back_stops_the_bot_with_its_reason() -> None:
+    """Nobody finds that in a log of reconnections."""
+    async with open_discord_api() as api:
+        notes, found = Notebook(), list[Exception]()
+
+        async def serve() -> None:
+            found.append(await fails(notes, make(api)))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(serve)
+            await api.until(lambda: notes.cursors)
+            await api.close(4004)
+
+    assert isinstance(found[0], SetupError)
+
+
+async def test_answered_heartbeats_count_as_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server at night says nothing for hours; the channel is healthy all the same."""
+    monkeypatch.setattr(adapter, "WATCH_S", 0.01)
+    async with open_discord_api() as api:
+        api.heartbeat_ms = 30
+        notes = Notebook()
+        async with serving(api, notes):
+            await api.until(lambda: api.heartbeats > 2)
+            known = notes.heard
+            await api.until(lambda: notes.heard > known)
+
+    assert notes.arrivals == []
+
+
+async def test_what_a_full_lane_refuses_is_read_from_the_history(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Memory is bounded while a disk is full, and still nothing is lost."""
+    monkeypatch.setattr(receiving, "LANE_LIMIT", 3)
+    async with open_discord_api() as api:
+        notes = Notebook()
+        async with serving(api, notes):
+            notes.is_open = anyio.Event()
+            for number in range(10):
+                await api.says(f"{number}")
+            await api.until(lambda: notes.waiting and notes.heard >= 12)
+            notes.is_open.set()
+            await api.until(lambda: len(notes.arrivals) == 10)
+
+    assert notes.texts() == [str(n) for n in range(10)]
+    assert len(api.requests("GET", "/messages")) == 1
+
+
+async def test_a_stop_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gateway that waits half a minute for a goodbye is killed by its supervisor."""
+    monkeypatch.setattr(client, "CLOSE_S", 0.1)
+    async with open_discord_api() as api, serving(api, Notebook()):
+        begun = anyio.current_time()
+
+    assert anyio.current_time() - begun < 1
+
+
+async def test_two_bots_with_different_addresses_do_not_meet() -> None:
+    """The library keeps its addresses in classes, for all bots of a process."""
+    async with open_discord_api() as one, open_discord_api() as other:
+        first, second = Notebook(), Notebook()
+        async with serving(one, first) as a, serving(other, second) as b:
+            await a.send(Outbound(chat=one.world.general, payload=payload("to one")))
+            await b.send(Outbound(chat=other.world.general, payload=payload("to other")))
+            await one.says("from one")
+            await one.until(lambda: first.arrivals)
+
+    assert [m["content"] for m in one.said()] == ["to one"]
+    assert [m["content"] for m in other.said()] == ["to other"]
+    assert second.arrivals == []
+
+
+# --- commands and buttons ---
+
+
+async def test_slash_commands_are_acknowledged_at_once_and_answered_to_one_person() -> None:
+    """Discord gives three seconds, and a status is nobody else's business."""
+    async with open_discord_api() as api:
+        notes, ann = Notebook(), api.world.add_user("ann")
+        async with serving(api, notes):
+            notes.is_open = anyio.Event()
+            state = await api.slash("compact", author=ann, keep="the plan")
+            await api.until(lambda: state["callbacks"] and notes.waiting)
+            notes.is_open.set()
+            await api.until(lambda: state["original"] == "gone")
+            (got,) = notes.arrivals
+            assert isinstance(got, Command)
+            await got.answer("word " * 600)
+
+    assert (got.name, got.argument, got.sender.id) == ("compact", "the plan", ann["id"])
+    assert state["callbacks"] == [{"type": 5, "data": {"flags": 64}}]
+    assert [s["flags"] for s in state["said"]] == [64, 64]
+
+
+async def test_a_press_is_acknowledged_and_can_be_answered() -> None:
+    """Without it the person sees that the interaction failed."""
+    async with open_discord_api() as api:
+        notes, ann = Notebook(), api.world.add_user("ann")
+        async with serving(api, notes):
+            state = await api.presses("approve:1", author=ann)
+            await api.until(lambda: notes.arrivals)
+            (got,) = notes.arrivals
+            assert isinstance(got, Press)
+            await got.answer("")
+            await got.answer("Not yours.")
+
+    assert (got.data, got.sender.id, got.place.chat) == ("approve:1", ann["id"], api.world.general)
+    assert state["callbacks"] == [{"type": 6}]
+    assert [s["content"] for s in state["said"]] == ["Not yours."]
+
+
+async def test_a_press_whose_acknowledgement_was_lost_still_counts() -> None:
+    """The library asks again, and is told that it did."""
+    async with open_discord_api() as api:
+        notes, ann = Notebook(), api.world.add_user("ann")
+        api.fail("POST", r"/callback$", 502, happens=True)
+        async with serving(api, notes):
+            await api.presses("approve:1", author=ann)
+            await api.until(lambda: notes.arrivals)
+
+    assert [a.data for a in notes.arrivals if isinstance(a, Press)] == ["approve:1"]
+
+
+async def test_commands_can_also_be_written() -> None:
+    """Slash commands take an hour to appear, and people type them."""
+    async with open_discord_api() as api:
+        notes, ann = Notebook(), api.world.add_user("ann")
+        me = api.world.bot["id"]
+        async with serving(api, notes):
+            await api.says("/stop now", author=ann, channel=api.world.dm(ann))
+            await api.until(lambda: len(notes.arrivals) == 1)
+            await api.says(f"<@{me}> /status", author=ann)
+            await api.says("/status", author=ann)
+            await api.until(lambda: len(notes.arrivals) == 3)
+            written = notes.arrivals[1]
+            assert isinstance(written, Command)
+            await written.answer("fine")
+
+    kinds = [(type(a).__name__, getattr(a, "name", "")) for a in notes.arrivals]
+    assert kinds == [("Command", "stop"), ("Command", "status"), ("Message", "")]
+    assert api.said()[0]["referenced_message"]["id"] == written.id
+
+
+async def test_commands_are_registered_only_where_they_differ() -> None:
+    """Registering is limited to 200 a day."""
+    async with open_discord_api() as api:
+        for _ in range(2):
+            async with serving(api, Notebook()):
+                await api.until(lambda: api.commands)
+
+    assert len(api.requests("PUT", "/commands")) == 1
+
+
+# --- out ---
+
+
+async def test_the_same_nonce_twice_is_one_message() -> None:
+    """A message of unknown outcome is sent again; people must see it once."""
+    async with open_discord_api() as api, serving(api, Notebook()) as bot:
+        chat = api.world.general
+        message = Outbound(chat=chat, payload=payload("once"), nonce="n-1", is_repeat=True)
+        api.fail("POST", r"/messages$", 0, happens=True)
+        with pytest.raises(UnknownOutcomeError):
+            await bot.send(message)
+        platform_id = await bot.send(message)
+
+        assert [(m["id"], m["content"]) for m in api.said()] == [(platform_id, "once")]
+
+
+async def test_replies_buttons_and_files_go_out_and_nobody_is_pinged() -> None:
+    """A model that writes @everyone must not wake a thousand people."""
+    async with open_discord_api() as api, serving(api, Notebook()) as bot:
+        asked = await api.says("question")
+        chat = api.world.general
+        button = Button(label="Allow", data="a:1")
+        await bot.send(
+            Outbound(
+                chat=chat, payload=payload("@everyone"), reply_to=asked["id"], buttons=(button,)
+            )
+        )
+        await bot.send(Outbound(chat=chat, payload=payload("late"), reply_to="12345"))
+        file = OutgoingFile(data=b"\x00\x01", file_name="a/b.bin", media_type="x/y")
+        await bot.send(Outbound(chat=chat, file=file))
+
+        first, late, with_file = api.said()
+        assert first["referenced_message"]["id"] == asked["id"]
+        assert first["components"][0]["components"][0]["custom_id"] == "a:1"
+        assert late["type"] == 0
+        assert [a["filename"] for a in with_file["attachments"]] == ["a_b.bin"]
+        posts = api.requests("POST", "/messages")
+        assert [c.body["allowed_mentions"]["parse"] for c in posts] == [[], [], []]
+        assert posts[2].files == [("a_b.bin", b"\x00\x01")]
+
+
+async def test_a_reply_that_may_not_be_one_is_sent_all_the_same() -> None:
+    """Without `Read Message History` Discord refuses replies, and only those."""
+    async with open_discord_api() as api, serving(api, Notebook()) as bot:
+        chat = api.world.general
+        asked = await api.says("question")
+        api.fail("POST", r"/messages$", 400, body={"message": "No", "code": 160_002})
+        await bot.send(Outbound(chat=chat, payload=payload("answer"), reply_to=asked["id"]))
+
+        assert [(m["content"], m["type"]) for m in api.said()] == [("answer", 0)]
+
+
+async def test_messages_are_edited_and_the_typing_sign_is_shown() -> None:
+    """Streaming and approvals live from edits."""
+    async with open_discord_api() as api, serving(api, Notebook()) as bot:
+        chat = api.world.general
+        asked = await api.says("question")
+        sent = await bot.send(
+            Outbound(chat=chat, payload=payload("a"), buttons=(Button(label="x", data="y"),))
+        )
+        await bot.edit(chat, "", sent, payload("b"))
+        await bot.edit(chat, "", sent, payload("b"))
+        await bot.type(chat, "")
+        await bot.react(chat, asked["id"], "👍")
+        await make_forget(bot, chat, asked["id"])
+        with pytest.raises(RefusedError) as gone:
+            await bot.edit(chat, "", "999", payload("b"))
+
+        assert [(m["content"], m["components"]) for m in api.said()] == [("b", [])]
+        assert api.typing == [chat]
+        assert api.reactions == {asked["id"]: set()}
+        assert not gone.value.is_chat_gone
+
+
+async def make_forget(bot: DiscordAdapter, chat: str, message_id: str) -> None:
+    """Take a reaction away as after a restart: nobody remembers which it was."""
+    bot._sender._reactions.clear()
+    await bot.react(chat, message_id, "")
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "is_gone"),
+    [(404, 10003, True), (403, 50001, True), (403, 50007, True), (400, 50035, False)],
+)
+async def test_refusals_are_told_apart(status: int, code: int, *, is_gone: bool) -> None:
+    """A chat that is gone is given up; one message that is refused is not the end of a chat."""
+    async with open_discord_api() as api, serving(api, Notebook()) as bot:
+        api.refuse(api.world.general, status, code, "No")
+        with pytest.raises(RefusedError) as refused:
+            await bot.send(Outbound(chat=api.world.general, payload=payload("x")))
+
+    assert refused.value.is_chat_gone is is_gone
+
+
+async def test_a_missing_permission_is_named() -> None:
+    """`Missing Permissions` alone sends people through forty switches."""
+    async with open_discord_api() as api:
+        world = api.world
+        denied = {"id": world.guild_id, "type": 0, "allow": "0", "deny": str(1 << 11)}
+        world.channels[world.general]["permission_overwrites"] = [denied]
+        async with serving(api, Notebook()) as bot:
+            api.refuse(world.general, 403, 50013, "Missing Permissions")
+            with pytest.raises(RefusedError) as refused:
+                await bot.send(Outbound(chat=world.general, payload=payload("x")))
+
+    assert "(Send Messages)" in str(refused.value)
+    assert refused.value.is_chat_gone
+
+
+async def test_long_silence_is_kept_without_asking_again() -> None:
+    """GW-08: who goes on knocking is shut out for good."""
+    async with open_discord_api() as api, serving(api, Notebook()) as bot:
+        message = Outbound(chat=api.world.general, payload=payload("x"))
+        other = Outbound(chat=api.world.add_channel("other"), payload=payload("x"))
+        slow = {"message": "slow", "retry_after": 33.0, "global": False}
+        via = {"Via": "1.1 google"}
+        api.fail("POST", r"/messages$", 429, body=slow, headers=via)
+        for _ in range(3):
+            with pytest.raises(NotSentError) as refused:
+                await bot.send(message)
+            assert refused.value.retry_after_s is None
+        await bot.send(other)
+        asked = len(api.requests("POST", "/messages"))
+        api.fail(
+            "POST", r"/messages$", 429, body=slow, headers=via | {"X-RateLimit-Scope": "global"}
+        )
+        with pytest.raises(NotSentError) as everywhere:
+            await bot.send(other)
+
+    assert asked == 2
+    assert everywhere.value.retry_after_s == 33
+
+
+async def test_a_full_bucket_makes_a_message_wait_and_loses_none() -> None:
+    """Five messages in five seconds are the rule; a long reply has more."""
+    async with open_discord_api() as api:
+        api.bucket = (2, 0.2)
+        async with serving(api, Notebook()) as bot:
+            for number in range(5):
+                await bot.send(Outbound(chat=api.world.general, payload=payload(f"{number}")))
+
+    assert [m["content"] for m in api.said()] == ["0", "1", "2", "3", "4"]
+    assert not [c for c in api.calls if c.status == 429]
+
+
+async def test_nothing_is_sent_without_a_login_or_a_way() -> None:
+    """What surely was not sent may be sent again without a doubt."""
+    async with open_discord_api() as api:
+        bot = make(api)
+        message = Outbound(chat=api.world.general, payload=payload("x"))
+        with pytest.raises(NotSentError):
+            await bot.send(message)
+        async with serving(api, Notebook(), bot):
+            bot._sender.client.http._api_base = "http://127.0.0.1:9"  # type: ignore[union-attr]
+            with pytest.raises(NotSentError):
+                await bot.send(message)
+
+
+async def test_an_answer_that_never_comes_is_an_unknown_outcome(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A deadline that hits after the request left proves nothing."""
+    monkeypatch.setattr("everturn_channels.discord.sending.DEADLINE_S", 0.2)
+    async with open_discord_api() as api, serving(api, Notebook()) as bot:
+        api.fail("POST", r"/messages$", 502, times=9)
+        with pytest.raises(UnknownOutcomeError):
+            await bot.send(Outbound(chat=api.world.general, payload=payload("x")))
+
+
+async def test_a_deadline_in_the_wait_after_a_429_is_no_unknown_outcome(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What Discord refused was surely not sent, however long the next try has to wait."""
+    monkeypatch.setattr("everturn_channels.discord.sending.DEADLINE_S", 0.2)
+    async with open_discord_api() as api, serving(api, Notebook()) as bot:
+        slow = {"message": "slow", "retry_after": 9.0, "global": False}
+        api.fail("POST", r"/messages$", 429, body=slow, headers={"Via": "1.1 google"})
+        with pytest.raises(NotSentError):
+            await bot.send(Outbound(chat=api.world.general, payload=payload("x")))
+
+
+async def test_check_names_what_is_wrong() -> None:
+    """`channel check` is what people run when a bot is silent."""
+    async with open_discord_api() as api:
+        fine = await make(api).check()
+        api.application_flags = 0
+        api.application_extra = {"interactions_endpoint_url": "https://elsewhere.example"}
+        lines = await make(api).check()
+        with suppress(SetupError):
+            await make(api, token=WRONG).check()
+
+    assert not [line for line in fine if line.startswith("problem: ")]
+    assert any("oauth2/authorize" in line for line in fine)
+    problems = [line for line in lines if line.startswith("problem: ")]
+    assert len(problems) == 2
+    assert "Message Content Intent" in problems[0]
+
+
+# --- the pretended platform ---
+
+
+async def test_the_pretended_discord_does_as_documented() -> None:
+    """A double that is kinder than the platform proves nothing."""
+    async with open_discord_api() as api, serving(api, Notebook()) as bot:
+        chat, ann = api.world.general, api.world.add_user("ann")
+        ids = [api.world.add_message(ann, chat, str(n))["id"] for n in range(5)]
+        page = api.world.history(chat, limit=2, after=ids[0], before=None)
+        newest = api.world.history(chat, limit=2, after=None, before=None)
+        with pytest.raises(RefusedError, match="50035"):
+            await bot.send(Outbound(chat=chat, payload=payload("x" * 2001)))
+        with pytest.raises(RefusedError, match="50006"):
+            await bot.send(Outbound(chat=chat, payload=payload(" ")))
+
+    # `after`: the messages next to it, newest first; without: the newest
+    assert [m["id"] for m in page] == [ids[2], ids[1]]
+    assert [m["id"] for m in newest] == [ids[4], ids[3]]

@@ -1,0 +1,86 @@
+"""An agent sends files of its workspace: what the model is told, and what is kept for people."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.tool_sites import call_tool, tool_site
+
+from everturn_actors.errors import ToolFailedError
+from everturn_actors.intake import ATTACHMENT_BYTES
+from everturn_actors.ports import ToolOutput
+from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.tools.files import send_file_tool
+from everturn_gateway.tools.policy import Policy, guarded
+
+PNG = b"\x89PNG\r\n\x1a\nrest"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """The workspace."""
+    folder = tmp_path / "files"
+    folder.mkdir()
+    return folder
+
+
+async def send(tmp_path: Path, path: str) -> ToolOutput:
+    """Call the tool, behind the guard that stands before all tools."""
+    tool = send_file_tool(tool_site(tmp_path))
+    behind = guarded(tool, agent="test", secrets=SecretRegistry(), policy=Policy())
+    return await call_tool(behind, {"path": path})
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "media_type"),
+    [
+        ("report.pdf", b"%PDF-1.7", "application/pdf"),
+        ("chart.dat", PNG, "image/png"),
+        ("fake.png", b"no picture", "application/octet-stream"),
+        ("logs.txt.gz", b"\x1f\x8b", "application/octet-stream"),
+    ],
+)
+async def test_a_file_goes_to_the_people_with_its_name_and_its_true_type(
+    tmp_path: Path, files: Path, name: str, data: bytes, media_type: str
+) -> None:
+    """A platform shows a picture as one; a file that only claims to be one would be refused."""
+    (files / name).write_bytes(data)
+    output = await send(tmp_path, name)
+
+    assert output.text == f"sent {name} ({len(data)} bytes)"
+    [sent] = output.files
+    assert (sent.file_name, sent.media_type, sent.data) == (name, media_type, data)
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("../secret.txt", "workspace"),
+        ("link.txt", "workspace"),
+        ("empty.txt", "is empty"),
+        ("huge.bin", "are the most"),
+        ("missing.txt", "missing"),
+        (".", "folder"),
+    ],
+)
+async def test_what_cannot_be_sent_tells_the_model_why(
+    tmp_path: Path, files: Path, path: str, why: str
+) -> None:
+    """Nothing outside the workspace leaves by a name, and the model can do better."""
+    (tmp_path / "secret.txt").write_text("secret")
+    (files / "link.txt").symlink_to(tmp_path / "secret.txt")
+    (files / "empty.txt").touch()
+    with (files / "huge.bin").open("wb") as huge:
+        huge.truncate(ATTACHMENT_BYTES + 1)
+
+    with pytest.raises(ToolFailedError, match=why):
+        await send(tmp_path, path)
+
+
+def test_the_definition_is_short(tmp_path: Path) -> None:
+    """It is sent with every request."""
+    definition = send_file_tool(tool_site(tmp_path)).definition
+
+    assert len(json.dumps(dict(definition.parameters)) + definition.description) < 300

@@ -1,0 +1,109 @@
+"""Access rules hold for any rules, sender and place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from everturn_channels.access import Ruling, judge
+from everturn_channels.adapter import Person, Place
+from everturn_channels.settings import AccessRules, Disposition, DmRules, GroupRules
+
+_WORDS = st.text("ab1:-*", max_size=4)
+_POLICIES = st.sampled_from(["open", "disabled", "allowlist"])
+_DISPOSITIONS = st.sampled_from(["allow", "passive", "silent", "block"])
+_RULES = st.builds(
+    AccessRules,
+    dm=st.builds(DmRules, policy=_POLICIES, allowlist=st.lists(_WORDS, max_size=3).map(tuple)),
+    groups=st.builds(
+        GroupRules,
+        policy=_POLICIES,
+        allowlist=st.lists(_WORDS, max_size=3).map(tuple),
+        sender_default=_DISPOSITIONS,
+        sender_overrides=st.lists(st.tuples(_WORDS, _DISPOSITIONS), max_size=4).map(tuple),
+        activation=st.sampled_from(["mention", "always"]),
+    ),
+)
+_PLACES = st.builds(Place, chat=_WORDS, type=st.sampled_from(["dm", "group", "channel"]))
+_PEOPLE = st.builds(Person, id=_WORDS, is_bot=st.booleans())
+
+
+def _judge(
+    rules: AccessRules, place: Place, sender: Person, *, addressed: bool, paired: bool
+) -> Ruling:
+    return judge(
+        rules,
+        channel="a",
+        platform="b",
+        place=place,
+        sender=sender,
+        is_addressed=addressed,
+        is_paired=paired,
+    )
+
+
+@given(rules=_RULES, place=_PLACES, sender=_PEOPLE, addressed=st.booleans(), paired=st.booleans())
+def test_nobody_is_answered_whom_no_rule_admits(
+    rules: AccessRules, place: Place, sender: Person, *, addressed: bool, paired: bool
+) -> None:
+    """However the rules are mixed, a closed door stays closed."""
+    ruling = _judge(rules, place, sender, addressed=addressed, paired=paired)
+
+    assert ruling.reason
+    if place.type == "dm":
+        closed = rules.dm.policy == "disabled" or (
+            rules.dm.policy == "allowlist" and not any(rules.dm.allowlist) and not paired
+        )
+        assert not (closed and ruling.action not in {"refuse", "pair"})
+        assert ruling.action in {"answer", "refuse", "pair"}
+    else:
+        listed = any(rules.groups.allowlist)
+        policy = rules.groups.policy
+        closed = policy == "disabled" or (
+            not listed and (policy == "allowlist" or place.type == "channel")
+        )
+        assert not (closed and ruling.action != "refuse")
+        assert ruling.action != "pair"
+
+
+@given(rules=_RULES, place=_PLACES, sender=_PEOPLE, paired=st.booleans())
+def test_addressing_the_agent_opens_no_door(
+    rules: AccessRules, place: Place, sender: Person, *, paired: bool
+) -> None:
+    """A mention turns what is overheard into a question, and changes nothing else."""
+    plain = _judge(rules, place, sender, addressed=False, paired=paired)
+    addressed = _judge(rules, place, sender, addressed=True, paired=paired)
+
+    assert addressed == plain or (plain.action, addressed.action) == ("overhear", "answer")
+
+
+@given(_RULES, _PLACES, _PEOPLE, _DISPOSITIONS)
+def test_an_exact_entry_for_a_sender_decides(
+    rules: AccessRules, place: Place, sender: Person, disposition: Disposition
+) -> None:
+    """No other entry, before it or after it, can take away what is said of one person."""
+    overrides = tuple(each for each in rules.groups.sender_overrides if each[0] != sender.id)
+    exact = (sender.id, disposition)
+    before = replace(rules.groups, sender_overrides=(exact, *overrides))
+    after = replace(rules.groups, sender_overrides=(*overrides, exact))
+    alone = replace(rules.groups, sender_overrides=(exact,))
+
+    rulings = [
+        _judge(replace(rules, groups=groups), place, sender, addressed=True, paired=False)
+        for groups in (before, after, alone)
+    ]
+
+    assert rulings[0] == rulings[1] == rulings[2]
+
+
+@given(_RULES, _PLACES, _PEOPLE)
+def test_a_longer_list_admits_no_fewer(rules: AccessRules, place: Place, sender: Person) -> None:
+    """Adding an entry never locks somebody out."""
+    longer = replace(rules, dm=replace(rules.dm, allowlist=(*rules.dm.allowlist, "zz")))
+
+    old = _judge(rules, place, sender, addressed=True, paired=False)
+    new = _judge(longer, place, sender, addressed=True, paired=False)
+
+    assert new.action == old.action

@@ -1,0 +1,22 @@
+"""What arrives on a platform, as values that tests begin from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from everturn_channels.adapter import Message, Person, Place
+
+ANN = Person(id="7", name="Ann")
+GROUP = Place(chat="-100", type="group", title="Friends")
+DM = Place(chat="7")
+
+_MESSAGE = Message(
+    id="1", place=DM, sender=ANN, text="hello", at=datetime(2026, 11, 22, tzinfo=UTC)
+)
+
+
+def a_message(text: str = "hello", **changes: Any) -> Message:  # noqa: ANN401 - fields of Message
+    """Return a message of Ann's in a dm, with these fields changed."""
+    return replace(_MESSAGE, text=text, **changes)

@@ -1,0 +1,330 @@
+"""A channel over a real service, run by its runner, into which a test feeds what people send."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import anyio
+from support.arrivals import ANN, DM, GROUP
+from support.scripted_adapter import Platform, ScriptedAdapter, traits
+
+from everturn_actors.journal.memory import MemoryDisk
+from everturn_actors.model import ConversationKey
+from everturn_actors.ports import Gate, Tool
+from everturn_actors.service import TurnService
+from everturn_actors.state import SessionState
+from everturn_actors.testing import ManualClock, ScriptedProvider, open_test_service
+from everturn_channels.adapter import (
+    Arrival,
+    Command,
+    Edit,
+    IncomingFile,
+    Inlet,
+    Message,
+    Person,
+    Place,
+    Press,
+    Traits,
+)
+from everturn_channels.cursors import open_cursors
+from everturn_channels.hall import Hall
+from everturn_channels.health import Health
+from everturn_channels.inbound.doorkeeper import Limits
+from everturn_channels.pairing import Pairing
+from everturn_channels.places import Places
+from everturn_channels.runner import run_channel
+from everturn_channels.settings import (
+    AccessRules,
+    BufferRules,
+    ChannelSettings,
+    DmRules,
+    GroupRules,
+    QueueRules,
+    Route,
+)
+
+WAIT_S = 10  # for what takes milliseconds
+
+AT_ONCE = QueueRules(debounce_s=0)
+OPEN = AccessRules(
+    dm=DmRules(policy="open", queue=AT_ONCE),
+    groups=GroupRules(policy="open", queue=AT_ONCE, context_buffer=BufferRules()),
+)
+"Everybody is admitted, and no turn is held."
+
+
+class FeedingAdapter(ScriptedAdapter):
+    """`Adapter` whose arrivals come from a test."""
+
+    def __init__(self, *, able: Traits | None = None) -> None:
+        super().__init__(Platform(), able=able or replace(traits(chunk_units=4000), reactions=True))
+        self.reacted: list[tuple[str, str, str]] = []
+        self.serves = 0
+        "How often it began to serve."
+        self._inlet: Inlet | None = None
+        self._serving = anyio.Event()
+        self._error: Exception | None = None
+        self._broken = anyio.Event()
+        self.connects = True
+        "Whether the login works."
+        self.setup_error: Exception | None = None
+
+    async def serve(self, inlet: Inlet) -> None:
+        """Log in and wait for what the test feeds, until it breaks the connection."""
+        self.serves += 1
+        self._broken = anyio.Event()
+        if self.setup_error is not None:
+            raise self.setup_error
+        if self.connects:
+            inlet.connected("@test")
+            inlet.received()
+        self._inlet = inlet
+        self._serving.set()
+        await self._broken.wait()
+        self._serving = anyio.Event()
+        if self._error is not None:
+            raise self._error
+
+    async def feed(self, arrival: Arrival) -> None:
+        """Hand in an arrival, as an adapter does; return when it may be confirmed."""
+        await (await self.inlet()).take(arrival)
+
+    async def inlet(self) -> Inlet:
+        """Return the inlet of the present try."""
+        await self._serving.wait()
+        assert self._inlet is not None
+        return self._inlet
+
+    def break_off(self, error: Exception | None) -> None:
+        """Let `serve` fail; None = end."""
+        self._error = error
+        self._broken.set()
+
+    async def react(self, chat: str, message_id: str, emoji: str) -> None:
+        """Note a reaction."""
+        self.reacted.append((chat, message_id, emoji))
+        self._notify()
+
+
+@dataclass(kw_only=True)
+class Fed:
+    """A running channel and its doubles."""
+
+    adapter: FeedingAdapter
+    service: TurnService
+    provider: ScriptedProvider
+    clock: ManualClock
+    health: Health
+    pairing: Pairing
+    places: Places
+    rules: dict[str, AccessRules]
+    saved: dict[str, bytes] = field(default_factory=dict)
+    "Files that were put where tools read them, by path."
+    answers: list[str] = field(default_factory=list)
+    "What commands and buttons were answered, oldest first."
+    numbers: int = 0
+
+    def key(self, chat: str = "7", topic: str = "") -> ConversationKey:
+        """Return the key of a conversation."""
+        return ConversationKey(channel="test", chat=chat, topic=topic, agent="test")
+
+    def next_id(self) -> str:
+        """Return an id that no message had."""
+        self.numbers += 1
+        return str(self.numbers)
+
+    def message(self, text: str = "hello", **changes: object) -> Message:
+        """Return a message of Ann's in a dm, written now."""
+        plain = Message(id=self.next_id(), place=DM, sender=ANN, text=text, at=self.clock.now())
+        return replace(plain, **changes)  # type: ignore[arg-type]
+
+    async def say(self, text: str = "hello", **changes: object) -> Message:
+        """Hand in such a message."""
+        message = self.message(text, **changes)
+        await self.adapter.feed(message)
+        return message
+
+    async def edit(self, message: Message, text: str) -> None:
+        """Let its writer change a message."""
+        await self.adapter.feed(
+            Edit(
+                id=message.id,
+                place=message.place,
+                sender=message.sender,
+                text=text,
+                at=self.clock.now(),
+                is_addressed=message.is_addressed,
+            )
+        )
+
+    async def command(
+        self, name: str, argument: str = "", *, place: Place = DM, is_addressed: bool = False
+    ) -> str:
+        """Let Ann give a command; return what she is answered at once, empty for nothing."""
+        before = len(self.answers)
+        await self.adapter.feed(
+            Command(
+                id=self.next_id(),
+                name=name,
+                argument=argument,
+                place=place,
+                sender=ANN,
+                at=self.clock.now(),
+                is_addressed=is_addressed,
+                answer=self._answer,
+            )
+        )
+        return "".join(self.answers[before:])
+
+    async def press(self, data: str, *, place: Place = DM, sender: Person = ANN) -> str:
+        """Let somebody press a button; return what they are told."""
+        before = len(self.answers)
+        at = self.clock.now()
+        await self.adapter.feed(
+            Press(data=data, place=place, sender=sender, at=at, answer=self._answer)
+        )
+        return "".join(self.answers[before:])
+
+    async def _answer(self, text: str) -> None:
+        self.answers.append(text)
+
+    async def state(self, chat: str = "7", topic: str = "") -> SessionState | None:
+        """Return how a conversation stands; None where there is none."""
+        session_id = await self.service.current(self.key(chat, topic))
+        return await self.service.view(session_id) if session_id else None
+
+    async def until_idle(self, chat: str = "7", turns: int = 1) -> SessionState:
+        """Wait until a conversation has had so many turns and none is open."""
+        session_id = await self.service.current(self.key(chat))
+        async for _ in self.service.follow(session_id, after=0):
+            state = await self.service.view(session_id)
+            if state.turns >= turns and state.open_turn is None:
+                return state
+        raise AssertionError
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        """Wait until something is so."""
+        while not is_so():
+            await anyio.lowlevel.checkpoint()
+
+    async def until_said(self, count: int = 1) -> list[str]:
+        """Wait until the channel itself has said so many lines; return them."""
+        await self.adapter.until(lambda: len(self.adapter.world.texts) >= count)
+        return self.adapter.world.texts
+
+
+def a_file(
+    data: bytes | Exception, file_name: str = "", media_type: str = "", *, size: int | None = None
+) -> IncomingFile:
+    """Return a file that came with a message; an error is raised when it is fetched."""
+
+    async def fetch(limit_bytes: int) -> bytes:
+        del limit_bytes
+        await anyio.lowlevel.checkpoint()
+        if isinstance(data, Exception):
+            raise data
+        return data
+
+    return IncomingFile(fetch=fetch, file_name=file_name, media_type=media_type, size_bytes=size)
+
+
+def later(clock: ManualClock, delay_s: float) -> datetime:
+    """Return an instant from now, by a clock that stands still."""
+    return clock.now() + timedelta(seconds=delay_s)
+
+
+@asynccontextmanager
+async def feeding(
+    folder: Path,
+    *,
+    rules: AccessRules = OPEN,
+    routes: Sequence[Route] = (Route(agent="test"),),
+    settings: ChannelSettings | None = None,
+    provider: ScriptedProvider | None = None,
+    adapter: FeedingAdapter | None = None,
+    tools: Mapping[str, Tool] | None = None,
+    gate: Gate | None = None,
+    disk: MemoryDisk | None = None,
+    clock: ManualClock | None = None,
+    summariser: ScriptedProvider | None = None,
+    limits: Limits | None = None,
+    has_files: bool = True,
+) -> AsyncGenerator[Fed]:
+    """Run a channel named `test`, with the agent `test`, whose small files lie in `folder`.
+
+    Nothing in it takes longer than `WAIT_S`.
+    """
+    clock = clock or ManualClock()
+    adapter = adapter or FeedingAdapter()
+    provider = provider or ScriptedProvider()
+    settings = settings or ChannelSettings()
+    health = Health("test", "test", clock, adapter.traits.idle_s)
+    pairing = Pairing(folder / "pairing", clock)
+    places = Places()
+    async with AsyncExitStack() as stack:
+        stack.enter_context(anyio.fail_after(WAIT_S))
+        opened = await stack.enter_async_context(
+            open_test_service(
+                provider=provider,
+                tools=tools,
+                gate=gate,
+                disk=disk,
+                clock=clock,
+                summariser=summariser,
+            )
+        )
+        cursors = await stack.enter_async_context(open_cursors(folder / "test.json", clock))
+        fed = Fed(
+            adapter=adapter,
+            service=opened.service,
+            provider=provider,
+            clock=clock,
+            health=health,
+            pairing=pairing,
+            places=places,
+            rules={"test": rules},
+        )
+
+        async def save_file(agent: str, name: str, data: bytes) -> str | None:
+            if not has_files:
+                return None
+            path = f"inbox/{name}"
+            fed.saved[f"{agent}/{path}"] = data
+            return path
+
+        hall = Hall(
+            service=opened.service,
+            clock=clock,
+            routes=lambda: routes,
+            rules=fed.rules.get,
+            describe_agent=lambda name: f"The agent {name}.",
+            describe_model=lambda name: f"{name} uses scripted.",
+            save_file=save_file,
+            pairing=pairing,
+        )
+
+        async def run() -> None:
+            await run_channel(
+                adapter,
+                hall,
+                settings=settings,
+                health=health,
+                cursors=cursors,
+                places=places,
+                limits=limits or Limits(fetch_retry_s=0),
+                jitter=lambda: 1.0,
+            )
+
+        async with anyio.create_task_group() as running:
+            running.start_soon(run)
+            try:
+                yield fed
+            finally:
+                running.cancel_scope.cancel()
+
+
+__all__ = ["AT_ONCE", "GROUP", "OPEN", "Fed", "FeedingAdapter", "a_file", "feeding", "later"]

@@ -1,0 +1,105 @@
+"""What stands behind an adapter in its own tests: takes arrivals, and can refuse to."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+
+import anyio
+import anyio.lowlevel
+
+from everturn_actors.errors import JournalError
+from everturn_channels.adapter import Adapter, Arrival, Inlet, Place
+
+_WAIT_S = 10.0  # for what has to happen soon
+_MOMENT_S = 0.01  # instead of every longer wait
+
+
+class QuickClock:
+    """A clock that is moved by hand, and whose sleepers hardly wait."""
+
+    def __init__(self) -> None:
+        self._now = datetime(2026, 11, 22, 12, tzinfo=UTC)
+        self.slept_s: list[float] = []
+
+    def now(self) -> datetime:
+        return self._now
+
+    async def sleep(self, delay_s: float) -> None:
+        self.slept_s.append(delay_s)
+        await anyio.sleep(_MOMENT_S)
+
+    def advance(self, delay_s: float) -> None:
+        self._now += timedelta(seconds=delay_s)
+
+
+class Inbox:
+    """An inlet that keeps what it is handed."""
+
+    def __init__(self, *, is_new: bool = False) -> None:
+        self.is_new = is_new
+        self.taken: list[Arrival] = []
+        self.skips: list[tuple[Place, int, str]] = []
+        self.cursors: dict[str, str] = {}
+        self.account = ""
+        self.heard = 0
+        self.full_chats: set[str] = set()
+        "Chats whose journal cannot be written."
+        self.refused: list[Arrival] = []
+        self._gates: dict[str, anyio.Event] = {}
+        self._changed = anyio.Event()
+
+    async def take(self, arrival: Arrival) -> None:
+        if gate := self._gates.get(arrival.place.chat):
+            await gate.wait()
+        if arrival.place.chat in self.full_chats:
+            self.refused.append(arrival)
+            self._wake()
+            msg = "no space left on the disk"
+            raise JournalError(msg)
+        self.taken.append(arrival)
+        self._wake()
+
+    async def skipped(self, place: Place, count: int, why: str) -> None:
+        self.skips.append((place, count, why))
+
+    def received(self) -> None:
+        self.heard += 1
+        self._wake()
+
+    def connected(self, account: str) -> None:
+        self.account = account
+        self._wake()
+
+    def cursor(self, name: str) -> str:
+        return self.cursors.get(name, "")
+
+    async def keep_cursor(self, name: str, value: str) -> None:
+        self.cursors[name] = value
+
+    def hold(self, chat: str) -> anyio.Event:
+        """Let nothing of a chat be taken until the event is set."""
+        self._gates[chat] = anyio.Event()
+        return self._gates[chat]
+
+    async def until(self, is_so: Callable[[], object]) -> None:
+        """Wait until something is so, looked at whenever something came."""
+        with anyio.fail_after(_WAIT_S):
+            while not is_so():
+                self._changed = anyio.Event()
+                await self._changed.wait()
+
+    def _wake(self) -> None:
+        self._changed.set()
+
+
+@asynccontextmanager
+async def serving(adapter: Adapter, inbox: Inbox) -> AsyncGenerator[Inbox]:
+    """Serve an adapter into an inbox while the block runs."""
+    inlet: Inlet = inbox
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(adapter.serve, inlet)
+        await inbox.until(lambda: inbox.account)
+        yield inbox
+        tasks.cancel_scope.cancel()

@@ -1,0 +1,189 @@
+"""Small plug-ins written by a test, and an inlet that a test looks into."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from textwrap import dedent
+
+import anyio
+
+from everturn_actors.ports import Clock
+from everturn_actors.testing import ManualClock
+from everturn_channels.adapter import Arrival, Place
+from everturn_channels.errors import ChannelError
+from everturn_channels.plugin.adapter import PluginAdapter, Restart
+
+PATIENCE_S = 20.0  # for a process on a busy machine
+PRELUDE = """\
+import json, os, sys
+
+def say(**message):
+    sys.stdout.write(json.dumps(message) + "\\n")
+    sys.stdout.flush()
+
+def hear():
+    line = sys.stdin.readline()
+    if not line:
+        sys.exit()
+    return json.loads(line)
+
+def hello(**traits):
+    say(type="hello", protocol="everturn-channel/1", name="test",
+        traits={"chunk_units": 100, **traits})
+
+def connect(account="bot", **traits):
+    hello(**traits)
+    say(type="connected", account=account)
+
+def message(id, chat="c", text="hi", **more):
+    say(type="message", id=id, message_id=f"m{id}", place={"chat": chat},
+        sender={"id": "u"}, text=text, **more)
+
+def done(request, **more):
+    say(type="result", request=request["request"], outcome="done", **more)
+
+def stay():
+    while True:
+        hear()
+
+greeting = hear()
+"""
+
+
+def write_plugin(
+    folder: Path,
+    body: str,
+    *,
+    restart: Restart = "always",
+    env: Mapping[str, str] | None = None,
+    clock: Clock | None = None,
+) -> PluginAdapter:
+    """Write a program that begins with `PRELUDE` and return the channel that it is."""
+    script = folder / "plugin.py"
+    script.write_text(PRELUDE + dedent(body))
+    return PluginAdapter(
+        name="test",
+        command=sys.executable,
+        args=("-IS", str(script)),
+        env=env or {},
+        cwd=folder,
+        restart=restart,
+        clock=clock or ManualClock(),
+    )
+
+
+async def _at_once(_arrival: Arrival) -> None:
+    pass
+
+
+class OpenInlet:
+    """Takes what comes as the test says, and remembers it."""
+
+    def __init__(self, *, is_new: bool = False) -> None:
+        self._is_new = is_new
+        self._changed = anyio.Event()
+        self.deal: Callable[[Arrival], Awaitable[None]] = _at_once
+        "What `take` does."
+        self.begun: list[Arrival] = []
+        self.taken: list[Arrival] = []
+        self.passed_over: list[tuple[Place, int, str]] = []
+        self.heard = 0
+        self.accounts: list[str] = []
+        self.cursors: dict[str, str] = {}
+
+    async def take(self, arrival: Arrival) -> None:
+        """Do what the test wants."""
+        self.begun.append(arrival)
+        self._tell()
+        await self.deal(arrival)
+        self.taken.append(arrival)
+        self._tell()
+
+    async def skipped(self, place: Place, count: int, why: str) -> None:
+        """Remember it."""
+        self.passed_over.append((place, count, why))
+        self._tell()
+
+    def received(self) -> None:
+        """Count it."""
+        self.heard += 1
+        self._tell()
+
+    def connected(self, account: str) -> None:
+        """Remember it."""
+        self.accounts.append(account)
+        self._tell()
+
+    def cursor(self, name: str) -> str:
+        """Return what was kept."""
+        return self.cursors.get(name, "")
+
+    async def keep_cursor(self, name: str, value: str) -> None:
+        """Keep it."""
+        self.cursors[name] = value
+        self._tell()
+
+    @property
+    def is_new(self) -> bool:
+        """As the test says."""
+        return self._is_new
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        """Wait until something is so that depends on what came."""
+        with anyio.fail_after(PATIENCE_S):
+            while not is_so():
+                self._changed = anyio.Event()
+                await self._changed.wait()
+
+    async def until_connected(self) -> str:
+        """Wait for the login; return under which name."""
+        await self.until(lambda: bool(self.accounts))
+        return self.accounts[-1]
+
+    def _tell(self) -> None:
+        self._changed.set()
+
+
+class Serving:
+    """A channel that runs."""
+
+    def __init__(self) -> None:
+        self.over = anyio.Event()
+        self.error: ChannelError | None = None
+
+    async def end(self) -> ChannelError:
+        """Wait until it has ended by itself; return what it raised."""
+        with anyio.fail_after(PATIENCE_S):
+            await self.over.wait()
+        assert self.error is not None
+        return self.error
+
+
+@asynccontextmanager
+async def serving(adapter: PluginAdapter, inlet: OpenInlet) -> AsyncGenerator[Serving]:
+    """Run a channel; it is cancelled when the block ends."""
+    run = Serving()
+
+    async def serve() -> None:
+        try:
+            await adapter.serve(inlet)
+        except ChannelError as error:
+            run.error = error
+        finally:
+            run.over.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(serve)
+        try:
+            yield run
+        finally:
+            tasks.cancel_scope.cancel()
+
+
+async def ended_with(adapter: PluginAdapter, inlet: OpenInlet | None = None) -> ChannelError:
+    """Run a channel that ends by itself; return what it raised."""
+    async with serving(adapter, inlet or OpenInlet()) as run:
+        return await run.end()

@@ -1,0 +1,302 @@
+"""`channels` and `routes` in everturn.yaml: what is taken, and how mistakes are named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from everturn_channels.settings import ChannelSettings, Route
+from everturn_gateway.channel_config import (
+    DiscordConfig,
+    PluginConfig,
+    TelegramConfig,
+    channel_secrets,
+)
+from everturn_gateway.config import Config, load_config
+from everturn_gateway.errors import ConfigError
+
+TOKEN = "123456:ABC-DEF_ghi"  # noqa: S105 - made up
+
+
+def load(tmp_path: Path, text: str, **environ: str) -> Config:
+    """Load a configuration that consists of `text`."""
+    file = tmp_path / "everturn.yaml"
+    file.write_text(text, encoding="utf-8")
+    return load_config(file, environ=environ)
+
+
+def faults_of(tmp_path: Path, text: str, **environ: str) -> list[str]:
+    """Return what is wrong with a configuration, without its path."""
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, text, **environ)
+    return [
+        str(fault).removeprefix(f"{tmp_path / 'everturn.yaml'}") for fault in caught.value.faults
+    ]
+
+
+def notes_of(tmp_path: Path, text: str) -> list[str]:
+    """Return what a configuration says without effect, without its path."""
+    notes = load(tmp_path, text, T=TOKEN).notes
+    return [note.removeprefix(f"{tmp_path / 'everturn.yaml'}") for note in notes]
+
+
+def test_a_token_is_all_that_a_bot_needs(tmp_path: Path) -> None:
+    """The shortest configuration is the one that most people have."""
+    config = load(tmp_path, "channels: {telegram: {bot_token: '${T}'}}\n", T=TOKEN)
+
+    assert config.channels == (TelegramConfig(name="telegram", bot_token=TOKEN),)
+    assert (config.notes, config.routes) == ((), ())
+
+
+def test_everything_that_can_be_said_of_channels(tmp_path: Path) -> None:
+    """Each word reaches the value that the channel works with."""
+    config = load(
+        tmp_path,
+        """\
+channels:
+  telegram:
+    bot_token: ${T}
+    api_base: http://127.0.0.1:8081
+    proxy: http://user:pass%21word@proxy.lan:3128
+    mode: webhook
+    webhook: {url: https://bot.example.org, secret: s3cret}
+    streaming: false
+    tool_activity: true
+    long_replies: file
+    file_after_chunks: 3
+    acknowledge: 👀
+    files_max_megabytes: 5
+    backlog: {max_messages: 7, max_age_hours: 0.5}
+    pairing: false
+  discord:
+    - {bot_token: one, gateway_url: "ws://127.0.0.1:1/", api_base: "http://127.0.0.1:2/api/v10"}
+    - {name: club-2, bot_token: two}
+  external:
+    - {name: matrix, command: bin/matrix, args: [--fast], env: {MATRIX_TOKEN: m, LEVEL: info},
+       restart: always, tool_activity: true}
+""",
+        T=TOKEN,
+    )
+    settings = ChannelSettings(
+        streaming=False,
+        tool_activity=True,
+        long_replies="file",
+        file_after_chunks=3,
+        acknowledge="👀",
+        files_max_bytes=5 * 2**20,
+        backlog_max_messages=7,
+        backlog_max_age_s=1800,
+        pairing=False,
+    )
+
+    assert config.channels == (
+        TelegramConfig(
+            name="telegram",
+            bot_token=TOKEN,
+            api_base="http://127.0.0.1:8081",
+            proxy="http://user:pass%21word@proxy.lan:3128",
+            mode="webhook",
+            webhook_url="https://bot.example.org/channels/telegram/webhook",
+            webhook_secret="s3cret",  # noqa: S106 - made up
+            settings=settings,
+        ),
+        DiscordConfig(
+            name="discord",
+            bot_token="one",  # noqa: S106 - made up
+            gateway_url="ws://127.0.0.1:1/",
+            api_base="http://127.0.0.1:2/api/v10",
+        ),
+        DiscordConfig(name="discord-club-2", bot_token="two"),  # noqa: S106 - made up
+        PluginConfig(
+            name="matrix",
+            command="bin/matrix",
+            args=("--fast",),
+            env={"MATRIX_TOKEN": "m", "LEVEL": "info"},
+            cwd=tmp_path,
+            restart="always",
+            settings=ChannelSettings(tool_activity=True),
+        ),
+    )
+    assert [channel.platform for channel in config.channels] == [
+        "telegram",
+        "discord",
+        "discord",
+        "matrix",
+    ]
+    assert [[*channel_secrets(channel)] for channel in config.channels] == [
+        [TOKEN, "pass%21word", "pass!word", "s3cret"],
+        ["one"],
+        ["two"],
+        ["m"],
+    ]
+    assert not any(word in repr(config) for word in (TOKEN, "s3cret", "pass", "two", "'m'"))
+
+
+def test_a_webhook_address_with_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
+    """A proxy in front may have a path of its own."""
+    text = (
+        "channels: {telegram: {bot_token: '${T}', mode: webhook,"
+        " webhook: {url: 'https://example.org/hooks/a', secret: s}}}\n"
+    )
+    (channel,) = load(tmp_path, text, T=TOKEN).channels
+
+    assert isinstance(channel, TelegramConfig)
+    assert channel.webhook_url == "https://example.org/hooks/a"
+
+
+def test_a_channel_that_is_off_needs_nothing(tmp_path: Path) -> None:
+    """Whoever switches one off need not keep its token in the environment."""
+    text = """\
+channels:
+  telegram:
+    - {enabled: false, bot_token: "${NOT_SET}", mode: webhook}
+    - {bot_token: "${T}"}
+  discord: {enabled: no, bot_token: "${NOT_SET}"}
+  external: [{name: telegram, command: x, enabled: false}]
+"""
+    config = load(tmp_path, text, T=TOKEN)
+
+    assert [channel.name for channel in config.channels] == ["telegram"]
+    assert faults_of(tmp_path, "channels: {discord: {bot_token: '${NOT_SET}'}}\n") == [
+        (
+            ":1: channels.discord.bot_token: the environment variable NOT_SET is not set;"
+            " set it, or give a default: ${NOT_SET:-...}"
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (
+            "telegram: {bot_token: '${E:-}'}",
+            "telegram.bot_token: bot_token is empty; set TELEGRAM_BOT_TOKEN, or enabled: false",
+        ),
+        (
+            "discord: {bot_token: ''}",
+            "discord.bot_token: bot_token is empty; set DISCORD_BOT_TOKEN, or enabled: false",
+        ),
+        (
+            "telegram: {bot_token: hunter2}",
+            "telegram.bot_token: is no token of a bot; BotFather gives one like 123456:ABC-DEF",
+        ),
+        ("discord: {bot_token: 'a b'}", "discord.bot_token: must be printable ASCII without"),
+        ("telegram: yes", "telegram: must be a section of fields, or a list of them for several"),
+        (
+            "telegram: {bot_token: '1:a', name: Family}",
+            "telegram.name: must be lower-case letters, digits and hyphens, at most 40",
+        ),
+        (
+            "telegram: {bot_token: '1:a', api_base: api.example.org}",
+            "telegram.api_base: must be an address that starts with https:// or http://",
+        ),
+        (
+            "discord: {bot_token: a, gateway_url: 'https://x/'}",
+            "discord.gateway_url: must be an address that starts with wss:// or ws://",
+        ),
+        (
+            "telegram: [{bot_token: '1:a'}, {bot_token: '2:b'}]",
+            "telegram[1]: telegram is the name of the channel in line 1 too; name them apart",
+        ),
+        (
+            "telegram: [{bot_token: '1:a'}, {bot_token: '1:a', name: b}]",
+            "telegram[1].bot_token: is the token of telegram too; each channel needs a bot of its",
+        ),
+        (
+            "external: [{name: http, command: x}]",
+            "external[0].name: http is a channel of the gateway's own; choose another name",
+        ),
+        (
+            "external: [{name: discord, command: x}], discord: {bot_token: a}",
+            "external[0].name: discord is the name of the channel in line 1 too; name them apart",
+        ),
+        ("external: [{name: x, command: ' '}]", "external[0].command: must not be empty"),
+        (
+            "telegram: {bot_token: '1:a', mode: webhook, webhook: {secret: s}}",
+            "telegram.webhook.url: is required with mode: webhook: where Telegram reaches this",
+        ),
+        (
+            "telegram: {bot_token: '1:a', mode: webhook, webhook: {url: 'https://x'}}",
+            "telegram.webhook.secret: is required with mode: webhook: without it anybody could",
+        ),
+        (
+            "telegram: {bot_token: '1:a', mode: webhook, webhook: {url: 'https://x', secret: ä}}",
+            "telegram.webhook.secret: must be printable ASCII without blanks",
+        ),
+        (
+            "telegram: {bot_token: '1:a', mode: webhook, webhook: {url: 'https://x', secret: a+b}}",
+            "telegram.webhook.secret: must be 1 to 256 letters, digits, _ or -",
+        ),
+        (
+            "telegram: {bot_token: '1:a', mode: webhook, webhook: {url: 'http://x', secret: s}}",
+            "telegram.webhook.url: must start with https://: Telegram delivers nowhere else",
+        ),
+        (
+            "telegram: {bot_token: '1:a', files_max_megabytes: 21}",
+            "telegram.files_max_megabytes: must be at most 20, not '21'",
+        ),
+        (
+            "discord: {bot_token: a, backlog: {max_age_hours: -1}}",
+            "discord.backlog.max_age_hours: must be at least 0, not '-1'",
+        ),
+        (
+            "discord: [{bot_token: a}, {name: b, bot_tokn: b}]",
+            "discord[1].bot_tokn: is not a known field; did you mean bot_token?",
+        ),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, fault: str) -> None:
+    """It is found before a platform refuses, or a message goes astray."""
+    found = faults_of(tmp_path, f"channels: {{{text}}}\n")
+
+    assert any(each.startswith(f":1: channels.{fault}") for each in found), found
+
+
+def test_routes_say_who_answers(tmp_path: Path) -> None:
+    """Ids are numbers to people and texts to platforms; Duragent's word for a channel is taken."""
+    text = """\
+channels: {telegram: [{bot_token: "${T}", name: family}]}
+routes:
+  - {match: {channel: telegram-family, chat_type: group, chat_id: -100123}, agent: a}
+  - {match: {gateway: telegram, sender_id: 5}, agent: b}
+  - {match: {}, agent: c}
+"""
+    config = load(tmp_path, text, T=TOKEN)
+
+    assert config.routes == (
+        Route(agent="a", channel="telegram-family", chat_type="group", chat_id="-100123"),
+        Route(agent="b", channel="telegram", sender_id="5"),
+        Route(agent="c"),
+    )
+    assert config.notes == ()
+
+
+def test_a_route_that_names_a_channel_twice_is_refused(tmp_path: Path) -> None:
+    """One of the two would be ignored."""
+    text = "routes: [{match: {channel: a, gateway: b}, agent: x}]\n"
+
+    assert faults_of(tmp_path, text) == [
+        ":1: routes[0].match.gateway: is Duragent's name for channel; keep one of the two"
+    ]
+
+
+def test_what_has_no_effect_is_said(tmp_path: Path) -> None:
+    """It stands there because somebody expects something of it."""
+    text = """\
+channels:
+  telegram: {bot_token: "${T}", webhook: {url: https://example.org}}
+routes:
+  - {match: {channel: telegrm}, agent: a}
+  - {agent: b}
+  - {match: {chat_type: dm}, agent: c}
+"""
+
+    assert notes_of(tmp_path, text) == [
+        ":2: channels.telegram.webhook: has no effect without mode: webhook",
+        ":4: routes[0].match.channel: no channel is called 'telegrm'; there are: telegram",
+        ":6: routes[2]: is never reached: the route in line 5 takes everything",
+    ]
+    assert notes_of(tmp_path, "routes: [{agent: a}]\n") == [
+        ":1: routes: has no effect without channels"
+    ]

@@ -1,0 +1,273 @@
+"""The small parts of a channel: how often, which file, which words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from support.arrivals import DM, GROUP
+
+from everturn_actors.context.report import ContextReport, Region, Told
+from everturn_actors.model import (
+    Approval,
+    ConversationKey,
+    OpenStep,
+    OpenTurn,
+    Upload,
+    Usage,
+    UserMessage,
+)
+from everturn_actors.service import Compacted
+from everturn_actors.state import SessionState
+from everturn_channels.inbound.fetching import clean_name, saved_name, shown_name
+from everturn_channels.inbound.receiving import message_key, queueing
+from everturn_channels.inbound.reports import compacted_text, context_text, dollars, status_text
+from everturn_channels.pacing import Buckets, Lately, Seldom
+from everturn_channels.places import Places
+from everturn_channels.settings import QueueRules
+
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
+KEY = ConversationKey(channel="test", chat="7", agent="test")
+
+
+def _later(delay_s: float) -> datetime:
+    return NOW + timedelta(seconds=delay_s)
+
+
+# --- how often ---
+
+
+def test_seldom_lets_one_through_for_each_key_and_period() -> None:
+    """A line that comes with every message would bury the log, or annoy people."""
+    seldom: Seldom[str] = Seldom(60)
+
+    assert [seldom.may(key, _later(at)) for key, at in (("a", 0), ("b", 0), ("a", 59))] == [
+        True,
+        True,
+        False,
+    ]
+    assert seldom.may("a", _later(60))
+    assert not seldom.may("a", _later(61))
+
+
+def test_seldom_speaks_again_when_the_clock_was_set_back() -> None:
+    """Otherwise a clock that was a year ahead once would silence it for a year."""
+    seldom: Seldom[str] = Seldom(60)
+    seldom.may("a", _later(1_000_000))
+
+    assert seldom.may("a", NOW)
+
+
+def test_seldom_remembers_so_many_keys_and_no_more() -> None:
+    """Memory must not grow with the number of strangers."""
+    seldom: Seldom[int] = Seldom(60, keys=2)
+    for key in (1, 2, 3):
+        seldom.may(key, NOW)
+
+    assert [seldom.may(key, NOW) for key in (3, 1)] == [False, True]
+
+
+def test_a_bucket_gives_a_burst_and_then_a_steady_rate() -> None:
+    """People write in bursts; nobody writes thirty messages a minute for long."""
+    buckets: Buckets[str] = Buckets(3, 60)
+
+    assert [buckets.take("a", NOW) for _ in range(4)] == [True, True, True, False]
+    assert [buckets.take("a", _later(20)) for _ in range(2)] == [True, False]
+    assert [buckets.take("a", _later(2000)) for _ in range(4)] == [True, True, True, False]
+    assert buckets.take("b", NOW)
+
+
+def test_a_bucket_is_not_filled_by_time_that_runs_backwards_and_on_again() -> None:
+    """The instants are those of messages, and platforms do not send them strictly in order."""
+    buckets: Buckets[str] = Buckets(1, 60)
+
+    assert buckets.take("a", _later(60))
+    assert not buckets.take("a", NOW)
+    assert not buckets.take("a", _later(60))
+
+
+def test_lately_forgets_the_oldest() -> None:
+    """It is the first of two hurdles for repeats; the journal is the other, and has them all."""
+    lately: Lately[int] = Lately(2)
+    for key in (1, 2, 3):
+        lately.note(key)
+
+    assert [key in lately for key in (1, 2, 3)] == [False, True, True]
+
+
+def test_places_are_remembered_up_to_a_limit_and_groups_otherwise() -> None:
+    """What is shown in a group can be shown in a dm, but not the other way round."""
+    places = Places(1)
+    places.note(DM)
+    as_seen = places.type_of(KEY)
+    places.note(GROUP)
+
+    assert (as_seen, places.type_of(KEY)) == ("dm", "group")
+
+
+# --- how messages wait ---
+
+
+@pytest.mark.parametrize(
+    ("rules", "is_album", "took_s", "hold_s"),
+    [
+        (QueueRules(), False, 3.0, 1.5),
+        (QueueRules(), True, 0.0, 1.5),
+        (QueueRules(debounce_s=0), True, 0.0, 1.0),
+        (QueueRules(debounce_s=0), True, 2.0, 3.0),
+        (QueueRules(debounce_s=0), False, 2.0, 0.0),
+    ],
+)
+def test_an_album_is_held_as_long_as_its_next_part_may_take(
+    rules: QueueRules, *, is_album: bool, took_s: float, hold_s: float
+) -> None:
+    """Its parts come one after the other, each when the one before was fetched and taken."""
+    assert queueing(rules, is_album=is_album, took_s=took_s).hold_s == hold_s
+
+
+def test_queue_modes_become_what_the_core_knows() -> None:
+    """The three words of the agent format have one meaning each."""
+    modes = [
+        queueing(QueueRules(mode=mode), is_album=False, took_s=0)
+        for mode in ("batch", "sequential", "drop")
+    ]
+
+    assert [(each.joins, each.drops_when_busy) for each in modes] == [
+        ("all", False),
+        ("own", False),
+        ("all", True),
+    ]
+
+
+def test_the_key_of_a_message_fits_however_long_its_ids_are() -> None:
+    """A plug-in may have ids of any length, and two of them must not become one."""
+    keys = {message_key(replace(KEY, chat="c" * 400), f"{number}") for number in range(3)}
+
+    assert message_key(KEY, "12") == "test:7:12"
+    assert len(keys) == 3
+    assert all(len(key) <= 255 for key in keys)
+
+
+# --- files ---
+
+
+@pytest.mark.parametrize(
+    ("name", "clean"),
+    [
+        ("cat.png", "cat.png"),
+        ("../../etc/passwd", "passwd"),
+        ("C:\\temp\\a b.txt", "a b.txt"),
+        ("..", ""),
+        ("cod\u202egpj.exe\n", "codgpj.exe"),
+        ("x" * 400 + ".tar", "x" * 235 + ".tar"),
+        ("x" * 400, "x" * 255),
+    ],
+)
+def test_file_names_are_made_fit_to_be_kept(name: str, clean: str) -> None:
+    """A sender chooses the name, and it must not lead anywhere or be shown as another."""
+    assert clean_name(name) == clean
+
+
+def test_a_file_without_a_name_is_called_by_its_place() -> None:
+    """Voice messages have none, and `` cannot be talked about."""
+    assert shown_name("", 2) == "file 2"
+    assert len(shown_name("x" * 200, 1)) == 80
+
+
+async def test_saved_files_have_the_same_name_for_the_same_bytes() -> None:
+    """A message that comes again after a crash must not leave a second copy."""
+    one = await saved_name(Upload(data=b"a", file_name="my plan?.pdf"))
+    again = await saved_name(Upload(data=b"a", file_name="my plan?.pdf"))
+    other = await saved_name(Upload(data=b"b", media_type="application/pdf"))
+
+    assert one == again == "ca978112ca1b-my_plan_.pdf"
+    assert other == "3e23e8160039.pdf"
+
+
+# --- words ---
+
+
+def _state() -> SessionState:
+    return SessionState(session_id="s1", key=KEY, created_at=NOW, updated_at=NOW, last_seq=1)
+
+
+def test_status_tells_what_waits_and_what_runs() -> None:
+    """It is how people find out why there is no answer yet."""
+    approval = Approval(call_id="c", arguments_hash="h", expires_at=NOW)
+    turn = OpenTurn(
+        number=3,
+        users=(),
+        started_at=NOW,
+        step=OpenStep(approvals={"c": approval}),
+    )
+    users = (UserMessage(text="a"), UserMessage(text="b"))
+    state = replace(_state(), turns=3, open_turn=turn, waiting=users)
+
+    assert status_text(state).splitlines() == [
+        "**Session** `s1`",
+        "- Turns: 3, turn 3 is running, step 1",
+        "- Waiting: 2 messages",
+        "- Approvals: 1 question waits for an answer",
+        "- Tokens: none reported yet",
+    ]
+
+
+def test_context_tells_regions_summary_and_what_comes_next() -> None:
+    """Nothing is hidden silently: a person can ask in the chat itself."""
+    report = ContextReport(
+        policy="everturn",
+        model="m",
+        window_tokens=1000,
+        used_tokens=720,
+        percent=72,
+        level="yellow",
+        regions=(Region(name="system", tokens=20), Region(name="free", tokens=280)),
+        shown_messages=4,
+        hidden_messages=3,
+        by_fate={"kept": 4, "summarised": 2, "dropped": 1},
+        summary=Told(messages=2, last_turn=1, source="digest"),
+        predicted_tokens=700,
+        reported=Usage(),
+        scale=1,
+        reports=0,
+        prefix="",
+        drifts=0,
+        failures=0,
+        retry_at=None,
+        budget="",
+        next=("Older turns are summarised at 850 tokens.",),
+    )
+
+    assert context_text(report).splitlines() == [
+        "**Context**: 720 of 1,000 tokens, 72 %, yellow",
+        "Policy `everturn`, model `m`",
+        "```",
+        "system          20    2 %",
+        "free           280   28 %",
+        "```",
+        "Messages: 4 shown, 3 hidden (2 summarised, 1 dropped)",
+        "Summary: 2 messages up to turn 1, by how each of them began",
+        "Next: Older turns are summarised at 850 tokens.",
+    ]
+    unknown = replace(report, window_tokens=0, level="green")
+    assert context_text(unknown).startswith("**Context**: 720 tokens, the window is not known\n")
+
+
+def test_compacted_tells_what_was_done_or_why_nothing_was() -> None:
+    """Both are answers to the same wish."""
+    done = Compacted(done=True, messages=1, tokens_before=2000, tokens_after=300, text="Why so.")
+
+    assert compacted_text(done) == (
+        "The oldest message is summarised by a model: 2,000 tokens before, 300 after.\nWhy so."
+    )
+    assert compacted_text(Compacted(done=False, text="Too short.")) == "Too short."
+
+
+@pytest.mark.parametrize(
+    ("nanodollars", "text"),
+    [(0, "$0.00"), (10, "under $0.0001"), (4_200_000, "$0.0042"), (12_340_000_000, "$12.34")],
+)
+def test_costs_are_shown_as_people_read_them(nanodollars: int, text: str) -> None:
+    """Small amounts need more places, large ones none of them."""
+    assert dollars(nanodollars) == text

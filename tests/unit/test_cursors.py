@@ -1,0 +1,165 @@
+"""How far a channel has read: kept at once in memory, soon on disk, and never half written."""
+
+from __future__ import annotations
+
+import json
+import logging
+import stat
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from everturn_actors.testing import ManualClock
+from everturn_channels.cursors import NAMES_MAX, PAUSE_S, open_cursors
+from everturn_channels.errors import ChannelError, SetupError
+
+
+async def _kept(path: Path) -> Any:  # noqa: ANN401 - whatever stands there
+    return json.loads(await anyio.Path(path).read_text())["cursors"]
+
+
+async def test_cursors_come_back_after_a_restart(tmp_path: Path) -> None:
+    """What was read is not asked for again."""
+    path = tmp_path / "channels" / "telegram.json"
+
+    async with open_cursors(path, ManualClock()) as cursors:
+        first_start = cursors.is_new
+        before = cursors.get("offset")
+        await cursors.put("offset", "41")
+        await cursors.put("offset", "42")
+        at_once = cursors.get("offset")
+    async with open_cursors(path, ManualClock()) as cursors:
+        again = (cursors.is_new, cursors.get("offset"), cursors.get("other"))
+
+    assert first_start
+    assert (before, at_once) == ("", "42")
+    assert again == (False, "42", "")
+    assert stat.S_IMODE((await anyio.Path(path).stat()).st_mode) == 0o600
+
+
+async def test_a_burst_of_changes_is_one_write(tmp_path: Path) -> None:
+    """A busy channel must not sync the disk for every message."""
+    clock, path = ManualClock(), tmp_path / "c.json"
+
+    async with open_cursors(path, clock) as cursors:
+        await cursors.put("a", "1")
+        await clock.until_sleeping(PAUSE_S)
+        first = await _kept(path)
+        await cursors.put("a", "2")
+        await cursors.put("b", "1")
+        meanwhile = await _kept(path)
+        clock.advance(PAUSE_S)
+        await clock.until_sleeping(PAUSE_S)
+        then = await _kept(path)
+
+    assert first == meanwhile == {"a": "1"}
+    assert then == {"a": "2", "b": "1"}
+
+
+async def test_a_channel_is_new_until_it_kept_something(tmp_path: Path) -> None:
+    """A channel that lost its connection after its first login has to read what it missed."""
+    path = tmp_path / "c.json"
+
+    async with open_cursors(path, ManualClock()) as cursors:
+        pass
+    was_written = await anyio.Path(path).exists()
+    async with open_cursors(path, ManualClock()) as cursors:
+        still_new = cursors.is_new
+        await cursors.put("a", "1")
+        after_the_first = cursors.is_new
+
+    assert not was_written
+    assert (still_new, after_the_first) == (True, False)
+
+
+async def test_a_cancelled_channel_keeps_its_cursors(tmp_path: Path) -> None:
+    """A stop is a cancellation, and the usual way to end."""
+    path = tmp_path / "c.json"
+
+    with anyio.CancelScope() as scope:
+        async with open_cursors(path, ManualClock()) as cursors:
+            await cursors.put("a", "1")
+            scope.cancel()
+            await anyio.lowlevel.checkpoint()
+
+    assert await _kept(path) == {"a": "1"}
+
+
+async def test_the_names_put_longest_ago_go(tmp_path: Path) -> None:
+    """A bot that saw a million chats must not remember each of them for ever."""
+    async with open_cursors(tmp_path / "c.json", ManualClock()) as cursors:
+        for number in range(NAMES_MAX):
+            await cursors.put(str(number), "x")
+        await cursors.put("0", "x")
+        await cursors.put("new", "x")
+
+        found = [cursors.get(name) for name in ("0", "1", "2", "new")]
+
+    assert found == ["x", "", "x", "x"]
+    assert len(await _kept(tmp_path / "c.json")) == NAMES_MAX
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"version": 2, "cursors": {}}', '{"version": 1, "cursors": {"a": 1}}']
+)
+async def test_a_damaged_file_is_put_aside_and_the_channel_begins_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str
+) -> None:
+    """An old channel without cursors would read its chats from their beginning."""
+    path = tmp_path / "c.json"
+    await anyio.Path(path).write_text(text)
+
+    async with open_cursors(path, ManualClock()) as cursors:
+        is_new = cursors.is_new
+        await cursors.put("a", "1")
+
+    assert is_new
+    assert await anyio.Path(tmp_path / "c.json.damaged").read_text() == text
+    assert await _kept(path) == {"a": "1"}
+    assert "the channel begins anew" in caplog.text
+
+
+async def test_a_file_that_may_not_be_read_stops_the_channel_with_words(tmp_path: Path) -> None:
+    """Its owner can set that right, and nothing is lost meanwhile."""
+    await anyio.Path(tmp_path / "c.json").mkdir()
+
+    with pytest.raises(SetupError, match=r"c\.json, how far .* cannot be read: .*permissions"):
+        async with open_cursors(tmp_path / "c.json", ManualClock()):
+            pass  # pragma: no cover - it does not open
+
+
+async def test_a_failed_write_is_told_once_and_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A full disk stops no channel: it costs a second look at what was read before."""
+    clock, folder = ManualClock(), tmp_path / "channels"
+    caplog.set_level(logging.ERROR)
+
+    async with open_cursors(folder / "c.json", clock) as cursors:
+        await anyio.Path(folder).write_text("a file where the folder should be")
+        await cursors.put("a", "1")
+        for _ in range(3):
+            await clock.until_sleeping(PAUSE_S)
+            clock.advance(PAUSE_S)
+        told = caplog.text.count("cursors cannot be written")
+        await clock.until_sleeping(PAUSE_S)
+        await anyio.Path(folder).unlink()
+        clock.advance(PAUSE_S)
+        await clock.until_sleeping(PAUSE_S)
+        kept = await _kept(folder / "c.json")
+
+    assert told == 1
+    assert kept == {"a": "1"}
+
+
+@pytest.mark.parametrize(("name", "value"), [("n" * 201, "v"), ("n", "v" * 1001)])
+async def test_a_cursor_is_bounded(tmp_path: Path, name: str, value: str) -> None:
+    """A plug-in chooses names and values, and the gateway keeps them all in memory."""
+    async with open_cursors(tmp_path / "c.json", ManualClock()) as cursors:
+        with pytest.raises(ChannelError, match="cannot be kept"):
+            await cursors.put(name, value)
+
+        assert cursors.get(name) == ""

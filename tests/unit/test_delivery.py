@@ -1,0 +1,233 @@
+"""The parts of a delivery: tokens of questions, words, how parcels are laid out, the pace."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import anyio
+import pytest
+from support.scripted_adapter import ScriptedAdapter, traits
+
+from everturn_actors.model import (
+    Approval,
+    ConversationKey,
+    OpenStep,
+    OpenTurn,
+    Parcel,
+    Reply,
+    Settled,
+    ToolCall,
+)
+from everturn_actors.state import SessionState
+from everturn_actors.testing import START, ManualClock
+from everturn_channels.delivery.approvals import (
+    approval_token,
+    button_data,
+    find_question,
+    read_button,
+)
+from everturn_channels.delivery.layout import (
+    attachment_of,
+    is_whole_reply,
+    lay_out,
+    nonce,
+)
+from everturn_channels.delivery.pace import Pace
+from everturn_channels.delivery.questions import NONE, question_of
+from everturn_channels.delivery.words import call_text, question_text, ran_text, settled_text
+from everturn_channels.settings import ChannelSettings
+
+APPROVAL = Approval(
+    call_id="c1", arguments_hash="a" * 32, expires_at=datetime(2026, 1, 2, 4, 4, tzinfo=UTC)
+)
+CALL = ToolCall(call_id="c1", name="rm", arguments='{"path":"a\\nb","deep":{"n":[1,2]}}')
+
+
+def state_with(*approvals: Approval, owed: tuple[Parcel, ...] = ()) -> SessionState:
+    """Return a session whose open step asks."""
+    step = OpenStep(
+        reply=Reply(seq=5, calls=(CALL,)), approvals={each.call_id: each for each in approvals}
+    )
+    return SessionState(
+        session_id="s1",
+        key=ConversationKey(channel="test", chat="chat", agent="test"),
+        created_at=START,
+        updated_at=START,
+        last_seq=9,
+        open_turn=OpenTurn(number=1, users=(), started_at=START, step=step),
+        owed=owed,
+    )
+
+
+# --- buttons ---
+
+
+@pytest.mark.parametrize("decision", ["allow_once", "allow_always", "deny"])
+def test_a_button_says_what_its_press_means(decision: str) -> None:
+    """What goes out to the platform is what comes back from it."""
+    token = approval_token("s1", APPROVAL)
+    data = button_data(decision, token)  # type: ignore[arg-type]
+
+    assert read_button(data) == (decision, token)
+    assert len(data.encode("ascii")) <= 64
+
+
+@pytest.mark.parametrize(
+    "data", ["", "ap:", "ap:x:0123456789abcdef", "ap:o:0123", "ap:o:0123456789abcdef\n", "hello"]
+)
+def test_what_is_no_button_of_a_question_is_none(data: str) -> None:
+    """Buttons of other bots, or of older versions, decide about nothing."""
+    assert read_button(data) is None
+
+
+def test_a_token_fits_one_call_with_one_set_of_arguments_of_one_session() -> None:
+    """SE-04: what was allowed must not allow anything else."""
+    tokens = {
+        approval_token("s1", APPROVAL),
+        approval_token("s2", APPROVAL),
+        approval_token("s1", replace(APPROVAL, call_id="c2")),
+        approval_token("s1", replace(APPROVAL, arguments_hash="b" * 32)),
+    }
+
+    assert len(tokens) == 4
+    found = find_question(state_with(APPROVAL), approval_token("s1", APPROVAL))
+    assert found is APPROVAL
+    assert find_question(state_with(APPROVAL), "0" * 16) is None
+
+
+# --- questions ---
+
+
+def asked(seq: int) -> Parcel:
+    """Return the parcel of a question."""
+    return Parcel(seq=seq, turn=1, kind="approval", call_id="c1")
+
+
+def test_a_question_is_over_when_a_later_step_asks_about_a_call_of_the_same_name() -> None:
+    """Some models number their calls anew in each step."""
+    state = state_with(APPROVAL, owed=(asked(6), asked(9)))
+
+    assert question_of(state, state.owed[0]).is_over
+    assert not question_of(state, state.owed[1]).is_over
+    assert question_of(state, state.owed[1]).call == CALL
+
+
+# --- words ---
+
+
+def test_a_question_shows_every_argument_and_hides_nothing() -> None:
+    """Whoever decides must see what runs, not what it pretends to be."""
+    call = ToolCall(call_id="c", name="ba\u200bsh", arguments='{"x":"\u202eabc","y":"1\\n2"}')
+    text = question_text(call, APPROVAL, "s1", has_buttons=True)
+
+    assert "May ba\\u200bsh run?" in text
+    assert '"x": "\\u202eabc"' in text
+    assert '"y": "1\\n2"' in text
+    assert "Whoever may talk here may answer, until 2026-01-02 04:04 UTC." in text
+    assert text.isprintable() is False
+    assert text.replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize("arguments", ["{", '{"a":' + "[" * 5000, "\x00"])
+def test_arguments_that_are_no_json_are_shown_as_they_stand(arguments: str) -> None:
+    """A model may write anything; the question is asked all the same."""
+    text = call_text(ToolCall(call_id="c", name="rm", arguments=arguments))
+
+    assert arguments.replace("\x00", "\\u0000") in text
+
+
+@pytest.mark.parametrize(
+    "settled", ["allow_once", "allow_always", "deny", "expired", "overtaken", None]
+)
+def test_every_end_of_a_question_has_its_words(settled: Settled | None) -> None:
+    """None of them may read like another."""
+    every: list[Settled | None] = [
+        "allow_once", "allow_always", "deny", "expired", "overtaken", None,
+    ]  # fmt: skip
+    texts = [settled_text(each, "ann") for each in every]
+
+    assert texts.count(settled_text(settled, "ann")) == 1
+
+
+def test_many_tools_make_a_short_line() -> None:
+    """A turn may run a hundred; nobody reads their names."""
+    assert ran_text(["a", "b", "a"]) == "ran a, b"
+    assert ran_text([*"abcdefgh"]) == "ran a, b, c, d, e, f and 2 more"
+
+
+# --- layout ---
+
+
+def test_no_text_passes_for_a_file() -> None:
+    """A model that writes the mark of a file must not be able to send one."""
+    adapter = ScriptedAdapter()
+    parcel = Parcel(seq=1, turn=1, kind="reply", text="\x1dreply")
+    [payload] = lay_out(parcel, NONE, "s1", adapter, ChannelSettings())
+
+    assert not is_whole_reply(payload)
+    assert attachment_of(parcel, payload) is None
+
+
+def test_a_question_that_nobody_can_answer_is_laid_out_as_nothing() -> None:
+    """There is nothing to ask."""
+    assert lay_out(asked(1), NONE, "s1", ScriptedAdapter(), ChannelSettings()) == ()
+
+
+@pytest.mark.parametrize(("after", "size"), [(0, 2), (2, 3), (3, 3)])
+def test_a_reply_becomes_a_file_above_the_limit_alone(after: int, size: int) -> None:
+    """The limit is the last number of messages that is not too many."""
+    adapter = ScriptedAdapter(able=traits(chunk_units=10))
+    settings = ChannelSettings(long_replies="file", file_after_chunks=after)
+    parcel = Parcel(seq=1, turn=1, kind="reply", text="x" * size * 10)
+    payloads = lay_out(parcel, NONE, "s1", adapter, settings)
+
+    assert any(map(is_whole_reply, payloads)) == (size > max(after, 1))
+
+
+def test_a_nonce_is_the_same_for_the_same_message_alone() -> None:
+    """It is how a platform knows a message that it has already."""
+    assert nonce("s", 1, 0) == nonce("s", 1, 0)
+    assert len({nonce("s", 1, 0), nonce("s", 1, 1), nonce("s", 2, 0), nonce("t", 1, 0)}) == 4
+
+
+# --- pace ---
+
+
+async def test_who_waited_for_a_place_waits_for_quiet_too() -> None:
+    """A 429 may come while others queue; none of them may slip through."""
+    clock = ManualClock()
+    pace = Pace(clock, lambda: 0.0, at_once=1)
+    taken: list[str] = []
+    assert pace.take_now()
+    assert not pace.take_now()
+
+    async def wait() -> None:
+        await pace.take()
+        taken.append("taken")
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            await anyio.wait_all_tasks_blocked()
+            assert pace.is_contended
+            pace.be_quiet(33)
+            pace.be_quiet(5)
+            pace.give()
+            await clock.until_sleeping(33)
+            assert taken == []
+            clock.advance(33)
+    assert taken == ["taken"]
+
+
+async def test_the_wait_after_failures_grows_to_a_minute_and_varies() -> None:
+    """A thousand conversations must not come back in the same second."""
+    clock = ManualClock()
+    for jitter, failures, expected_s in ((0.0, 1, 1), (0.0, 4, 8), (0.0, 99, 60), (1.0, 99, 30)):
+        pace = Pace(clock, lambda jitter=jitter: jitter)  # type: ignore[misc]
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(pace.back_off, failures)
+                await clock.until_sleeping(expected_s)
+                assert not clock._will_wake(clock.now())
+                clock.advance(expected_s)

@@ -1,0 +1,234 @@
+"""What discord.py tells, turned into messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.discord_world import FORUM, Payload, World
+
+from everturn_channels.adapter import IncomingFile, Message
+from everturn_channels.discord import discord  # with what its import warns of kept quiet
+from everturn_channels.discord.client import Client
+from everturn_channels.discord.mapping import (
+    is_from_people,
+    place_of,
+    read_command,
+    read_message,
+)
+
+
+class Desk:
+    """Turns payloads into the library's messages, without a network."""
+
+    def __init__(self) -> None:
+        self.world = World()
+        self.ann = self.world.add_user("ann")
+        self._state: Any = Client()._connection
+        self._state.user = discord.ClientUser(state=self._state, data=self._me())
+        self.guild: discord.Guild | None = None
+
+    def _me(self) -> Any:  # noqa: ANN401 - the library's payload
+        return self.world.bot | {"verified": True, "mfa_enabled": False}
+
+    @property
+    def me(self) -> int:
+        """The bot's id."""
+        return int(self.world.bot["id"])
+
+    def hears(self, payload: Payload) -> tuple[discord.Message, Any]:
+        """Return a message and its channel as the gateway brings them."""
+        if self.guild is None:
+            self.guild = self._state._add_guild_from_data(self.world.guild())
+        data: Any = payload
+        channel, _ = self._state._get_guild_channel(data)
+        return discord.Message(state=self._state, channel=channel, data=data), channel
+
+    def says(self, text: str, **extra: Any) -> Message:  # noqa: ANN401 - JSON
+        """Return what Ann's message becomes."""
+        return self.reads(self.world.add_message(self.ann, self.world.general, text, **extra))
+
+    def reads(self, payload: Payload) -> Message:
+        """Return what a message becomes."""
+        message, channel = self.hears(payload)
+        assert is_from_people(message)
+        return read_message(message, channel, self.me, _file)
+
+
+def _file(attachment: discord.Attachment) -> IncomingFile:
+    async def fetch(_limit_bytes: int) -> bytes:
+        return b""
+
+    return IncomingFile(fetch=fetch, file_name=attachment.filename)
+
+
+def _attachment(name: str) -> Payload:
+    return {"id": "1", "filename": name, "size": 1, "url": "", "proxy_url": ""}
+
+
+def test_the_bots_name_leaves_the_start_and_others_become_readable() -> None:
+    """A model knows no ids, and its own name in front of each question only costs."""
+    desk = Desk()
+    world = desk.world
+    bob = world.add_user("bob")
+    me, role = world.bot["id"], world.role_id
+    where = f"in <#{world.general}> <:wave:12> </help:3>"
+    got = desk.says(f"<@{me}>, <@&{role}>: ask <@{bob['id']}> {where} <@{me}>")
+
+    assert got.text == "ask @Bob in #general :wave: /help @Everturn"
+    assert got.is_addressed
+
+
+@pytest.mark.parametrize(
+    ("text", "is_addressed"),
+    [("hello", False), ("@everyone", False), ("<@ME> hello", True), ("hi <@&ROLE>", True)],
+)
+def test_only_the_bots_own_names_address_it(text: str, *, is_addressed: bool) -> None:
+    """A bot that answers @everyone is removed; one that misses its role is called broken."""
+    desk = Desk()
+    names = {"ME": desk.world.bot["id"], "ROLE": desk.world.role_id}
+    for key, value in names.items():
+        text = text.replace(key, value)
+
+    assert desk.says(text, mention_everyone="everyone" in text).is_addressed is is_addressed
+
+
+def test_a_reply_to_the_bot_addresses_it_and_one_to_another_quotes() -> None:
+    """People answer a bot by replying; what is said about another message needs that message."""
+    desk = Desk()
+    world = desk.world
+    mine = world.add_message(world.bot, world.general, "I said")
+    other = world.add_message(world.add_user("bob"), world.general, "x" * 600)
+
+    def reply(to: Payload) -> Message:
+        reference = {"channel_id": world.general, "message_id": to["id"]}
+        return desk.says("well", type=19, message_reference=reference, referenced_message=to)
+
+    to_bot, to_bob = reply(mine), reply(other)
+
+    assert (to_bot.is_addressed, to_bot.quoted) == (True, "")
+    assert (to_bob.is_addressed, to_bob.quoted_name) == (False, "Bob")
+    assert to_bob.quoted == "x" * 500 + "…"
+
+
+def test_a_forwarded_message_brings_its_text_and_files() -> None:
+    """The message that forwards it is empty itself."""
+    desk = Desk()
+    snapshot = {
+        "type": 0,
+        "content": "their words",
+        "embeds": [],
+        "attachments": [_attachment("a.png")],
+        "timestamp": desk.world.now.isoformat(),
+        "edited_timestamp": None,
+        "flags": 0,
+    }
+    reference = {"type": 1, "channel_id": desk.world.general, "message_id": "1"}
+    got = desk.says("", message_reference=reference, message_snapshots=[{"message": snapshot}])
+
+    assert (got.text, got.forwarded_from) == ("their words", "#general")
+    assert [f.file_name for f in got.files] == ["a.png"]
+
+
+def test_stickers_and_polls_are_named() -> None:
+    """A message of only those would otherwise be a silence."""
+    desk = Desk()
+    poll = {
+        "question": {"text": "When?"},
+        "answers": [
+            {"answer_id": 1, "poll_media": {"text": "now"}},
+            {"answer_id": 2, "poll_media": {"text": "later"}},
+        ],
+        "expiry": desk.world.now.isoformat(),
+        "allow_multiselect": False,
+        "layout_type": 1,
+    }
+    sticker = {"id": "1", "name": "wave", "format_type": 1}
+    got = desk.says("", sticker_items=[sticker], poll=poll)
+
+    assert got.unsupported == "a sticker (wave), a poll (When?: now / later)"
+
+
+def test_a_thread_that_begins_with_a_message_begins_with_its_text() -> None:
+    """The message stands in the channel; without it a thread's first question hangs in the air."""
+    desk = Desk()
+    world = desk.world
+    thread = world.add_thread(world.general)
+    starter = world.add_message(desk.ann, world.general, "the plan")
+    reference = {"channel_id": world.general, "message_id": starter["id"]}
+    bob = world.add_user("bob")
+    got = desk.reads(
+        world.add_message(
+            bob, thread, "", type=21, message_reference=reference, referenced_message=starter
+        )
+    )
+
+    assert (got.text, got.sender.name, got.place.topic) == ("the plan", "Ann", thread)
+
+
+def test_notices_bots_and_webhooks_are_not_people() -> None:
+    """`Ann pinned a message` is no question."""
+    desk = Desk()
+    world = desk.world
+    robot = world.add_user("robot", is_bot=True)
+    payloads = [
+        world.add_message(desk.ann, world.general, "", type=6),
+        world.add_message(desk.ann, world.general, "", type=7),
+        world.add_message(robot, world.general, "beep"),
+        world.add_message(desk.ann, world.general, "hook", webhook_id="1"),
+        world.add_message(world.bot, world.general, "me"),
+    ]
+
+    assert [is_from_people(desk.hears(p)[0]) for p in payloads] == [False] * 5
+
+
+def test_places() -> None:
+    """Sessions are kept by chat and topic, so these never change."""
+    desk = Desk()
+    world = desk.world
+    voice, news = (
+        world.add_channel("voice", 2, bitrate=1, user_limit=0),
+        world.add_channel("news", 5),
+    )
+    forum = world.add_channel("help", FORUM)
+    post = world.add_thread(forum, "a post")
+    dm = world.dm(desk.ann)
+    places = [
+        desk.reads(world.add_message(desk.ann, c, "x")).place for c in (voice, news, post, dm)
+    ]
+
+    assert [(p.type, p.chat, p.topic) for p in places] == [
+        ("group", voice, ""),
+        ("group", news, ""),
+        ("group", forum, post),
+        ("dm", dm, ""),
+    ]
+    assert [p.title for p in places] == [
+        "The Guild #voice",
+        "The Guild #news",
+        "The Guild #help / a post",
+        "Ann",
+    ]
+
+
+def test_a_channel_of_which_only_the_id_came_is_a_group_of_its_server() -> None:
+    """Taken for a direct chat it would pass the rules of direct chats."""
+    state: Any = Client()._connection
+    unknown = discord.PartialMessageable(state=state, id=5, guild_id=6)
+
+    assert place_of(unknown).type == "group"
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("/stop", ("stop", "")),
+        (" /compact keep  the plan ", ("compact", "keep  the plan")),
+        ("/stopped", None),
+        ("/unknown", None),
+        ("say /stop", None),
+    ],
+)
+def test_written_commands(text: str, command: tuple[str, str] | None) -> None:
+    """A path or a sentence is no command."""
+    assert read_command(text) == command

@@ -1,0 +1,379 @@
+"""What the gateway gives its channels: who answers, which tools read files, what is healthy."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+from support.agents import write_folder
+from support.tool_sites import tool_site
+
+from everturn_actors.model import ConversationKey, Inbound
+from everturn_actors.spec import ModelSpec
+from everturn_actors.testing import ManualClock, ScriptedProvider, open_test_service
+from everturn_channels.adapter import Place
+from everturn_channels.health import Health
+from everturn_channels.places import Places
+from everturn_channels.settings import (
+    AccessRules,
+    BufferRules,
+    DmRules,
+    GroupRules,
+    QueueRules,
+    Route,
+)
+from everturn_gateway.app import open_gateway
+from everturn_gateway.channel_config import DiscordConfig, PluginConfig, TelegramConfig
+from everturn_gateway.channels import (
+    START_GRACE_S,
+    Channels,
+    make_channels,
+    no_channels,
+    route_notes,
+)
+from everturn_gateway.channels.adapters import chat_type_of
+from everturn_gateway.channels.answering import make_hall, model_text, routes_of
+from everturn_gateway.channels.bots import BotChannel
+from everturn_gateway.config import Config, SessionsConfig
+from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.specs import load_agent, open_library
+from everturn_gateway.tools.inbox import keep_in_inbox
+from everturn_gateway.tools.plan import ToolPlan
+from everturn_gateway.tools.workshop import open_workshop
+
+TOKEN = "123456:ABC-DEF_ghi"  # noqa: S105 - made up
+
+
+def config_with(folder: Path, *routes: Route) -> Config:
+    """Return a configuration with two channels that are programs."""
+    plugin = PluginConfig(name="matrix", command="matrix", cwd=folder)
+    return Config(
+        workspace=folder / "state",
+        agents_dir=folder / "agents",
+        channels=(plugin, replace(plugin, name="irc")),
+        routes=routes,
+    )
+
+
+# --- who answers ---
+
+
+@pytest.mark.parametrize(
+    ("agents", "expected"),
+    [
+        (("butler",), "butler"),
+        (("assistant", "butler"), "assistant"),
+        (("butler", "cook"), None),
+        ((), None),
+    ],
+)
+def test_without_routes_the_only_agent_answers_or_the_assistant(
+    tmp_path: Path, agents: tuple[str, ...], expected: str | None
+) -> None:
+    """The first bot needs no routes; which of several answers is not guessed."""
+    config = config_with(tmp_path)
+
+    assert routes_of(config, agents) == ((Route(agent=expected),) if expected else ())
+    assert bool([*route_notes(config, agents)]) == (expected is None)
+
+
+def test_it_is_said_when_channels_lead_to_nobody(tmp_path: Path) -> None:
+    """A bot that never answers looks broken, and nobody knows why."""
+    config = config_with(tmp_path, Route(agent="cook", channel="irc"), Route(agent="butler"))
+
+    assert [*route_notes(config_with(tmp_path), ("a", "b"))] == [
+        (
+            "no agent answers on matrix, irc: say which one under routes in everturn.yaml;"
+            " agents are: a, b"
+        )
+    ]
+    assert [*route_notes(config, ("butler",))] == [
+        "routes name the agent 'cook', which is not there; agents are: butler"
+    ]
+    assert routes_of(config, ("butler",)) == config.routes
+    assert [*route_notes(replace(config, channels=()), ())] == []
+
+
+def test_private_chats_of_telegram_are_known_by_their_id_others_once_they_spoke() -> None:
+    """A draft in a group would be refused, and a chat is answered right after a restart."""
+    places = Places()
+    places.note(Place(chat="9", type="dm"))
+
+    def kind(platform: str, chat: str) -> str:
+        key = ConversationKey(channel="any-name", chat=chat, agent="a")
+        return chat_type_of(platform, places)(key)
+
+    assert kind("telegram", "7001") == "dm"
+    assert kind("telegram", "-1007001") == "group"
+    assert kind("discord", "7001") == "group"
+    assert kind("discord", "9") == "dm"
+
+
+def test_people_are_told_which_model_answers() -> None:
+    """The window and what happens in an outage are what they ask for."""
+    model = ModelSpec(provider="openai", name="gpt-x", context_window=64_000)
+    other = ModelSpec(provider="ollama", name="qwen3")
+
+    assert model_text(model) == "**Model**: `openai / gpt-x`\n- Window: 64,000 tokens"
+    assert model_text(replace(model, fallbacks=(other,))).endswith("In an outage: `ollama / qwen3`")
+
+
+# --- access ---
+
+
+def test_every_field_of_access_reaches_the_channels(tmp_path: Path) -> None:
+    """A rule that is dropped on the way lets somebody in."""
+    text = """\
+apiVersion: duragent/v1alpha1
+kind: Agent
+metadata: {name: a}
+spec:
+  model: {provider: builtin, name: builtin}
+  access:
+    dm:
+      policy: open
+      allowlist: [12345, "9*"]
+      queue: {mode: sequential, max_pending: 3, overflow: reject, reject_message: Wait.,
+              debounce: {window_ms: 250}}
+    groups:
+      policy: disabled
+      allowlist: ["telegram:-100*"]
+      sender_default: silent
+      sender_overrides: {5: block, "1*": passive}
+      activation: always
+      context_buffer: {mode: passive, max_messages: 9, max_age_hours: 0.5}
+      queue: {mode: drop, debounce: {enabled: false}}
+"""
+    file = load_agent(write_folder(tmp_path / "a", text), environ={})
+    closed = text.partition("  access:")[0]
+
+    assert file.access == AccessRules(
+        dm=DmRules(
+            policy="open",
+            allowlist=("12345", "9*"),
+            queue=QueueRules(
+                mode="sequential",
+                max_pending=3,
+                overflow="reject",
+                reject_message="Wait.",
+                debounce_s=0.25,
+            ),
+        ),
+        groups=GroupRules(
+            policy="disabled",
+            allowlist=("telegram:-100*",),
+            sender_default="silent",
+            sender_overrides=(("5", "block"), ("1*", "passive")),
+            activation="always",
+            context_buffer=BufferRules(mode="passive", max_messages=9, max_age_s=1800),
+            queue=QueueRules(mode="drop", debounce_s=0),
+        ),
+    )
+    assert file.spec.session.steering
+    assert load_agent(write_folder(tmp_path / "b", closed), environ={}).access == AccessRules()
+
+
+# --- files ---
+
+
+async def test_a_file_stands_where_the_tools_of_the_agent_read_it(tmp_path: Path) -> None:
+    """It came from a person: nobody else on the machine may read it."""
+    site = tool_site(tmp_path)
+    path = await keep_in_inbox(site, ToolPlan(files=True), "0a1b-report.pdf", b"%PDF")
+    kept = site.files / "inbox" / "0a1b-report.pdf"
+    before = kept.stat().st_ino
+    again = await keep_in_inbox(site, ToolPlan(files=True), "0a1b-report.pdf", b"%PDF")
+
+    assert path == again == "inbox/0a1b-report.pdf"
+    assert (kept.read_bytes(), kept.stat().st_ino) == (b"%PDF", before)
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert stat.S_IMODE(site.files.stat().st_mode) == 0o700
+
+
+async def test_an_agent_without_such_tools_keeps_no_files(tmp_path: Path) -> None:
+    """A file that nothing can read is only a file of somebody's left on the disk."""
+    site = tool_site(tmp_path)
+
+    assert await keep_in_inbox(site, ToolPlan(memory=True), "a.pdf", b"%PDF") is None
+    assert not site.files.exists()
+
+
+async def test_a_file_never_leaves_the_inbox(tmp_path: Path) -> None:
+    """Names come from strangers, and the agent itself may have put a link there."""
+    site, outside = tool_site(tmp_path), tmp_path / "outside"
+    outside.mkdir()
+    site.files.mkdir(parents=True)
+    (site.files / "inbox").symlink_to(outside)
+
+    for name in ("a.txt", "../a.txt", "..", ""):
+        with pytest.raises(OSError, match=r"leads out|is no name"):
+            await keep_in_inbox(site, ToolPlan(files=True), name, b"x")
+    assert [*outside.iterdir()] == []
+
+
+async def test_the_hall_knows_the_agents_as_they_are_now(tmp_path: Path) -> None:
+    """Agents are reloaded while channels run; one that is gone takes nobody down."""
+    agent = write_folder(
+        tmp_path / "agents" / "butler",
+        "apiVersion: duragent/v1alpha1\nkind: Agent\n"
+        "metadata: {name: butler, description: At your service.}\n"
+        "spec:\n  model: {provider: builtin, name: builtin}\n"
+        "  tools: [{type: builtin, name: files}]\n",
+    )
+    config, clock = config_with(tmp_path), ManualClock()
+    provider = ScriptedProvider()
+    async with (
+        open_workshop(
+            state=config.workspace, environ={}, secrets=SecretRegistry(), clock=clock
+        ) as workshop,
+        open_test_service() as opened,
+    ):
+        library = await open_library(
+            config.agents_dir,
+            {},
+            lambda _model, _folder: provider,
+            sessions=SessionsConfig(),
+            workshop=workshop,
+        )
+        hall = make_hall(config, opened.service, library, workshop, clock)
+        there = (hall.routes(), hall.rules("butler"), hall.describe_agent("butler"))
+        path = await hall.save_file("butler", "0a-a.pdf", b"%PDF")
+        (agent / "agent.yaml").unlink()
+        await library.reload()
+        gone = (hall.routes(), hall.rules("butler"), hall.describe_agent("butler"))
+        nowhere = await hall.save_file("butler", "0a-b.pdf", b"%PDF")
+
+    assert there == ((Route(agent="butler"),), AccessRules(), "At your service.")
+    assert (config.workspace / "files" / "butler" / str(path)).read_bytes() == b"%PDF"
+    assert gone == ((), None, "")
+    assert nowhere is None
+    assert "butler" in hall.describe_model("butler")
+
+
+# --- health ---
+
+
+async def opened_channels(folder: Path, clock: ManualClock) -> tuple[Channels, Health, Health]:
+    """Return the channels of a gateway that was just started, and the health of both."""
+    channels = await make_channels(config_with(folder), clock, SecretRegistry())
+    matrix, irc = [cast("BotChannel", channel) for channel in channels._open.values()]
+    return channels, (await matrix._load()).health, (await irc._load()).health
+
+
+def troubled(channels: Channels) -> list[str]:
+    """Return the names of channels that do not receive."""
+    return [status.name for status in channels.troubled()]
+
+
+async def test_a_channel_has_a_minute_to_be_heard_from(tmp_path: Path) -> None:
+    """An idle bot is heard from only when its first long poll ends, but no later."""
+    clock = ManualClock()
+    channels, matrix, _ = await opened_channels(tmp_path, clock)
+    matrix.connected("@bot")
+    early = troubled(channels)
+    clock.advance(START_GRACE_S)
+
+    assert early == []
+    assert troubled(channels) == ["matrix", "irc"]
+
+
+async def test_a_channel_that_is_lost_is_told_at_once(tmp_path: Path) -> None:
+    """Also just after the start: whoever balances load must not send people there."""
+    clock = ManualClock()
+    channels, matrix, irc = await opened_channels(tmp_path, clock)
+    matrix.connected("@bot")
+    matrix.received()
+    irc.failed("the token is refused")
+    first = troubled(channels)
+    matrix.retrying(clock.now(), "connection refused")
+    second = troubled(channels)
+    for health in (matrix, irc):
+        health.connected("@bot")
+        health.received()
+
+    assert (first, second, troubled(channels)) == (["irc"], ["matrix", "irc"], [])
+
+
+async def test_the_gateway_does_not_wait_until_bots_are_loaded(tmp_path: Path) -> None:
+    """Their libraries take seconds; what is delivered meanwhile is delivered again."""
+    telegram = TelegramConfig(
+        name="telegram",
+        bot_token=TOKEN,
+        mode="webhook",
+        webhook_url="https://example.org/",
+        webhook_secret="s",  # noqa: S106 - made up
+    )
+    config = replace(config_with(tmp_path), channels=(telegram, replace(telegram, name="b")))
+    channels = await make_channels(config, ManualClock(), SecretRegistry())
+
+    assert [status.state for status in channels.statuses()] == ["starting", "starting"]
+    assert await channels.take_webhook("telegram", "s", b"{}") == 503
+    assert await channels.take_webhook("other", "s", b"{}") is None
+
+
+async def test_a_gateway_that_is_open_for_a_moment_logs_in_nowhere(tmp_path: Path) -> None:
+    """Its turns are owed to the people of a channel all the same."""
+    channels = no_channels(config_with(tmp_path), ManualClock())
+
+    assert sorted(channels.carriers) == ["irc", "matrix"]
+    assert channels.statuses() == channels.troubled() == ()
+    assert await channels.take_webhook("matrix", "", b"{}") is None
+
+
+# --- secrets ---
+
+
+def test_tokens_of_bots_are_masked_in_every_form(tmp_path: Path) -> None:
+    """Errors of clients carry the address they asked, and the token stands in it."""
+    config = replace(
+        config_with(tmp_path),
+        channels=(
+            TelegramConfig(name="telegram", bot_token=TOKEN, webhook_secret="whisper"),  # noqa: S106 - made up
+            DiscordConfig(name="discord", bot_token="MTA.discord.token"),  # noqa: S106 - made up
+            PluginConfig(
+                name="irc", command="irc", cwd=tmp_path, env={"IRC_PASSWORD": "swordfish"}
+            ),
+        ),
+    )
+    secrets = SecretRegistry()
+    for secret in config.secrets:
+        secrets.add(secret)
+    said = (
+        f"https://api.telegram.org/bot{TOKEN}/getUpdates {TOKEN} {TOKEN.replace(':', '%3A')}"
+        " https://api.telegram.org/bot654321:other/x Authorization: Bot MTA.discord.token"
+        " whisper swordfish"
+    )
+    masked = secrets.mask(said)
+
+    assert not any(
+        word in masked for word in ("ABC", "other", "discord.token", "whisper", "swordfish", TOKEN)
+    )
+    assert masked.startswith("https://api.telegram.org/bot***/getUpdates *** ***")
+    assert not any(secret in repr(config) for secret in config.secrets)
+    assert os.fspath(tmp_path) in repr(config)
+
+
+async def test_what_a_command_s_turn_says_waits_for_the_gateway_that_serves(tmp_path: Path) -> None:
+    """`everturn run` in somebody's Telegram session answers them too, once there is a connection.
+
+    So does a turn that a killed gateway left open, and that a command went on with.
+    """
+    write_folder(
+        tmp_path / "agents" / "butler",
+        "apiVersion: duragent/v1alpha1\nkind: Agent\nmetadata: {name: butler}\n"
+        "spec: {model: {provider: builtin, name: builtin}}\n",
+    )
+    config = config_with(tmp_path)
+    key = ConversationKey(channel="matrix", chat="c", agent="butler")
+    async with open_gateway(config, environ={}, watch=False) as gateway:
+        submission = await gateway.service.submit(Inbound(text="2+3", key=key))
+        result = await submission.result()
+    async with open_gateway(config, environ={}, watch=False, resume=False) as gateway:
+        owed = (await gateway.service.view(result.session_id)).owed
+
+    assert result.text == "2+3 = 5"
+    assert [parcel.text for parcel in owed] == ["2+3 = 5"]

@@ -1,0 +1,309 @@
+"""What Telegram reports, as arrivals: who, where, what, and whether the bot is meant."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from aiogram.types import Update
+from support.telegram_api import ANN, BOT, BOT_ID, Json, TelegramApi
+
+from everturn_channels.adapter import Command, Edit, Message, Press
+from everturn_channels.telegram.mapping import Note, Reading, place_of
+
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
+GROUP = -100
+SELF = {"id": BOT_ID, "is_bot": True, "first_name": "Everturn", "username": BOT}
+BOB = {"id": 1002, "is_bot": False, "first_name": "Bob", "last_name": "Ray"}
+
+
+class _NoReach:
+    """Nothing is answered or fetched here."""
+
+    async def fetch(self, file_id: str, size_bytes: int | None, limit_bytes: int) -> bytes:
+        raise AssertionError((file_id, size_bytes, limit_bytes))
+
+    async def answer(self, chat: str, topic: str, reply_to: str, text: str) -> None:
+        raise AssertionError((chat, topic, reply_to, text))
+
+    async def answer_press(self, query_id: str, text: str) -> None:
+        raise AssertionError((query_id, text))
+
+
+READING = Reading(bot_id=BOT_ID, username=BOT, reach=_NoReach())
+
+
+def read(kind: str = "message", **content: Any) -> object:  # noqa: ANN401 - fields of an update
+    """Return what an update of a kind says."""
+    update = Update.model_validate({"update_id": 1, kind: content})
+    return READING.arrival(update, NOW)
+
+
+def said(text: str = "", *, chat: int = GROUP, **fields: object) -> Message:
+    """Return the message that something of Ann's arrives as."""
+    arrival = read(**TelegramApi().message(text, chat=chat, **fields))
+
+    assert isinstance(arrival, Message), arrival
+    return arrival
+
+
+def test_a_message_says_who_where_and_when() -> None:
+    """Routes, access and order depend on it."""
+    dm, group = said("hello", chat=ANN), said("hello")
+    post = read(
+        "channel_post",
+        **TelegramApi().message("news", chat=-7)
+        | {"chat": {"id": -7, "type": "channel"}, "from": None},
+    )
+
+    assert (dm.place.type, dm.place.chat, dm.place.topic) == ("dm", str(ANN), "")
+    assert (dm.sender.id, dm.sender.name, dm.text) == (str(ANN), "Ann", "hello")
+    assert dm.at.tzinfo is UTC
+    assert (group.place.type, group.place.title) == ("group", "Friends")
+    assert isinstance(post, Message)
+    assert (post.place.type, post.sender.id) == ("channel", "")
+
+
+def test_only_forum_topics_are_topics() -> None:
+    """A thread of replies in a plain group is no conversation of its own."""
+    topic = said("x", message_thread_id=9, is_topic_message=True)
+    thread = said("x", message_thread_id=9)
+
+    assert (topic.place.topic, thread.place.topic) == ("9", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "fields", "left"),
+    [
+        ("@everturn_bot hello", {}, "hello"),
+        ("🔥 @Everturn_Bot, hello", {}, "🔥 @Everturn_Bot, hello"),
+        ("@EVERTURN_BOT: hello", {}, "hello"),
+        ("@everturn_bot", {}, ""),
+        (
+            "Ever, hello",
+            {"entities": [{"type": "text_mention", "offset": 0, "length": 4, "user": SELF}]},
+            "hello",
+        ),
+        ("sure", {"reply_to_message": TelegramApi().message("?") | {"from": SELF}}, "sure"),
+    ],
+)
+def test_the_bot_knows_when_it_is_meant(text: str, fields: dict[str, Any], left: str) -> None:
+    """In groups it answers nobody else; its own name is no part of what is asked."""
+    message = said(text, **fields)
+
+    assert message.is_addressed
+    assert message.text == left
+    assert message.quoted == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        ("hello", {}),
+        ("@everturn_bot2 hello", {}),
+        ("@someone hello", {}),
+        ("mail me@everturn_bot", {"entities": []}),
+        ("hm", {"reply_to_message": TelegramApi().message("?") | {"from": BOB}}),
+        (
+            "first in a topic that the bot opened",
+            {
+                "reply_to_message": TelegramApi().message()
+                | {"from": SELF, "forum_topic_created": {"name": "t", "icon_color": 1}}
+            },
+        ),
+    ],
+)
+def test_the_bot_knows_when_others_are_meant(text: str, fields: dict[str, Any]) -> None:
+    """A bot that answers everything is thrown out."""
+    assert not said(text, **fields).is_addressed
+
+
+def test_what_a_message_refers_to_comes_with_it() -> None:
+    """Who replies or passes something on means that as well."""
+    bobs = TelegramApi().message("b" * 3000) | {"from": BOB}
+    reply = said("so?", reply_to_message=bobs)
+    part = said("so?", reply_to_message=bobs, quote={"text": "bbb", "position": 0})
+    picture = said(
+        "so?",
+        reply_to_message=TelegramApi().message(location={"latitude": 1, "longitude": 2}),
+    )
+    passed_on = [
+        said("x", forward_origin={"date": 1, **origin}).forwarded_from
+        for origin in (
+            {"type": "user", "sender_user": BOB},
+            {"type": "hidden_user", "sender_user_name": "Eve"},
+            {
+                "type": "channel",
+                "message_id": 1,
+                "chat": {"id": 1, "type": "channel", "title": "News"},
+            },
+        )
+    ]
+
+    assert reply.quoted.startswith("bbb")
+    assert len(reply.quoted) <= 1000
+    assert reply.quoted_name == "Bob Ray"
+    assert part.quoted == "bbb"
+    assert picture.quoted == "a location"
+    assert passed_on == ["Bob Ray", "Eve", "News"]
+
+
+def test_links_behind_words_stay_visible() -> None:
+    """Else the agent does not know what `here` is; offsets count emojis twice."""
+    link = {"type": "text_link", "offset": 3, "length": 4, "url": "https://a.example/x"}
+
+    assert said("🔥 here!", entities=[link]).text == "🔥 here (https://a.example/x)!"
+
+
+def test_commands_are_told_from_paths_and_from_those_of_other_bots() -> None:
+    """`/stop` for somebody else's bot must not stop this one."""
+    own = read(**TelegramApi().message("/Stop@Everturn_Bot now please", chat=GROUP))
+    bare = read(**TelegramApi().message("/stop", chat=GROUP))
+    other = read(**TelegramApi().message("/stop@other_bot", chat=GROUP))
+    entity = {"type": "bot_command", "offset": 0, "length": 4}
+    path = read(**TelegramApi().message("/etc/hosts is odd", entities=[entity]))
+    later = read(**TelegramApi().message("what does /stop do?"))
+    passed_on = read(
+        **TelegramApi().message(
+            "/reset", forward_origin={"type": "user", "date": 1, "sender_user": BOB}
+        )
+    )
+
+    assert isinstance(own, Command)
+    assert (own.name, own.argument, own.is_addressed) == ("stop", "now please", True)
+    assert isinstance(bare, Command)
+    assert not bare.is_addressed
+    assert isinstance(other, Note)
+    assert [type(a) for a in (path, later, passed_on)] == [Message, Message, Message]
+
+
+FILE = {"file_id": "f", "file_unique_id": "u", "file_size": 7}
+
+
+@pytest.mark.parametrize(
+    ("fields", "name", "media_type"),
+    [
+        ({"document": FILE | {"file_name": "../a/notes.txt"}}, "notes.txt", ""),
+        ({"voice": FILE | {"duration": 1}}, "voice-2.ogg", "audio/ogg"),
+        ({"audio": FILE | {"duration": 1, "mime_type": "audio/x"}}, "audio-2.mp3", "audio/x"),
+        (
+            {"video": FILE | {"duration": 1, "width": 1, "height": 1}},
+            "video-2.mp4",
+            "video/mp4",
+        ),
+        ({"video_note": FILE | {"duration": 1, "length": 1}}, "video-note-2.mp4", "video/mp4"),
+        (
+            {
+                "animation": FILE | {"duration": 1, "width": 1, "height": 1},
+                "document": FILE,
+            },
+            "animation-2.mp4",
+            "video/mp4",
+        ),
+    ],
+)
+def test_each_kind_of_file_is_a_file(fields: Json, name: str, media_type: str) -> None:
+    """What people send has to reach the agent's tools under a fit name."""
+    message = said("", caption="look", **fields)
+    (file,) = message.files
+
+    assert (file.file_name, file.media_type, file.size_bytes) == (name, media_type, 7)
+    assert message.text == "look"
+    assert message.unsupported == ""
+
+
+def test_of_a_picture_the_largest_is_taken() -> None:
+    """Telegram sends thumbnails beside it, in any order."""
+    sizes = [
+        FILE | {"file_id": str(w), "width": w, "height": w, "file_size": w} for w in (90, 800, 320)
+    ]
+    (file,) = said("", photo=sizes).files
+
+    assert file.size_bytes == 800
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"location": {"latitude": 1.0, "longitude": 2.0}}, "a location"),
+        ({"contact": {"phone_number": "1", "first_name": "B"}}, "a contact"),
+        ({"dice": {"emoji": "🎲", "value": 3}}, "a throw of dice"),
+    ],
+)
+def test_what_cannot_be_read_is_named(fields: Json, words: str) -> None:
+    """Silence would look like a broken bot."""
+    assert said("", chat=ANN, **fields).unsupported == words
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"new_chat_members": [BOB]},
+        {"pinned_message": {"message_id": 1, "date": 0, "chat": {"id": 1, "type": "private"}}},
+        {"text": "beep", "from": BOB | {"is_bot": True}},
+        {"migrate_to_chat_id": -1009},
+        {"text": "?", "chat": {"id": 3, "type": "wormhole"}},
+    ],
+)
+def test_what_is_nobodys_word_is_left_out(fields: Json) -> None:
+    """Joins, pins, and other bots: two bots that answer each other never stop."""
+    for chat in (GROUP, ANN):
+        assert isinstance(read(**TelegramApi().message(chat=chat) | fields), Note)
+
+
+def test_who_writes_in_the_name_of_a_chat_is_that_chat() -> None:
+    """Anonymous administrators come as a bot of Telegram's, and are people."""
+    chat = {"id": GROUP, "type": "supergroup", "title": "Friends"}
+    anonymous = BOB | {"id": 1087968824, "is_bot": True}
+    fields: Json = {"sender_chat": chat, "from": anonymous}
+    message = said("hello", **fields)
+
+    assert (message.sender.id, message.sender.name, message.sender.is_bot) == (
+        str(GROUP),
+        "Friends",
+        False,
+    )
+
+
+def test_edits_and_presses_say_what_they_belong_to() -> None:
+    """An edit replaces its message, a press answers its question; old messages are only hinted."""
+    edit = read("edited_message", **TelegramApi().message("hello") | {"edit_date": 1_795_400_000})
+    stub = {"message_id": 5, "date": 0, "chat": {"id": ANN, "type": "private", "first_name": "A"}}
+    query = {"id": "q", "from": BOB, "chat_instance": "1"}
+    press = read("callback_query", **query, message=stub, data="y:1")
+    game = read("callback_query", **query, message=stub, game_short_name="g")
+    left = read(
+        "my_chat_member",
+        chat=stub["chat"],
+        date=1,
+        old_chat_member={"status": "member", "user": SELF},
+        new_chat_member={"status": "kicked", "user": SELF, "until_date": 0},
+        **{"from": BOB},
+    )
+
+    assert isinstance(edit, Edit)
+    assert (edit.text, edit.at.year) == ("hello", 2026)
+    assert isinstance(press, Press)
+    assert (press.data, press.sender.id, press.place.chat, press.at) == (
+        "y:1",
+        "1002",
+        str(ANN),
+        NOW,
+    )
+    assert isinstance(game, Note)
+    assert isinstance(left, Note)
+    assert left.level == "warning"
+
+
+def test_a_place_of_an_unknown_kind_is_none() -> None:
+    """Closed by default: what it is decides who may speak there."""
+    message = Update.model_validate(
+        {
+            "update_id": 1,
+            "message": TelegramApi().message() | {"chat": {"id": 3, "type": "wormhole"}},
+        }
+    ).message
+
+    assert message is not None
+    assert place_of(message) is None

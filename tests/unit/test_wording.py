@@ -1,0 +1,183 @@
+"""The texts that people get: each says what to do next, and none says what others put into it."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+from markdown_it import MarkdownIt
+
+from everturn_actors.model import Decision, Outcome, Settled
+from everturn_channels import wording
+from everturn_channels.adapter import CommandName
+from everturn_channels.menu import COMMANDS
+from everturn_channels.wording import BUTTONS
+
+
+def _shown(markdown: str) -> str:
+    """Return the HTML of a text, as a careful reader of Markdown makes it."""
+    return str(MarkdownIt("commonmark", {"html": True}).render(markdown))
+
+
+def test_the_menu_names_every_command_once() -> None:
+    """A command that is not in the menu is never found, and no platform takes one twice."""
+    names = [name for name, _ in COMMANDS]
+
+    assert sorted(names) == sorted(get_args(CommandName))
+    assert all(1 <= len(what) <= 100 for _, what in COMMANDS)
+
+
+def test_help_lists_the_menu() -> None:
+    """It is the same list on every platform."""
+    text = wording.help_text()
+
+    assert [line.split()[1] for line in text.splitlines()] == [f"/{name}" for name, _ in COMMANDS]
+
+
+def test_a_stranger_learns_the_one_command_that_lets_them_in() -> None:
+    """Nobody should have to look up ids."""
+    assert "<code>everturn pair approve AB2CD3EF\n</code>" in _shown(wording.no_access("AB2CD3EF"))
+
+
+def test_without_a_code_a_stranger_learns_their_id_and_where_it_belongs() -> None:
+    """R22: the reply tells the operator what to set."""
+    text = wording.no_access(sender_id="42")
+
+    assert "`42`" in text
+    assert "spec.access.dm.allowlist" in text
+    assert "pair approve" not in text
+    assert "`" not in wording.no_access()
+
+
+def test_a_closed_group_learns_the_entry_that_opens_it() -> None:
+    """The key has a form that nobody guesses."""
+    text = wording.closed_group("telegram", "-100")
+
+    assert "`telegram:-100`" in text
+    assert "spec.access.groups.allowlist" in text
+
+
+def test_an_owners_own_words_are_used_for_a_full_queue() -> None:
+    """`reject_message` is a setting."""
+    assert wording.queue_full("Later!") == "Later!"
+    assert "send it again" in wording.queue_full("")
+
+
+@pytest.mark.parametrize(
+    ("count", "why", "part"),
+    [
+        (1, "", "1 message that was written here meanwhile I did not read."),
+        (3, "older than 24 hours", "3 messages that were written here meanwhile I did not read"),
+    ],
+)
+def test_a_chat_learns_what_was_not_read(count: int, why: str, part: str) -> None:
+    """A message that vanished without a word is asked about for days."""
+    text = wording.not_read(count, why)
+
+    assert part in text
+    assert why in text
+
+
+@pytest.mark.parametrize("outcome", get_args(Outcome))
+def test_every_turn_without_an_answer_says_so(outcome: Outcome) -> None:
+    """Silence is the one answer that nobody understands."""
+    text = wording.turn_ended(outcome, "the model is down")
+
+    assert bool(text) == (outcome != "answered")
+    assert ("the model is down" in text) == (outcome == "failed")
+
+
+@pytest.mark.parametrize("settled", get_args(Settled))
+def test_a_question_shows_what_became_of_it(settled: Settled) -> None:
+    """Buttons vanish; what was decided has to stay readable."""
+    text = wording.approval_settled("bash", settled, "Ann")
+    was_decided = settled in get_args(Decision)
+
+    assert "`bash`" in text
+    assert ("Ann" in text) == was_decided
+    assert wording.press_late(settled).startswith("Too late")
+
+
+def test_a_question_shows_what_would_run() -> None:
+    """Nobody can allow what they cannot see, nor read pages of it."""
+    text = wording.approval_question(
+        "bash", "rm -rf ```x\n" + "y" * 5000, "not listed", "bash:rm *"
+    )
+
+    shown = _shown(text)
+    assert "<code>rm -rf ```x\nyyy" in shown
+    assert "more characters)" in shown
+    assert len(text) < 2000
+    assert "<code>bash:rm *</code>" in shown
+    assert set(BUTTONS) == set(get_args(Decision))
+
+
+@pytest.mark.parametrize(
+    "evil",
+    [
+        "**x** [a](http://e.vil) `b`",
+        "<b>x</b>",
+        "# x\n\n- y",
+        "``` ",
+        "a\\*b",
+        "<@1> @all",
+        "- y",
+        "1. y",
+        "1) y",
+        "+ y",
+    ],
+)
+def test_what_others_say_formats_nothing(evil: str) -> None:
+    """An error text or a name must not be able to put a link into our mouth."""
+    texts = [
+        wording.turn_ended("failed", evil),
+        wording.approval_question(evil, evil, evil, evil),
+        wording.approval_settled(evil, "deny", evil),
+        wording.approval_over(evil),
+        wording.nothing_to_read(evil),
+        wording.unknown_command(evil),
+        wording.start_text(evil, evil),
+        wording.closed_group(evil, evil),
+        wording.no_access(sender_id=evil),
+        wording.not_read(2, evil),
+    ]
+
+    for text in texts:
+        shown = _shown(text)
+        assert "<a " not in shown
+        assert "<b>" not in shown
+        assert "<h1>" not in shown
+        assert "<ul>" not in shown
+        assert "<ol>" not in shown
+        assert shown.count("<strong>") == text.count("Hello, I am **")
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [(20 * 1024 * 1024, "larger than 20 MB"), (1536, "larger than 1.5 KB"), (9, "than 9 bytes")],
+)
+def test_a_limit_is_told_in_words(limit: int, words: str) -> None:
+    """20971520 helps nobody."""
+    assert words in wording.too_large(limit)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        wording.busy(),
+        wording.not_kept(),
+        wording.command_refused(),
+        wording.reset_done(),
+        wording.reset_done(had_session=False),
+        wording.stop_done(was_running=True),
+        wording.stop_done(was_running=False),
+        wording.no_session(),
+        wording.press_refused(),
+        *(wording.press_taken(decision) for decision in get_args(Decision)),
+    ],
+)
+def test_every_text_is_a_sentence(text: str) -> None:
+    """They are read by people who know nothing of the gateway."""
+    assert text[0].isupper()
+    assert text.endswith(".")
+    assert len(text) < 200
