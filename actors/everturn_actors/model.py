@@ -425,6 +425,8 @@ class OpenTurn:
     "Why the newest replies, one after the other, could not be used; empty after one that could."
     delivers: bool = False
     "Whether what is said in it is owed to the people of a channel."
+    has_spoken: bool = False
+    "Whether anything was said in it: text, or a file."
     preview_step: int = 0
     "The step whose text a message of the platform shows as it comes; 0 = none."
     preview_id: str = ""

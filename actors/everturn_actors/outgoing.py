@@ -30,7 +30,7 @@ class Outgoing(Protocol):
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the service stops: what is under way ends, nothing new begins."""
+        """Whether the service stops: what takes long is left to its next start."""
         ...
 
     async def tell(self, *bodies: Body) -> None:

@@ -37,14 +37,13 @@ def owed_reply(seq: int, turn: OpenTurn, body: ModelReplied) -> Iterator[Parcel]
     """Yield what is owed for a reply to the open step of `turn`: its text, where it has any."""
     if not turn.delivers or not body.text.strip():
         return
-    shown = turn.preview_step == len(turn.steps) + 1
     yield Parcel(
         seq=seq,
         turn=turn.number,
         kind="reply",
         text=body.text,
         reply_to=turn.reply_to,
-        preview=turn.preview_id if shown else "",
+        preview=turn.preview_id if turn.preview_step == len(turn.steps) + 1 else "",
     )
 
 
@@ -82,8 +81,7 @@ def owed_end(seq: int, turn: OpenTurn, body: TurnFinished) -> Iterator[Parcel]:
         return
     text = body.error
     if body.outcome == "answered":
-        last = turn.steps[-1] if turn.steps else None
-        if last is None or last.reply.text.strip():
+        if turn.has_spoken:
             return
         text = NOTHING_SAID
     yield Parcel(

@@ -160,6 +160,8 @@ def _open_turn_lines(turn: OpenTurn | None) -> Iterator[dict[str, Any]]:
         opened["broken"] = list(turn.broken)
     if turn.delivers:
         opened["delivers"] = True
+    if turn.has_spoken:
+        opened["has_spoken"] = True
     if turn.preview_step:
         opened |= {"preview_step": turn.preview_step, "preview_id": turn.preview_id}
     yield opened

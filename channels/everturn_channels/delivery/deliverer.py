@@ -14,6 +14,7 @@ from everturn_actors.outgoing import Outgoing
 from everturn_actors.ports import Clock
 from everturn_actors.state import SessionState
 from everturn_channels.adapter import Adapter, ChatType
+from everturn_channels.delivery.leaving import leaves
 from everturn_channels.delivery.pace import Pace
 from everturn_channels.delivery.preview import Preview
 from everturn_channels.delivery.questions import Questions
@@ -68,7 +69,7 @@ class Deliverer:
             ActorStoppedError: Its actor is gone.
             JournalError: What was done could not be written down.
         """
-        while not session.is_stopping and _has_work(session.state):
+        while not leaves(session) and _has_work(session.state):
             try:
                 await self._carry(session)
             except ExceptionGroup as group:

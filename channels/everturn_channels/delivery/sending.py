@@ -28,6 +28,7 @@ from everturn_channels.delivery.layout import (
     line,
     nonce,
 )
+from everturn_channels.delivery.leaving import leaves
 from everturn_channels.delivery.pace import Pace, unless
 from everturn_channels.delivery.preview import Preview
 from everturn_channels.delivery.questions import Questions, question_of
@@ -119,7 +120,7 @@ class Sender:
             JournalError: What was done could not be written down.
         """
         session = self._session
-        while not session.is_stopping:
+        while not leaves(session):
             self._questions.note(session.state)
             parcel, turn = self._next(), session.state.open_turn
             if parcel is not None:
@@ -203,7 +204,7 @@ class Sender:
         return True
 
     def _is_to_leave(self, parcel: Parcel) -> bool:
-        return self._session.is_stopping or self._is_over(parcel)
+        return leaves(self._session) or self._is_over(parcel)
 
     async def _send(self, job: _Job) -> None:
         """Send the next chunk; note what became of it, and wait where it has to be tried again."""
@@ -389,7 +390,7 @@ class Sender:
         last = parcel.chunks[-1]
         if last.mark == "sent" and self._adapter.traits.edits:
             await self._ends.show(parcel, last.platform_id)
-            if self._session.is_stopping:
+            if leaves(self._session):
                 return  # it can be shown after the start
         job = self._begin(parcel)  # what was cut short is of unknown outcome first
         if job.chunks[0].mark != "closed":

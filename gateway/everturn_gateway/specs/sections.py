@@ -187,7 +187,7 @@ class DebounceSection(Section):
     """Messages of one sender in quick succession are one."""
 
     enabled: bool = True
-    window_ms: Annotated[int, Field(ge=0)] = 1500
+    window_ms: Annotated[int, Field(ge=0, le=60_000)] = 1500
 
 
 class QueueSection(Section):
@@ -217,7 +217,7 @@ class ContextBufferSection(Section):
     mode: Literal["silent", "passive"] = "silent"
     "silent: told of in one block, the newest; passive: kept as messages of the conversation."
     max_messages: Annotated[int, Field(ge=0)] = 100
-    max_age_hours: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 24
+    max_age_hours: Annotated[float, Field(ge=0, le=8760, allow_inf_nan=False)] = 24
 
 
 class GroupsSection(Section):
