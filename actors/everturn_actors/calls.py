@@ -7,7 +7,7 @@ begun is known as such, a question that was asked is still open, a word that was
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from math import inf
@@ -22,6 +22,7 @@ from everturn_actors.events import ApprovalAsked, CallFinished, CallStarted
 from everturn_actors.ids import arguments_hash
 from everturn_actors.intake import attachment_of, check_uploads
 from everturn_actors.model import (
+    PROGRAM_SENDERS,
     Approval,
     Attachment,
     OpenStep,
@@ -30,6 +31,7 @@ from everturn_actors.model import (
     ToolCall,
     ToolResult,
     Upload,
+    UserMessage,
 )
 from everturn_actors.ports import ALLOW, Agent, Clock, Tool, ToolContext, ToolOutput, Verdict
 from everturn_actors.queueing import steering
@@ -174,12 +176,24 @@ def _not_allowed(approval: Approval) -> str:
 def _who_began(host: TurnHost) -> tuple[str, ...]:
     """Return who may answer where the policy names nobody: whoever the turn answers.
 
-    Not those that it only heard: they did not speak to the agent.
+    Not those that it only heard: they did not speak to the agent. Where a program began it, who
+    spoke last. A platform's message without a sender lets nobody on the platform answer, and
+    whoever runs the gateway always may; elsewhere nobody has a name, and all may.
     """
-    turn = host.state.open_turn
-    asked = (user for user in turn.heard if not user.quiet) if turn else ()
-    senders = dict.fromkeys(user.sender for user in asked)
-    return () if "" in senders else tuple(senders)
+    state = host.state
+    turn = state.open_turn
+    senders = _askers(turn.heard) if turn else ()
+    if not senders:
+        before = (_askers(each.heard) for each in reversed(state.held_turns))
+        senders = next(filter(None, before), ())
+    delivers = turn is not None and turn.delivers
+    return ("",) if delivers and not senders else () if "" in senders and not delivers else senders
+
+
+def _askers(users: Iterable[UserMessage]) -> tuple[str, ...]:
+    """Return who spoke to the agent, each once."""
+    asked = (user.sender for user in users if not user.quiet)
+    return tuple(dict.fromkeys(each for each in asked if each not in PROGRAM_SENDERS))
 
 
 async def _judge(host: TurnHost, call: ToolCall, tool: Tool, agent: Agent) -> Verdict:

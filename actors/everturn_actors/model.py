@@ -38,6 +38,9 @@ perhaps sent; given up; or, of a question, shown as answered."""
 
 T = TypeVar("T")
 
+PROGRAM_SENDERS: Final = frozenset(("background_process", "schedule"))
+"Senders that are programs of the gateway: they ask nobody and can answer nothing."
+
 # What every provider that takes images takes alike.
 # Sources, read 2026-11-22: https://platform.openai.com/docs/guides/images-vision,
 # https://platform.claude.com/docs/en/build-with-claude/vision.
@@ -427,6 +430,8 @@ class OpenTurn:
     "Whether what is said in it is owed to the people of a channel."
     has_spoken: bool = False
     "Whether anything was said in it: text, or a file."
+    told_of_drops: bool = False
+    "Whether its people are told that messages which came meanwhile are not answered."
     preview_step: int = 0
     "The step whose text a message of the platform shows as it comes; 0 = none."
     preview_id: str = ""

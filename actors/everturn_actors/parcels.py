@@ -13,6 +13,7 @@ from everturn_actors.events import (
     ChunkMarked,
     ContextReduced,
     DeliveryPlanned,
+    Discarded,
     ModelReplied,
     TurnFinished,
 )
@@ -64,6 +65,13 @@ def owed_question(seq: int, turn: OpenTurn, body: ApprovalAsked) -> Iterator[Par
             call_id=body.call_id,
             reply_to=turn.reply_to,
         )
+
+
+def owed_drop(seq: int, turn: OpenTurn, body: Discarded) -> Iterator[Parcel]:
+    """Yield what is owed where messages are not answered: a word, once a turn."""
+    if turn.delivers:
+        text = f"Not every message is answered: {body.reason}."
+        yield Parcel(seq=seq, turn=turn.number, kind="notice", text=text)
 
 
 def owed_line(seq: int, turn: OpenTurn | None, body: ContextReduced) -> Iterator[Parcel]:

@@ -515,7 +515,7 @@ class SessionActor:
             return None
         if rules.drops_when_busy and state.open_turn is not None:
             return BusyError()
-        most = rules.max_waiting
+        most = rules.max_waiting if state.open_turn is not None else None
         asked = sum(not message.quiet for message in state.waiting)
         if most is not None and asked >= most and rules.overflow != "drop_old":
             return QueueFullError(rules.overflow)
@@ -531,7 +531,9 @@ class SessionActor:
         same = [message for message in waiting if message.quiet == inbound.quiet]
         most = QUIET_LIMIT if inbound.quiet else rules.max_waiting
         if not inbound.quiet and (
-            rules.overflow != "drop_old" or self._is_extra(inbound, draft.now)
+            rules.overflow != "drop_old"
+            or draft.known.open_turn is None  # the next turn takes all that waits
+            or self._is_extra(inbound, draft.now)
         ):
             return
         if most is None or not same or len(same) < most:
@@ -539,6 +541,11 @@ class SessionActor:
         gone = tuple(message.seq for message in same[: len(same) - most + 1])
         why = "nobody spoke to the agent" if inbound.quiet else f"more than {most} waited"
         draft.add(Discarded(received=gone, reason=why))
+        if not inbound.quiet:
+            logger.warning(
+                "messages that waited are not answered",
+                extra={"session_id": self.session_id, "messages": len(gone), "why": why},
+            )
 
     def _plan_aside(self, command: KeepAside, draft: _Draft) -> Callable[[], None]:
         aside, state = command.aside, draft.known

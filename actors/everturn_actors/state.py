@@ -62,6 +62,7 @@ from everturn_actors.model import (
 )
 from everturn_actors.parcels import (
     deliver,
+    owed_drop,
     owed_end,
     owed_files,
     owed_line,
@@ -212,8 +213,7 @@ def apply(state: SessionState | None, event: Event) -> SessionState:
         case Edited():
             return _edited(state, event, body)
         case Discarded():
-            left = _waiting(state, event, body.received)
-            return _advance(state, event, waiting=tuple(m for m in state.waiting if m not in left))
+            return _discarded(state, event, body)
         case TurnStarted():
             return _turn_started(state, event, body)
         case StepStarted():
@@ -298,6 +298,17 @@ def _received(state: SessionState, event: Event, body: Received) -> SessionState
     )
     seen = _seen(state, event, body.idempotency_key)
     return _advance(state, event, waiting=(*state.waiting, message), seen=seen)
+
+
+def _discarded(state: SessionState, event: Event, body: Discarded) -> SessionState:
+    gone = _waiting(state, event, body.received)
+    waiting = tuple(message for message in state.waiting if message not in gone)
+    turn = state.open_turn
+    if turn is None or turn.told_of_drops or all(message.quiet for message in gone):
+        return _advance(state, event, waiting=waiting)
+    owed = (*state.owed, *owed_drop(event.seq, turn, body))
+    turn = replace(turn, told_of_drops=turn.delivers)
+    return _advance(state, event, waiting=waiting, open_turn=turn, owed=owed)
 
 
 def _seen(state: SessionState, event: Event, key: str) -> Mapping[str, int]:

@@ -419,6 +419,36 @@ async def test_a_repeat_of_a_message_that_was_dropped_ends_too() -> None:
             assert (await again.result()).outcome == "cancelled"
 
 
+async def test_people_of_a_channel_are_told_once_a_turn_that_messages_are_dropped() -> None:
+    """A message that nobody answers must not vanish without a word."""
+    provider = ScriptedProvider(calling(("a", "act")))
+    gate = Rules({"act": Verdict(word="ask", timeout_s=600)})
+    rules = Queueing(max_waiting=1, joins="own")
+    async with open_test_service(
+        provider=provider, tools=deciding(), gate=gate, carriers={"test": Nobody()}
+    ) as test:
+        asked = await say(test, "go", Queueing())
+        await until_asked(test, asked.session_id)
+        for n in range(4):
+            await say(test, f"m{n}", rules)
+        state = await test.service.view(asked.session_id)
+
+        assert [parcel.text for parcel in state.owed if parcel.kind == "notice"] == [
+            "Not every message is answered: more than 1 waited."
+        ]
+
+
+async def test_no_limit_holds_while_the_next_turn_takes_all_that_waits() -> None:
+    """Thirty people who write at once are thirty messages of one turn."""
+    clock = ManualClock()
+    async with open_test_service(clock=clock) as test:
+        for n in range(30):
+            await say(test, f"m{n}", Queueing(hold_s=1.5, max_waiting=10), sender=f"person {n}")
+        clock.advance(2)
+
+        assert await answered(test) == [[f"m{n}" for n in range(30)]]
+
+
 # --- quiet messages ---
 
 
@@ -537,6 +567,32 @@ async def test_only_who_spoke_to_the_agent_may_answer_its_question() -> None:
         question = await until_asked(test, asked.session_id)
 
         assert question.approvers == ("ann",)
+
+
+@pytest.mark.parametrize(
+    ("senders", "approvers"),
+    [
+        pytest.param([""], ("",), id="a post without a sender"),
+        pytest.param(["", "ann"], ("", "ann"), id="a post and a person"),
+        pytest.param(["background_process"], ("ann",), id="a program, after a person"),
+    ],
+)
+async def test_what_no_person_began_is_not_for_everybody_on_a_platform_to_allow(
+    senders: list[str], approvers: tuple[str, ...]
+) -> None:
+    """Any reader of a channel could run a command otherwise; and nobody could, after a program."""
+    provider = ScriptedProvider("hello", calling(("a", "act")))
+    gate = Rules({"act": Verdict(word="ask", timeout_s=600)})
+    async with open_test_service(
+        provider=provider, tools=deciding(), gate=gate, carriers={"test": Nobody()}
+    ) as test:
+        await (await say(test, "hi", Queueing())).result()
+        for sender in senders:
+            asked = await say(test, "go", Queueing(hold_s=1), sender=sender)
+        await test.service.flush(test.key())
+        question = await until_asked(test, asked.session_id)
+
+        assert question.approvers == approvers
 
 
 # --- asides ---

@@ -162,6 +162,8 @@ def _open_turn_lines(turn: OpenTurn | None) -> Iterator[dict[str, Any]]:
         opened["delivers"] = True
     if turn.has_spoken:
         opened["has_spoken"] = True
+    if turn.told_of_drops:
+        opened["told_of_drops"] = True
     if turn.preview_step:
         opened |= {"preview_step": turn.preview_step, "preview_id": turn.preview_id}
     yield opened

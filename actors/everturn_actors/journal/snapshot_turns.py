@@ -58,7 +58,8 @@ def _kinds(cls: type) -> dict[str, type]:
     return {name: str if get_origin(h) is Literal else get_origin(h) or h for name, h in hints}
 
 
-_DELIVERY = ("delivers", "has_spoken", "preview_step", "preview_id")  # of an open turn
+# Of an open turn.
+_DELIVERY = ("delivers", "has_spoken", "told_of_drops", "preview_step", "preview_id")
 _VALUES = (
     *(UserMessage, Attachment, Reply, ToolResult, ToolCall, Usage),
     *(Sent, Summary, Replaced, Standing),
