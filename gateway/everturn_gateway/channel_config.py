@@ -369,12 +369,13 @@ class _Entry:
         return (channel,) if self.kind == "external" else (channel, self.kind)
 
 
-def without_idle_faults(document: Document) -> Document:
+def without_idle_faults(document: Document, *, everything: bool = False) -> Document:
     """Return the document without what could not be read in channels that are off.
 
-    Whoever switches one off need not keep its token in the environment.
+    Whoever switches one off need not keep its token in the environment; with `everything`, none of
+    them is opened.
     """
-    off = [entry.path for entry in _entries(document) if not entry.section.enabled]
+    off = [entry.path for entry in _entries(document) if everything or not entry.section.enabled]
     idle = tuple(f"{dotted(path)}." for path in off)
     switches = {dotted((*path, "enabled")) for path in off}
     faults = tuple(

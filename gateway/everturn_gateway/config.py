@@ -200,6 +200,7 @@ def load_config(
     port: int | None = None,
     workspace: Path | None = None,
     agents_dir: Path | None = None,
+    with_channels: bool = True,
 ) -> Config:
     """Read the configuration; what is given here beside the file overrides it.
 
@@ -214,6 +215,8 @@ def load_config(
         workspace: Overrides `workspace`; relative to the current folder, where paths in the file
             are relative to the file's.
         agents_dir: Overrides `agents_dir`, in the same way.
+        with_channels: Whether channels are to be opened. Where not, their tokens need not be in
+            the environment, and what is wrong with them is left out.
 
     Raises:
         ConfigError: With every fault.
@@ -223,12 +226,12 @@ def load_config(
     notes: tuple[str, ...] = ()
     faults: tuple[Fault, ...] = ()
     if path is not None or name.exists():
-        document = without_idle_faults(read_document(name, environ))
+        document = without_idle_faults(read_document(name, environ), everything=not with_channels)
         found, faults = check(document, _File)
         faults += (
             *_conflicts(document),
             *provider_faults(document),
-            *channel_faults(document),
+            *(channel_faults(document) if with_channels else ()),
         )
         faults = tuple(sorted(faults, key=lambda fault: fault.line))
         if found is not None:

@@ -588,9 +588,9 @@ async def test_what_no_person_began_is_not_for_everybody_on_a_platform_to_allow(
     ) as test:
         await (await say(test, "hi", Queueing())).result()
         for sender in senders:
-            asked = await say(test, "go", Queueing(hold_s=1), sender=sender)
+            await say(test, "go", Queueing(hold_s=1), sender=sender)
         await test.service.flush(test.key())
-        question = await until_asked(test, asked.session_id)
+        question = await until_asked(test, await test.service.current(test.key()))
 
         assert question.approvers == approvers
 

@@ -393,6 +393,18 @@ def test_a_task_from_another_agent_is_a_wish_too() -> None:
     assert reply_to(request("[Task from the agent boss. Work.]\n\n6*7")).text == "6*7 = 42"
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "[Ann] 6*7",
+        "[Said here before, not to you:]\n[Bob] 1+1\n[Now to you:]\n[Ann] 6*7",
+    ],
+)
+def test_who_says_it_in_a_group_and_what_was_said_to_others_change_no_sum(said: str) -> None:
+    """A first try in a group would get the same words about what this is, whatever is asked."""
+    assert reply_to(request(said)).text == "6*7 = 42"
+
+
 def test_files_at_once_are_bounded() -> None:
     """One message must not start any number of calls."""
     names = " and ".join(f"{number}.txt" for number in range(9))

@@ -300,3 +300,14 @@ routes:
     assert notes_of(tmp_path, "routes: [{agent: a}]\n") == [
         ":1: routes: has no effect without channels"
     ]
+
+
+def test_a_command_that_opens_no_channel_needs_no_token(tmp_path: Path) -> None:
+    """`everturn pair approve` in another terminal must not ask for the token of the bot."""
+    file = tmp_path / "everturn.yaml"
+    file.write_text('channels: {telegram: {bot_token: "${NOT_SET}"}}\nroutes: [{agent: a}]\n')
+    config = load_config(file, environ={}, with_channels=False)
+
+    assert [route.agent for route in config.routes] == ["a"]
+    with pytest.raises(ConfigError, match="NOT_SET is not set"):
+        load_config(file, environ={})

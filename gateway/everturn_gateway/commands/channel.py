@@ -38,7 +38,7 @@ _NONE: Final = "no channels; everturn.yaml sets them up under channels\n"
 
 def list_channels(options: Options, *, as_json: bool) -> int:
     """Print how the channels of the running gateway fare, or which are set up; return the code."""
-    config = load(options)
+    config = load(options, with_channels=True)
 
     async def main() -> int:
         running = await find_running(config.workspace)
@@ -149,7 +149,7 @@ def check_channels(options: Options, name: str) -> int:
         ConfigError: The configuration is not valid.
         GatewayError: There is no such channel, or the library of its platform is missing.
     """
-    config = load(options)
+    config = load(options, with_channels=True)
     channels = _chosen(config, name)
     if not channels:
         sys.stdout.write(_NONE)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -71,7 +72,7 @@ def doctor(options: Options, *, repair: bool) -> int:
 
 async def _examine(options: Options, *, repair: bool) -> AsyncGenerator[Finding]:
     try:
-        config = await anyio.to_thread.run_sync(load, options)
+        config = await anyio.to_thread.run_sync(partial(load, options, with_channels=True))
     except ConfigError as error:
         yield Finding(verdict="problem", subject="config", text=str(error))
         return

@@ -20,8 +20,16 @@ from everturn_gateway.observe import SecretRegistry, setup_logging
 API_TOKEN_VARIABLE = "EVERTURN_API_TOKEN"  # noqa: S105 - the variable's name
 
 
-def load(options: Options, *, host: str | None = None, port: int | None = None) -> Config:
+def load(
+    options: Options,
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    with_channels: bool = False,
+) -> Config:
     """Return the configuration; from here on, unexpected errors are written to its workspace.
+
+    Without `with_channels` the tokens of channels need not be in the environment.
 
     Raises:
         ConfigError: With every fault of the file.
@@ -34,6 +42,7 @@ def load(options: Options, *, host: str | None = None, port: int | None = None) 
         port=port,
         workspace=options.workspace,
         agents_dir=options.agents_dir,
+        with_channels=with_channels,
     )
     crash_log.folder = config.workspace
     return config

@@ -38,6 +38,8 @@ _HELP_END: Final = (
 HELP: Final = f"{_HELP}{_CONVERSATION_REMEMBERS}{_HELP_END}"
 
 _TASK: Final = re.compile(r"\A\[Task from the agent [^\]]*\]")
+_HEARD: Final = re.compile(r"\A\[Said here before, not to you:\]\n.*\n\[Now to you:\]\n", re.DOTALL)
+_NAME: Final = re.compile(r"\A\[[^\]\n]{1,64}\] ")  # who says it, in a group
 _Answer = Callable[[str, Sequence[str], ModelRequest], str]
 
 
@@ -54,8 +56,9 @@ def answer(request: ModelRequest) -> str:
 
 
 def wish_of(text: str) -> str:
-    """Return what a message wants: without the words before a task from another agent."""
-    return _TASK.sub("", text, count=1).strip()
+    """Return what a message wants: without who says it, and what was said before to others."""
+    text = _HEARD.sub("", text, count=1)
+    return _NAME.sub("", _TASK.sub("", text, count=1), count=1).strip()
 
 
 def what_it_is(request: ModelRequest) -> str:
