@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -11,16 +12,18 @@ from support.arrivals import ANN, DM, GROUP
 from support.feeding_adapter import OPEN, Fed, feeding
 from support.tool_doubles import Deed, Rules, by_name
 
+from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import Reply, Usage
 from everturn_actors.ports import Verdict
 from everturn_actors.state import SessionState
-from everturn_actors.testing import ScriptedProvider, calling
+from everturn_actors.testing import ManualClock, ScriptedProvider, calling
 from everturn_channels.adapter import Command, Person, Place
 from everturn_channels.delivery.approvals import approval_token, button_data
 from everturn_channels.errors import NotSentError, RefusedError
 from everturn_channels.inbound.attending import COMPACTING
 from everturn_channels.inbound.presses import NO_BUTTON
 from everturn_channels.wording import no_session, press_late, press_refused
+from everturn_gateway.channels.running import LaterCarrier
 
 BOB = Person(id="8", name="Bob")
 
@@ -208,6 +211,35 @@ async def test_a_command_that_comes_twice_is_done_once(tmp_path: Path) -> None:
 
         assert len(fed.answers) == 1
         assert await fed.service.current(fed.key()) == state.session_id
+
+
+@pytest.mark.parametrize("name", ["reset", "stop"])
+async def test_a_command_that_comes_again_after_a_restart_ends_nothing_newer(
+    tmp_path: Path, name: str
+) -> None:
+    """A platform that was told of neither hands in both: the message would lose its answer."""
+    disk, clock, provider = MemoryDisk(), ManualClock(), ScriptedProvider()
+    begin = partial(feeding, tmp_path, disk=disk, clock=clock, carrier=LaterCarrier())
+    async with begin(provider=provider) as fed:
+        await fed.say("one")
+        await fed.until_idle()
+        given = _command(name, fed)
+        await fed.adapter.feed(given)
+        provider.hold()
+        message = await fed.say("two")
+        await provider.until_called(2)
+    again = ScriptedProvider()
+    again.hold()
+    async with begin(provider=again) as fed:
+        await again.until_called()
+        await fed.adapter.feed(replace(given, answer=fed._answer))
+        await fed.adapter.feed(message)
+        again.release()
+        state = await fed.until_idle()
+
+        assert [turn.outcome for turn in state.held_turns][-1] == "answered"
+        assert len(again.requests) == 1
+        assert "two" in str(again.requests[-1])
 
 
 def _command(name: str, fed: Fed, **changes: object) -> Command:

@@ -215,6 +215,16 @@ async def test_groups_attribute_and_hear_what_was_not_for_them(tmp_path: Path) -
         assert fed.adapter.world.texts == []
 
 
+async def test_the_bots_name_alone_asks_about_what_was_said(tmp_path: Path) -> None:
+    """Whoever names the bot below somebody's question wants that answered."""
+    async with feeding(tmp_path, provider=ScriptedProvider()) as fed:
+        await fed.say("", place=GROUP, is_addressed=True, quoted="is it noon?", quoted_name="Bob")
+        state = await fed.until_idle("-100")
+
+        (user,) = state.held_turns[0].users
+        assert user.text == '[Ann] [in reply to Bob: "is it noon?"]'
+
+
 async def test_passive_members_are_read_later_and_blocked_ones_never(tmp_path: Path) -> None:
     """The owner of a group decides whom the agent listens to."""
     groups = replace(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from datetime import timedelta
 
 import anyio
@@ -45,6 +46,24 @@ async def test_a_reply_is_planned_sent_and_marked_with_two_writes() -> None:
             assert test.adapter.world.texts == ["fine"]
             assert test.adapter.world.messages["m1"].message.reply_to == "q1"
             assert test.counter.sent == 1
+
+
+async def test_a_long_reply_is_laid_out_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading the Markdown of one long reply takes time in which no other chat may stand still."""
+    lay_out, threads = ScriptedAdapter.lay_out, set[int]()
+
+    def watched(self: ScriptedAdapter, markdown: str, *, is_plain: bool = False) -> tuple[str, ...]:
+        threads.add(threading.get_ident())
+        return lay_out(self, markdown, is_plain=is_plain)
+
+    monkeypatch.setattr(ScriptedAdapter, "lay_out", watched)
+    async with delivering("a" * 5_000) as test:
+        said = await test.say()
+        await test.until_delivered(said.session_id)
+
+        assert "".join(test.adapter.world.texts) == "a" * 5_000
+        assert threads
+        assert threading.get_ident() not in threads
 
 
 async def test_the_chunks_of_a_reply_come_in_order_and_share_their_writes() -> None:

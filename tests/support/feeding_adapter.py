@@ -14,6 +14,7 @@ from support.scripted_adapter import Platform, ScriptedAdapter, traits
 
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import ConversationKey
+from everturn_actors.outgoing import Carrier
 from everturn_actors.ports import Gate, Tool
 from everturn_actors.service import TurnService
 from everturn_actors.state import SessionState
@@ -253,6 +254,7 @@ async def feeding(
     summariser: ScriptedProvider | None = None,
     limits: Limits | None = None,
     has_files: bool = True,
+    carrier: Carrier | None = None,
 ) -> AsyncGenerator[Fed]:
     """Run a channel named `test`, with the agent `test`, whose small files lie in `folder`.
 
@@ -275,6 +277,7 @@ async def feeding(
                 disk=disk,
                 clock=clock,
                 summariser=summariser,
+                carriers={"test": carrier} if carrier else None,
             )
         )
         cursors = await stack.enter_async_context(open_cursors(folder / "test.json", clock))

@@ -231,3 +231,18 @@ async def test_the_wait_after_failures_grows_to_a_minute_and_varies() -> None:
                 await clock.until_sleeping(expected_s)
                 assert not clock._will_wake(clock.now())
                 clock.advance(expected_s)
+
+
+async def test_a_platform_that_is_back_ends_the_waits_after_failures() -> None:
+    """What could not be sent in an outage need not wait another minute after it."""
+    clock = ManualClock()
+    pace = Pace(clock, lambda: 0.0)
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(pace.back_off, 99)
+            tasks.start_soon(pace.back_off, 1)
+            await clock.until_sleeping(1)
+            await clock.until_sleeping(60)
+            pace.stop_backing_off()
+
+    assert clock.now() == ManualClock().now()

@@ -2,35 +2,54 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from functools import cache
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from pydantic.fields import FieldInfo
 from support.agents import MINIMAL, write_folder
 from support.policies import allows, denies
 
+from everturn_actors.events import Body
+from everturn_gateway.channel_config import (
+    TELEGRAM_API,
+    AnySection,
+    BacklogSection,
+    DiscordSection,
+    PluginSection,
+    TelegramSection,
+    WebhookSection,
+)
 from everturn_gateway.config import load_config
 from everturn_gateway.specs import load_agent
 
 ROOT = Path(__file__).parents[2]
 NAMES = (
-    "approvals",
-    "builtin-tools",
-    "mcp",
-    "models",
-    "operate",
-    "shell-and-processes",
-    "usage",
+    "README",
+    "docs/approvals",
+    "docs/builtin-tools",
+    "docs/discord",
+    "docs/groups",
+    "docs/mcp",
+    "docs/models",
+    "docs/operate",
+    "docs/plugin-channel",
+    "docs/shell-and-processes",
+    "docs/telegram",
+    "docs/usage",
 )
 SNIPPETS = [
     (name, snippet)
     for name in NAMES
     for snippet in re.findall(
-        r"^```yaml\n(.*?)^```$", (ROOT / f"docs/{name}.md").read_text(), re.DOTALL | re.MULTILINE
+        r"^```yaml\n(.*?)^```$", (ROOT / f"{name}.md").read_text(), re.DOTALL | re.MULTILINE
     )
 ]
 SPECS = [(name, each) for name, each in SNIPPETS if re.match(r"  \w", each)]
-POLICIES = [each for name, each in SNIPPETS if name == "approvals" and "policy.yaml" in each]
+POLICIES = [each for name, each in SNIPPETS if name.endswith("approvals") and "policy.yaml" in each]
 CONFIGURATIONS = [
     each for _, each in SNIPPETS if each.startswith(("# everturn.yaml", "workspace:"))
 ]
@@ -38,11 +57,49 @@ _, COMMANDS = (ROOT / "docs/approvals.md").read_text().split("## Rules for comma
 RULES = re.findall(r"^\| (`.*`) \| (runs|asks)\b.*\|$", COMMANDS, re.MULTILINE)
 PAGES = sorted(path.relative_to(ROOT) for path in (ROOT / "docs").rglob("*.md"))
 KEYS = {f"{name}_API_KEY": "sesame" for name in ("ANTHROPIC", "BRAVE", "GEMINI", "OPENAI")}
+TOKENS = {
+    "TELEGRAM_BOT_TOKEN": "1:one",
+    "FAMILY_BOT_TOKEN": "2:two",
+    "DISCORD_BOT_TOKEN": "three",
+    "CLUB_BOT_TOKEN": "four",
+    "TELEGRAM_WEBHOOK_SECRET": "secret",
+}
+SECTIONS: tuple[tuple[str, type[AnySection]], ...] = (
+    ("telegram", TelegramSection),
+    ("discord", DiscordSection),
+    ("plugin-channel", PluginSection),
+)
 
 
 def commands(cell: str) -> list[str]:
     """Return the command lines of a table's cell."""
     return re.findall(r"`([^`]+)`", cell.replace("\\|", "|"))
+
+
+def default_of(section: type[AnySection], name: str, field: FieldInfo) -> str:
+    """Return the default of a setting in the words of the pages."""
+    if field.is_required() or name == "bot_token":
+        return "required"
+    if (section, name) == (TelegramSection, "api_base"):
+        return TELEGRAM_API
+    match field.get_default(call_default_factory=True):
+        case bool() as value:
+            return str(value).lower()
+        case BacklogSection() as backlog:
+            return f"{backlog.max_messages}, {backlog.max_age_hours:g}"
+        case WebhookSection():
+            return "none"
+        case value:
+            return str(value) if value else "none"
+
+
+@cache
+def spoken() -> str:
+    """Return all that the sources of the program may say, literal by literal."""
+    sources = (each for name in ("channels", "gateway") for each in (ROOT / name).rglob("*.py"))
+    trees = (ast.walk(ast.parse(source.read_text(encoding="utf-8"))) for source in sources)
+    literals = (node.value for tree in trees for node in tree if isinstance(node, ast.Constant))
+    return "\n".join(each for each in literals if isinstance(each, str))
 
 
 def anchors(page: str) -> set[str]:
@@ -80,14 +137,49 @@ def test_configurations_load(tmp_path: Path, snippet: str) -> None:
     file = tmp_path / "everturn.yaml"
     file.write_text(snippet)
 
-    assert load_config(file, environ={}).notes == ()
+    assert load_config(file, environ=TOKENS).notes == ()
 
 
 def test_the_pages_have_settings() -> None:
     """The tests above must not pass by finding nothing."""
-    assert (len(POLICIES), len(CONFIGURATIONS)) == (2, 5)
-    assert len(SPECS) >= 15
+    assert (len(POLICIES), len(CONFIGURATIONS)) == (2, 13)
+    assert len(SPECS) >= 20
     assert len(RULES) >= 5
+
+
+def test_every_setting_of_chats_is_loaded_above() -> None:
+    """A block that no test knows may be wrong."""
+    known = {*CONFIGURATIONS, *(each for _, each in SPECS)}
+    pages = {"docs/telegram", "docs/discord", "docs/groups", "docs/plugin-channel", "README"}
+
+    assert {name for name, _ in SNIPPETS} >= pages
+    assert [each for name, each in SNIPPETS if name in pages and each not in known] == []
+
+
+@pytest.mark.parametrize(("page", "section"), SECTIONS)
+def test_settings_of_channels_stand_on_their_pages(page: str, section: type[AnySection]) -> None:
+    """Who sets up a bot looks into these tables, not into the source."""
+    text = (ROOT / f"docs/{page}.md").read_text()
+    told = dict(re.findall(r"^\| `(\w+)` \| ([^|]+?) \|", text, re.MULTILINE))
+    fields = section.model_fields
+    defaults = {name: default_of(section, name, field) for name, field in fields.items()}
+
+    assert [name for name in fields if f"`{name}`" not in text] == []
+    assert {name: told[name] for name in fields if name in told} == {
+        name: value for name, value in defaults.items() if name in told
+    }
+    assert len(told) >= 6
+
+
+@pytest.mark.parametrize("page", ["telegram", "discord"])
+def test_what_the_program_says_is_quoted_right(page: str) -> None:
+    """People look for the words that they see; an ellipsis stands for what differs."""
+    _, trouble = (ROOT / f"docs/{page}.md").read_text().split("## When something goes wrong", 1)
+    quoted = re.findall(r"^\| `([^`]+)` \|", trouble, re.MULTILINE)
+    parts = [part.strip() for each in quoted for part in each.split("…") if part.strip()]
+
+    assert [part for part in parts if part not in spoken()] == []
+    assert len(quoted) >= 10
 
 
 @pytest.mark.parametrize(("cell", "word"), RULES)
@@ -110,6 +202,15 @@ def test_commands_are_denied_as_the_page_says() -> None:
     assert allows("git commit -m 'first draft'", "bash:git commit -m 'first draft'")
     assert not allows("ls -l", "bash:ls")
     assert not allows("ls", "bash:ls *")
+
+
+def test_every_kind_of_event_stands_on_the_page_of_the_api() -> None:
+    """Programs that follow a conversation meet all of them."""
+    page = (ROOT / "docs/http-api.md").read_text()
+    kinds = [re.sub(r"(?<!^)(?=[A-Z])", "_", body.__name__).lower() for body in get_args(Body)]
+
+    assert [kind for kind in kinds if f"`{kind}`" not in page] == []
+    assert "chunk_marked" in kinds
 
 
 @pytest.mark.parametrize("path", [Path("README.md"), *PAGES], ids=str)

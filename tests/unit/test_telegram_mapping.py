@@ -160,6 +160,8 @@ def test_commands_are_told_from_paths_and_from_those_of_other_bots() -> None:
     """`/stop` for somebody else's bot must not stop this one."""
     own = read(**TelegramApi().message("/Stop@Everturn_Bot now please", chat=GROUP))
     bare = read(**TelegramApi().message("/stop", chat=GROUP))
+    answers = TelegramApi().message("?", chat=GROUP) | {"from": SELF}
+    reply = read(**TelegramApi().message("/stop", chat=GROUP, reply_to_message=answers))
     other = read(**TelegramApi().message("/stop@other_bot", chat=GROUP))
     entity = {"type": "bot_command", "offset": 0, "length": 4}
     path = read(**TelegramApi().message("/etc/hosts is odd", entities=[entity]))
@@ -174,6 +176,8 @@ def test_commands_are_told_from_paths_and_from_those_of_other_bots() -> None:
     assert (own.name, own.argument, own.is_addressed) == ("stop", "now please", True)
     assert isinstance(bare, Command)
     assert not bare.is_addressed
+    assert isinstance(reply, Command)
+    assert reply.is_addressed, "whoever replies to the bot means it"
     assert isinstance(other, Note)
     assert [type(a) for a in (path, later, passed_on)] == [Message, Message, Message]
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
+from anyio import to_thread
+
 from everturn_actors.errors import JournalError
 from everturn_actors.events import Body, ChunkMarked, DeliveryPlanned
 from everturn_actors.model import Attachment, Chunk, Mark, Parcel
@@ -41,6 +43,7 @@ from everturn_channels.settings import ChannelSettings
 logger = logging.getLogger(__name__)
 
 UNKNOWN_TRIES: Final = 2  # after so many sendings of unknown outcome a chunk is given up
+IN_PLACE_CHARS: Final = 2_000  # a longer text is laid out in a thread: 8 KB may take 20 ms
 EDIT_TRIES: Final = 3  # so often a preview is to become the reply; then the reply is sent anew
 _ERROR_MAX: Final = 500  # characters of a reason that are kept
 
@@ -146,9 +149,12 @@ class Sender:
             if self._is_over(parcel):
                 await self._close(parcel)
                 return
+            payloads = None
+            if parcel.chunks is None and len(parcel.text) > IN_PLACE_CHARS:
+                payloads = await to_thread.run_sync(self._lay_out, parcel)
             if parcel.kind == "reply":
                 parcel = await self._preview.hand_over(parcel)
-            job = self._begin(parcel)
+            job = self._begin(parcel, payloads)
             while job.left and await self._may_send(job):
                 await self._send(job)
             if not job.left or any(isinstance(body, ChunkMarked) for body in job.told):
@@ -158,18 +164,19 @@ class Sender:
 
     # --- one parcel ---
 
-    def _begin(self, parcel: Parcel) -> _Job:
-        """Lay a parcel out, or take up what is left of it."""
+    def _lay_out(self, parcel: Parcel) -> tuple[str, ...]:
+        """Return the payloads of a parcel. Changes nothing, so that a thread may do it."""
+        session = self._session
+        question = question_of(session.state, parcel)
+        return lay_out(parcel, question, session.session_id, self._adapter, self._settings)
+
+    def _begin(self, parcel: Parcel, payloads: tuple[str, ...] | None = None) -> _Job:
+        """Take up what is left of a parcel; one without a plan has these payloads."""
         planned: list[Body] = []
         chunks = parcel.chunks
         if chunks is None:
-            payloads = lay_out(
-                parcel,
-                question_of(self._session.state, parcel),
-                self._session.session_id,
-                self._adapter,
-                self._settings,
-            )
+            if payloads is None:
+                payloads = self._lay_out(parcel)
             planned.append(DeliveryPlanned(parcel=parcel.seq, chunks=payloads))
             chunks = tuple(Chunk(payload=payload) for payload in payloads)
         job = _Job(

@@ -56,8 +56,7 @@ def question_text(
     always = visible(approval.pattern)
     if always and has_buttons:
         parts.append(f"{BUTTONS['allow_always']}: every call that fits {always}")
-    who = ", ".join(approval.approvers)
-    may = f"Only {who} may answer" if who else "Whoever may talk here may answer"
+    may = f"{_who(approval.approvers)} may answer"
     parts.append(f"{may}, until {approval.expires_at:%Y-%m-%d %H:%M} UTC.")
     if not has_buttons:
         parts.append(
@@ -68,6 +67,13 @@ def question_text(
         if always:
             parts.append(f"(with --always: from now on every call that fits {always})")
     return "\n\n".join(parts)
+
+
+def _who(approvers: Sequence[str]) -> str:
+    named = ", ".join(filter(None, approvers))
+    if named:
+        return f"Only {named}"
+    return "Only whoever runs the gateway" if approvers else "Whoever may talk here"
 
 
 def call_text(call: ToolCall | None) -> str:

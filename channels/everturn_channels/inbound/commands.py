@@ -1,4 +1,9 @@
-"""The commands people give in a chat, and what they are answered. None of them waits for a turn."""
+"""The commands people give in a chat, and what they are answered. None of them waits for a turn.
+
+After a crash a platform may hand in again what it was not told of, commands as well. One that ends
+something is therefore noted in the conversation, under its own name: done a second time it would
+end what began after it.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +15,10 @@ from everturn_actors.errors import (
     SessionEndedError,
     UnknownSessionError,
 )
-from everturn_actors.model import ConversationKey
+from everturn_actors.model import Aside, ConversationKey
 from everturn_channels.adapter import Command
 from everturn_channels.hall import Hall
+from everturn_channels.inbound.receiving import message_key
 from everturn_channels.inbound.reports import compacted_text, context_text, status_text
 from everturn_channels.menu import COMMANDS
 from everturn_channels.wording import (
@@ -25,6 +31,7 @@ from everturn_channels.wording import (
 )
 
 _KNOWN: Final = frozenset(str(name) for name, _ in COMMANDS)
+_HANDED_ON: Final = 1  # the number of what a session knows from the one before it
 _ABOUT_AGENT: Final = frozenset(("start", "help", "model"))
 
 
@@ -71,10 +78,9 @@ async def _in_session(command: Command, session_id: str, hall: Hall) -> str:
     service = hall.service
     match command.name:
         case "reset":
-            await service.reset(session_id)
-            return reset_done()
+            return await _reset(command, session_id, hall)
         case "stop":
-            return stop_done(was_running=await service.cancel(session_id))
+            return await _stop(command, session_id, hall)
         case "compact":
             try:
                 return compacted_text(await service.compact(session_id, command.argument.strip()))
@@ -87,3 +93,37 @@ async def _in_session(command: Command, session_id: str, hall: Hall) -> str:
                 return f"No request would fit: {error}"
         case _:
             return status_text(await service.view(session_id))
+
+
+async def _reset(command: Command, session_id: str, hall: Hall) -> str:
+    """End a session, unless it began after the command was done."""
+    service, state = hall.service, await hall.service.view(session_id)
+    note = _note(command, state.key)
+    noted_at = state.seen.get(note.idempotency_key, 0)
+    if noted_at != _HANDED_ON:  # where it was noted in this session, it was not done
+        if not noted_at:
+            await service.keep_aside(note)
+        await service.reset(session_id)
+    return reset_done()
+
+
+async def _stop(command: Command, session_id: str, hall: Hall) -> str:
+    """End the running turn, unless the command was done before: then it was another turn."""
+    service, state = hall.service, await hall.service.view(session_id)
+    note = _note(command, state.key)
+    if note.idempotency_key in state.seen:
+        return stop_done(was_running=True)
+    was_running = await service.cancel(session_id)
+    await service.keep_aside(note)
+    return stop_done(was_running=was_running)
+
+
+def _note(command: Command, key: ConversationKey) -> Aside:
+    """Return what says in the log that a command was done; no model ever reads it."""
+    return Aside(
+        text=f"/{command.name}",
+        key=key,
+        sender=command.sender.id,
+        idempotency_key=message_key(key, command.id),
+        shown=False,
+    )

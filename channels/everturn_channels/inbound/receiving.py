@@ -125,6 +125,8 @@ class Receiver:
             await self._take(message, admitted)
         elif is_for_us and message.unsupported:
             self._word(message, nothing_to_read(message.unsupported))
+        elif is_for_us and message.is_addressed and (message.quoted or place.type != "dm"):
+            await self._take(message, admitted)  # a name alone: what was said before is meant
         elif message.text.strip() or message.files or message.unsupported:
             with anyio.fail_after(TAKE_S):
                 await self._overhear(message, admitted)

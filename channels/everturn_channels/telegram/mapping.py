@@ -207,7 +207,8 @@ class Reading:
         name, at, bot = word.removeprefix("/").partition("@")
         if at and bot.lower() != self.username.lower():
             return Note(text="a command for another bot", chat=place.chat)
-        message_id = str(message.message_id)
+        message_id, replied = str(message.message_id), message.reply_to_message
+        is_reply = replied is not None and self._is_own(replied)
         reply_to = message_id if place.type == "group" else ""
         return Command(
             id=message_id,
@@ -216,7 +217,7 @@ class Reading:
             place=place,
             sender=_sender(message),
             at=message.date.astimezone(UTC),
-            is_addressed=bool(at) or place.type == "dm",
+            is_addressed=bool(at) or place.type == "dm" or is_reply,
             answer=partial(self.reach.answer, place.chat, place.topic, reply_to),
         )
 
