@@ -16,7 +16,7 @@ run: $(VENV)/.run
 
 test: check
 	@$(BIN)/everturn local pull || echo "No local model here: its test is left out."
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 check: $(VENV)/.test
 	$(BIN)/ruff format --check .

@@ -22,3 +22,9 @@ A description has at most 100 characters, the least that a platform allows (Disc
 256). Source: https://discord.com/developers/docs/interactions/application-commands and
 https://core.telegram.org/bots/api#botcommand, read 2026-11-22.
 """
+
+PASSING: Final[frozenset[str]] = frozenset(("start", "help", "status", "context", "stop", "model"))
+"""Names of those that may be taken before what was written before them and is still being taken.
+
+They change nothing of the conversation; `stop` ends no more than the turn that runs.
+"""

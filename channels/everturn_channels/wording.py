@@ -20,7 +20,6 @@ BUTTONS: Final[Mapping[Decision, str]] = {
 }
 "What the buttons of a question say."
 
-ARGUMENTS_LIMIT: Final = 1_500  # characters of a call's arguments: one message, not a page
 _REASON_LIMIT: Final = 300
 _MB: Final = 1024 * 1024
 _KB: Final = 1024
@@ -53,12 +52,9 @@ def no_access(code: str = "", *, sender_id: str = "") -> str:
     return "\n\n".join(lines)
 
 
-def closed_group(channel: str, chat: str) -> str:
-    """Tell a group that addressed the bot that the agent takes no part in it, and what would."""
-    return (
-        "I take no part in this chat yet. My owner can change that: the entry "
-        f"{_code(f'{channel}:{chat}')} belongs into `spec.access.groups.allowlist` of my agent."
-    )
+def no_private_chats() -> str:
+    """Tell a person in a dm that nobody is answered there, whoever they are."""
+    return "Hello! My owner does not let me answer in private chats."
 
 
 # --- messages that were not taken ---
@@ -139,42 +135,6 @@ def turn_ended(outcome: Outcome, error: str = "") -> str:
 # --- questions ---
 
 
-def approval_question(tool: str, arguments: str, reason: str = "", pattern: str = "") -> str:
-    """Ask whether a call may run. `arguments` is what it is called with, as text or JSON."""
-    lines = [f"May I run {_code(tool)}?"]
-    if reason.strip():
-        lines.append(_plain(reason))
-    if arguments.strip() not in {"", "{}"}:
-        lines.append(_block(_shortened(arguments.strip(), ARGUMENTS_LIMIT)))
-    if pattern:
-        lines.append(f"“{BUTTONS['allow_always']}” means everything like {_code(pattern)}.")
-    return "\n\n".join(lines)
-
-
-def approval_settled(tool: str, settled: Settled, by: str = "") -> str:
-    """Say what became of a question; it takes the question's place. `by` is a person's name."""
-    name = _code(tool)
-    who = f" by {_plain(one_line(by))}" if one_line(by) else ""
-    match settled:
-        case "allow_once":
-            return f"✅ {name}: allowed once{who}."
-        case "allow_always":
-            return f"✅ {name}: allowed from now on{who}."
-        case "deny":
-            return f"❌ {name}: not allowed{who}."
-        case "expired":
-            return f"⌛ {name}: nobody answered in time, so it did not run."
-        case "overtaken":
-            return f"💬 {name}: a new message came first, so it did not run."
-        case _:
-            assert_never(settled)
-
-
-def approval_over(tool: str) -> str:
-    """Say that a question is moot because its turn ended; it takes the question's place."""
-    return f"⌛ {_code(tool)}: no longer needed."
-
-
 def press_taken(decision: Decision) -> str:
     """Tell whoever pressed a button that their word counts. One short line, plain text."""
     return {
@@ -225,11 +185,6 @@ def unknown_command(name: str) -> str:
     return f"I do not know the command {_code(f'/{one_line(name)}')}. /help shows those I know."
 
 
-def command_refused() -> str:
-    """Answer a command of somebody who may not give any here."""
-    return "You may not give me commands here."
-
-
 def reset_done(*, had_session: bool = True) -> str:
     """Answer /reset."""
     if not had_session:
@@ -262,11 +217,6 @@ def _code(text: str) -> str:
     fence = "`" * (_longest_run(line) + 1)
     space = " " if "`" in line else ""
     return f"{fence}{space}{line}{space}{fence}"
-
-
-def _block(text: str) -> str:
-    fence = "`" * max(3, _longest_run(text) + 1)
-    return f"{fence}\n{text}\n{fence}"
 
 
 def _longest_run(text: str) -> int:

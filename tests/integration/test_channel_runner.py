@@ -30,7 +30,7 @@ from everturn_channels.settings import (
     QueueRules,
     Route,
 )
-from everturn_channels.wording import not_kept
+from everturn_channels.wording import busy, no_private_chats, not_kept
 
 PNG = png()
 BOB = Person(id="8", name="Bob")
@@ -272,7 +272,7 @@ async def test_a_taken_message_is_acknowledged_and_a_repeat_is_not(tmp_path: Pat
 
 
 async def test_one_chat_whose_file_hangs_stops_no_other(tmp_path: Path) -> None:
-    """Chats have nothing to do with each other, and a download may take a minute."""
+    """Chats have nothing to do with each other, and a download may take its time."""
     async with feeding(tmp_path) as fed, anyio.create_task_group() as slow:
 
         async def never(limit_bytes: int) -> bytes:
@@ -350,6 +350,15 @@ async def test_without_pairing_a_stranger_learns_their_id_once_an_hour(tmp_path:
         assert "`7`" in lines[0]
 
 
+async def test_where_private_chats_are_off_nobody_is_sent_to_a_list(tmp_path: Path) -> None:
+    """An entry in the list would change nothing there."""
+    rules = AccessRules(dm=DmRules(policy="disabled", allowlist=("7",)))
+    async with feeding(tmp_path, rules=rules) as fed:
+        await fed.say()
+
+        assert await fed.until_said() == [no_private_chats()]
+
+
 async def test_a_group_that_is_not_admitted_learns_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -425,6 +434,17 @@ async def test_what_was_written_over_hours_is_no_flood_when_it_comes_at_once(
         assert await _user_texts(fed) == ["0", "1", "2", "3", "4"]
 
 
+async def test_a_time_to_come_shuts_nobody_out(tmp_path: Path) -> None:
+    """A platform whose clock is wrong for a moment must not cost a person days."""
+    async with feeding(tmp_path, limits=Limits(flood_messages=2, flood_s=60)) as fed:
+        for number in range(3):
+            await fed.say(f"{number}", at=fed.clock.now() + timedelta(days=4))
+        fed.clock.advance(60)
+        await fed.say("later")
+
+        assert await _user_texts(fed) == ["0", "1", "later"]
+
+
 # --- what is not taken ---
 
 
@@ -468,7 +488,7 @@ async def test_a_full_queue_that_drops_the_new_says_nothing(tmp_path: Path) -> N
 async def test_drop_mode_leaves_out_what_comes_during_a_turn(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """That is what the owner set; only the log tells of it."""
+    """That is what the owner set; a message that vanished without a word would be waited for."""
     caplog.set_level(logging.INFO)
     rules = AccessRules(
         dm=DmRules(policy="open", queue=QueueRules(debounce_s=0, mode="drop")),
@@ -478,11 +498,13 @@ async def test_drop_mode_leaves_out_what_comes_during_a_turn(
     async with feeding(tmp_path, rules=rules, provider=provider) as fed:
         await fed.say("one")
         await fed.say("two")
+        await fed.say("three")
+        lines = await fed.until_said()
         heard = await _user_texts(fed)
         provider.release()
 
         assert heard == ["one"]
-        assert fed.adapter.world.texts == []
+        assert lines == [busy()]
         assert _logged(caplog, "a message was dropped, a turn runs")
 
 

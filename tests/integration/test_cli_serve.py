@@ -225,8 +225,10 @@ async def test_other_commands_use_the_token(tmp_path: Path) -> None:
         '{"pid": "x", "url": 7}',
         '{"pid": 999999999, "url": "http://127.0.0.1:1"}',
         '{"pid": 0, "url": "http://127.0.0.1:1"}',
-        f'{{"pid": {os.getpid()}, "url": "http://127.0.0.1:1"}}',
-        f'{{"pid": {os.getpid()}, "url": "no address"}}',
+        pytest.param(
+            f'{{"pid": {os.getpid()}, "url": "http://127.0.0.1:1"}}', id="alive, nobody listens"
+        ),
+        pytest.param(f'{{"pid": {os.getpid()}, "url": "no address"}}', id="alive, no address"),
         f'{{"pid": {10**30}, "url": ""}}',
     ],
 )

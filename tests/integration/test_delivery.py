@@ -9,7 +9,7 @@ from datetime import timedelta
 import anyio
 import pytest
 from support.crashing import CrashingStore
-from support.delivering import Delivering, delivering, idle
+from support.delivering import Delivering, delivering, idle, pass_doubt
 from support.scripted_adapter import Platform, ScriptedAdapter, traits
 from support.tool_doubles import Deed, Rules, by_name
 
@@ -146,8 +146,7 @@ async def test_an_unknown_outcome_is_repeated_once_and_labelled() -> None:
     async with delivering("fine") as test:
         test.adapter.fail("send", UnknownOutcomeError("cut"), when="after")
         said = await test.say()
-        await test.clock.until_sleeping(1)
-        test.clock.advance(1)
+        await pass_doubt(test.clock)
         await test.until_delivered(said.session_id)
 
         assert test.adapter.world.texts == ["fine", "(again) fine"]
@@ -165,8 +164,7 @@ async def test_a_platform_that_knows_the_nonce_shows_an_unknown_message_once() -
     async with delivering("fine", adapter=adapter) as test:
         adapter.fail("send", UnknownOutcomeError("cut"), when="after")
         said = await test.say()
-        await test.clock.until_sleeping(1)
-        test.clock.advance(1)
+        await pass_doubt(test.clock)
         await test.until_delivered(said.session_id)
 
         assert adapter.world.texts == ["fine"]
@@ -178,8 +176,7 @@ async def test_the_second_unknown_outcome_is_the_last(caplog: pytest.LogCaptureF
         test.adapter.fail("send", *[UnknownOutcomeError("cut")] * 2, when="after")
         said = await test.say()
         for _ in range(2):
-            await test.clock.until_sleeping(2)
-            test.clock.advance(2)
+            await pass_doubt(test.clock)
         await test.until_delivered(said.session_id)
 
         assert test.adapter.world.texts == [PARTS[0], f"(again) {PARTS[0]}", *PARTS[1:]]
@@ -635,3 +632,19 @@ async def test_a_question_whose_message_is_gone_is_closed_all_the_same() -> None
         await test.until_delivered(said.session_id)
 
         assert test.adapter.world.texts == ["done"]
+
+
+async def test_a_session_that_ends_takes_the_buttons_of_its_questions_away() -> None:
+    """It owes nothing any more; a button that nobody may press should not stand there for ever."""
+    adapter = ScriptedAdapter(able=traits(chunk_units=1000))
+    async with delivering(removing(), tools=by_name(Deed("rm")), gate=ASK, adapter=adapter) as test:
+        said = await test.say()
+        shown = adapter.world.messages
+        await adapter.until(lambda: bool(shown) and bool(shown["m1"].buttons))
+        await idle()
+        await test.service.reset(said.session_id)
+        await adapter.until(lambda: not shown["m1"].buttons)
+
+        assert "This question is closed." in shown["m1"].text
+        assert "old/x" in shown["m1"].text
+        assert len(shown["m1"].states) == 2

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import anyio
 import pytest
 from support.crashing import CrashingStore, Moment
-from support.delivering import Delivering, delivering, idle
+from support.delivering import Delivering, delivering, idle, pass_doubt
 from support.scripted_adapter import Platform, ScriptedAdapter, traits
 from support.tool_doubles import Deed, by_name
 
@@ -234,8 +234,7 @@ async def test_an_edit_that_was_cut_short_and_is_refused_may_have_been_sent_anew
     life.platform.messages.clear()
     async with life.process() as (test, _):
         said = await test.say(key="1")
-        await test.clock.until_sleeping(1)
-        test.clock.advance(1)
+        await pass_doubt(test.clock)
         await test.until_delivered(said.session_id)
 
     assert life.platform.texts == [f"(again) {SAYS}", *EXPECTED[1:]]

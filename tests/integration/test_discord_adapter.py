@@ -99,6 +99,20 @@ class Notebook:
         return [a.text for a in self.arrivals if isinstance(a, Message)]
 
 
+class SlowFiles(Notebook):
+    """An inlet in which each message waits for its file, and nothing else does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_file = anyio.Event()
+
+    async def take(self, arrival: Arrival) -> None:
+        """Take an arrival."""
+        if isinstance(arrival, Message):
+            await self.has_file.wait()
+        await super().take(arrival)
+
+
 def make(api: DiscordApi, *, token: str = TOKEN, backlog_max_messages: int = 100) -> DiscordAdapter:
     """Return a bot of this Discord."""
     return DiscordAdapter(
@@ -610,6 +624,30 @@ async def test_commands_can_also_be_written() -> None:
     kinds = [(type(a).__name__, getattr(a, "name", "")) for a in notes.arrivals]
     assert kinds == [("Command", "stop"), ("Command", "status"), ("Message", "")]
     assert api.said()[0]["referenced_message"]["id"] == written.id
+
+
+async def test_a_command_is_taken_once_beside_what_hangs_in_its_chat(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who wonders what takes so long asks for the status; to forget everything has to wait."""
+    monkeypatch.setattr(receiving, "PATIENCE_S", 0.01)
+    async with open_discord_api() as api:
+        notes, ann = SlowFiles(), api.world.add_user("ann")
+        me = api.world.bot["id"]
+        async with serving(api, notes):
+            before = notes.cursor(api.world.general)
+            for text in ("a file", "/reset", "/status"):
+                last = await api.says(f"<@{me}> {text}", author=ann)
+            state = await api.slash("stop", author=ann)
+            await api.until(lambda: len(notes.arrivals) == 2 and state["original"] == "gone")
+            held = notes.cursor(api.world.general)
+            notes.has_file.set()
+            await api.until(lambda: notes.cursor(api.world.general) == last["id"])
+
+    taken = [a.name if isinstance(a, Command) else getattr(a, "text", "") for a in notes.arrivals]
+    assert held == before
+    assert sorted(taken[:2]) == ["status", "stop"]
+    assert taken[2:] == ["a file", "reset"]
 
 
 async def test_commands_are_registered_only_where_they_differ() -> None:

@@ -18,6 +18,7 @@ from everturn_actors.ports import Clock
 from everturn_actors.testing import ManualClock
 from everturn_channels.adapter import (
     Adapter,
+    Arrival,
     Button,
     Command,
     Edit,
@@ -59,6 +60,19 @@ async def open_bot(
         async with serving(adapter, inbox or Inbox()) as served:
             await api.until(lambda: api.has_poll)
             yield api, adapter, served
+
+
+class SlowFiles(Inbox):
+    """An inlet in which each message waits for its file, and nothing else does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_file = anyio.Event()
+
+    async def take(self, arrival: Arrival) -> None:
+        if isinstance(arrival, Message):
+            await self.has_file.wait()
+        await super().take(arrival)
 
 
 def texts(inbox: Inbox, chat: int = ANN) -> list[str]:
@@ -108,6 +122,24 @@ async def test_a_chat_keeps_its_order_and_holds_up_no_other() -> None:
 
     assert texts(inbox) == [f"ann {number}" for number in range(5)]
     assert texts(inbox, BOB) == [*(f"bob {number}" for number in range(5)), "bob again"]
+
+
+async def test_a_command_is_taken_once_beside_what_hangs_in_its_chat() -> None:
+    """Who wonders what takes so long asks for the status; to forget everything has to wait."""
+    slow = SlowFiles()
+    async with open_bot(slow) as (api, _, inbox):
+        for text in ("a file", "and this", "/status", "/reset"):
+            api.say(text)
+        await inbox.until(lambda: inbox.taken)
+        api.say("/stop")
+        await inbox.until(lambda: len(inbox.taken) == 2)
+        waiting = len(api.updates)
+        slow.has_file.set()
+        await api.until(lambda: not api.updates and api.has_poll)
+
+    taken = [a.name if isinstance(a, Command) else getattr(a, "text", "") for a in inbox.taken]
+    assert waiting == 5
+    assert taken == ["status", "stop", "a file", "and this", "reset"]
 
 
 async def test_a_message_that_cannot_be_kept_stays_with_telegram() -> None:

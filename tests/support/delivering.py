@@ -24,6 +24,7 @@ from everturn_actors.testing import (
     make_spec,
 )
 from everturn_channels.delivery import Deliverer
+from everturn_channels.delivery.pace import DOUBT_MAX_S, DOUBT_S
 from everturn_channels.settings import ChannelSettings
 
 WAIT_S = 10  # for what takes milliseconds
@@ -173,3 +174,11 @@ class Dictated(ScriptedProvider):
                 await anyio.lowlevel.checkpoint()
             self._said = anyio.Event()
             await self._said.wait()
+
+
+async def pass_doubt(clock: ManualClock) -> None:
+    """Let the time go by after which a message of unknown outcome is sent once more."""
+    for delay_s in (DOUBT_S, DOUBT_MAX_S):
+        await clock.until_sleeping(delay_s)
+        await idle()
+        clock.advance(delay_s)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import anyio
 import pytest
 from support.arrivals import DM, GROUP
 
@@ -20,7 +21,8 @@ from everturn_actors.model import (
 )
 from everturn_actors.service import Compacted
 from everturn_actors.state import SessionState
-from everturn_channels.inbound.fetching import clean_name, saved_name, shown_name
+from everturn_channels.adapter import IncomingFile
+from everturn_channels.inbound.fetching import clean_name, fetch_files, saved_name, shown_name
 from everturn_channels.inbound.receiving import message_key, queueing
 from everturn_channels.inbound.reports import compacted_text, context_text, dollars, status_text
 from everturn_channels.pacing import Buckets, Lately, Seldom
@@ -167,6 +169,19 @@ def test_the_key_of_a_message_fits_however_long_its_ids_are() -> None:
 def test_file_names_are_made_fit_to_be_kept(name: str, clean: str) -> None:
     """A sender chooses the name, and it must not lead anywhere or be shown as another."""
     assert clean_name(name) == clean
+
+
+async def test_a_file_has_so_long_as_others_can_wait_for_it() -> None:
+    """What is written behind it waits; 20 MB come within that over a line of 8 Mbit/s."""
+    given_s: list[float] = []
+
+    async def fetch(limit_bytes: int) -> bytes:
+        given_s.append(anyio.current_effective_deadline() - anyio.current_time())
+        return b"x"[:limit_bytes]
+
+    await fetch_files([IncomingFile(fetch=fetch)], limit_bytes=1)
+
+    assert [round(each) for each in given_s] == [20]
 
 
 def test_a_file_without_a_name_is_called_by_its_place() -> None:

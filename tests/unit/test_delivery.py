@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import anyio
 import pytest
@@ -33,7 +33,7 @@ from everturn_channels.delivery.layout import (
     lay_out,
     nonce,
 )
-from everturn_channels.delivery.pace import Pace
+from everturn_channels.delivery.pace import DOUBT_MAX_S, DOUBT_S, Pace
 from everturn_channels.delivery.questions import NONE, question_of
 from everturn_channels.delivery.words import call_text, question_text, ran_text, settled_text
 from everturn_channels.settings import ChannelSettings
@@ -246,3 +246,18 @@ async def test_a_platform_that_is_back_ends_the_waits_after_failures() -> None:
             pace.stop_backing_off()
 
     assert clock.now() == ManualClock().now()
+
+
+async def test_what_may_have_arrived_is_sent_again_when_the_platform_is_heard_from() -> None:
+    """The one repeat made while the platform is down would lose the reply for good."""
+    clock = ManualClock()
+    pace = Pace(clock, lambda: 0.0)
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(pace.until_heard)
+            await clock.until_sleeping(DOUBT_S)
+            clock.advance(DOUBT_S)
+            await clock.until_sleeping(DOUBT_MAX_S)
+            pace.heard()
+
+    assert clock.now() == ManualClock().now() + timedelta(seconds=DOUBT_S)

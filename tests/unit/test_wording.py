@@ -49,14 +49,6 @@ def test_without_a_code_a_stranger_learns_their_id_and_where_it_belongs() -> Non
     assert "`" not in wording.no_access()
 
 
-def test_a_closed_group_learns_the_entry_that_opens_it() -> None:
-    """The key has a form that nobody guesses."""
-    text = wording.closed_group("telegram", "-100")
-
-    assert "`telegram:-100`" in text
-    assert "spec.access.groups.allowlist" in text
-
-
 def test_an_owners_own_words_are_used_for_a_full_queue() -> None:
     """`reject_message` is a setting."""
     assert wording.queue_full("Later!") == "Later!"
@@ -88,27 +80,13 @@ def test_every_turn_without_an_answer_says_so(outcome: Outcome) -> None:
 
 
 @pytest.mark.parametrize("settled", get_args(Settled))
-def test_a_question_shows_what_became_of_it(settled: Settled) -> None:
-    """Buttons vanish; what was decided has to stay readable."""
-    text = wording.approval_settled("bash", settled, "Ann")
-    was_decided = settled in get_args(Decision)
-
-    assert "`bash`" in text
-    assert ("Ann" in text) == was_decided
+def test_a_button_that_is_pressed_too_late_says_so(settled: Settled) -> None:
+    """Whoever pressed it waits for something to happen."""
     assert wording.press_late(settled).startswith("Too late")
 
 
-def test_a_question_shows_what_would_run() -> None:
-    """Nobody can allow what they cannot see, nor read pages of it."""
-    text = wording.approval_question(
-        "bash", "rm -rf ```x\n" + "y" * 5000, "not listed", "bash:rm *"
-    )
-
-    shown = _shown(text)
-    assert "<code>rm -rf ```x\nyyy" in shown
-    assert "more characters)" in shown
-    assert len(text) < 2000
-    assert "<code>bash:rm *</code>" in shown
+def test_every_decision_has_a_button() -> None:
+    """What cannot be pressed cannot be decided."""
     assert set(BUTTONS) == set(get_args(Decision))
 
 
@@ -131,13 +109,9 @@ def test_what_others_say_formats_nothing(evil: str) -> None:
     """An error text or a name must not be able to put a link into our mouth."""
     texts = [
         wording.turn_ended("failed", evil),
-        wording.approval_question(evil, evil, evil, evil),
-        wording.approval_settled(evil, "deny", evil),
-        wording.approval_over(evil),
         wording.nothing_to_read(evil),
         wording.unknown_command(evil),
         wording.start_text(evil, evil),
-        wording.closed_group(evil, evil),
         wording.no_access(sender_id=evil),
         wording.not_read(2, evil),
     ]
@@ -164,9 +138,9 @@ def test_a_limit_is_told_in_words(limit: int, words: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        wording.no_private_chats(),
         wording.busy(),
         wording.not_kept(),
-        wording.command_refused(),
         wording.reset_done(),
         wording.reset_done(had_session=False),
         wording.stop_done(was_running=True),

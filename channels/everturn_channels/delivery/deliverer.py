@@ -14,6 +14,7 @@ from everturn_actors.outgoing import Outgoing
 from everturn_actors.ports import Clock
 from everturn_actors.state import SessionState
 from everturn_channels.adapter import Adapter, ChatType
+from everturn_channels.delivery.ends import Ends
 from everturn_channels.delivery.leaving import leaves
 from everturn_channels.delivery.pace import Pace
 from everturn_channels.delivery.preview import Preview
@@ -69,13 +70,17 @@ class Deliverer:
             ActorStoppedError: Its actor is gone.
             JournalError: What was done could not be written down.
         """
-        while not leaves(session) and _has_work(session.state):
-            try:
-                await self._carry(session)
-            except ExceptionGroup as group:
-                raise _cause(group) from group
+        questions = Questions()
+        try:
+            while not leaves(session) and _has_work(session.state):
+                await self._carry(session, questions)
+        except ExceptionGroup as group:
+            raise _cause(group) from group
+        finally:
+            if session.state.status == "ended":
+                await Ends(session, self._adapter, self._pace, questions).show_all()
 
-    async def _carry(self, session: Outgoing) -> None:
+    async def _carry(self, session: Outgoing, questions: Questions) -> None:
         key = session.state.key
         preview = Preview(
             session,
@@ -86,7 +91,6 @@ class Deliverer:
             chat_type=self._chat_type_of(key) if self._chat_type_of else "group",
         )
         typing = TypingSign(session, self._adapter, self._pace, self._clock)
-        questions = Questions()
         sender = Sender(
             session,
             self._adapter,

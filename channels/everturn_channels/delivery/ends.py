@@ -6,7 +6,9 @@ import logging
 from functools import partial
 from typing import Final
 
-from everturn_actors.model import Parcel
+import anyio
+
+from everturn_actors.model import Parcel, ToolCall
 from everturn_actors.outgoing import Outgoing
 from everturn_channels.adapter import Adapter
 from everturn_channels.delivery.pace import Pace, unless
@@ -18,6 +20,7 @@ from everturn_channels.health import mask_token
 logger = logging.getLogger(__name__)
 
 TRIES: Final = 3  # it is a courtesy: who presses a button too late is told so in any case
+LAST_S: Final = 4.0  # for those of a session that ended; its actor waits a little longer
 
 
 class Ends:
@@ -31,11 +34,7 @@ class Ends:
 
     async def show(self, parcel: Parcel, platform_id: str) -> None:
         """Change the message with the buttons, if that can be done; return early at a stop."""
-        settled, by = self._questions.outcome(parcel)
-        outcome = settled_text(settled, by)
-        call = question_of(self._session.state, parcel).call
-        text = outcome if call is None else f"{call_text(call)}\n\n{outcome}"
-        payload = self._adapter.lay_out(text, is_plain=True)[-1]
+        payload = self._payload(parcel, question_of(self._session.state, parcel).call)
         for failures in range(1, TRIES + 1):
             if not await unless(self._session, self._is_stopping, self._pace.take):
                 return
@@ -47,6 +46,29 @@ class Ends:
             if failures < TRIES and not self._pace.quiet_s:
                 again = partial(self._pace.back_off, failures)
                 await unless(self._session, self._is_stopping, again)
+
+    async def show_all(self) -> None:
+        """Change the messages of all questions that the end of the session left open.
+
+        Each is tried once, and not for long: whoever carries an ended session is soon called off.
+        """
+        if self._adapter.traits.edits:
+            with anyio.move_on_after(LAST_S):
+                await unless(self._session, self._is_stopping, self._show_all)
+
+    async def _show_all(self) -> None:
+        for shown in self._questions.shown:
+            payload = self._payload(shown.parcel, shown.call)
+            await self._pace.take()
+            try:
+                await self._try(shown.platform_id, payload)
+            finally:
+                self._pace.give()
+
+    def _payload(self, parcel: Parcel, call: ToolCall | None) -> str:
+        outcome = settled_text(*self._questions.outcome(parcel))
+        text = outcome if call is None else f"{call_text(call)}\n\n{outcome}"
+        return self._adapter.lay_out(text, is_plain=True)[-1]
 
     async def _try(self, platform_id: str, payload: str) -> bool:
         """Change the message once; return whether there is nothing left to try."""

@@ -18,6 +18,8 @@ AT_ONCE: Final = 16  # messages of one bot that are on their way at the same tim
 QUIET_MIN_S: Final = 0.5  # a platform that asks for no time at all still means some
 RETRY_S: Final = 1.0  # after the first failure that names no time; doubled with each one
 RETRY_MAX_S: Final = 60.0
+DOUBT_S: Final = 5.0  # at least, before what may have arrived is sent once more
+DOUBT_MAX_S: Final = 300.0  # and so long at most until the platform is heard from
 
 
 class Pace:
@@ -36,6 +38,7 @@ class Pace:
         self._clock, self._jitter = clock, jitter
         self._slots = anyio.Semaphore(at_once)
         self._quiet_until: datetime | None = None
+        self._heard = anyio.Event()
         self._waiting: set[anyio.CancelScope] = set()
         "The waits after failures."
 
@@ -93,6 +96,30 @@ class Pace:
                 await self._clock.sleep(base_s * (1 - self._jitter() / 2))
             finally:
                 self._waiting.discard(scope)
+
+    def heard(self) -> None:
+        """Note that the platform was heard from."""
+        self._heard.set()
+        self._heard = anyio.Event()
+
+    async def until_heard(self) -> None:
+        """Wait until the platform is well again, as far as that can be told.
+
+        What may have arrived is sent once more and never again: not while the platform is down.
+        """
+        heard = self._heard
+        await self._clock.sleep(DOUBT_S)
+        if heard.is_set():
+            return
+        async with anyio.create_task_group() as tasks:
+
+            async def listen() -> None:
+                await heard.wait()
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(listen)
+            await self._clock.sleep(DOUBT_MAX_S)
+            tasks.cancel_scope.cancel()
 
     def stop_backing_off(self) -> None:
         """End the waits after failures: the platform can be reached again."""

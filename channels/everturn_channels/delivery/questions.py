@@ -28,14 +28,31 @@ class Question:
         return self.approval is None or self.approval.settled is not None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A question that people see."""
+
+    parcel: Parcel
+    call: ToolCall | None
+    "None: it was not known any more."
+    platform_id: str
+    "The message with the buttons."
+
+
 NONE = Question(approval=None, call=None)
 
 
 class Questions:
-    """Remembers how questions were settled, for as long as they are owed."""
+    """Remembers how questions were settled, for as long as they are owed, and which are shown."""
 
     def __init__(self) -> None:
         self._settled: dict[tuple[int, str], tuple[Settled, str]] = {}
+        self._shown: dict[int, Shown] = {}
+
+    @property
+    def shown(self) -> tuple[Shown, ...]:
+        """The questions that people see; once the session has ended, those they saw until then."""
+        return tuple(self._shown.values())
 
     async def watch(self, session: Outgoing) -> None:
         """Note what there is to note whenever the session changes, until cancelled."""
@@ -44,7 +61,18 @@ class Questions:
             await session.until_changed()
 
     def note(self, state: SessionState) -> None:
-        """Look at the state, which may forget soon."""
+        """Look at the state, which may forget soon; at its end a session forgets what it owes."""
+        if state.status != "ended":
+            self._shown = {
+                parcel.seq: self._shown.get(parcel.seq)
+                or Shown(
+                    parcel=parcel,
+                    call=question_of(state, parcel).call,
+                    platform_id=parcel.chunks[-1].platform_id,
+                )
+                for parcel in state.owed
+                if parcel.kind == "approval" and parcel.chunks and parcel.chunks[-1].mark == "sent"
+            }
         turn = state.open_turn
         if turn is None or turn.step is None:
             return

@@ -233,7 +233,7 @@ class Sender:
             job.mark_unknown(index, str(error))
             if job.chunks[index].mark == "failed":
                 self._warn("a message may not have arrived", job.parcel, error)
-            await self._wait_after_failure(job, is_asked=False)
+            await self._wait_in_doubt(job)
         else:
             job.failures = 0
             job.mark(index, "sent", platform_id=platform_id)
@@ -253,6 +253,14 @@ class Sender:
         if not is_asked and job.left:
             is_to_leave = partial(self._is_to_leave, job.parcel)
             await unless(self._session, is_to_leave, partial(self._pace.back_off, job.failures))
+
+    async def _wait_in_doubt(self, job: _Job) -> None:
+        """Record that nobody knows whether a chunk arrived, and wait before the one repeat."""
+        await self._tell(job)
+        self._let_go()
+        if job.left:
+            is_to_leave = partial(self._is_to_leave, job.parcel)
+            await unless(self._session, is_to_leave, self._pace.until_heard)
 
     def _give_up(self, job: _Job, index: int, error: RefusedError) -> None:
         """Note that a chunk never arrives; where the chat is gone, nothing else that is owed."""

@@ -2,6 +2,7 @@
 
 Each chat has a lane. A cursor moves only after what it stands for was taken, so what a lane holds
 when the process ends is read again from the history. The same holds for what a full lane refuses.
+Commands that something slow (a file) would hold up are taken beside their lane.
 """
 
 from __future__ import annotations
@@ -31,9 +32,12 @@ from everturn_channels.discord.mapping import (
     read_message,
     read_text,
 )
+from everturn_channels.menu import PASSING
 
 LANE_LIMIT = 500
 "What waits in one chat."
+PATIENCE_S = 0.5
+"So long a command waits in its lane before it is taken beside it."
 RETRY_S = (1.0, 60.0)
 "First and longest pause where something cannot be kept, or a history not be read."
 DMS_LIMIT = 500
@@ -102,6 +106,8 @@ class Receiver:
         self._released = anyio.Event()
         "Set while the guilds are known and what was missed stands in its lanes."
         self._taken: OrderedDict[int, None] = OrderedDict()
+        self._begun: dict[int, anyio.Event] = {}
+        "Messages that are being taken, and what tells when that is over."
         self._edits: OrderedDict[tuple[int, object], None] = OrderedDict()
         self._dms = [int(i) for i in inlet.cursor(_DMS).split(",") if i]
         self._is_stopping = False
@@ -140,7 +146,11 @@ class Receiver:
 
     def said(self, message: discord.Message) -> None:
         """Put a message into its lane."""
-        self._put(message.channel, _Said(message))
+        item = _Said(message)
+        self._put(message.channel, item)
+        command = read_command(read_text(message, self._me))
+        if command is not None and command[0] in PASSING:
+            self._hurry(place_of(message.channel).chat, item)
 
     def changed(self, message: discord.Message) -> None:
         """Put an edit into its lane, if the text was changed; Discord tells of much more."""
@@ -160,9 +170,12 @@ class Receiver:
         Returns:
             Whether there was room.
         """
-        has_room = self._add(arrival.place.chat, _Given(arrival, then))
+        item = _Given(arrival, then)
+        has_room = self._add(arrival.place.chat, item)
         if not has_room:
             log.warning("too much waits in a chat; a command or a press is left out")
+        elif isinstance(arrival, Command) and arrival.name in PASSING:
+            self._hurry(arrival.place.chat, item)
         return has_room
 
     # --- lanes ---
@@ -214,6 +227,27 @@ class Receiver:
         finally:
             self._lanes.pop(chat, None)
 
+    def _hurry(self, chat: str, item: _Said | _Given) -> None:
+        """See to it that a command does not wait long in its lane."""
+        lane = self._lanes.get(chat)
+        if lane is not None:
+            self._tasks.start_soon(self._take_beside, lane, item)
+
+    async def _take_beside(self, lane: _Lane, item: _Said | _Given) -> None:
+        """Take a command that still waits in its lane after a moment."""
+        await self._released.wait()
+        await anyio.sleep(PATIENCE_S)
+        if item not in lane.items or self._is_stopping:
+            return
+        try:
+            if isinstance(item, _Said):  # its place stays: there the cursor moves
+                await self._take_message(item.message, is_passing=True)
+            else:
+                lane.items.remove(item)
+                await self._deal(lane, item)
+        except ActorStoppedError:
+            self._is_stopping = True
+
     async def _deal(self, lane: _Lane, item: _Item) -> None:
         match item:
             case _Said(message):
@@ -230,15 +264,34 @@ class Receiver:
                 assert_never(item)
 
     async def _deal_with_message(self, message: discord.Message) -> None:
-        if message.id in self._taken:
-            return
-        if is_from_people(message):
-            channel = await self._known(message.channel)
-            await self._take(self._arrival(message, channel))
-        _keep(self._taken, message.id)
+        await self._take_message(message)
         await self._move_cursor(message.channel.id, message.id)
         if message.guild is None and isinstance(message.channel, discord.DMChannel):
             await self._remember_dm(message.channel.id)
+
+    async def _take_message(self, message: discord.Message, *, is_passing: bool = False) -> None:
+        """Take a message, unless that was done; its lane and `_take_beside` may both come to it.
+
+        Args:
+            message: Anybody's.
+            is_passing: Whether only a command that may pass others is taken.
+        """
+        while (begun := self._begun.get(message.id)) is not None:
+            await begun.wait()
+        if message.id in self._taken:
+            return
+        begun = self._begun[message.id] = anyio.Event()
+        try:
+            if is_from_people(message):
+                arrival = self._arrival(message, await self._known(message.channel))
+                is_command = isinstance(arrival, Command) and arrival.name in PASSING
+                if is_passing and not is_command:
+                    return
+                await self._take(arrival)
+            _keep(self._taken, message.id)
+        finally:
+            del self._begun[message.id]
+            begun.set()
 
     async def _deal_with_edit(self, message: discord.Message) -> None:
         channel, me = await self._known(message.channel), self._me

@@ -17,7 +17,7 @@ from everturn_channels.adapter import Adapter, Arrival, Message, Person, Place
 from everturn_channels.hall import Hall
 from everturn_channels.pacing import Buckets, Lately, Seldom
 from everturn_channels.settings import ChannelSettings
-from everturn_channels.wording import no_access
+from everturn_channels.wording import no_access, no_private_chats
 
 logger = logging.getLogger(__name__)
 
@@ -132,23 +132,26 @@ class Doorkeeper:
             case "pair" | "refuse":
                 self._log(place, sender, f"agent {key.agent}: {ruling.reason}")
                 if tell is not None and self._may_tell(place, sender, self._refused):
-                    await tell(no_access(sender_id=sender.id))
+                    is_closed = rules.dm.policy == "disabled"  # no list would let them in
+                    await tell(no_private_chats() if is_closed else no_access(sender_id=sender.id))
         return None
 
     def is_flood(self, arrival: Arrival) -> bool:
         """Whether somebody sends more than is taken, by the platform's clock.
 
-        By ours, all that was written while the gateway was away would come in one moment.
+        By ours, all that was written while the gateway was away would come in one moment. A time
+        to come counts as now: it would shut its sender out until then.
         """
+        now = self._hall.clock.now()
         who = arrival.place.chat, arrival.sender.id
         name = arrival.place.chat, arrival.id if isinstance(arrival, Message) else ""
         if name in self._counted:
             return False  # it could not be kept before, and comes again
-        if self._floods.take(who, arrival.at):
+        if self._floods.take(who, min(arrival.at, now)):
             if name[1]:
                 self._counted.note(name)
             return False
-        if self._flooding.may(who, self._hall.clock.now()):
+        if self._flooding.may(who, now):
             logger.warning(
                 "somebody sends more than is taken",
                 extra={"channel": self._adapter.name, "chat": who[0], "sender": who[1]},

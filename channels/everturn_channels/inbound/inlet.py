@@ -186,6 +186,7 @@ class ChannelInlet:
         """Note that the platform was heard from. See `Inlet.received`."""
         self.heard_at, self.was_heard = self._hall.clock.now(), True
         self._health.received()
+        self._pace.heard()
 
     def connected(self, account: str) -> None:
         """Note that the login worked. See `Inlet.connected`."""

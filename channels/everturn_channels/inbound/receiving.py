@@ -46,6 +46,7 @@ from everturn_channels.inbound.text_files import text_of
 from everturn_channels.pacing import Seldom
 from everturn_channels.settings import ChannelSettings, QueueRules
 from everturn_channels.wording import (
+    busy,
     nothing_to_read,
     queue_full,
     refused_file,
@@ -53,7 +54,7 @@ from everturn_channels.wording import (
 
 logger = logging.getLogger(__name__)
 
-TAKE_S: Final = 180  # for one arrival, its files included: three times what those may take
+TAKE_S: Final = 60  # for one arrival, its files included: three times what those may take
 ALBUM_HOLD_S: Final = 1.0  # the parts of an album come one by one, within a second
 FETCH_HOLD_MAX_S: Final = 10.0  # of what the fetching of one part is thought to say of the next
 EXTRAS_MAX: Final = 64  # messages whose files' text is kept for an edit: those of the last moments
@@ -276,6 +277,8 @@ class Receiver:
                 self._word(message, queue_full(queue.reject_message))
         except BusyError:
             logger.info("a message was dropped, a turn runs", extra=fields)
+            if is_for_us:
+                self._word(message, busy())
         except MailboxFullError:
             logger.warning("a message was refused, too many wait", extra=fields)
             if is_for_us:

@@ -2,12 +2,14 @@
 
 An update is confirmed by asking for those after it. The offset passes an update only when it and
 all before it were taken; what was taken behind one that could not be is remembered meanwhile.
+Each chat is taken in its order, but for commands that something slow (a file) would hold up.
 """
 
 from __future__ import annotations
 
 import itertools
 import logging
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
@@ -27,8 +29,9 @@ from everturn_actors.errors import ActorStoppedError, JournalError
 from everturn_actors.ports import Clock
 from everturn_channels.adapter import Inlet
 from everturn_channels.errors import ConnectionLostError, SendError, SetupError
+from everturn_channels.menu import PASSING
 from everturn_channels.telegram.connection import Line, explained
-from everturn_channels.telegram.mapping import chat_of
+from everturn_channels.telegram.mapping import chat_of, message_of
 from everturn_channels.telegram.receiving import RawUpdates, Receiver, album_of, read_update
 
 logger = logging.getLogger(__name__)
@@ -43,8 +46,11 @@ _ALBUM_S: Final = 0.5  # so long nothing came of an album: it is complete
 _FAILURES_MAX: Final = 5  # then the connection is made anew
 _BACKOFF_S: Final = (0.5, 1.0, 2.0, 4.0, 8.0)
 _CONFLICT_S: Final = (2.0, 5.0, 10.0, 30.0)
-_TAKE_S: Final = 1.0  # so long the next request waits for what the last one brought
+_TAKE_S: Final = 0.5  # so long everything waits for what is being taken; then commands pass it
 _UNKEPT_S: Final = (1.0, 2.0, 5.0)
+_PASSING: Final = re.compile(
+    rf"/({'|'.join(sorted(PASSING))})(@\w+)?(\s.*)?", re.DOTALL | re.IGNORECASE
+)
 
 
 class Poller:
@@ -58,8 +64,10 @@ class Poller:
         self._taken: set[int] = set()
         self._albums: dict[str, int] = {}
         "How many parts came so far, of albums of which more may come."
-        self._busy: set[int] = set()
-        "Chats of which something is being taken."
+        self._busy: dict[int, float] = {}
+        "Chats of which something is being taken, and since when that is so of the present update."
+        self._begun: set[int] = set()
+        "Updates that are being taken at this moment."
         self._unkept: set[int] = set()
         "Chats of which something could not be kept."
         self._side_by_side = anyio.CapacityLimiter(_CHATS_AT_ONCE)
@@ -84,9 +92,11 @@ class Poller:
 
     async def _receive(self, tasks: TaskGroup) -> None:
         rounds_unkept = 0
-        wait_s = 0.0
+        wait_s, is_first = 0.0, True
         while True:
-            timeout_s = 0 if wait_s else POLL_S
+            # The first one does not wait: that the platform answers is known at once.
+            timeout_s = 0 if wait_s or is_first else POLL_S
+            is_first = False
             asked_at = anyio.current_time()
             batch = await self._ask(timeout_s)
             self._inlet.received()
@@ -100,7 +110,7 @@ class Poller:
             self._move_on([_number(raw) for raw in batch])
             rounds_unkept = rounds_unkept + 1 if self._unkept else 0
             wait_s = _nth(_UNKEPT_S, rounds_unkept) if rounds_unkept else 0.0
-            if not wait_s and (self._albums or self._busy):
+            if not wait_s and (self._albums or self._busy or self._begun):
                 wait_s = _ALBUM_S
             if wait_s:
                 await self._clock.sleep(wait_s)
@@ -155,19 +165,26 @@ class Poller:
     # --- taking ---
 
     def _begin_taking(self, batch: Sequence[dict[str, object]], tasks: TaskGroup) -> None:
-        """Start to take what is new of a batch: chats side by side, each in its order."""
+        """Start to take what is new of a batch: chats side by side, each in its order.
+
+        Where a chat hangs, its commands are taken beside it.
+        """
+        hanging_since = anyio.current_time() - _TAKE_S
         fresh: list[types.Update] = []
         for raw in batch:
-            if _number(raw) not in self._taken:
-                update = read_update(raw)
-                if update is None:
-                    self._taken.add(_number(raw))
-                elif chat_of(update) not in self._busy:
-                    fresh.append(update)
+            if _number(raw) in self._taken or _number(raw) in self._begun:
+                continue
+            update = read_update(raw)
+            if update is None:
+                self._taken.add(_number(raw))
+            elif (since := self._busy.get(chat_of(update))) is None:
+                fresh.append(update)
+            elif since <= hanging_since and _may_pass(update):
+                tasks.start_soon(self._take_beside, update)
         seen = {album: len(parts) for album, parts in _by(fresh, album_of) if album}
         self._albums = {a: count for a, count in seen.items() if self._albums.get(a) != count}
         for chat, updates in _by(fresh, chat_of):
-            self._busy.add(chat)
+            self._busy[chat] = anyio.current_time()
             tasks.start_soon(self._take_chat, chat, updates)
 
     def _move_on(self, numbers: Sequence[int]) -> None:
@@ -190,9 +207,13 @@ class Poller:
                 is_kept = await self._take(updates)
             (self._unkept.discard if is_kept else self._unkept.add)(chat)
         finally:
-            self._busy.discard(chat)
+            del self._busy[chat]
             if not self._busy:
                 self._idle.set()
+
+    async def _take_beside(self, update: types.Update) -> None:
+        if not await self._take_unit([update]):
+            self._unkept.add(chat_of(update))  # until its chat, which comes to it too, goes on
 
     async def _take(self, updates: Sequence[types.Update]) -> bool:
         """Take what came in one chat; tell whether nothing had to be left for its journal."""
@@ -201,20 +222,42 @@ class Poller:
             if album in self._albums:
                 return True  # more of it may come; what follows in this chat waits for it
             for unit in [several] if album else [[update] for update in several]:
-                try:
-                    await self._receiver.take(unit)
-                except (ActorStoppedError, JournalError) as error:
-                    logger.warning(
-                        "a message cannot be kept now and stays with Telegram",
-                        extra={"chat": chat_of(unit[0]), "why": str(error)},
-                    )
+                self._busy[chat_of(unit[0])] = anyio.current_time()
+                if not await self._take_unit(unit):
                     return False
-                self._taken.update(update.update_id for update in unit)
+        return True
+
+    async def _take_unit(self, unit: Sequence[types.Update]) -> bool:
+        """Take an update, or an album, unless that was done or is being done beside its chat."""
+        numbers = {update.update_id for update in unit}
+        if not numbers.isdisjoint(self._taken | self._begun):
+            return True
+        self._begun |= numbers
+        try:
+            await self._receiver.take(unit)
+        except (ActorStoppedError, JournalError) as error:
+            logger.warning(
+                "a message cannot be kept now and stays with Telegram",
+                extra={"chat": chat_of(unit[0]), "why": str(error)},
+            )
+            return False
+        finally:
+            self._begun -= numbers
+        self._taken |= numbers
         return True
 
 
 def _number(raw: dict[str, object]) -> int:
     return int(str(raw["update_id"]))
+
+
+def _may_pass(update: types.Update) -> bool:
+    """Tell whether an update is a command that need not wait for what was written before it."""
+    message = message_of(update)
+    if message is None or message.forward_origin is not None:
+        return False
+    is_command = any(e.type == "bot_command" and e.offset == 0 for e in message.entities or ())
+    return is_command and _PASSING.fullmatch(message.text or "") is not None
 
 
 def _by(
