@@ -23,7 +23,7 @@ from concurrency import talk
 from harness import model_api, show, workspace
 
 from everturn_gateway.app import open_gateway
-from everturn_gateway.commands.serve import spare_the_collector
+from everturn_gateway.collector import spare_the_collector
 from everturn_gateway.config import load_config
 from everturn_gateway.http import serve_http
 

@@ -23,6 +23,7 @@ from everturn_channels.places import Places
 from everturn_channels.runner import SETUP_RETRY_S, run_channel
 from everturn_gateway.channel_config import ChannelConfig
 from everturn_gateway.channels.adapters import chat_type_of, make_adapter
+from everturn_gateway.collector import spare_the_collector
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.observe import SecretRegistry
 
@@ -129,6 +130,7 @@ class BotChannel:
         """
         config, clock, places = self._config, self._clock, Places()
         adapter = await make_adapter(config, clock)
+        spare_the_collector()  # of what was loaded with it
         health = Health(
             config.name,
             config.platform,

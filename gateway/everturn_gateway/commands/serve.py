@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import logging
 import os
@@ -15,11 +14,11 @@ from typing import NoReturn
 from urllib.parse import urlsplit, urlunsplit
 
 import anyio
-from anyio import to_thread
 from anyio.abc import TaskStatus
 
 from everturn_gateway.app import Gateway, open_gateway
 from everturn_gateway.channels import route_notes
+from everturn_gateway.collector import spare_the_collector
 from everturn_gateway.commands.crash import crash_log
 from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, say
 from everturn_gateway.commands.options import DEFAULT_AGENT, Options
@@ -34,7 +33,6 @@ logger = logging.getLogger(__name__)
 
 # Requests get 10 s to end and turns another 10 s; what is cut off goes on at the next start.
 STOP_S = 25.0
-TRIM_S = 30.0
 
 
 def serve(options: Options, *, host: str | None, port: int | None) -> int:
@@ -72,39 +70,12 @@ async def _serve(config: Config, options: Options, secrets: SecretRegistry) -> i
     async with anyio.create_task_group() as watch:
         await watch.start(_watch_signals, config, serving)
         async with open_gateway(config, environ=os.environ, secrets=secrets) as gateway:
+            gc.collect()
             spare_the_collector()
-            watch.start_soon(give_memory_back)
             with serving:
                 await _listen(gateway, options)
         watch.cancel_scope.cancel()
     return EXIT_OK
-
-
-def spare_the_collector() -> None:
-    """Keep what a server holds for good out of the cyclic garbage collector's rounds.
-
-    Modules and agents never become garbage, but a full round walks all of them, and stops every
-    conversation for it: `benchmarks/loop.py` shows it.
-
-    Source: https://docs.python.org/3/library/gc.html#gc.freeze (read 2026-11-22).
-    """
-    gc.collect()
-    gc.freeze()
-
-
-async def give_memory_back() -> None:
-    """Every half minute, hand memory that is free back to the system. Never ends.
-
-    The allocator of glibc keeps what many small buffers leave in pieces: a gateway under load would
-    grow by a tenth with each thousand turns though nothing is held. It takes milliseconds, in a
-    thread; `benchmarks/channels.py` shows it.
-
-    Source: https://man7.org/linux/man-pages/man3/malloc_trim.3.html (read 2026-11-22).
-    """
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # other C libraries have none
-    while trim is not None:
-        await anyio.sleep(TRIM_S)
-        await to_thread.run_sync(trim, 0)
 
 
 async def _listen(gateway: Gateway, options: Options) -> None:
