@@ -1,4 +1,4 @@
-"""The small files that channels keep: readable for their owner alone, and never half written.
+"""Small files that are kept whole: readable for their owner alone, and never half written.
 
 Blocking: not for the event loop.
 """

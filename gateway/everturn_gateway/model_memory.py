@@ -22,7 +22,7 @@ import orjson
 from everturn_actors.context.calibration import ModelFacts, bounded, cold_facts
 from everturn_actors.ports import Clock
 from everturn_actors.spec import ModelSpec
-from everturn_gateway.private_files import put_aside, write_private
+from everturn_channels.files import put_aside, replace_kept
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class FileMemory:
         by_age = sorted(self._known.items(), key=lambda item: item[1].learnt_at)
         data = _encoded(dict(by_age[-_MODELS_MAX:]))
         try:
-            await anyio.to_thread.run_sync(write_private, self._path, data, abandon_on_cancel=last)
+            await anyio.to_thread.run_sync(replace_kept, self._path, data, abandon_on_cancel=last)
         except OSError as error:
             logger.warning(
                 "what was learnt about models is not saved",

@@ -21,9 +21,9 @@ from everturn_actors.context.calibration import (
 )
 from everturn_actors.spec import ModelSpec
 from everturn_actors.testing import ManualClock
+from everturn_channels.files import replace_kept
 from everturn_gateway import model_memory
 from everturn_gateway.model_memory import SAVE_EVERY_S, open_model_memory
-from everturn_gateway.private_files import write_private
 
 MODEL = ModelSpec(provider="openai", name="gpt-5")
 FACTS = ModelFacts(
@@ -202,9 +202,9 @@ async def test_a_save_that_fails_is_tried_again(
     def maybe(to: Path, data: bytes) -> None:
         if full:
             raise OSError(28, "No space left on device")
-        write_private(to, data)
+        replace_kept(to, data)
 
-    monkeypatch.setattr(model_memory, "write_private", maybe)
+    monkeypatch.setattr(model_memory, "replace_kept", maybe)
     async with open_model_memory(path, clock) as memory:
         memory.learn(MODEL, FACTS)
         await memory.save()

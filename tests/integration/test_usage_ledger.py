@@ -14,7 +14,7 @@ import pytest
 
 from everturn_actors.model import Usage
 from everturn_actors.testing import ManualClock
-from everturn_gateway.private_files import write_private
+from everturn_channels.files import replace_kept
 from everturn_gateway.usage import (
     Tally,
     UsageLedger,
@@ -290,9 +290,9 @@ async def test_a_save_that_fails_is_tried_again(
     def maybe(to: Path, data: bytes) -> None:
         if full:
             raise OSError(28, "No space left on device")
-        write_private(to, data)
+        replace_kept(to, data)
 
-    monkeypatch.setattr(ledger, "write_private", maybe)
+    monkeypatch.setattr(ledger, "replace_kept", maybe)
     async with open_ledger(tmp_path, ManualClock()) as opened:
         add(opened)
         await opened.save()

@@ -24,7 +24,8 @@ from everturn_actors.state import SessionState
 from everturn_channels.adapter import IncomingFile
 from everturn_channels.inbound.fetching import clean_name, fetch_files, saved_name, shown_name
 from everturn_channels.inbound.receiving import message_key, queueing
-from everturn_channels.inbound.reports import compacted_text, context_text, dollars, status_text
+from everturn_channels.inbound.reports import compacted_text, context_text, status_text
+from everturn_channels.money import dollars
 from everturn_channels.pacing import Buckets, Lately, Seldom
 from everturn_channels.places import Places
 from everturn_channels.settings import QueueRules

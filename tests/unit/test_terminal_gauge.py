@@ -10,7 +10,8 @@ from inline_snapshot import snapshot
 from everturn_actors.context.report import ContextReport, Region, RegionName, Told
 from everturn_actors.model import Usage
 from everturn_actors.service import Compacted
-from everturn_channels.terminal.gauge import ASCII, dollars, show_compacted, show_context
+from everturn_channels.money import dollars
+from everturn_channels.terminal.gauge import ASCII, show_compacted, show_context
 from everturn_channels.terminal.screen import Screen
 
 TOKENS: dict[RegionName, int] = {

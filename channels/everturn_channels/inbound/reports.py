@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from everturn_actors.context.report import ContextReport, percent_of
 from everturn_actors.model import Usage
 from everturn_actors.service import Compacted
 from everturn_actors.state import SessionState
+from everturn_channels.money import dollars
 
-_NANODOLLARS: Final = 1_000_000_000  # in a dollar
-_SMALLEST_USD: Final = 0.0001  # of what is shown
 _NAME, _TOKENS = 8, 10  # columns
 
 
@@ -64,14 +62,6 @@ def compacted_text(compacted: Compacted) -> str:
         f" {compacted.tokens_before:,} tokens before, {compacted.tokens_after:,} after."
     )
     return f"{done}\n{compacted.text}" if compacted.text else done
-
-
-def dollars(nanodollars: int) -> str:
-    """Return a cost as people read it: `$12.34`, and of small ones more places, `$0.0012`."""
-    usd = nanodollars / _NANODOLLARS
-    if 0 < usd < _SMALLEST_USD:
-        return f"under ${_SMALLEST_USD}"
-    return f"${usd:,.2f}" if usd >= 1 or not usd else f"${usd:.4f}"
 
 
 def _turns(state: SessionState) -> str:

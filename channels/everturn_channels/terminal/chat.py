@@ -16,10 +16,11 @@ from everturn_actors.errors import CoreError, InvalidInputError
 from everturn_actors.events import TurnFinished
 from everturn_actors.service import TextDelta, Update
 from everturn_channels.errors import ChannelError
+from everturn_channels.money import dollars
 from everturn_channels.terminal.attachments import Basket
 from everturn_channels.terminal.conversation import Conversation
 from everturn_channels.terminal.door import Status
-from everturn_channels.terminal.gauge import dollars, show_compacted
+from everturn_channels.terminal.gauge import show_compacted
 from everturn_channels.terminal.interrupts import Interrupts, open_interrupts
 from everturn_channels.terminal.prompt import PromptReader, Reader
 from everturn_channels.terminal.questions import Questions

@@ -16,8 +16,6 @@ ASCII: Final = ("#", ".")
 
 _NAME, _TOKENS, _PERCENT = 10, 9, 6  # columns
 _BAR_MIN, _BAR_MAX = 5, 40
-_NANODOLLARS: Final = 1_000_000_000  # in a dollar
-_SMALLEST_USD: Final = 0.0001  # of what is shown
 _COLUMNS_MIN = 30  # narrower than that, lines are wrapped by the terminal itself
 _STYLES: Final[dict[str, Style]] = {"green": "reply", "yellow": "warning", "red": "error"}
 _QUIET: Final = ("margin", "free")  # full is what they should be
@@ -47,14 +45,6 @@ def show_context(
     for name, text in _facts(report):
         pieces += _fact(name, text, columns)
     return tuple(pieces)
-
-
-def dollars(nanodollars: int) -> str:
-    """Return a cost as people read it: `$12.34`, and of small ones more places, `$0.0012`."""
-    usd = nanodollars / _NANODOLLARS
-    if 0 < usd < _SMALLEST_USD:
-        return f"under ${_SMALLEST_USD}"
-    return f"${usd:,.2f}" if usd >= 1 or not usd else f"${usd:.4f}"
 
 
 def show_compacted(compacted: Compacted) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from everturn_channels.terminal.gauge import dollars
+from everturn_channels.money import dollars
 from everturn_gateway.app import USAGE_FOLDER, SystemClock
 from everturn_gateway.commands.errors import EXIT_OK
 from everturn_gateway.commands.options import Options

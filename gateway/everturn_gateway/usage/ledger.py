@@ -21,7 +21,7 @@ import orjson
 
 from everturn_actors.model import Usage
 from everturn_actors.ports import Clock
-from everturn_gateway.private_files import FOLDER_MODE, put_aside, write_private
+from everturn_channels.files import put_aside, replace_kept
 
 logger = logging.getLogger(__name__)
 
@@ -180,7 +180,9 @@ class UsageLedger:
                 await self._read(month)
             changes, data = month.changes, _encoded(month.rows)
             try:
-                await anyio.to_thread.run_sync(_write, month.path, data, abandon_on_cancel=last)
+                await anyio.to_thread.run_sync(
+                    replace_kept, month.path, data, abandon_on_cancel=last
+                )
             except OSError as error:
                 logger.warning(
                     "usage is not saved",
@@ -354,8 +356,3 @@ def _read_or_put_aside(path: Path) -> _Rows | None:
             extra={"path": str(aside), "reason": _why(error)},
         )
         return {} if aside != path else None
-
-
-def _write(path: Path, data: bytes) -> None:
-    path.parent.mkdir(mode=FOLDER_MODE, exist_ok=True)
-    write_private(path, data)
