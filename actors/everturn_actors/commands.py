@@ -7,13 +7,21 @@ from typing import TypeAlias
 
 from everturn_actors.events import Body, Summarised
 from everturn_actors.mailbox import Answer
-from everturn_actors.model import Aside, Attachment, EndReason, Inbound, Settled, SummarySource
+from everturn_actors.model import (
+    Announcement,
+    Aside,
+    Attachment,
+    EndReason,
+    Inbound,
+    Settled,
+    SummarySource,
+)
 from everturn_actors.state import SessionState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """A message that is durable."""
+    """A message, or an announcement, that is durable."""
 
     seq: int
     duplicate: bool
@@ -36,6 +44,14 @@ class KeepAside:
 
     aside: Aside
     answer: Answer[bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """Say something in the agent's name."""
+
+    announcement: Announcement
+    answer: Answer[Accepted]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +183,7 @@ class Stop:
 Command: TypeAlias = (
     Submit
     | KeepAside
+    | Announce
     | Edit
     | Wake
     | Tell

@@ -83,6 +83,22 @@ class SilentMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Announced:
+    """Something was said in the agent's name, without a turn; the next one is told of it."""
+
+    text: str
+    sender: str = ""
+    "Who had it said."
+    idempotency_key: str = ""
+    title: str = ""
+    "What the model is told that it comes from."
+    untrusted: bool = False
+    "Whether it holds text from outside that nobody vouches for."
+    delivers: bool = False
+    "Whether it is owed to the people of a channel."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Edited:
     """Its writer changed a message that still waited."""
 
@@ -323,6 +339,7 @@ Body: TypeAlias = (
     SessionStarted
     | Received
     | SilentMessage
+    | Announced
     | Edited
     | Discarded
     | TurnStarted

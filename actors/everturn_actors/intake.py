@@ -20,13 +20,21 @@ from everturn_actors.events import (
     TurnFinished,
     TurnStarted,
 )
-from everturn_actors.model import IMAGE_TYPES, Attachment, Inbound, Turn, Upload
+from everturn_actors.model import (
+    IMAGE_TYPES,
+    Announcement,
+    Attachment,
+    Inbound,
+    Turn,
+    Upload,
+)
 
 TEXT_BYTES = 1024 * 1024  # the longest message: no person types it, a program should send a file
 KEY_CHARS = 255  # the longest idempotency key
 ATTACHMENTS_MAX = 10  # files of one message
 ATTACHMENT_BYTES = 20 * 1024 * 1024  # of one file: what providers take of an image at most
 FILE_NAME_CHARS = 255
+TITLE_CHARS = 255  # the longest title of an announcement
 
 _ANY_TYPE: Final = "application/octet-stream"
 # Source: RFC 6838, section 4.2, the names of media types.
@@ -85,6 +93,22 @@ def check_text(text: str, idempotency_key: str, sender: str) -> None:
     if size_bytes > TEXT_BYTES:
         msg = f"the message has {size_bytes} bytes; at most {TEXT_BYTES} are accepted"
         raise InvalidInputError(msg)
+
+
+def check_announcement(announcement: Announcement) -> None:
+    """Refuse what cannot be said.
+
+    Raises:
+        InvalidInputError: With the reason.
+    """
+    if not announcement.text.strip():
+        msg = "the announcement is empty"
+        raise InvalidInputError(msg)
+    title = announcement.title
+    if len(title) > TITLE_CHARS:
+        msg = f"the title has {len(title)} characters; at most {TITLE_CHARS} are accepted"
+        raise InvalidInputError(msg)
+    check_text(announcement.text, announcement.idempotency_key, announcement.sender + title)
 
 
 def check_uploads(uploads: Sequence[Upload]) -> None:

@@ -38,7 +38,9 @@ perhaps sent; given up; or, of a question, shown as answered."""
 
 T = TypeVar("T")
 
-PROGRAM_SENDERS: Final = frozenset(("background_process", "schedule"))
+SCHEDULE: Final = "schedule"
+"The sender of what scheduled jobs say and ask for."
+PROGRAM_SENDERS: Final = frozenset(("background_process", SCHEDULE))
 "Senders that are programs of the gateway: they ask nobody and can answer nothing."
 
 # What every provider that takes images takes alike.
@@ -111,7 +113,7 @@ class Message(Remembering):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overheard:
-    """A message that did not speak to the agent, until a turn is told of it."""
+    """What was said in a conversation beside its turns, until one is told of it."""
 
     seq: int
     text: str
@@ -120,6 +122,8 @@ class Overheard:
     sender: str = ""
     untrusted: bool = False
     "Whether nobody vouches for it."
+    own: bool = False
+    "Whether it was said in the agent's name: an `Announcement`."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,6 +319,12 @@ class Turn(Remembering):
     def text(self) -> str:
         """The reply a person sees: the text of the last step."""
         return self.steps[-1].reply.text if self.steps else ""
+
+    @property
+    def is_tainted(self) -> bool:
+        """Whether it read text from outside that nobody vouches for."""
+        results = (result for step in self.steps for result in step.results)
+        return any(user.untrusted for user in self.heard) or any(r.untrusted for r in results)
 
     @property
     def usage(self) -> Usage:
@@ -629,6 +639,25 @@ class Aside:
     "How many of them are kept for the next turn, the newest; never more than 100."
     max_age_s: int = 86_400
     "The next turn is told of those that are no older than this."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announcement:
+    """Something to be said in a conversation in the agent's name, without a turn."""
+
+    text: str
+    key: ConversationKey | None = None
+    "The conversation, which goes on in its current session or starts one."
+    session_id: str = ""
+    "Or exactly this session."
+    sender: str = ""
+    "Who has it said."
+    idempotency_key: str = ""
+    "The same key in one session is the same announcement, also after a restart; empty = a new one."
+    title: str = ""
+    "What the model is told that it comes from, for example the title of a scheduled job."
+    untrusted: bool = False
+    "Whether it holds text from outside that nobody vouches for."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from everturn_actors.events import (
+    Announced,
     ApprovalAsked,
     CallFinished,
     ChunkMarked,
@@ -17,7 +18,7 @@ from everturn_actors.events import (
     ModelReplied,
     TurnFinished,
 )
-from everturn_actors.model import Chunk, Mark, OpenTurn, Parcel
+from everturn_actors.model import SCHEDULE, Chunk, Mark, OpenTurn, Parcel
 
 NOTHING_SAID: Final = "the model gave an empty answer"
 
@@ -46,6 +47,12 @@ def owed_reply(seq: int, turn: OpenTurn, body: ModelReplied) -> Iterator[Parcel]
         reply_to=turn.reply_to,
         preview=turn.preview_id if turn.preview_step == len(turn.steps) + 1 else "",
     )
+
+
+def owed_announcement(seq: int, turn: int, body: Announced) -> Iterator[Parcel]:
+    """Yield what is owed for an announcement after, or in, the turn of this number: its text."""
+    if body.delivers:
+        yield Parcel(seq=seq, turn=turn, kind="reply", text=body.text)
 
 
 def owed_files(seq: int, turn: OpenTurn, body: CallFinished) -> Iterator[Parcel]:
@@ -83,9 +90,11 @@ def owed_line(seq: int, turn: OpenTurn | None, body: ContextReduced) -> Iterator
 def owed_end(seq: int, turn: OpenTurn, body: TurnFinished) -> Iterator[Parcel]:
     """Yield what is owed for the end of a turn: a word where nothing was answered.
 
-    Who cancelled it knows.
+    Who cancelled it knows; and of a turn that only scheduled jobs asked for, the scheduler tells.
     """
     if not turn.delivers or body.outcome == "cancelled":
+        return
+    if all(user.sender == SCHEDULE for user in turn.heard):
         return
     text = body.error
     if body.outcome == "answered":

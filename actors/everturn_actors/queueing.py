@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
+from typing import Final
 
 from everturn_actors.model import Overheard, UserMessage
 
 _HEAD = "[Said here before, not to you:]"
 _FOOT = "[Now to you:]"
+_TITLE_CHARACTERS: Final = 80
+_ROUND: Final = str.maketrans("[]", "()")
+_BLANKS: Final = frozenset("\u034f\u115f\u1160\u2800\u3164\uffa0")  # letters that show nothing
 
 
 def next_turn(waiting: Sequence[UserMessage]) -> tuple[UserMessage, ...]:
@@ -54,3 +58,27 @@ def with_overheard(
     text = f"{lines}\n{first.text}" if first.text else lines
     untrusted = first.untrusted or any(each.untrusted for each in told)
     return (replace(first, text=text, untrusted=untrusted), *users[1:])
+
+
+def as_announced(title: str, text: str) -> str:
+    """Return how a turn is told of an announcement: that it was said, and that the agent did.
+
+    Lines in brackets are ours: one of the text that could pass for such a line gets a backslash.
+    """
+    shown = "".join(char for char in title if char.isprintable()).translate(_ROUND)
+    name = " ".join(shown[:_TITLE_CHARACTERS].split())
+    head = f"[{name} said here, in your name:]" if name else "[Said here, in your name:]"
+    said = "\n".join(map(_guarded, text.splitlines()))
+    return f"{head} {said}"
+
+
+def _guarded(line: str) -> str:
+    seen = (n for n, char in enumerate(line) if char.isprintable() and not _is_blank(char))
+    start = next(seen, len(line))
+    if line.startswith("[", start) and "]" in line:
+        return f"{line[:start]}\\{line[start:]}"
+    return line
+
+
+def _is_blank(char: str) -> bool:
+    return char.isspace() or char in _BLANKS

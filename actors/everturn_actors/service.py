@@ -53,6 +53,7 @@ from everturn_actors.ids import new_session_id
 from everturn_actors.intake import (
     attachment_of,
     check,
+    check_announcement,
     check_focus,
     check_text,
     check_uploads,
@@ -62,6 +63,7 @@ from everturn_actors.intake import (
 from everturn_actors.learning import ShortMemory
 from everturn_actors.mailbox import Answer
 from everturn_actors.model import (
+    Announcement,
     Aside,
     Attachment,
     ConversationKey,
@@ -77,7 +79,7 @@ from everturn_actors.ports import Agents, Clock, ModelMemory, SessionStore, Sess
 from everturn_actors.registry import Registry
 from everturn_actors.session import Runtime
 from everturn_actors.state import SessionState
-from everturn_actors.submission import Submission, TurnResult, submit
+from everturn_actors.submission import Submission, Told, TurnResult, announce, submit
 from everturn_actors.upkeep import end_expired, resume_open_turns
 
 __all__ = [
@@ -85,6 +87,7 @@ __all__ = [
     "ServiceSettings",
     "Submission",
     "TextDelta",
+    "Told",
     "TurnResult",
     "TurnService",
     "Update",
@@ -183,6 +186,37 @@ class TurnService:
             raise InvalidInputError(msg)
         return await self._in_current(inbound.key, partial(self._submit_to, inbound))
 
+    async def announce(self, announcement: Announcement) -> Told:
+        """Say something in the agent's name, without a turn; return when it is durable.
+
+        It is owed to the people of the session's channel, and the next turn is told of it. It may
+        be said while a turn is open, and while the session is paused, which it stays.
+
+        It goes to `announcement.session_id`, or to the current session of `announcement.key`,
+        which is started where there is none.
+
+        Raises:
+            InvalidInputError: Empty, too long, or not text.
+            UnknownAgentError: No such agent.
+            UnknownSessionError: No such session.
+            SessionEndedError: The session named by id has ended.
+            MailboxFullError: Too many commands wait in this conversation.
+            ActorStoppedError: The service is stopping.
+            ActorFailedError, JournalError: The session cannot be read or written. Nothing was
+                said.
+        """
+        check_announcement(announcement)
+
+        async def say(session_id: str, begin_with: SessionStarted | None) -> Told:
+            return await announce(announcement, session_id, self._registry, begin_with=begin_with)
+
+        if announcement.session_id:
+            return await say(announcement.session_id, None)
+        if announcement.key is None:
+            msg = "an announcement needs a conversation or a session"
+            raise InvalidInputError(msg)
+        return await self._in_current(announcement.key, say)
+
     async def keep_aside(self, aside: Aside) -> bool:
         """Keep a message that did not speak to the agent; return whether it is a new one.
 
@@ -255,13 +289,13 @@ class TurnService:
                 return await act(session_id, begin)
             except SessionEndedError:
                 ended = session_id
-                if key.channel in self._runtime.carriers:
-                    seen = await self._seen_in(ended)
+                seen = await self._seen_in(ended)
 
     async def _seen_in(self, session_id: str) -> tuple[str, ...]:
         """Return the newest idempotency keys of a session that has ended.
 
-        A platform may hand in again what was accepted right before the end.
+        A platform, or a program of the gateway, may hand in again what was accepted right before
+        the end.
         """
         try:
             state = await self.view(session_id)

@@ -24,6 +24,7 @@ from everturn_actors.asking import Pace
 from everturn_actors.carrying import Carriage
 from everturn_actors.commands import (
     Accepted,
+    Announce,
     Cancel,
     Command,
     Compact,
@@ -59,6 +60,7 @@ from everturn_actors.errors import (
     UnknownSessionError,
 )
 from everturn_actors.events import (
+    Announced,
     ApprovalDecided,
     Body,
     Discarded,
@@ -427,6 +429,8 @@ class SessionActor:
                 return self._plan_submit(command, draft)
             case KeepAside():
                 return self._plan_aside(command, draft)
+            case Announce():
+                return self._plan_announcement(command, draft)
             case Edit():
                 return self._plan_edit(command, draft)
             case Wake(answer, release):
@@ -566,6 +570,29 @@ class SessionActor:
                 )
             )
         return partial(command.answer.give, is_new)
+
+    def _plan_announcement(self, command: Announce, draft: _Draft) -> Callable[[], None]:
+        said, answer, state = command.announcement, command.answer, draft.known
+        seen = state.seen.get(said.idempotency_key) if said.idempotency_key else None
+        ending = self._ending or (state.status == "ended" and state.ended_reason)
+        if seen is None:
+            if ending:
+                return partial(answer.fail, SessionEndedError(self.session_id, ending))
+            if error := self._agent_error(state.key):
+                return partial(answer.fail, error)
+            draft.add(
+                Announced(
+                    text=said.text,
+                    sender=said.sender,
+                    idempotency_key=said.idempotency_key,
+                    title=said.title,
+                    untrusted=said.untrusted,
+                    delivers=self._carriage.delivers(state.key.channel),
+                )
+            )
+        seq = draft.known.last_seq if seen is None else seen
+        accepted = Accepted(seq=seq, duplicate=seen is not None, state=draft.known)
+        return partial(answer.give, accepted)
 
     def _plan_edit(self, command: Edit, draft: _Draft) -> Callable[[], None]:
         state = draft.known

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
+from itertools import islice
 from operator import attrgetter
 from typing import assert_never
 
 from everturn_actors.context.window import DEFAULT_WINDOW_MESSAGES, let_go
 from everturn_actors.errors import CorruptJournalError
 from everturn_actors.events import (
+    Announced,
     ApprovalAsked,
     ApprovalDecided,
     CallFinished,
@@ -62,6 +64,7 @@ from everturn_actors.model import (
 )
 from everturn_actors.parcels import (
     deliver,
+    owed_announcement,
     owed_drop,
     owed_end,
     owed_files,
@@ -69,10 +72,11 @@ from everturn_actors.parcels import (
     owed_question,
     owed_reply,
 )
-from everturn_actors.queueing import with_overheard
+from everturn_actors.queueing import as_announced, with_overheard
 
-OVERHEARD_MESSAGES = 100  # that did not speak to the agent, kept for the next turn
+OVERHEARD_MESSAGES = 100  # said beside turns, in the agent's name or not to it, kept for the next
 OVERHEARD_S = 10 * 366 * 86_400  # the longest that one of them is kept, whatever it asks for
+ANNOUNCED_S = 30 * 86_400  # so long an announcement waits for a turn that is told of it
 NOTE_CHARACTERS = 1_000  # of what is told beside a summary, the newest
 ROLL_MESSAGES = 50  # pending messages that become checkpointed at once
 ROLL_EVENTS = 50  # or so many events, so that no snapshot leaves more to replay than about that
@@ -108,7 +112,7 @@ class SessionState:
     waiting: tuple[UserMessage, ...] = ()
     "Received, not yet in a turn, oldest first."
     seen: Mapping[str, int] = field(default_factory=dict[str, int])
-    "Idempotency key -> seq of its `Received`, oldest first."
+    "Idempotency key -> the event of what came with it, oldest first."
     turns: int = 0
     "Turns started since the session began."
     logged_messages: int = 0
@@ -210,6 +214,8 @@ def apply(state: SessionState | None, event: Event) -> SessionState:
             return _received(state, event, body)
         case SilentMessage():
             return _silent_message(state, event, body)
+        case Announced():
+            return _announced(state, event, body)
         case Edited():
             return _edited(state, event, body)
         case Discarded():
@@ -271,6 +277,7 @@ def _impossible(event: Event, why: str) -> CorruptJournalError:
 
 _NAMES = tuple(each.name for each in fields(SessionState))
 _values_of = attrgetter(*_NAMES)
+_is_own = attrgetter("own")
 
 
 def _advance(state: SessionState, event: Event, **changes: object) -> SessionState:
@@ -331,9 +338,38 @@ def _silent_message(state: SessionState, event: Event, body: SilentMessage) -> S
         sender=body.sender,
         untrusted=body.untrusted,
     )
-    most = min(body.max_messages, OVERHEARD_MESSAGES)
-    overheard = (*state.overheard, heard)[-most:] if most > 0 else ()
-    return _advance(state, event, overheard=overheard, seen=seen)
+    return _advance(
+        state, event, overheard=_overhearing(state, heard, body.max_messages), seen=seen
+    )
+
+
+def _overhearing(state: SessionState, heard: Overheard, max_asides: int) -> tuple[Overheard, ...]:
+    """Return what the next turn is told of, the newest `max_asides` of what others said."""
+    told = (*state.overheard, heard)
+    if max_asides < OVERHEARD_MESSAGES:
+        extra = len(told) - sum(map(_is_own, told)) - max(max_asides, 0)
+        if extra > 0:
+            gone = frozenset(islice((each.seq for each in told if not each.own), extra))
+            told = tuple(each for each in told if each.seq not in gone)
+    return told[-OVERHEARD_MESSAGES:]
+
+
+def _announced(state: SessionState, event: Event, body: Announced) -> SessionState:
+    said = Overheard(
+        seq=event.seq,
+        text=as_announced(body.title, body.text),
+        until=event.at + timedelta(seconds=ANNOUNCED_S),
+        sender=body.sender,
+        untrusted=body.untrusted,
+        own=True,
+    )
+    return _advance(
+        state,
+        event,
+        overheard=_overhearing(state, said, OVERHEARD_MESSAGES),
+        owed=(*state.owed, *owed_announcement(event.seq, state.turns, body)),
+        seen=_seen(state, event, body.idempotency_key),
+    )
 
 
 def _edited(state: SessionState, event: Event, body: Edited) -> SessionState:

@@ -7,14 +7,18 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from everturn_actors.commands import Accepted, Command, Leave, Submit
+from everturn_actors.commands import Accepted, Announce, Command, Leave, Submit
 from everturn_actors.errors import ActorStoppedError, CoreError, InvalidInputError
 from everturn_actors.events import (
+    Announced,
+    CallFinished,
     Discarded,
+    Event,
     ModelReplied,
     Received,
     SessionEnded,
     SessionStarted,
+    SilentMessage,
     Steered,
     TurnFinished,
     TurnStarted,
@@ -22,7 +26,16 @@ from everturn_actors.events import (
 from everturn_actors.feed import Feed, Pieces, TextDelta, Update
 from everturn_actors.following import follow_feed
 from everturn_actors.mailbox import Answer
-from everturn_actors.model import Attachment, Inbound, Outcome, Turn, Usage
+from everturn_actors.model import (
+    Announcement,
+    Attachment,
+    Inbound,
+    Outcome,
+    Overheard,
+    Turn,
+    Usage,
+    UserMessage,
+)
 from everturn_actors.ports import SessionStore
 from everturn_actors.registry import Registry
 from everturn_actors.state import SessionState
@@ -43,6 +56,58 @@ class TurnResult:
     error: str
     usage: Usage
     stop_reason: str = ""
+    untrusted: bool = False
+    "Whether it read text from outside that nobody vouches for; also where that is not known."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """An announcement that is durable."""
+
+    session_id: str
+    seq: int
+    "Its event; of a repeat from the session before, the first event of this one."
+    duplicate: bool
+    "The same idempotency key was seen before: nothing was said again."
+
+
+class _Taint:
+    """Which turn of a session has read text from outside, as far as its events are followed."""
+
+    def __init__(self, submission: Submission, state: SessionState) -> None:
+        """Begin with the state in which the message was accepted, or found."""
+        turn = state.open_turn
+        beside: tuple[UserMessage | Overheard, ...] = (*state.waiting, *state.overheard)
+        self._last_seq = state.last_seq
+        self._outside = {each.seq for each in beside if each.untrusted}
+        self._open = turn.number if turn else 0
+        self._turns = {turn.number} if turn and turn.is_tainted else set[int]()
+        heard = (*state.waiting, *(turn.heard if turn else ()))
+        self._is_known = not submission.duplicate or any(m.seq == submission.seq for m in heard)
+
+    def has(self, turn: int) -> bool:
+        """Return whether the turn of this number has, or may have."""
+        return turn in self._turns or not self._is_known
+
+    def read(self, event: Event) -> None:
+        """Take the next event."""
+        if event.seq <= self._last_seq:
+            return  # the state knows
+        match event.body:
+            case Received() | SilentMessage() | Announced() as body:
+                if body.untrusted:
+                    self._outside.add(event.seq)
+            case TurnStarted() as body:
+                self._open = body.turn
+                if not self._outside.isdisjoint((*body.received, *body.overheard)):
+                    self._turns.add(body.turn)
+            case Steered(turn=turn, received=received):
+                if not self._outside.isdisjoint(received):
+                    self._turns.add(turn)
+            case CallFinished(untrusted=True):
+                self._turns.add(self._open)
+            case _:
+                pass
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,7 +149,8 @@ class Submission:
         if held is not None:
             return _held_result(self.session_id, held)
         turn, reply, usage = 0, None, Usage()
-        async with aclosing(self._follow("none")) as updates:
+        taint = _Taint(self, self._state)
+        async with aclosing(self._follow("none", taint)) as updates:
             async for update in updates:
                 if isinstance(update, TextDelta):
                     continue
@@ -94,7 +160,8 @@ class Submission:
                     case ModelReplied() as body:
                         reply, usage = (update.seq, body), usage + body.usage
                     case TurnFinished() as body:
-                        return _result(self.session_id, body, reply, usage)
+                        untrusted = taint.has(body.turn)
+                        return _result(self.session_id, body, reply, usage, untrusted=untrusted)
                     case Discarded(reason=reason):
                         body = TurnFinished(
                             turn=0, outcome="cancelled", error=f"the message was dropped: {reason}"
@@ -106,7 +173,8 @@ class Submission:
                             outcome="cancelled",
                             error=f"the session was ended ({reason})",
                         )
-                        return _result(self.session_id, body, None, usage)
+                        untrusted = bool(turn) and taint.has(turn)
+                        return _result(self.session_id, body, None, usage, untrusted=untrusted)
                     case _:
                         pass
         if self.duplicate and not turn:
@@ -114,7 +182,7 @@ class Submission:
             raise InvalidInputError(msg)
         raise ActorStoppedError
 
-    async def _follow(self, pieces: Pieces) -> AsyncGenerator[Update]:
+    async def _follow(self, pieces: Pieces, taint: _Taint | None = None) -> AsyncGenerator[Update]:
         turn, last_seq = 0, self._state.last_seq
         if self.duplicate and not await self._is_stored():
             # The log may have let go of the message while it waited, or while its turn ran.
@@ -130,6 +198,8 @@ class Submission:
                     if update.turn == turn:
                         yield update
                     continue
+                if taint is not None:
+                    taint.read(update)
                 body = update.body
                 if isinstance(body, TurnStarted | Steered) and self.seq in body.received:
                     turn = body.turn
@@ -215,8 +285,32 @@ async def submit(
     )
 
 
+async def announce(
+    announcement: Announcement,
+    session_id: str,
+    registry: Registry,
+    *,
+    begin_with: SessionStarted | None = None,
+) -> Told:
+    """Say something in one session; return when it is durable.
+
+    See `Registry.ask` for the other arguments and the errors.
+    """
+
+    def command(answer: Answer[Accepted]) -> Command:
+        return Announce(announcement, answer)
+
+    accepted = await registry.ask(session_id, command, begin_with=begin_with)
+    return Told(session_id=session_id, seq=accepted.seq, duplicate=accepted.duplicate)
+
+
 def _result(
-    session_id: str, end: TurnFinished, reply: tuple[int, ModelReplied] | None, usage: Usage
+    session_id: str,
+    end: TurnFinished,
+    reply: tuple[int, ModelReplied] | None,
+    usage: Usage,
+    *,
+    untrusted: bool = False,
 ) -> TurnResult:
     return TurnResult(
         session_id=session_id,
@@ -227,6 +321,7 @@ def _result(
         error=end.error,
         usage=usage,
         stop_reason=reply[1].stop_reason if reply else "",
+        untrusted=untrusted,
     )
 
 
@@ -241,4 +336,5 @@ def _held_result(session_id: str, turn: Turn) -> TurnResult:
         error=turn.error,
         usage=turn.usage,
         stop_reason=reply.stop_reason if reply else "",
+        untrusted=turn.is_tainted,
     )

@@ -16,7 +16,7 @@ from support.tool_doubles import Deed, Rules, by_name
 from everturn_actors.errors import ContextOverflowError, JournalError, ModelRefusedError
 from everturn_actors.events import OVERFLOW_LINE, ChunkMarked, DeliveryPlanned
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
-from everturn_actors.model import Reply, ToolCall, Upload
+from everturn_actors.model import Announcement, Reply, ToolCall, Upload
 from everturn_actors.ports import ToolOutput, Verdict
 from everturn_actors.testing import START, calling
 from everturn_channels.errors import NotSentError, RefusedError, SendError, UnknownOutcomeError
@@ -46,6 +46,22 @@ async def test_a_reply_is_planned_sent_and_marked_with_two_writes() -> None:
             assert test.adapter.world.texts == ["fine"]
             assert test.adapter.world.messages["m1"].message.reply_to == "q1"
             assert test.counter.sent == 1
+
+
+async def test_what_is_said_without_a_turn_is_delivered_like_a_reply() -> None:
+    """A job's message has nothing else to carry it: nobody wrote, and no turn is open."""
+    async with delivering("fine") as test:
+        told = await test.service.announce(Announcement(text=LONG, key=test.key()))
+        await test.until_delivered(told.session_id)
+        assert test.adapter.world.texts == PARTS
+        assert [shown.message.reply_to for shown in test.adapter.world.messages.values()] == [
+            ""
+        ] * 3
+        said = await test.say()
+        await test.until_delivered(said.session_id)
+
+        assert test.adapter.world.texts == [*PARTS, "fine"]
+        assert test.counter.sent == 4
 
 
 async def test_a_long_reply_is_laid_out_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from support.tool_doubles import Deed, Rules, by_name
 from everturn_actors.errors import ModelRefusedError
 from everturn_actors.events import PreviewSent
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
-from everturn_actors.model import Reply, ToolCall
+from everturn_actors.model import Announcement, Reply, ToolCall
 from everturn_actors.ports import Verdict
 from everturn_channels.errors import NotSentError, RefusedError, SendError, UnknownOutcomeError
 from everturn_channels.settings import ChannelSettings
@@ -49,6 +49,22 @@ async def test_a_reply_is_shown_as_it_comes_and_ends_in_the_same_message() -> No
         assert calls(test.adapter, "edit") == [f"~{FIRST} and more", f"{FIRST} and more."]
         assert test.adapter.world.texts == [f"{FIRST} and more."]
         assert test.adapter.world.messages["m1"].message.reply_to == "q1"
+
+
+async def test_what_is_said_meanwhile_is_a_message_of_its_own() -> None:
+    """A job may speak while the model does; the reply keeps the message that shows it."""
+    async with delivering(provider=Dictated(), settings=STREAMING) as test:
+        said = await test.say()
+        await settle(test, FIRST)
+        await test.service.announce(Announcement(text="Stand-up!", key=test.key()))
+        await idle()
+        assert test.adapter.world.texts == [f"~{FIRST}", "Stand-up!"]
+        test.clock.advance(1)
+        await settle(test, " more", Reply())
+        await test.until_delivered(said.session_id)
+
+        assert test.adapter.world.texts == [f"{FIRST} more", "Stand-up!"]
+        assert calls(test.adapter, "send") == [f"~{FIRST}", "Stand-up!"]
 
 
 async def test_a_reply_of_many_pieces_is_edited_no_oftener_than_the_platform_bears() -> None:

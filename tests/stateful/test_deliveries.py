@@ -1,7 +1,7 @@
 """Whole turns of a chat against crashes: what is owed arrives, and nothing known to be there twice.
 
-The machine of `test_turns` with a platform: bursts, edits, what is said beside, and a carrier whose
-every chunk waits for a rule to say what became of it.
+The machine of `test_turns` with a platform: bursts, edits, what is said beside and what jobs say,
+and a carrier whose every chunk waits for a rule to say what became of it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from stateful.test_turns import Held, Pending, Turns
 from support.crashing import CrashingStore
 from support.stores import MemoryWorld, World
 
-from everturn_actors.events import Body, ChunkMarked, DeliveryPlanned, TurnStarted
-from everturn_actors.model import Aside, Chunk, Inbound, Mark, Parcel, Queueing
+from everturn_actors.events import Announced, Body, ChunkMarked, DeliveryPlanned, TurnStarted
+from everturn_actors.model import Announcement, Aside, Chunk, Inbound, Mark, Parcel, Queueing
 from everturn_actors.outgoing import Outgoing
-from everturn_actors.service import Submission
+from everturn_actors.service import Submission, Told
 from everturn_actors.state import SessionState, apply
 from everturn_actors.testing import ScriptedProvider, TestService, open_test_service
 
@@ -111,6 +111,9 @@ class Deliveries(Turns):
         super().__init__()
         self.post = Post(self.held)
         self.told = 0
+        self.announced = 0
+        self.confirmed: dict[str, int] = {}
+        "Idempotency key -> event, of announcements that are known to be durable."
 
     def make_world(self) -> World:
         return MemoryWorld()
@@ -141,6 +144,7 @@ class Deliveries(Turns):
             self.a_chunk_ends: 8 if self.post.sending else 0,
             self.somebody_writes_a_burst: 2,
             self.something_is_said_beside: 1,
+            self.a_job_says_something: 1,
         }
 
     # --- the people ---
@@ -179,6 +183,21 @@ class Deliveries(Turns):
         self.do(lambda: self.test.service.keep_aside(aside))
         self.settle()
 
+    def a_job_says_something(self, data: st.DataObject) -> None:
+        """What is said without a turn, handed in again where the last one may not be there."""
+        if not self.session_id:
+            return
+        self.announced += data.draw(st.sampled_from([0, 1, 1]), label="a new one")
+        key = f"job {self.announced}"
+        said = Announcement(
+            text=f"{key} says", key=self.test.key(), sender="schedule", idempotency_key=key
+        )
+        told = self.do(lambda: self.test.service.announce(said))
+        if isinstance(told, Told):
+            known = self.confirmed.setdefault(key, told.seq)
+            assert known == told.seq, "the same announcement was said twice"
+        self.settle()
+
     # --- the platform ---
 
     def a_chunk_ends(self, data: st.DataObject) -> None:
@@ -205,6 +224,7 @@ class Deliveries(Turns):
         owed: dict[int, Parcel] = {}
         unknown: Counter[tuple[int, int]] = Counter()
         asides: Counter[int] = Counter()
+        announced: list[str] = []
         for event in self.log:
             now = apply(now, event)
             owed.update((parcel.seq, parcel) for parcel in now.owed)
@@ -215,10 +235,15 @@ class Deliveries(Turns):
                 assert body.mark != "sent" or self.post.arrived[place], "it never arrived"
             if isinstance(body, TurnStarted):
                 asides.update(body.overheard)
+            if isinstance(body, Announced):
+                announced.append(body.idempotency_key)
+                assert event.seq in owed, "nobody is told of it"
         assert now is None or not now.owed, "something is lost"
         for place, times in self.post.arrived.items():
             assert times <= 1 + unknown[place], "it is there twice, and was known to be"
         assert all(times == 1 for times in asides.values()), "a turn was told twice"
+        assert len(set(announced)) == len(announced), "the same was said twice"
+        assert set(self.confirmed) <= set(announced), "what was confirmed is not there"
 
 
 Deliveries.TestCase.settings = settings(max_examples=8, stateful_step_count=40)

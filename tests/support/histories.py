@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from everturn_actors.events import (
+    Announced,
     ApprovalAsked,
     ApprovalDecided,
     Body,
@@ -148,7 +149,7 @@ def next_bodies(state: SessionState | None, *, may_end: bool = True) -> SearchSt
         return None
     moves: list[SearchStrategy[Body]] = [_RECEIVED]
     if state.last_seq % 4 == 1:  # seldom: they lead nowhere
-        moves += [_SILENT, *_of_waiting(state)]
+        moves += [_SILENT, _ANNOUNCED, *_of_waiting(state)]
     if state.turns:
         moves.append(hiding(state))
     if state.owed:
@@ -191,6 +192,15 @@ _SILENT = st.builds(
     sender=names,
     idempotency_key=names,
     untrusted=_seldom,
+)
+_ANNOUNCED = st.builds(
+    Announced,
+    text=texts,
+    sender=names,
+    idempotency_key=names,
+    title=names,
+    untrusted=_seldom,
+    delivers=st.booleans(),
 )
 
 
@@ -523,7 +533,8 @@ def delivered_log() -> tuple[Event, ...]:
     """Return a log with every kind of thing that a channel can leave, cut off inside a turn.
 
     A burst with an edit and a message that was dropped; what was said beside, in both ways; a
-    reply with a preview that is half sent, a question, files, a line and an unanswered turn.
+    reply with a preview that is half sent, a question, files, a line, an unanswered turn, and what
+    was said in the agent's name.
     """
     file = Attachment(name="cd.pdf", media_type="application/pdf", size_bytes=9)
     calls = tuple(ToolCall(call_id=i, name="send") for i in "ab")
@@ -571,6 +582,11 @@ def delivered_log() -> tuple[Event, ...]:
         PreviewSent(turn=3, step=1, platform_id="80"),
         SilentMessage(text="[Bob] one more", sender="bob"),
         Received(text="[Bob] mm", sender="bob", quiet=True),
+        Announced(
+            text="Stand-up!", sender="schedule", idempotency_key="k9", title="Stand", delivers=True
+        ),
+        Announced(text="It rains.", untrusted=True),
+        DeliveryPlanned(parcel=43, chunks=("Stand-up!",)),
     )
     return tuple(
         Event(seq=seq, at=instant(seq * 1_000_000), body=body) for seq, body in enumerate(bodies, 1)

@@ -13,6 +13,7 @@ from support.histories import delivered_log, replay
 from everturn_actors.errors import CorruptJournalError
 from everturn_actors.events import (
     OVERFLOW_LINE,
+    Announced,
     ApprovalAsked,
     ApprovalDecided,
     Body,
@@ -184,6 +185,71 @@ def test_a_turn_that_delivers_to_nobody_owes_nothing() -> None:
     )
 
     assert state.owed == ()
+
+
+@pytest.mark.parametrize("end", [TurnFinished(turn=1, outcome="failed", error="down"), ANSWERED])
+def test_of_the_end_of_a_turn_that_jobs_asked_for_the_scheduler_tells(end: TurnFinished) -> None:
+    """Else people read of the same failure twice, and of each try."""
+    plain = SessionStarted(session_id="s", key=KEY)
+    state = after(
+        Received(text="tidy up", sender="schedule"),
+        Received(text="and the cellar", sender="schedule"),
+        TurnStarted(turn=1, received=(2, 3), window_messages=100, delivers=True),
+        state=apply(None, Event(seq=1, at=START, body=plain)),
+    )
+
+    assert after(end, state=state).owed == ()
+    said = after(STEP, ModelReplied(text="done"), ANSWERED, state=state)
+    assert [(each.kind, each.text) for each in said.owed] == [("reply", "done")]
+
+
+def test_a_person_in_such_a_turn_is_told_of_its_end() -> None:
+    """What they asked for is not answered, and no job asks for it again."""
+    plain = SessionStarted(session_id="s", key=KEY)
+    first = apply(None, Event(seq=1, at=START, body=plain))
+    failed = TurnFinished(turn=1, outcome="failed", error="down")
+    together = after(
+        Received(text="tidy up", sender="schedule"),
+        Received(text="and hello", sender="ann"),
+        TurnStarted(turn=1, received=(2, 3), window_messages=100, delivers=True),
+        failed,
+        state=first,
+    )
+    steered = after(
+        Received(text="tidy up", sender="schedule"),
+        TurnStarted(turn=1, received=(2,), window_messages=100, delivers=True),
+        STEP,
+        ModelReplied(text="", calls=(CALL,)),
+        Received(text="and hello", sender="ann"),
+        CallFinished(call_id="a", text="tidy"),
+        Steered(turn=1, received=(6,)),
+        failed,
+        state=first,
+    )
+
+    assert [each.kind for each in together.owed] == ["end"]
+    assert [each.kind for each in steered.owed] == ["end"]
+
+
+def test_an_announcement_is_owed_as_it_stands_with_or_without_a_turn() -> None:
+    """No model and no turn stands between it and the people."""
+    said = Announced(text="Stand-up!", title="Stand-up", delivers=True)
+    first = apply(None, Event(seq=1, at=START, body=SessionStarted(session_id="s", key=KEY)))
+
+    assert after(said, state=first).owed == (Parcel(seq=2, turn=0, kind="reply", text="Stand-up!"),)
+    during = began(said, ModelReplied(text="there"), ANSWERED)
+    assert [(p.seq, p.turn, p.text, p.reply_to) for p in during.owed] == [
+        (5, 1, "Stand-up!", ""),
+        (6, 1, "there", "44"),
+    ]
+    assert began(Announced(text="Stand-up!")).owed == ()
+
+
+def test_an_announcement_takes_no_previews_place() -> None:
+    """The message that shows the reply as it comes is the reply's."""
+    state = began(Announced(text="Stand-up!", delivers=True), PREVIEW, ModelReplied(text="there"))
+
+    assert previews(state) == [("Stand-up!", ""), ("there", "77")]
 
 
 def test_an_answer_replies_to_the_newest_message_that_it_answers() -> None:
@@ -411,7 +477,8 @@ def test_the_session_survives_being_told_what_is_in_a_whole_log() -> None:
         (27, "notice", ""),
         (29, "reply", "79"),
         (35, "end", ""),
+        (43, "reply", ""),
     ]
-    assert [each.seq for each in state.overheard] == [41]
+    assert [each.seq for each in state.overheard] == [41, 43, 44]
     assert state.open_turn is not None
     assert (state.open_turn.preview_step, state.open_turn.preview_id) == (1, "80")

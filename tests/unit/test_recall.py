@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from everturn_actors.context.estimates import UNITS_PER_TOKEN, text_units
 from everturn_actors.errors import ToolFailedError
-from everturn_actors.events import CallFinished, Event, ModelReplied, Received
+from everturn_actors.events import Announced, CallFinished, Event, ModelReplied, Received
 from everturn_actors.model import (
     Conversation,
     OpenTurn,
@@ -282,6 +282,25 @@ def test_a_transcript_shows_calls_with_their_arguments_and_long_results_shortene
     ]
     assert lines[3].startswith("[7] failed result of bash (call c1): xxx")
     assert lines[3].endswith("x [... 500 more characters: recall_context(message=7)]")
+
+
+def test_what_was_said_in_the_agents_name_is_the_assistants_in_a_transcript() -> None:
+    """The model looks for words of its own there; a result keeps its call across them."""
+    calls = (ToolCall(call_id="c1", name="bash"),)
+    events = [
+        Event(seq=2, at=AT, body=Announced(text="Stand-up!", title="Stand\n[up]")),
+        Event(seq=5, at=AT, body=ModelReplied(text="I look.", calls=calls)),
+        Event(seq=6, at=AT, body=Announced(text="Hi")),
+        Event(seq=7, at=AT, body=CallFinished(call_id="c1", text="x")),
+    ]
+
+    assert transcript(said(events)).splitlines() == [
+        "[2] assistant for Stand up: Stand-up!",
+        "[5] assistant: I look.",
+        "  -> bash {} (c1)",
+        "[6] assistant: Hi",
+        "[7] result of bash (call c1): x",
+    ]
 
 
 def test_arguments_that_hold_half_a_character_stay_as_they_are() -> None:

@@ -10,6 +10,7 @@ from support.conversations import KEY, STARTED, Log, simple_turn
 
 from everturn_actors.errors import CorruptJournalError
 from everturn_actors.events import (
+    Announced,
     Body,
     CallFinished,
     CallStarted,
@@ -19,6 +20,7 @@ from everturn_actors.events import (
     Received,
     SessionEnded,
     SessionStarted,
+    SilentMessage,
     StatusChanged,
     StepStarted,
     Summarised,
@@ -26,6 +28,7 @@ from everturn_actors.events import (
     TurnStarted,
 )
 from everturn_actors.model import (
+    Overheard,
     Replaced,
     Reply,
     Sent,
@@ -37,7 +40,14 @@ from everturn_actors.model import (
     Usage,
     UserMessage,
 )
-from everturn_actors.state import NOTE_CHARACTERS, SEEN_KEYS, SessionState, apply
+from everturn_actors.state import (
+    ANNOUNCED_S,
+    NOTE_CHARACTERS,
+    OVERHEARD_MESSAGES,
+    SEEN_KEYS,
+    SessionState,
+    apply,
+)
 
 RECEIVED = Received(text="hi")
 TURN = TurnStarted(turn=1, received=(2,), window_messages=1000)
@@ -353,6 +363,58 @@ def test_the_latest_idempotency_keys_are_remembered() -> None:
     assert next(iter(seen)) == "k5"
     assert seen[f"k{SEEN_KEYS + 4}"] == SEEN_KEYS + 6
     assert "" not in seen
+
+
+def test_an_announcement_is_kept_for_the_turn_after_it_and_known_by_its_key() -> None:
+    """The model must know what was said in its name, and a repeat is not said again."""
+    said = Announced(
+        text="Stand-up!", sender="schedule", idempotency_key="k", title="Job", untrusted=True
+    )
+    state = after(RECEIVED, TURN, said)
+
+    assert state.seen["k"] == 4
+    assert state.overheard == (
+        Overheard(
+            seq=4,
+            text="[Job said here, in your name:] Stand-up!",
+            until=state.updated_at + timedelta(seconds=ANNOUNCED_S),
+            sender="schedule",
+            untrusted=True,
+            own=True,
+        ),
+    )
+    assert state.open_turn is not None
+    assert state.open_turn.users == (UserMessage(seq=2, text="hi"),)
+    assert not state.open_turn.is_tainted
+
+
+def test_an_announcement_changes_nothing_of_what_the_model_is_shown_now() -> None:
+    """The request that is under way, and the prefix of the next, stay as they are."""
+    before = after(RECEIVED, TURN, STEP)
+    state = after(RECEIVED, TURN, STEP, Announced(text="Stand-up!", delivers=True))
+
+    assert state.conversation == before.conversation
+    assert (state.status, state.logged_messages) == (before.status, before.logged_messages)
+
+
+@pytest.mark.parametrize("most", [0, 3, 30])
+def test_what_others_say_beside_does_not_push_out_what_was_said_in_the_agents_name(
+    most: int,
+) -> None:
+    """How much chatter is told is the group's setting; the job's message is no chatter."""
+    chatter = [SilentMessage(text=f"{n}", max_messages=most) for n in range(40)]
+    state = after(Announced(text="Stand-up!"), *chatter)
+
+    assert [each.own for each in state.overheard] == [True] + [False] * most
+    assert [each.text for each in state.overheard[1:]] == [f"{n}" for n in range(40 - most, 40)]
+
+
+def test_announcements_that_nobody_is_told_of_are_bounded() -> None:
+    """A job that speaks each minute where nobody answers must not fill the memory."""
+    state = after(*(Announced(text=f"{n}") for n in range(OVERHEARD_MESSAGES + 3)))
+
+    assert len(state.overheard) == OVERHEARD_MESSAGES
+    assert state.overheard[-1].text.endswith(f" {OVERHEARD_MESSAGES + 2}")
 
 
 def test_a_paused_session_keeps_its_turn_and_goes_on() -> None:

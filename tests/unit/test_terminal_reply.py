@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from everturn_actors.events import (
+    Announced,
     ApprovalAsked,
     Body,
     CallFinished,
@@ -54,6 +55,26 @@ def test_pieces_are_shown_as_they_come_and_the_whole_reply_adds_nothing() -> Non
 def test_a_reply_without_pieces_is_shown_from_its_event() -> None:
     """Whoever joins after the last piece still has to see the reply."""
     assert shown([event(ModelReplied(text="Hello"))]) == "Hello\n"
+
+
+def test_what_is_said_without_a_turn_is_shown_like_a_reply() -> None:
+    """Who looks on sees what the people of the chat see, and where it comes from."""
+    body = Announced(text="Stand\x1b-up!", title="Job\x07")
+
+    assert shown([event(body)]) == "(from Job)\nStand-up!\n"
+    assert shown([event(Announced(text="Hi\n"))]) == "Hi\n"
+
+
+def test_a_reply_goes_on_below_what_was_said_in_between() -> None:
+    """An announcement may come while the model speaks, and must not have it said again."""
+    updates: list[Update] = [
+        delta("Hel", 0),
+        event(Announced(text="Stand-up!")),
+        delta("lo", 3),
+        event(ModelReplied(text="Hello")),
+    ]
+
+    assert shown(updates) == "Hel\nStand-up!\nlo\n"
 
 
 def test_text_so_far_after_a_reconnection_is_not_repeated() -> None:

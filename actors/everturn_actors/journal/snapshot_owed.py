@@ -29,13 +29,15 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
 
 
 def overheard_line(heard: Overheard) -> dict[str, Any]:
-    """Return the line of a message that did not speak to the agent."""
+    """Return the line of what was said beside the turns."""
+    own = {"own": True} if heard.own else {}
     return {
         "seq": heard.seq,
         "text": heard.text,
         "until": utc_text(heard.until),
         "sender": heard.sender,
         "untrusted": heard.untrusted,
+        **own,
     }
 
 

@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 
 from everturn_actors.context.explain import Explanation
 from everturn_actors.context.report import ContextReport
-from everturn_actors.events import CallFinished, Event, ModelReplied, Received
+from everturn_actors.events import Announced, CallFinished, Event, ModelReplied, Received
 from everturn_actors.model import (
     Approval,
     ConversationKey,
@@ -268,7 +268,7 @@ def _said(event: Event) -> Said | None:
         case Received(text=text, attachments=attached):
             told = UserMessage(text=text, attachments=attached).told
             return Said(seq=event.seq, at=event.at, role="user", text=told)
-        case ModelReplied(text=text):
+        case ModelReplied(text=text) | Announced(text=text):
             return Said(seq=event.seq, at=event.at, role="assistant", text=text)
         case CallFinished(text=text):
             return Said(seq=event.seq, at=event.at, role="tool", text=text)

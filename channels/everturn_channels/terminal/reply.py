@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never
 
 from everturn_actors.events import (
+    Announced,
     ApprovalAsked,
     ApprovalDecided,
     CallFinished,
@@ -117,6 +118,8 @@ class ReplyReader:
                 self._calls = {call.call_id: call for call in body.calls}
                 pieces = self._replied(body.text)
                 return (*pieces, *(_call(call) for call in body.calls))
+            case Announced():
+                return self._announced(body)
             case CallFinished():
                 if not body.is_error:
                     return ()
@@ -160,6 +163,12 @@ class ReplyReader:
                 return ()
             case _:
                 assert_never(body)
+
+    def _announced(self, body: Announced) -> tuple[Piece, ...]:
+        """Show what was said beside the turn; a reply that is being shown goes on below it."""
+        ends = (Piece(style="reply", text="", ends=True),) if self._shown else ()
+        head = (Piece(style="note", text=f"(from {clean(body.title)})"),) if body.title else ()
+        return (*ends, *head, Piece(style="reply", text=clean(body.text), ends=True))
 
     def _replied(self, text: str) -> tuple[Piece, ...]:
         pieces = self._grow(text)

@@ -13,7 +13,7 @@ from uuid import uuid4
 import anyio
 
 from everturn_actors.errors import InvalidInputError
-from everturn_actors.events import ApprovalAsked, ContextReduced, Event
+from everturn_actors.events import Announced, ApprovalAsked, ContextReduced, Event
 from everturn_actors.intake import check_uploads
 from everturn_actors.model import Upload
 from everturn_channels.terminal.attachments import read_upload
@@ -148,7 +148,7 @@ async def _ask(
                     if isinstance(body, ContextReduced) and body.line:
                         say(body.line)
                     pieces = reply.read(update)
-                    if streams:
+                    if streams and not isinstance(body, Announced):  # it is no part of the answer
                         screen.show([piece for piece in pieces if piece.style == "reply"])
                     if isinstance(body, ApprovalAsked):
                         aside.show([piece for piece in pieces if piece.style == "warning"])

@@ -7,6 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
 from everturn_actors.events import (
+    Announced,
     CallFinished,
     Discarded,
     Edited,
@@ -85,7 +86,7 @@ class _Reader:
     found: list[Event] = field(default_factory=list[Event])
     "Events that are messages, oldest first."
     turn_of: dict[int, int] = field(default_factory=dict[int, int])
-    "Event of a message -> its turn; 0 for one that is dropped."
+    "Event of a message -> its turn; 0 for one that is dropped, or was said without a turn."
     edited: dict[int, str] = field(default_factory=dict[int, str])
     "Event of a message -> its text, where that may have been changed."
 
@@ -96,6 +97,9 @@ class _Reader:
             case ModelReplied() | CallFinished():
                 self.found.append(event)
                 self.turn_of[event.seq] = self.turn
+            case Announced():
+                self.found.append(event)
+                self.turn_of[event.seq] = 0
             case TurnStarted(turn=turn, received=received) | Steered(turn=turn, received=received):
                 self.turn = turn
                 self.turn_of.update(dict.fromkeys(received, turn))
@@ -127,9 +131,9 @@ def message_body(session_id: str, event: Event, turn_of: Mapping[int, int]) -> M
 
     Args:
         session_id: Whose it is.
-        event: A `Received`, `ModelReplied` or `CallFinished`.
+        event: A `Received`, `ModelReplied`, `Announced` or `CallFinished`.
         turn_of: The number of the turn by event; a message without one waits, one with 0 is
-            dropped.
+            dropped, or was said without a turn.
     """
     turn = turn_of.get(event.seq)
     turn_id = f"t{turn}" if turn else None
@@ -154,6 +158,15 @@ def message_body(session_id: str, event: Event, turn_of: Mapping[int, int]) -> M
                 created_at=created_at,
                 tool_calls=tuple(map(ToolCallBody.of, reply.calls)),
                 usage=UsageBody.of(reply.usage),
+            )
+        case Announced(text=text, sender=sender):
+            return MessageBody(
+                message_id=message_id,
+                turn_id=None,
+                role="assistant",
+                content=text,
+                created_at=created_at,
+                sender=sender,
             )
         case CallFinished() as result:
             return MessageBody(

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from everturn_actors.context.render import RECALL_TOOL
 from everturn_actors.events import (
+    Announced,
     CallFinished,
     Event,
     ModelReplied,
@@ -43,7 +44,7 @@ class Said:
     kind: Kind
     text: str
     name: str = ""
-    "Who wrote it, or which tool gave it; empty where that is not known."
+    "Who wrote it, for what it was said, or which tool gave it; empty where that is not known."
     calls: tuple[ToolCall, ...] = ()
     call: ToolCall | None = None
     "Of a result: the call that it answers, where that is known."
@@ -75,6 +76,9 @@ def _said(event: Event, calls: dict[str, ToolCall]) -> Said | None:
             return Said(seq=seq, at=at, kind="user", text=told, name=sender)
         case ModelReplied(text=text, calls=made):
             return Said(seq=seq, at=at, kind="assistant", text=text, calls=made)
+        case Announced(text=text, title=title):
+            name = f"for {title}" if title else ""
+            return Said(seq=seq, at=at, kind="assistant", text=text, name=name)
         case CallFinished(call_id=call_id, text=text, is_error=is_error, path=path):
             call = calls.get(call_id)
             return Said(
