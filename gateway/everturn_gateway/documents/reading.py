@@ -102,8 +102,10 @@ def read_text(file: Path) -> str:
     return text.replace("\r\n", "\n")
 
 
-def read_document(file: Path, environ: Mapping[str, str]) -> Document:
+def read_document(file: Path, environ: Mapping[str, str] | None) -> Document:
     """Read a YAML file and expand the variables in its values. An empty file is an empty section.
+
+    Without `environ` nothing is expanded: `${NAME}` is a text like any other.
 
     Names given twice, variables that are not set, and tags stand in `Document.faults`, so that
     they can be reported together with what `check` finds.
@@ -133,7 +135,7 @@ class _Builder:
     """Turns YAML nodes into plain data and remembers where each value stands."""
 
     file: Path
-    environ: Mapping[str, str]
+    environ: Mapping[str, str] | None
     places: dict[FieldPath, Place] = field(default_factory=dict[FieldPath, Place])
     faults: list[Fault] = field(default_factory=list[Fault])
     visits: int = 0
@@ -176,9 +178,11 @@ class _Builder:
     def _scalar(self, node: yaml.Node, path: FieldPath) -> str | None:
         if node.tag == _NULL:
             return None
-        text, problems = expand(str(node.value), self.environ)
-        for problem in problems:
-            self._complain(path, self.places[path].line, problem)
+        text = str(node.value)
+        if self.environ is not None:
+            text, problems = expand(text, self.environ)
+            for problem in problems:
+                self._complain(path, self.places[path].line, problem)
         # A quoted empty text is a text; a bare one, like a variable that is empty, is no value.
         return None if _is_plain(node) and text in NULL_TEXTS else text
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from ipaddress import (
     IPv4Address,
@@ -10,11 +9,11 @@ from ipaddress import (
     IPv6Address,
     IPv6Network,
     ip_address,
-    ip_network,
 )
 from typing import Final, Literal, TypeAlias
 
 from everturn_gateway.errors import GatewayError
+from everturn_gateway.private_hosts import ODD_NUMBER, read_private_host
 
 IpAddress: TypeAlias = IPv4Address | IPv6Address
 Reach: TypeAlias = Literal["public", "loopback", "private", "link-local", "multicast", "reserved"]
@@ -62,9 +61,6 @@ _NAT64: Final = IPv6Network("64:ff9b::/96")  # the last 32 bits are an IPv4 addr
 _NAMED: Final[frozenset[Reach]] = frozenset(("public", "loopback", "private"))
 "Where a host that the owner allows by name may be; cloud metadata is not among it."
 
-_HOST = re.compile(r"(?=.{1,253}\Z)[a-z0-9_](?:[a-z0-9_-]*[a-z0-9])?(?:\.[a-z0-9_-]+)*", re.ASCII)
-_ODD_NUMBER = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)", re.ASCII)
-
 
 class ToolSettingsError(GatewayError):
     """The settings of a tool make no sense."""
@@ -94,7 +90,7 @@ def literal(host: str) -> IpAddress | None:
     try:
         return ip_address(host)
     except ValueError:
-        if _ODD_NUMBER.fullmatch(host.lower()):
+        if ODD_NUMBER.fullmatch(host.lower()):
             msg = f"the host {host!r} is no name and no plain address; write it as 192.0.2.7"
             raise ValueError(msg) from None
         return None
@@ -125,17 +121,15 @@ def read_allowed(entries: tuple[str, ...]) -> Allowed:
     hosts: set[str] = set()
     networks: list[IPv4Network | IPv6Network] = []
     for entry in entries:
-        plain = entry.strip().lower().rstrip(".")
         try:
-            networks.append(ip_network(plain.strip("[]"), strict=False))
+            found = read_private_host(entry)
         except ValueError as error:
-            if _ODD_NUMBER.fullmatch(plain) or not _HOST.fullmatch(plain):
-                msg = (
-                    f"allow_private: {entry!r} is neither a host name nor a network;"
-                    " write wiki.lan, 10.1.2.3 or 10.1.0.0/16"
-                )
-                raise ToolSettingsError(msg) from error
-            hosts.add(plain)
+            msg = f"allow_private: {error}"
+            raise ToolSettingsError(msg) from error
+        if isinstance(found, str):
+            hosts.add(found)
+        else:
+            networks.append(found)
     return Allowed(hosts=frozenset(hosts), networks=tuple(networks))
 
 

@@ -1,0 +1,257 @@
+"""What a scheduled job is, and what became of its occurrences. Pure values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, time
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+from everturn_actors.model import ConversationKey
+
+Misfire: TypeAlias = Literal["run_once", "skip", "run_all"]
+"""What becomes of occurrences that could not run in time: the newest runs, none does, or all do.
+
+Whatever the policy, one that is later than the job's grace does not run."""
+Where: TypeAlias = Literal["conversation", "isolated"]
+"Whether a task runs in the conversation it is for, or in a session of its own."
+MadeBy: TypeAlias = Literal["file", "agent", "heartbeat", "tool", "cli", "http"]
+"""Who defined a job: a file that somebody wrote, `agent.yaml`, its heartbeat, or one of those that
+write a file of their own."""
+RunOutcome: TypeAlias = Literal["answered", "sent", "silent", "failed", "cancelled", "missed"]
+"""How an occurrence came out: a task was done, a message is on its way, there was nothing to say,
+all tries failed, it was called off, or it was not run at all."""
+
+SENDER: Final = "schedule"
+"The sender of what a job says in a conversation."
+ISOLATED: Final = "schedule"
+"The channel of conversations in which isolated tasks run. No person is there."
+GRACE_S: Final[dict[Misfire, int]] = {"run_once": 86_400, "run_all": 86_400, "skip": 10}
+"How late an occurrence may be and still run, where the job does not say."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class At:
+    """Once."""
+
+    instant: datetime
+    "UTC."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Every:
+    """Again and again, at whole multiples of `interval_s` after an anchor: runs cause no drift."""
+
+    interval_s: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cron:
+    """By the clock on the wall of a time zone."""
+
+    expression: str
+    "Five fields."
+    timezone: str
+    "Name of an IANA zone."
+
+
+When: TypeAlias = At | Every | Cron
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuietHours:
+    """A part of each day in which no occurrence falls."""
+
+    begins: time
+    ends: time
+    "Not in it any more. Before `begins`, it is of the next day."
+    timezone: str
+    "Name of an IANA zone."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendMessage:
+    """Say a text as it stands; no model is called."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTask:
+    """Give the agent a text to act on, in a turn with its tools; what it answers is the result."""
+
+    text: str
+    silent_answer: str = ""
+    "An answer that means that there is nothing to say, and is not passed on; empty = none does."
+
+
+Payload: TypeAlias = SendMessage | RunTask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToChat:
+    """The conversation of the job's agent in a chat: its current session, or a new one."""
+
+    channel: str
+    chat: str
+    topic: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToSession:
+    """Exactly this session; when it has ended, nobody is reached."""
+
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToWebhook:
+    """An address that takes the result by HTTP."""
+
+    url: str = field(repr=False)
+    "It may hold a secret, and is never shown."
+
+
+Destination: TypeAlias = ToChat | ToSession | ToWebhook
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retries:
+    """What follows an occurrence that failed."""
+
+    most: int = 3
+    "Tries after the first one."
+    backoff_s: float = 30
+    "Before the second try, a fifth more or less; doubled with each, up to an hour."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """Who made a job, and when."""
+
+    by: MadeBy
+    at: datetime | None = None
+    "UTC; None for what people wrote themselves."
+    key: ConversationKey | None = None
+    "tool: the conversation in which it was made."
+    untrusted: bool = False
+    "tool: made in a turn that had read text from outside; its own turns count as if they had, too."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One job as it is defined. Equal definitions are equal values."""
+
+    job_id: str
+    "Lower-case letters, digits, `-`, `_` and dots inside; at most 80 of them."
+    agent: str
+    when: When
+    payload: Payload
+    to: Destination | None = None
+    "None: the result stays in the session of the task."
+    where: Where = "conversation"
+    "Always `isolated` where `to` names no conversation."
+    misfire: Misfire = "run_once"
+    grace_s: int = GRACE_S["run_once"]
+    jitter_s: int = 0
+    "An occurrence runs up to so much later than it is due, always the same for the same one."
+    begins_at: datetime | None = None
+    "UTC. No occurrence before it; of `Every`, its anchor."
+    ends_at: datetime | None = None
+    "UTC. No occurrence after it."
+    max_runs: int | None = None
+    "It is over after so many occurrences that ran; None = no such limit."
+    retries: Retries = field(default_factory=Retries)
+    quiet: QuietHours | None = None
+    paused: bool = False
+    "Its definition says that it does not run."
+    process: str = ""
+    "The background process it is tied to: it is over when that ends; empty = none."
+    label: str = ""
+    "What people call it; empty = its id."
+    timezone: str = field(default="UTC", compare=False)
+    "The zone in which people read its times: that of its cron, or the one it was written for."
+    made: Made = field(default_factory=lambda: Made(by="file"))
+    file: Path = field(default=Path(), compare=False)
+    "Where it stands."
+    line: int = field(default=0, compare=False)
+    written_at: datetime | None = field(default=None, compare=False)
+    "UTC. When its definition was written, as its file tells; None = not known."
+
+    @property
+    def is_once(self) -> bool:
+        """Whether it has a single occurrence."""
+        return isinstance(self.when, At)
+
+    @property
+    def title(self) -> str:
+        """What it is called in what people read."""
+        return self.label or self.job_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One occurrence of a job that was begun, or passed over; (job, instant) is its name."""
+
+    instant: datetime
+    "When it was due, UTC."
+    started_at: datetime
+    attempt: int = 1
+    "The newest try, counted from 1."
+    by_hand: bool = False
+    "Somebody asked for it; it is none of the job's own instants."
+    session_id: str = ""
+    "Where the newest try runs; empty = nowhere yet, or no session takes part."
+    seq: int = 0
+    "The event there that began it; 0 = none yet."
+    outcome: RunOutcome | None = None
+    "None: it is under way."
+    turn: int = 0
+    "The turn that did the task; 0 = none."
+    error: str = ""
+    "Why it failed, was called off or missed."
+    finished_at: datetime | None = None
+    missed: int = 0
+    "missed: how many occurrences this stands for; `instant` is the newest of them."
+    first_missed: datetime | None = None
+    "missed: the oldest of them."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What is known of the past of a job; everything else about it is its definition."""
+
+    schedule: str = ""
+    "Names the times that the rest is about (`rules.schedule_name`); empty = never armed."
+    anchor: datetime | None = None
+    "UTC. When it was armed with these times: no occurrence is older; `Every` counts from it."
+    cursor: datetime | None = None
+    "UTC. Occurrences up to here are settled or begun."
+    ran: int = 0
+    "Occurrences that ran since then, those by hand left out."
+    open: tuple[Run, ...] = ()
+    "Begun and not finished, oldest first."
+    recent: tuple[Run, ...] = ()
+    "Finished, oldest first; bounded."
+    paused: bool = False
+    "Somebody paused it."
+    cancelled: bool = False
+    "Somebody called it off: nothing of it runs any more."
+
+    @property
+    def last(self) -> Run | None:
+        """The newest occurrence that is finished."""
+        return self.recent[-1] if self.recent else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobView:
+    """A job and how it fares, for whoever asks."""
+
+    job: Job
+    state: Literal["scheduled", "running", "paused", "waiting", "done"]
+    "waiting: it cannot run now, `why` says what is missing; done: nothing of it is to come."
+    why: str = ""
+    next_at: datetime | None = None
+    "UTC. When it is due next."
+    standing: Standing = field(default_factory=Standing)

@@ -1,0 +1,302 @@
+"""What can happen to a job, and what follows from it. Pure: no IO, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, TypeAlias, assert_never
+
+from everturn_gateway.scheduler.jobs import Run, RunOutcome, Standing
+
+RECENT: Final = 50  # occurrences that are finished; what came before them is forgotten
+
+
+# --- records -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Armed:
+    """The times of the job are new: what was before does not count for them."""
+
+    at: datetime
+    "When this was written down, UTC; so in all of them."
+    schedule: str
+    "Names the times."
+    since: datetime
+    "No occurrence is older."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Began:
+    """An occurrence is about to be tried."""
+
+    at: datetime
+    instant: datetime
+    attempt: int = 1
+    by_hand: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """The task of an open occurrence is in a session, durably."""
+
+    at: datetime
+    instant: datetime
+    session_id: str
+    seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """An open occurrence came to its end."""
+
+    at: datetime
+    instant: datetime
+    outcome: RunOutcome
+    turn: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missed:
+    """Occurrences were passed over."""
+
+    at: datetime
+    first: datetime
+    "The oldest of them."
+    instant: datetime
+    "The newest of them."
+    count: int
+    error: str = ""
+    "Why."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paused:
+    """Somebody paused the job."""
+
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumed:
+    """Somebody let it go on, with what comes due from now on."""
+
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancelled:
+    """The job was called off, or is gone."""
+
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebased:
+    """The clock was set: occurrences are settled up to another instant than before."""
+
+    at: datetime
+    cursor: datetime
+
+
+Record: TypeAlias = (
+    Armed | Began | Accepted | Finished | Missed | Paused | Resumed | Cancelled | Rebased
+)
+"What happened to a job."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What a shortened log begins with: all that the lines before said."""
+
+    at: datetime
+    "That of the last one of them."
+    standing: Standing
+
+
+Line: TypeAlias = Record | Kept
+"What a line of a run log says."
+
+
+# --- what follows from them ----------------------------------------------------------------------
+
+
+def fold(standing: Standing, line: Line) -> Standing:
+    """Return how far a job is after `line`.
+
+    Every line has a meaning: what cannot be where it stands, such as the end of an occurrence that
+    is not open, changes nothing, or no more than how far the occurrences are settled.
+    """
+    return fold_all(standing, (line,)).standing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folded:
+    """What follows from some lines."""
+
+    standing: Standing
+    gone: tuple[Run, ...]
+    "The runs that `recent` had no room for any more, oldest first."
+
+
+def fold_all(standing: Standing, lines: Iterable[Line]) -> Folded:
+    """Return how far a job is after `lines`; see `fold`."""
+    draft = Draft(standing)
+    for line in lines:
+        draft.apply(line)
+    return draft.result()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Open:
+    """A run that is under way."""
+
+    instant: datetime
+    started_at: datetime
+    attempt: int
+    by_hand: bool
+    session_id: str = ""
+    seq: int = 0
+
+    def run(self) -> Run:
+        return Run(
+            instant=self.instant,
+            started_at=self.started_at,
+            attempt=self.attempt,
+            by_hand=self.by_hand,
+            session_id=self.session_id,
+            seq=self.seq,
+        )
+
+    def finished(self, line: Finished) -> Run:
+        return Run(
+            instant=self.instant,
+            started_at=self.started_at,
+            attempt=self.attempt,
+            by_hand=self.by_hand,
+            session_id=self.session_id,
+            seq=self.seq,
+            outcome=line.outcome,
+            turn=line.turn,
+            error=line.error,
+            finished_at=line.at,
+        )
+
+
+class Draft:
+    """A standing that is being written. A log has hundreds of lines, and a gateway many logs."""
+
+    __slots__ = (
+        "_anchor",
+        "_cancelled",
+        "_cursor",
+        "_open",
+        "_paused",
+        "_ran",
+        "_recent",
+        "_schedule",
+    )
+
+    def __init__(self, standing: Standing) -> None:
+        self._take(standing)
+
+    def _take(self, standing: Standing) -> None:
+        self._schedule, self._anchor = standing.schedule, standing.anchor
+        self._cursor, self._ran = standing.cursor, standing.ran
+        self._paused, self._cancelled = standing.paused, standing.cancelled
+        self._recent = list(standing.recent)
+        self._open = {
+            run.instant: _Open(
+                instant=run.instant,
+                started_at=run.started_at,
+                attempt=run.attempt,
+                by_hand=run.by_hand,
+                session_id=run.session_id,
+                seq=run.seq,
+            )
+            for run in standing.open
+        }
+
+    def result(self) -> Folded:
+        """Return what follows from all lines so far."""
+        standing = Standing(
+            schedule=self._schedule,
+            anchor=self._anchor,
+            cursor=self._cursor,
+            ran=self._ran,
+            open=tuple([run.run() for run in self._open.values()]),
+            recent=tuple(self._recent[-RECENT:]),
+            paused=self._paused,
+            cancelled=self._cancelled,
+        )
+        return Folded(standing=standing, gone=tuple(self._recent[:-RECENT]))
+
+    def apply(self, line: Line) -> None:
+        """Go on with one more line; see `fold`."""
+        match line:
+            case Began():
+                self._begin(line)
+            case Accepted():
+                run = self._open.get(line.instant)
+                if run is not None:
+                    run.session_id, run.seq = line.session_id, line.seq
+            case Finished():
+                run = self._open.pop(line.instant, None)
+                if run is not None:
+                    self._recent.append(run.finished(line))
+            case Missed():
+                self._miss(line)
+            case Armed():
+                self._schedule = line.schedule
+                self._anchor = self._cursor = line.since
+                self._ran, self._paused, self._cancelled = 0, False, False
+            case Paused():
+                self._paused = True
+            case Resumed():
+                self._paused = False
+                self._settle(line.at)
+            case Cancelled():
+                self._cancelled = True
+            case Rebased():
+                self._cursor = line.cursor
+            case Kept():
+                self._take(line.standing)
+            case _:
+                assert_never(line)
+
+    def _settle(self, instant: datetime) -> None:
+        """Occurrences up to `instant` need not be looked at any more."""
+        if self._cursor is None or self._cursor < instant:
+            self._cursor = instant
+
+    def _begin(self, line: Began) -> None:
+        if not line.by_hand:
+            self._settle(line.instant)
+        known = self._open.get(line.instant)
+        if known is None:
+            self._ran += not line.by_hand and line.attempt == 1
+            self._open[line.instant] = _Open(
+                instant=line.instant,
+                started_at=line.at,
+                attempt=line.attempt,
+                by_hand=line.by_hand,
+            )
+        elif line.attempt > known.attempt:
+            # Where the try before ran still says where to look, until this one is somewhere.
+            known.attempt, known.seq = line.attempt, 0
+
+    def _miss(self, line: Missed) -> None:
+        self._settle(line.instant)
+        self._recent.append(
+            Run(
+                instant=line.instant,
+                started_at=line.at,
+                outcome="missed",
+                error=line.error,
+                finished_at=line.at,
+                missed=line.count,
+                first_missed=line.first,
+            )
+        )

@@ -1,0 +1,281 @@
+"""Which jobs there are, and how far each is: definitions from all sources, and their run logs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, Protocol
+
+import anyio
+
+from everturn_actors.ports import Clock
+from everturn_gateway.errors import Fault
+from everturn_gateway.scheduler import rules
+from everturn_gateway.scheduler.book import JobBook, Page
+from everturn_gateway.scheduler.errors import UnknownJobError
+from everturn_gateway.scheduler.jobs import At, Job, JobView, Run, Standing, ToChat
+from everturn_gateway.scheduler.records import Armed, Cancelled, Rebased, Record
+from everturn_gateway.scheduler.runlog import RunLogs
+
+logger = logging.getLogger(__name__)
+
+ALWAYS_THERE: Final = frozenset(("http", "terminal"))
+"Channels that are there without being set up: what is said there waits to be read."
+
+
+class AgentShelf(Protocol):
+    """The agents of a gateway, as far as their jobs go."""
+
+    @property
+    def version(self) -> int:
+        """How many times something has changed."""
+        ...
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all agents."""
+        ...
+
+    def jobs(self) -> tuple[Job, ...]:
+        """Return the jobs that stand in the agents' own files."""
+        ...
+
+    def faults(self) -> tuple[Fault, ...]:
+        """Return what is wrong in the agents folder."""
+        ...
+
+    async def wait_beyond(self, version: int) -> None:
+        """Wait until `version` has passed."""
+        ...
+
+
+@dataclass(slots=True)
+class Entry:
+    """One job that is loaded."""
+
+    job: Job
+    why: str = ""
+    "Why it cannot run now; empty = it can."
+    news: anyio.Event = field(default_factory=anyio.Event)
+    "Set when something about it has changed."
+
+    def tell(self) -> None:
+        """Wake whoever waits for news of it."""
+        self.news.set()
+        self.news = anyio.Event()
+
+    @property
+    def job_id(self) -> str:
+        """Its id."""
+        return self.job.job_id
+
+
+class Roster:
+    """The jobs of a gateway, and the one writer of their run logs."""
+
+    def __init__(
+        self,
+        *,
+        book: JobBook,
+        logs: RunLogs,
+        agents: AgentShelf,
+        channels: frozenset[str],
+        clock: Clock,
+        changed: Callable[[str], None],
+        let_go: Callable[[tuple[Run, ...]], Awaitable[None]],
+    ) -> None:
+        """Begin with nothing; see `load`.
+
+        Args:
+            book: Definitions in files of their own.
+            logs: What was done.
+            agents: Definitions in files of agents.
+            channels: The names of all channels that are set up.
+            clock: The time.
+            changed: Told the id of each job that is new, changed or gone.
+            let_go: Given the runs that a run log no longer names.
+        """
+        self.book = book
+        self._logs, self._agents, self._clock = logs, agents, clock
+        self._channels = channels | ALWAYS_THERE
+        self._changed, self._let_go = changed, let_go
+        self._entries: dict[str, Entry] = {}
+        self._faults: tuple[Fault, ...] = ()
+        self._reading = anyio.Lock()
+
+    # --- asking ---
+
+    def ids(self) -> tuple[str, ...]:
+        """Return the ids of all jobs, sorted."""
+        return tuple(sorted(self._entries))
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Return all jobs."""
+        return tuple(self._entries.values())
+
+    def find(self, job_id: str) -> Entry | None:
+        """Return one job; None where there is none of this id."""
+        return self._entries.get(job_id)
+
+    def entry(self, job_id: str) -> Entry:
+        """Return one job.
+
+        Raises:
+            UnknownJobError: There is none of this id.
+        """
+        entry = self._entries.get(job_id)
+        if entry is None:
+            raise UnknownJobError(job_id, self._entries)
+        return entry
+
+    def standing(self, job_id: str) -> Standing:
+        """Return how far a job is."""
+        return self._logs.standing(job_id)
+
+    def is_over(self, entry: Entry) -> bool:
+        """Return whether nothing of a job is to come."""
+        standing = self.standing(entry.job_id)
+        return not standing.open and rules.is_over(entry.job, standing, self._clock.now())
+
+    def _is_done(self, entry: Entry) -> bool:
+        """Return whether a job that was armed once is over; one never armed never began."""
+        return bool(self.standing(entry.job_id).schedule) and self.is_over(entry)
+
+    def faults(self) -> tuple[Fault, ...]:
+        """Return what is wrong with definitions and run logs, and which jobs cannot run."""
+        waiting = (
+            Fault(file=each.job.file, line=each.job.line, message=f"{each.job_id}: {each.why}")
+            for each in self._entries.values()
+            if each.why and not self._logs.damage(each.job_id) and not self._is_done(each)
+        )
+        return (*self._faults, *self._logs.faults(), *waiting)
+
+    def view(self, entry: Entry, next_at: datetime | None) -> JobView:
+        """Return a job as people see it; `next_at` is when it is due."""
+        standing = self.standing(entry.job_id)
+        job, why = entry.job, entry.why
+        if standing.open:
+            return JobView(job=job, state="running", why=why, next_at=next_at, standing=standing)
+        if self.is_over(entry):
+            return JobView(job=job, state="done", why=why, standing=standing)
+        if why:
+            return JobView(job=job, state="waiting", why=why, standing=standing)
+        if job.paused or standing.paused:
+            return JobView(job=job, state="paused", standing=standing)
+        return JobView(job=job, state="scheduled", next_at=next_at, standing=standing)
+
+    def why_not(self, job: Job) -> str:
+        """Return why a job cannot run now; empty where it can."""
+        if damage := self._logs.damage(job.job_id):
+            return damage
+        names = self._agents.names()
+        if job.agent not in names:
+            return f"there is no agent {job.agent!r}; there are: {', '.join(names) or 'none'}"
+        if isinstance(job.to, ToChat) and job.to.channel not in self._channels:
+            known = ", ".join(sorted(self._channels))
+            return f"there is no channel {job.to.channel!r}; there are: {known}"
+        return ""
+
+    # --- writing down ---
+
+    async def write(self, job_id: str, *records: Record) -> Standing:
+        """Write down what happened to a job; return how far it is, when that is durable.
+
+        Raises:
+            OSError: It was not written, and nothing has changed.
+        """
+        appended = await self._logs.append(job_id, *records)
+        entry = self._entries.get(job_id)
+        if entry is not None:
+            entry.tell()
+        if appended.gone:
+            await self._let_go(appended.gone)
+        return appended.standing
+
+    # --- definitions ---
+
+    async def read(self) -> None:
+        """Take over all definitions as they stand, and arm what is new.
+
+        Raises:
+            OSError: The folder of job files cannot be read.
+        """
+        async with self._reading:
+            await self._logs.recheck()
+            page = await self.book.read()
+            found: dict[str, Job] = {}
+            faults = list(page.faults)
+            for job in (*page.jobs, *self._agents.jobs()):
+                first = found.setdefault(job.job_id, job)
+                if first is not job:
+                    message = f"{job.job_id} is also the id of the job in {first.file}"
+                    faults.append(Fault(file=job.file, line=job.line, message=message))
+            self._note(tuple(faults))
+            gone = [each for each in self._entries if each not in found]
+            for job_id in gone:
+                del self._entries[job_id]
+                self._changed(job_id)
+            for job_id in dict.fromkeys((*gone, *self._logs.ids())):
+                if job_id not in found and not self._may_come_back(job_id, page):
+                    await self._forget(job_id)
+            async with anyio.create_task_group() as arming:
+                for job in found.values():
+                    entry = self._entries.get(job.job_id)
+                    why = self.why_not(job)
+                    is_same = entry is not None and entry.job == job and entry.why == why
+                    if entry is None:
+                        entry = self._entries[job.job_id] = Entry(job)
+                    entry.job, entry.why = job, why
+                    if not is_same:
+                        arming.start_soon(self._arm, entry)
+
+    def _note(self, faults: tuple[Fault, ...]) -> None:
+        known = set(self._faults)
+        for fault in faults:
+            if fault not in known:
+                logger.warning("a scheduled job is set aside", extra={"fault": str(fault)})
+        self._faults = faults
+
+    def _may_come_back(self, job_id: str, page: Page) -> bool:
+        """Return whether a job that is missing may stand in something that is only set aside."""
+        agent, dot, _ = job_id.partition(".")
+        is_loaded = agent in {name.lower() for name in self._agents.names()}
+        return job_id in page.set_aside or bool(dot and self._agents.faults() and not is_loaded)
+
+    async def _forget(self, job_id: str) -> None:
+        """Write down that a job is no more."""
+        if not self.standing(job_id).cancelled and not self._logs.damage(job_id):
+            await self.write(job_id, Cancelled(at=self._clock.now()))
+
+    async def _arm(self, entry: Entry) -> None:
+        """Let a job that is new, or that has changed, run at its times from now on."""
+        try:
+            await self._write_arming(entry)
+        except OSError as error:
+            entry.why = f"its run log cannot be written: {error.strerror or error}"
+        self._changed(entry.job_id)
+
+    async def _write_arming(self, entry: Entry) -> None:
+        job, now = entry.job, self._clock.now()
+        standing = self.standing(job.job_id)
+        schedule = rules.schedule_name(job)
+        if standing.schedule == schedule and not standing.cancelled:
+            if rules.needs_rebase(standing, now):
+                logger.warning("the clock was set back", extra={"job": job.job_id})
+                await self.write(job.job_id, Rebased(at=now, cursor=now))
+            return
+        since = now
+        if isinstance(job.when, At):
+            since = min(now, job.written_at or now)
+            if job.when.instant <= since:
+                entry.why = entry.why or _past(job.when.instant, standing)
+                return
+        await self.write(job.job_id, Armed(at=now, schedule=schedule, since=since))
+
+
+def _past(instant: datetime, standing: Standing) -> str:
+    """Return why an occurrence that was past when it was defined does not run."""
+    if any(run.instant == instant for run in (*standing.recent, *standing.open)):
+        return ""  # it did
+    return f"its time, {instant:%Y-%m-%d %H:%M:%S} UTC, was past when it was defined"

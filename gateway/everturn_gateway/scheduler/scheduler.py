@@ -1,0 +1,657 @@
+"""The scheduler: when each job is due, and that every occurrence runs once.
+
+What a job is stands in its definition, how far it is in its run log; memory holds both and
+nothing else. An occurrence is written down before it is begun, and everything that it does is
+named by it, so that a kill at any moment is answered by doing the open step again.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets as random
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Final, NoReturn
+
+import anyio
+from anyio import to_thread
+from anyio.abc import TaskGroup
+
+from everturn_actors.errors import ActorStoppedError, CoreError, UnknownSessionError
+from everturn_actors.ports import Clock
+from everturn_actors.records import utc_text
+from everturn_actors.service import TurnService
+from everturn_gateway.errors import Fault
+from everturn_gateway.scheduler import rules
+from everturn_gateway.scheduler.book import JobBook
+from everturn_gateway.scheduler.errors import JobFixedError, JobRefusedError, UnknownJobError
+from everturn_gateway.scheduler.jobs import (
+    ISOLATED,
+    At,
+    Job,
+    JobView,
+    Made,
+    Run,
+    RunTask,
+    Standing,
+)
+from everturn_gateway.scheduler.records import (
+    Accepted,
+    Began,
+    Cancelled,
+    Finished,
+    Missed,
+    Paused,
+    Rebased,
+    Record,
+    Resumed,
+)
+from everturn_gateway.scheduler.roster import AgentShelf, Entry, Roster
+from everturn_gateway.scheduler.runlog import RunLogs
+from everturn_gateway.scheduler.running import Ended, Performer, Poster, name_of
+from everturn_gateway.scheduler.sections import JobSection
+from everturn_gateway.scheduler.timetable import Timetable, later
+
+logger = logging.getLogger(__name__)
+
+FOLDER: Final = "schedules"
+RUNS_FOLDER: Final = "runs"
+RUNNING_TASKS: Final = 32  # at the same time; those beyond wait, written down as begun
+DISK_RETRY_S: Final = 30.0  # before a job is looked at again that could not be written down
+DONE_KEPT: Final = timedelta(days=7)  # of a job that a program made, when nothing of it is to come
+GONE_KEPT: Final = timedelta(days=30)  # of the run log of a job that is no more
+TIDY_S: Final = 3600.0
+_FIXED: Final = frozenset(("agent", "heartbeat"))
+_WRITTEN: Final = frozenset(("tool", "cli", "http"))
+_ID_BYTES: Final = 4
+
+
+class Scheduler:
+    """Implements `ScheduleDesk`. Made by `open_scheduler`."""
+
+    def __init__(
+        self,
+        *,
+        book: JobBook,
+        logs: RunLogs,
+        performer: Performer,
+        service: TurnService,
+        agents: AgentShelf,
+        channels: frozenset[str],
+        clock: Clock,
+        tasks: TaskGroup,
+        is_running: Callable[[str], bool],
+    ) -> None:
+        """Only `open_scheduler` makes one."""
+        self._logs, self._performer, self._service = logs, performer, service
+        self._agents, self._clock, self._tasks = agents, clock, tasks
+        self._table = Timetable(clock)
+        self._room = anyio.Semaphore(RUNNING_TASKS)
+        self._adding = anyio.Lock()
+        self._loading = anyio.Lock()
+        self._is_running = is_running
+        self._is_loaded = self._is_serving = False
+        self._in_hand: set[tuple[str, datetime]] = set()
+        "Occurrences that are tried at this moment."
+        self._busy: set[str] = set()
+        "Jobs whose times are being worked off, be they replaced meanwhile."
+        self._roster = Roster(
+            book=book,
+            logs=logs,
+            agents=agents,
+            channels=channels,
+            clock=clock,
+            changed=self._plan,
+            let_go=self._delete_sessions,
+        )
+
+    # --- asking ---
+
+    def ids(self) -> tuple[str, ...]:
+        """Return the ids of all jobs; see `ScheduleDesk`."""
+        return self._roster.ids()
+
+    def jobs(self) -> tuple[JobView, ...]:
+        """Return all jobs, by id; see `ScheduleDesk`."""
+        return tuple(map(self.job, self._roster.ids()))
+
+    def job(self, job_id: str) -> JobView:
+        """Return one job; see `ScheduleDesk`."""
+        entry = self._roster.entry(job_id)
+        next_at = self._table.at(job_id) if self._is_serving else self._due_at(job_id)
+        return self._roster.view(entry, next_at)
+
+    def faults(self) -> tuple[Fault, ...]:
+        """Return what is wrong; see `ScheduleDesk`."""
+        return self._roster.faults()
+
+    def coming(self, job_id: str, *, count: int) -> tuple[datetime, ...]:
+        """Return when a job is due next; see `ScheduleDesk`."""
+        job, standing = self._roster.entry(job_id).job, self._roster.standing(job_id)
+        now = self._clock.now()
+        after, anchor = max(standing.cursor or now, now), standing.anchor or now
+        most = count if job.max_runs is None else min(count, job.max_runs - standing.ran)
+        found: list[datetime] = []
+        while len(found) < most:
+            instant = rules.next_instant(job, after=after, anchor=anchor)
+            if instant is None:
+                break
+            found.append(instant)
+            after = instant
+        return tuple(found)
+
+    async def wait(self, job_id: str, instant: datetime) -> Run:
+        """Wait for the end of an occurrence; see `ScheduleDesk`."""
+        while True:
+            entry, standing = self._roster.entry(job_id), self._roster.standing(job_id)
+            for run in reversed(standing.recent):
+                if run.instant == instant:
+                    return run
+            if all(run.instant != instant for run in standing.open):
+                name = f"{job_id} at {utc_text(instant)}"
+                raise UnknownJobError(name, self._roster.ids())
+            await entry.news.wait()
+
+    async def until_news(self, job_id: str) -> None:
+        """Wait until something about a job has changed. The caller sets the deadline.
+
+        Raises:
+            UnknownJobError: There is none of this id.
+        """
+        await self._roster.entry(job_id).news.wait()
+
+    # --- changing ---
+
+    async def add(
+        self, section: JobSection, *, job_id: str = "", made: Made, max_jobs: int | None = None
+    ) -> JobView:
+        """Make a job; see `ScheduleDesk`."""
+        await self.load()
+        async with self._adding:
+            made = made if made.at else replace(made, at=self._clock.now())
+            job_id = job_id or section.id or f"job-{random.token_hex(_ID_BYTES)}"
+            read = partial(self._roster.book.job_of, section, job_id=job_id, made=made)
+            job = await to_thread.run_sync(read)  # it may read the file of a time zone
+            self._check_new(job, max_jobs)
+            try:
+                await self._roster.book.write(job_id, section, made)
+            except FileExistsError as error:
+                raise JobRefusedError(faults=[_fault("id", f"{job_id!r} is taken")]) from error
+            await self._roster.read()
+        return self.job(job_id)
+
+    def _check_new(self, job: Job, max_jobs: int | None) -> None:
+        """Refuse a job that could not run.
+
+        Raises:
+            JobRefusedError: With the reason.
+        """
+        now = self._clock.now()
+        if self._roster.find(job.job_id) is not None:
+            raise JobRefusedError(faults=[_fault("id", f"{job.job_id!r} is taken")])
+        if why := self._roster.why_not(job):
+            raise JobRefusedError(why)
+        if isinstance(job.when, At) and job.when.instant <= now:
+            message = f"is in the past: it is {now:%Y-%m-%d %H:%M:%S} UTC now"
+            raise JobRefusedError(faults=[_fault("at", message)])
+        if rules.next_instant(job, after=now, anchor=now) is None:
+            msg = "none of its times is to come: see its end, and its quiet hours"
+            raise JobRefusedError(msg)
+        alike = [
+            entry
+            for entry in self._roster.entries()
+            if (entry.job.made.by, entry.job.agent) == (job.made.by, job.agent)
+            and not self._roster.is_over(entry)
+        ]
+        if max_jobs is not None and len(alike) >= max_jobs:
+            msg = f"{len(alike)} jobs of this agent are scheduled, which is its limit"
+            raise JobRefusedError(msg)
+
+    async def cancel(self, job_id: str) -> None:
+        """Call a job off; see `ScheduleDesk`."""
+        await self.load()
+        await self._cancel(job_id)
+
+    async def _cancel(self, job_id: str) -> None:
+        job = self._roster.entry(job_id).job
+        if job.made.by in _FIXED:
+            msg = f"{job_id} is defined in {job.file}:{job.line}: take it out there, or pause it"
+            raise JobFixedError(msg)
+        await self._roster.book.put_away(job.file)
+        await self._roster.read()
+        # Where other files have faults, what is gone may only be set aside; this one is not.
+        if self._roster.find(job_id) is None and not self._roster.standing(job_id).cancelled:
+            await self._roster.write(job_id, Cancelled(at=self._clock.now()))
+
+    async def pause(self, job_id: str) -> None:
+        """Let nothing of a job run; see `ScheduleDesk`."""
+        await self.load()
+        self._roster.entry(job_id)
+        if not self._roster.standing(job_id).paused:
+            await self._roster.write(job_id, Paused(at=self._clock.now()))
+        self._plan(job_id)
+
+    async def resume(self, job_id: str) -> None:
+        """Let a paused job go on; see `ScheduleDesk`."""
+        await self.load()
+        job = self._roster.entry(job_id).job
+        if job.paused:
+            msg = f"{job_id} is paused in its definition, {job.file}:{job.line}"
+            raise JobFixedError(msg)
+        if self._roster.standing(job_id).paused:
+            await self._roster.write(job_id, Resumed(at=self._clock.now()))
+        self._plan(job_id)
+
+    async def run_now(self, job_id: str) -> Run:
+        """Run a job once, now; see `ScheduleDesk`."""
+        await self.load()
+        entry = self._roster.entry(job_id)
+        if entry.why:
+            msg = f"{job_id} cannot run: {entry.why}"
+            raise JobRefusedError(msg)
+        now = self._clock.now()
+        began = Began(at=now, instant=now, attempt=1, by_hand=True)
+        self._in_hand.add((job_id, now))  # nobody else finds it left open
+        try:
+            run = _open_run(await self._roster.write(job_id, began), now)
+        except BaseException:
+            self._in_hand.discard((job_id, now))
+            raise
+        self._tasks.start_soon(self._by_hand, entry.job, run, name=f"job:{job_id}")
+        return run
+
+    async def process_ended(self, handle: str) -> None:
+        """Call off every job that is tied to a background process.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        for entry in self._roster.entries():
+            if entry.job.process == handle and entry.job.made.by not in _FIXED:
+                with suppress(UnknownJobError):  # somebody called it off in this moment
+                    await self._cancel(entry.job_id)
+
+    # --- life ---
+
+    async def load(self) -> None:
+        """Read all jobs and run logs, once; nothing runs before `serve`.
+
+        Raises:
+            OSError: The folder cannot be used.
+        """
+        async with self._loading:
+            if self._is_loaded:
+                return
+            await self._logs.load()
+            await self._roster.read()
+            self._is_loaded = True
+            for handle in {entry.job.process for entry in self._roster.entries()} - {""}:
+                if not self._is_running(handle):
+                    await self.process_ended(handle)
+
+    async def serve(self) -> NoReturn:
+        """Go on with what was begun, and run what is due; until cancelled."""
+        await self._load_at_last()
+        self._is_serving = True
+        for job_id in self._roster.ids():
+            self._plan(job_id)
+        for job_id in self._logs.ids():
+            is_gone = self._roster.find(job_id) is None
+            if is_gone and self._roster.standing(job_id).cancelled:  # and not only set aside
+                await self._call_off(job_id)
+        async with anyio.create_task_group() as watching:
+            watching.start_soon(self._roster.book.watch, self._reload)
+            watching.start_soon(self._watch_agents)
+            watching.start_soon(self._tidy)
+            await self._table.run(self._fire, self._clock_jumped)
+        msg = "it runs until it is cancelled"
+        raise AssertionError(msg)
+
+    async def _load_at_last(self) -> None:
+        while True:
+            try:
+                return await self.load()
+            except OSError as error:
+                logger.error(  # noqa: TRY400 - the words say it all
+                    "the scheduler cannot begin", extra={"error": str(error)}
+                )
+            await self._clock.sleep(DISK_RETRY_S)
+
+    async def _call_off(self, job_id: str) -> None:
+        """Close what was begun of a job that is no more."""
+        for run in self._roster.standing(job_id).open:
+            now = self._clock.now()
+            error = "the job was removed"
+            await self._note(
+                job_id, Finished(at=now, instant=run.instant, outcome="cancelled", error=error)
+            )
+
+    async def _watch_agents(self) -> NoReturn:
+        version = self._agents.version
+        while True:
+            await self._agents.wait_beyond(version)
+            version = self._agents.version
+            await self._reload()
+
+    async def _reload(self) -> None:
+        try:
+            await self._roster.read()
+        except OSError as error:
+            logger.warning("scheduled jobs cannot be read", extra={"error": str(error)})
+
+    # --- times ---
+
+    def _plan(self, job_id: str) -> None:
+        """Put a job on the timetable where it belongs now."""
+        entry = self._roster.find(job_id)
+        if entry is None:
+            self._table.put(job_id, None)
+        elif self._is_serving and job_id not in self._busy:
+            self._table.put(job_id, self._due_at(job_id))
+            entry.tell()
+
+    def _due_at(self, job_id: str) -> datetime | None:
+        """Return when a job has to be looked at next; None where it never has to be."""
+        entry, now = self._roster.entry(job_id), self._clock.now()
+        if not entry.why and self._left_open(job_id):
+            return now
+        if self._is_held(entry):
+            return None
+        planned = rules.plan(entry.job, self._roster.standing(job_id), now=now)
+        return now if planned.run or planned.missed else planned.next_at
+
+    def _clock_jumped(self) -> None:
+        self._tasks.start_soon(self._set_right)
+
+    async def _set_right(self) -> None:
+        for entry in self._roster.entries():
+            await self._rebase(entry.job_id)
+            self._plan(entry.job_id)
+
+    async def _rebase(self, job_id: str) -> None:
+        """Where the clock was set back, what is settled in the future is no more."""
+        now = self._clock.now()
+        if rules.needs_rebase(self._roster.standing(job_id), now):
+            await self._note(job_id, Rebased(at=now, cursor=now))
+
+    # --- occurrences ---
+
+    def _fire(self, job_id: str) -> None:
+        entry = self._roster.find(job_id)
+        if entry is not None and job_id not in self._busy:
+            self._busy.add(job_id)
+            self._tasks.start_soon(self._work_off, entry, name=f"job:{job_id}")
+
+    async def _work_off(self, entry: Entry) -> None:
+        """Do all that is due of a job, one occurrence after the other; then plan it anew."""
+        pause_s = 0.0
+        try:
+            for run in self._left_open(entry.job_id):
+                await self._finish(entry.job, run)
+            await self._settle(entry)
+        except ActorStoppedError:
+            return  # what is open goes on at the next start
+        except OSError as error:
+            pause_s = DISK_RETRY_S
+            logger.warning(
+                "a scheduled job cannot be written down, and waits",
+                extra={"job": entry.job_id, "error": str(error)},
+            )
+        finally:
+            self._busy.discard(entry.job_id)
+        await self._rebase(entry.job_id)  # what began before it was set back was written after that
+        self._plan(entry.job_id)
+        if pause_s and self._table.at(entry.job_id) is not None:
+            self._table.put(entry.job_id, later(self._clock.now(), pause_s))
+
+    def _left_open(self, job_id: str) -> tuple[Run, ...]:
+        """Return what was begun and is in nobody's hands, oldest first."""
+        runs = self._roster.standing(job_id).open
+        return tuple(run for run in runs if (job_id, run.instant) not in self._in_hand)
+
+    async def _settle(self, entry: Entry) -> None:
+        job, job_id = entry.job, entry.job_id
+        if self._is_held(entry):
+            return
+        planned = rules.plan(job, self._roster.standing(job_id), now=self._clock.now())
+        if planned.missed is not None:
+            await self._miss(job, planned.missed, ran_instead=bool(planned.run))
+        for instant in planned.run:
+            if not self._may_begin(entry, job, instant):
+                return  # it is called off, or planned anew
+            began = Began(at=self._clock.now(), instant=instant, attempt=1, by_hand=False)
+            run = _open_run(await self._roster.write(job_id, began), instant)
+            await self._finish(job, run)
+
+    def _may_begin(self, entry: Entry, job: Job, instant: datetime) -> bool:
+        """Whether an occurrence that was planned is still to begin: much may have changed since."""
+        if self._roster.find(job.job_id) is not entry or entry.job != job or self._is_held(entry):
+            return False
+        cursor = self._roster.standing(job.job_id).cursor
+        return cursor is not None and cursor < instant <= self._clock.now()
+
+    def _is_held(self, entry: Entry) -> bool:
+        """Whether no occurrence of a job may begin now."""
+        standing = self._roster.standing(entry.job_id)
+        return bool(entry.why) or entry.job.paused or standing.paused or standing.anchor is None
+
+    async def _miss(self, job: Job, missed: rules.Missed, *, ran_instead: bool) -> None:
+        """Write down what is passed over; a single occurrence that is, is reported."""
+        why = "a later one runs in its place" if ran_instead else "it was too late to run"
+        if missed.is_more:
+            why += "; there were more than these"
+        now = self._clock.now()
+        if job.is_once:  # before it is written down: what is settled is not looked at again
+            run = Run(instant=missed.last, started_at=now)
+            await self._performer.report(job, run, f"it was not run: {why}.")
+        await self._roster.write(
+            job.job_id,
+            Missed(
+                at=now,
+                first=missed.first,
+                instant=missed.last,
+                count=missed.count,
+                error=why,
+            ),
+        )
+        logger.warning(
+            "occurrences of a scheduled job were missed",
+            extra={
+                "job": job.job_id,
+                "instant": utc_text(missed.last),
+                "count": missed.count,
+                "why": why,
+            },
+        )
+
+    async def _finish(self, job: Job, run: Run) -> None:
+        """Try an occurrence until it is done or given up, and write down which.
+
+        Raises:
+            ActorStoppedError: The gateway stops; the next start goes on with it.
+            OSError: It cannot be written down; doing it again does no harm.
+        """
+        name = (job.job_id, run.instant)
+        self._in_hand.add(name)
+        try:
+            await self._try_until_done(job, run)
+        finally:
+            self._in_hand.discard(name)
+
+    async def _try_until_done(self, job: Job, run: Run) -> None:
+        failed_before = _is_failing(self._roster.standing(job.job_id))
+        ended, tries = await self._try(job, run), run.attempt
+        while ended.outcome == "failed" and ended.may_retry and tries <= job.retries.most:
+            logger.info(
+                "a scheduled job is tried again",
+                extra={"job": job.job_id, "tries": tries, "error": ended.error},
+            )
+            name = name_of(job, run.instant)
+            await self._clock.sleep(rules.backoff_s(job.retries, tries, name))
+            tries += 1
+            run = self._present(job, run) if ended.is_answered else await self._again(job, run)
+            ended = await self._try(job, run)
+        if ended.outcome == "failed" and (job.is_once or not failed_before):
+            after = f" after {tries} tries" if tries > 1 else ""
+            await self._performer.report(job, run, f"it failed{after}: {ended.error}")
+        done = Finished(
+            at=self._clock.now(),
+            instant=run.instant,
+            outcome=ended.outcome,
+            turn=ended.turn,
+            error=ended.error,
+        )
+        await self._roster.write(job.job_id, done)
+        logger.log(
+            logging.WARNING if ended.outcome == "failed" else logging.INFO,
+            "a scheduled job has run",
+            extra={
+                "job": job.job_id,
+                "instant": utc_text(run.instant),
+                "outcome": ended.outcome,
+                "tries": tries,
+                "error": ended.error,
+            },
+        )
+
+    def _present(self, job: Job, run: Run) -> Run:
+        """Return an open run as it stands now: its task may have been accepted meanwhile."""
+        return _open_run(self._roster.standing(job.job_id), run.instant)
+
+    async def _again(self, job: Job, run: Run) -> Run:
+        """Begin the next try of a run, with a task that is asked anew."""
+        again = Began(
+            at=self._clock.now(),
+            instant=run.instant,
+            attempt=run.attempt + 1,
+            by_hand=run.by_hand,
+        )
+        return _open_run(await self._roster.write(job.job_id, again), run.instant)
+
+    async def _try(self, job: Job, run: Run) -> Ended:
+        async def accepted(session_id: str, seq: int) -> None:
+            at = self._clock.now()
+            record = Accepted(at=at, instant=run.instant, session_id=session_id, seq=seq)
+            await self._roster.write(job.job_id, record)
+
+        if not isinstance(job.payload, RunTask):
+            return await self._performer.perform(job, run, accepted)
+        async with self._room:
+            return await self._performer.perform(job, run, accepted)
+
+    async def _by_hand(self, job: Job, run: Run) -> None:
+        try:
+            await self._finish(job, run)
+        except ActorStoppedError:
+            return
+        except OSError as error:
+            logger.warning(
+                "a scheduled job cannot be written down",
+                extra={"job": job.job_id, "error": str(error)},
+            )
+            self._table.put(job.job_id, later(self._clock.now(), DISK_RETRY_S))
+
+    # --- upkeep ---
+
+    async def _note(self, job_id: str, record: Record) -> None:
+        try:
+            await self._roster.write(job_id, record)
+        except OSError as error:
+            logger.warning(
+                "a scheduled job cannot be written down",
+                extra={"job": job_id, "error": str(error)},
+            )
+
+    async def _delete_sessions(self, runs: tuple[Run, ...]) -> None:
+        """Delete the sessions that tasks had of their own, when no run log names them any more."""
+        for session_id in {run.session_id for run in runs} - {""}:
+            try:
+                state = await self._service.view(session_id)
+                if state.key.channel == ISOLATED:
+                    await self._service.delete(session_id)
+            except UnknownSessionError:
+                continue
+            except CoreError as error:
+                logger.warning(
+                    "the session of an old task cannot be deleted",
+                    extra={"session_id": session_id, "error": str(error)},
+                )
+
+    async def _tidy(self) -> NoReturn:
+        """Put away what programs made and is long done, and forget what is long gone."""
+        while True:
+            now = self._clock.now()
+            try:
+                for entry in self._roster.entries():
+                    last = self._roster.standing(entry.job_id).last
+                    ended_at = last.finished_at if last else entry.job.made.at
+                    is_old = ended_at is not None and now - ended_at > DONE_KEPT
+                    if is_old and entry.job.made.by in _WRITTEN and self._roster.is_over(entry):
+                        await self._roster.book.put_away(entry.job.file)
+                for job_id in self._logs.ids():
+                    changed = self._logs.last_change(job_id)
+                    is_old = changed is not None and now - changed > GONE_KEPT
+                    if is_old and self._roster.find(job_id) is None:
+                        await self._logs.forget(job_id)
+            except OSError as error:
+                logger.warning("old jobs cannot be put away", extra={"error": str(error)})
+            await self._clock.sleep(TIDY_S)
+
+
+def _open_run(standing: Standing, instant: datetime) -> Run:
+    return next(run for run in standing.open if run.instant == instant)
+
+
+def _is_failing(standing: Standing) -> bool:
+    """Return whether the newest occurrence that was tried failed."""
+    tried = (run for run in reversed(standing.recent) if run.outcome != "missed")
+    return any(run.outcome == "failed" for run in [*tried][:1])
+
+
+def _fault(field: str, message: str) -> Fault:
+    return Fault(file=Path(), field=field, message=message)
+
+
+@asynccontextmanager
+async def open_scheduler(
+    folder: Path,
+    *,
+    timezone: str,
+    service: TurnService,
+    agents: AgentShelf,
+    channels: frozenset[str],
+    poster: Poster,
+    clock: Clock,
+    is_running: Callable[[str], bool],
+) -> AsyncGenerator[Scheduler]:
+    """Open the scheduler of a workspace; nothing runs before `Scheduler.serve`.
+
+    What runs when the block ends goes on at the next start.
+
+    Args:
+        folder: Of the jobs: `schedules` in the gateway's workspace.
+        timezone: Of jobs that name none; empty = they have to.
+        service: The door to the conversations.
+        agents: Who works, and their own jobs.
+        channels: The names of the channels that are set up.
+        poster: Sends results to addresses.
+        clock: The time.
+        is_running: Whether a background process still runs.
+    """
+    async with anyio.create_task_group() as tasks:
+        yield Scheduler(
+            book=JobBook(folder, timezone=timezone),
+            logs=RunLogs(folder / RUNS_FOLDER),
+            performer=Performer(service, poster),
+            service=service,
+            agents=agents,
+            channels=channels,
+            clock=clock,
+            tasks=tasks,
+            is_running=is_running,
+        )
+        tasks.cancel_scope.cancel()

@@ -1,0 +1,504 @@
+"""The scheduler over real files and a real service: what runs when, once, across restarts."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from support.ticking import CHAT, WallClock, World, at, refusal
+
+from everturn_actors.model import Inbound
+from everturn_actors.testing import ManualClock
+from everturn_gateway.channels.running import LaterCarrier
+from everturn_gateway.scheduler.errors import JobFixedError, JobRefusedError, UnknownJobError
+from everturn_gateway.scheduler.jobs import Made
+from everturn_gateway.scheduler.running import WebhookError
+from everturn_gateway.scheduler.sections import JobSection
+
+DAY_S = 86_400
+NINE = at("2026-11-23T09:00:00+00:00")  # a Monday
+DAILY = {"cron": "0 9 * * *", "timezone": "UTC"}
+
+
+def world_at(tmp_path: Path, instant: str) -> World:
+    """Return a world whose clock shows an instant, with a chat platform that takes nothing yet."""
+    return World(
+        folder=tmp_path / "schedules",
+        clock=ManualClock(at(instant)),
+        carriers={"test": LaterCarrier()},
+    )
+
+
+def log_lines(world: World, job_id: str) -> list[dict[str, object]]:
+    """Return what stands in a run log."""
+    path = world.folder / "runs" / f"{job_id}.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+async def test_a_message_is_said_at_its_instant_and_no_model_is_called(tmp_path: Path) -> None:
+    """The plainest job: a reminder in a chat."""
+    world = world_at(tmp_path, "2026-11-23T08:00:00+00:00")
+    world.write("standup", message="Stand-up!", label="Stand-up", **DAILY)
+
+    async with world.opened() as live:
+        assert live.scheduler.job("standup").next_at == NINE
+        await live.clock.until_sleeping(30)
+        live.clock.advance(3599)
+        await live.clock.until_sleeping(30)
+        assert not live.scheduler.job("standup").standing.recent
+        live.clock.advance(1)
+        (run,) = await live.runs("standup", 1)
+
+        assert (run.instant, run.outcome) == (NINE, "sent")
+        assert await live.said() == ("Stand-up!",)
+        assert not world.provider.requests
+
+
+async def test_a_task_is_a_turn_in_the_chat_and_its_answer_is_owed_there(tmp_path: Path) -> None:
+    """The conversation knows what was asked, and its people get what came of it."""
+    world = world_at(tmp_path, "2026-11-23T08:59:59+00:00")
+    world.write("digest", task="Sum up the news.", **DAILY)
+
+    async with world.opened() as live:
+        await live.clock.until_sleeping(30)
+        live.clock.advance(1)
+        (run,) = await live.runs("digest", 1)
+
+        assert (run.outcome, run.turn, run.attempt) == ("answered", 1, 1)
+        assert run.session_id == await live.service.current(CHAT)
+        assert await live.said() == ("reply 1",)
+        (request,) = world.provider.requests
+        asked = request.messages[-1]
+        assert "digest" in asked.text
+        assert asked.text.endswith("Sum up the news.")
+
+
+async def test_an_isolated_task_has_a_session_of_its_own_and_announces_in_the_chat(
+    tmp_path: Path,
+) -> None:
+    """What the task read does not fill the chat's history; the chat is told the result, once."""
+    world = world_at(tmp_path, "2026-11-23T08:59:59+00:00")
+    world.write("digest", task="Sum up.", session="isolated", **DAILY)
+
+    async with world.opened() as live:
+        await live.clock.until_sleeping(30)
+        live.clock.advance(1)
+        (run,) = await live.runs("digest", 1)
+
+        own = await live.service.view(run.session_id)
+        assert own.key.channel == "schedule"
+        assert await live.said() == ("reply 1",)
+        chat = await live.service.view(await live.service.current(CHAT))
+        assert not chat.held_turns
+        answer = await live.service.submit(Inbound(text="What was that?", key=CHAT))
+        await answer.result()
+        told = world.provider.requests[-1].messages[-1].text
+        assert "reply 1" in told
+        assert "digest" in told
+
+
+async def test_cr_01_run_once_makes_up_for_what_was_missed_while_down(tmp_path: Path) -> None:
+    """08:30 in New York, down from 08:29:47 to 08:31:05."""
+    world = world_at(tmp_path, "2026-11-23T08:00:00-05:00")
+    world.write("run", cron="30 8 * * *", timezone="America/New_York")
+    world.write("skip", cron="30 8 * * *", timezone="America/New_York", misfire="skip")
+
+    async with world.opened() as live:
+        await live.clock.until_sleeping(30)
+        live.clock.advance(29 * 60 + 47)
+    live.clock.advance(78)
+    async with world.opened() as live:
+        (made_up,) = await live.runs("run", 1)
+        (passed,) = await live.runs("skip", 1)
+
+        assert (made_up.instant, made_up.outcome) == (at("2026-11-23T08:30:00-05:00"), "sent")
+        assert (passed.outcome, passed.missed) == ("missed", 1)
+        assert live.scheduler.job("skip").next_at == at("2026-11-24T08:30:00-05:00")
+        assert await live.said() == ("Now.",)
+
+
+async def test_cr_03_a_restart_at_night_does_not_run_what_is_due_in_the_morning(
+    tmp_path: Path,
+) -> None:
+    """`0 9 * * *` in Shanghai, restarted at 01:24 there."""
+    world = world_at(tmp_path, "2026-11-23T08:59:00+08:00")
+    world.write("morning", cron="0 9 * * *", timezone="Asia/Shanghai")
+    async with world.opened() as live:
+        await live.clock.until_sleeping(30)
+        live.clock.advance(60)
+        await live.runs("morning", 1)
+        live.clock.advance(16 * 3600 + 24 * 60)
+
+    async with world.opened() as live:
+        view = live.scheduler.job("morning")
+
+        assert view.next_at == at("2026-11-24T09:00:00+08:00")
+        assert len(view.standing.recent) == 1
+
+
+async def test_cr_05_a_one_shot_that_was_moved_runs_at_its_new_time_only(tmp_path: Path) -> None:
+    """Moved from 08:45 to 23:27 while the gateway was down; the old time has passed meanwhile."""
+    world = world_at(tmp_path, "2026-11-23T08:00:00+00:00")
+    world.write("once", at="2026-11-23T08:45:00+00:00")
+    async with world.opened():
+        pass
+    world.write("once", at="2026-11-23T23:27:00+00:00")
+    world.clock.advance(2 * 3600)
+
+    async with world.opened() as live:
+        await live.clock.until_sleeping(30)
+        assert not live.scheduler.job("once").standing.recent
+        live.clock.advance(13 * 3600 + 27 * 60)
+        (run,) = await live.runs("once", 1)
+
+        assert run.instant == at("2026-11-23T23:27:00+00:00")
+        assert live.scheduler.job("once").state == "done"
+        assert await live.said() == ("Now.",)
+
+
+async def test_cr_06_one_run_for_all_that_a_sleep_left_behind(tmp_path: Path) -> None:
+    """The machine sleeps over five due instants of an hourly job."""
+    world = world_at(tmp_path, "2026-11-23T08:30:00+00:00")
+    world.write("hourly", cron="0 * * * *", timezone="UTC")
+
+    async with world.opened() as live:
+        await live.clock.until_sleeping(30)
+        live.clock.advance(5 * 3600)
+        passed, ran = await live.runs("hourly", 2)
+
+        assert (passed.outcome, passed.missed) == ("missed", 4)
+        assert (ran.instant, ran.outcome) == (at("2026-11-23T13:00:00+00:00"), "sent")
+        assert await live.said() == ("Now.",)
+
+
+async def test_run_all_runs_each_within_its_grace(tmp_path: Path) -> None:
+    """A job that must not leave one out, as long as it is not too old."""
+    world = world_at(tmp_path, "2026-11-23T08:30:00+00:00")
+    world.write("all", cron="0 * * * *", timezone="UTC", misfire="run_all", grace_seconds=3 * 3600)
+    async with world.opened():
+        pass
+    world.clock.advance(5 * 3600)
+
+    async with world.opened() as live:
+        runs = await live.runs("all", 4)
+
+        assert [(run.instant.hour, run.outcome) for run in runs] == [
+            (10, "missed"),
+            (11, "sent"),
+            (12, "sent"),
+            (13, "sent"),
+        ]
+        assert runs[0].missed == 2
+
+
+async def test_what_began_before_a_stop_is_finished_after_it_and_asked_once(
+    tmp_path: Path,
+) -> None:
+    """CR-04: a one-shot whose turn was cut short is answered, and its message stands there once."""
+    world = world_at(tmp_path, "2026-11-23T08:59:59+00:00")
+    world.write("once", at="2026-11-23T09:00:00+00:00", task="Think.")
+    world.provider.hold()
+    async with world.opened() as live:
+        await live.clock.until_sleeping(30)
+        live.clock.advance(1)
+        await world.provider.until_called()
+    world.provider.release()
+
+    async with world.opened() as live:
+        (run,) = await live.runs("once", 1)
+        state = await live.service.view(run.session_id)
+
+        assert run.outcome == "answered"
+        assert state.turns == 1
+        assert await live.said() == ("reply 2",)
+        assert [line["kind"] for line in log_lines(world, "once")] == [
+            "armed",
+            "began",
+            "accepted",
+            "finished",
+        ]
+
+
+async def test_a_task_that_fails_is_tried_again_and_reported_when_all_tries_failed(
+    tmp_path: Path,
+) -> None:
+    """A one-shot is recorded as failed, its people are told once, and not of every try."""
+    world = world_at(tmp_path, "2026-11-23T08:59:59+00:00")
+    world.provider.script = [refusal(), refusal()]
+    retries = {"max": 1, "backoff_seconds": 10}
+    world.write("once", at="2026-11-23T09:00:00+00:00", task="Think.", retries=retries)
+
+    async with world.opened() as live:
+        await live.clock.until_sleeping(30)
+        live.clock.advance(1)
+        await live.until("once", lambda view: view.standing.open[:1] != ())
+        await world.provider.until_called(1)
+        await live.clock.until_sleeping(12)
+        live.clock.advance(12)
+        (run,) = await live.runs("once", 1)
+
+        assert (run.outcome, run.attempt) == ("failed", 2)
+        assert "refused" in run.error
+        (line,) = await live.said()
+        assert "once" in line
+        assert "refused" in line
+        assert live.scheduler.job("once").state == "done"
+
+
+async def test_a_recurring_job_that_fails_keeps_its_next_run_and_complains_once(
+    tmp_path: Path,
+) -> None:
+    """D8: a failed run must not end the job; a chat is not told of the same outage each day."""
+    world = world_at(tmp_path, "2026-11-23T08:59:59+00:00")
+    world.provider.script = [refusal(), refusal()]
+    world.write("daily", task="Think.", retries={"max": 0}, **DAILY)
+
+    async with world.opened() as live:
+        await live.clock.until_sleeping(30)
+        live.clock.advance(1)
+        await live.runs("daily", 1)
+        await live.clock.until_sleeping(30)
+        live.clock.advance(DAY_S)
+        await live.runs("daily", 2)
+        await live.clock.until_sleeping(30)
+        live.clock.advance(DAY_S)
+        runs = await live.runs("daily", 3)
+
+        assert [run.outcome for run in runs] == ["failed", "failed", "answered"]
+        assert len(await live.said()) == 2  # one complaint, one answer
+        assert live.scheduler.job("daily").next_at == NINE + timedelta(days=3)
+
+
+async def test_every_counts_from_when_it_was_first_seen_and_does_not_drift(tmp_path: Path) -> None:
+    """D20: neither a slow run nor a restart moves the instants."""
+    world = world_at(tmp_path, "2026-11-23T09:00:00+00:00")
+    world.write("tick", every=600)
+    async with world.opened() as live:
+        await live.clock.until_sleeping(30)
+        live.clock.advance(607)
+        await live.runs("tick", 1)
+    world.clock.advance(400)
+
+    async with world.opened() as live:
+        view = live.scheduler.job("tick")
+
+        assert view.standing.recent[0].instant == at("2026-11-23T09:10:00+00:00")
+        assert view.next_at == at("2026-11-23T09:20:00+00:00")
+
+
+async def test_a_webhook_gets_the_result_with_a_name_and_is_tried_again(tmp_path: Path) -> None:
+    """The receiver can tell a repeat from a new result."""
+    world = world_at(tmp_path, "2026-11-23T08:59:59+00:00")
+    world.postbox.failures = [WebhookError("status 503")]
+    retries = {"max": 1, "backoff_seconds": 10}
+    to = {"webhook": "https://hooks.example/secret"}
+    world.write("hook", task="Sum up.", to=to, retries=retries, **DAILY)
+
+    async with world.opened() as live:
+        await live.clock.until_sleeping(30)
+        live.clock.advance(1)
+        await world.provider.until_called(1)
+        await live.clock.until_sleeping(12)
+        live.clock.advance(12)
+        (run,) = await live.runs("hook", 1)
+
+        assert run.outcome == "answered"
+        (post,) = world.postbox.posts
+        assert post.data["text"] == "reply 1"
+        assert post.key == "schedule:hook:2026-11-23T09:00:00.000000Z:said"
+        assert "secret" not in json.dumps(log_lines(world, "hook"))
+
+
+async def test_a_paused_job_does_not_run_and_goes_on_with_what_comes_after(tmp_path: Path) -> None:
+    """Also across a restart: a pause is durable, and what it left out is not made up for."""
+    world = world_at(tmp_path, "2026-11-23T08:00:00+00:00")
+    world.write("daily", **DAILY)
+    async with world.opened() as live:
+        await live.scheduler.pause("daily")
+    world.clock.advance(DAY_S)
+
+    async with world.opened() as live:
+        assert live.scheduler.job("daily").state == "paused"
+        await live.scheduler.resume("daily")
+
+        view = live.scheduler.job("daily")
+        assert (view.state, view.next_at) == ("scheduled", NINE + timedelta(days=1))
+        assert not view.standing.recent
+
+
+async def test_a_job_can_be_run_by_hand_beside_its_times(tmp_path: Path) -> None:
+    """Trying a job out takes nothing from what is scheduled."""
+    world = world_at(tmp_path, "2026-11-23T08:00:00+00:00")
+    world.write("daily", max_runs=1, **DAILY)
+
+    async with world.opened() as live:
+        begun = await live.scheduler.run_now("daily")
+        run = await live.scheduler.wait("daily", begun.instant)
+
+        assert (run.outcome, run.by_hand) == ("sent", True)
+        view = live.scheduler.job("daily")
+        assert (view.state, view.next_at, view.standing.ran) == ("scheduled", NINE, 0)
+
+
+async def test_a_cancelled_job_leaves_its_file_and_its_past(tmp_path: Path) -> None:
+    """Nothing is lost by calling a job off; a new one of that id begins anew."""
+    world = world_at(tmp_path, "2026-11-23T08:00:00+00:00")
+    path = world.write("daily", **DAILY)
+    text = path.read_text()
+
+    async with world.opened() as live:
+        await live.scheduler.cancel("daily")
+
+        with pytest.raises(UnknownJobError):
+            live.scheduler.job("daily")
+        assert not path.exists()
+        assert (world.folder / "cancelled" / "daily.yaml").read_text() == text
+        assert log_lines(world, "daily")[-1]["kind"] == "cancelled"
+
+
+async def test_jobs_of_agents_are_theirs_to_change(tmp_path: Path) -> None:
+    """Cancelling one by command would come back with the next reload; it can be paused."""
+    world = world_at(tmp_path, "2026-11-23T08:00:00+00:00")
+    path = world.write("daily", **DAILY)
+    async with world.opened(serve=False) as live:
+        job = live.scheduler.job("daily").job
+    path.unlink()
+    made = {"job_id": "test.daily", "made": Made(by="agent")}
+    world.shelf.own = (type(job)(**{name: getattr(job, name) for name in job.__slots__} | made),)
+
+    async with world.opened() as live:
+        with pytest.raises(JobFixedError, match="pause"):
+            await live.scheduler.cancel("test.daily")
+        await live.scheduler.pause("test.daily")
+
+        assert live.scheduler.job("test.daily").state == "paused"
+
+
+async def test_a_bad_file_is_set_aside_and_the_rest_goes_on(tmp_path: Path) -> None:
+    """It stays as it is, is named with its line, and runs when it is right again."""
+    world = world_at(tmp_path, "2026-11-23T08:59:59+00:00")
+    world.write("good", **DAILY)
+    bad = world.write("bad", cron="0 9 30 2 *", timezone="UTC")
+    text = bad.read_text()
+
+    async with world.opened() as live:
+        (fault,) = live.scheduler.faults()
+        assert (fault.file, fault.field) == (bad, "cron")
+        assert fault.line
+        await live.clock.until_sleeping(30)
+        live.clock.advance(1)
+        await live.runs("good", 1)
+
+        assert bad.read_text() == text
+
+
+async def test_a_job_whose_agent_or_channel_is_missing_waits_and_says_so(tmp_path: Path) -> None:
+    """It runs when they are there, and what it missed by then is judged by its policy."""
+    world = world_at(tmp_path, "2026-11-23T08:59:59+00:00")
+    world.shelf.agents = ()
+    world.write("daily", **DAILY)
+    world.write("elsewhere", to={"channel": "nowhere", "chat": "1"}, **DAILY)
+
+    async with world.opened() as live:
+        assert live.scheduler.job("daily").state == "waiting"
+        await live.clock.until_sleeping(30)
+        live.clock.advance(60)
+        world.shelf.agents = ("test",)
+        world.shelf.changed()
+        (run,) = await live.runs("daily", 1)
+
+        assert run.outcome == "sent"
+        (fault,) = live.scheduler.faults()
+        assert "nowhere" in fault.message
+
+
+async def test_an_instant_that_was_past_when_it_was_written_is_said_to_be(tmp_path: Path) -> None:
+    """It neither runs at once, which nobody asked for, nor vanishes."""
+    world = world_at(tmp_path, "2027-11-23T09:00:00+00:00")
+    path = world.write("old", at="2026-01-01T09:00:00+00:00")
+
+    async with world.opened() as live:
+        (fault,) = live.scheduler.faults()
+        assert (fault.file, "past" in fault.message) == (path, True)
+        assert live.scheduler.job("old").next_at is None
+
+
+async def test_added_jobs_are_files_and_refused_ones_leave_nothing(tmp_path: Path) -> None:
+    """Who adds one learns at once why it cannot be."""
+    world = world_at(tmp_path, "2026-11-23T08:00:00+00:00")
+    section = JobSection.model_validate(
+        {
+            "agent": "test",
+            "every": "15m",
+            "message": "Again: ${HOME}",
+            "to": {"channel": "test", "chat": 42},
+        }
+    )
+    made = Made(by="cli", at=world.clock.now())
+
+    async with world.opened() as live:
+        view = await live.scheduler.add(section, job_id="again", made=made)
+        assert (view.job.made.by, view.state) == ("cli", "scheduled")
+        assert "${HOME}" in (world.folder / "again.yaml").read_text()
+        with pytest.raises(JobRefusedError, match="taken"):
+            await live.scheduler.add(section, job_id="again", made=made)
+        with pytest.raises(JobRefusedError, match="limit"):
+            await live.scheduler.add(section, made=made, max_jobs=1)
+        past = section.model_copy(update={"every": None, "at": "2026-11-23T07:00:00Z"})
+        with pytest.raises(JobRefusedError, match="in the past"):
+            await live.scheduler.add(past, made=made)
+        lost = section.model_copy(update={"agent": "nobody"})
+        with pytest.raises(JobRefusedError, match="nobody"):
+            await live.scheduler.add(lost, made=made)
+
+        assert [path.name for path in world.folder.glob("*.yaml")] == ["again.yaml"]
+
+
+async def test_a_job_tied_to_a_process_ends_with_it(tmp_path: Path) -> None:
+    """A check on something that is over would run for ever."""
+    world = world_at(tmp_path, "2026-11-23T08:00:00+00:00")
+    world.processes = {"p1"}
+    world.write("watch", every=60, process="p1")
+    world.write("other", every=60, process="p2")  # it ended while the gateway was down
+
+    async with world.opened() as live:
+        assert [view.job.job_id for view in live.scheduler.jobs()] == ["watch"]
+        await live.scheduler.process_ended("p1")
+
+        assert not live.scheduler.jobs()
+
+
+async def test_a_clock_that_was_wrong_does_not_silence_a_job_for_years(tmp_path: Path) -> None:
+    """It jumps to 2030 and back: the job goes on, and no instant runs twice."""
+    world = world_at(tmp_path, "2026-11-23T08:59:00+00:00")
+    world.clock = clock = WallClock(NINE - timedelta(minutes=1))
+    world.write("daily", **DAILY)
+
+    async with world.opened() as live:
+        await live.clock.until_sleeping(30)
+        live.clock.advance(4 * 366 * DAY_S)
+        await live.runs("daily", 2)
+        await live.clock.until_sleeping(30)
+        clock.set(NINE - timedelta(minutes=1))
+        await live.until("daily", lambda view: view.next_at == NINE)
+        await live.clock.until_sleeping(30)
+        live.clock.advance(60)
+        runs = await live.runs("daily", 3)
+
+        assert runs[-1].instant == NINE
+        assert len({run.instant for run in runs}) == 3
+
+
+async def test_a_file_that_changes_is_taken_over_while_it_runs(tmp_path: Path) -> None:
+    """People edit schedules without restarting anything."""
+    world = world_at(tmp_path, "2026-11-23T08:00:00+00:00")
+    world.write("daily", **DAILY)
+
+    async with world.opened() as live:
+        world.write("daily", cron="0 10 * * *", timezone="UTC")
+        new = NINE + timedelta(hours=1)
+        view = await live.until("daily", lambda view: view.next_at == new)
+
+        assert view.state == "scheduled"

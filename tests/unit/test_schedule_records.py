@@ -1,0 +1,369 @@
+"""What the records of a run log mean, and how they stand in it."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from support.run_records import DAWN, a_life, armed, done, hour, standing_after
+
+from everturn_gateway.scheduler.jobs import Run, Standing
+from everturn_gateway.scheduler.record_lines import (
+    BadRecordError,
+    DamagedError,
+    encode,
+    from_line,
+    read_log,
+    to_line,
+)
+from everturn_gateway.scheduler.records import (
+    RECENT,
+    Accepted,
+    Began,
+    Cancelled,
+    Finished,
+    Kept,
+    Missed,
+    Paused,
+    Rebased,
+    Record,
+    Resumed,
+    fold,
+    fold_all,
+)
+
+BEGAN = Began(at=hour(1.01), instant=hour(1))
+ACCEPTED = Accepted(at=hour(1.02), instant=hour(1), session_id="s1", seq=7)
+
+
+def finished(instant: datetime = BEGAN.instant) -> Finished:
+    """Return the end of an occurrence."""
+    return Finished(at=hour(2), instant=instant, outcome="failed", turn=3, error="no answer")
+
+
+# --- what follows ---
+
+
+def test_an_occurrence_is_followed_from_its_beginning_to_its_end() -> None:
+    """This is what people see of it, and what a restart goes on from."""
+    begun = standing_after([armed(), BEGAN])
+    accepted = fold(begun, ACCEPTED)
+    ended = fold(accepted, finished())
+
+    run = Run(instant=hour(1), started_at=hour(1.01))
+    assert begun.open == (run,)
+    run = replace(run, session_id="s1", seq=7)
+    assert accepted.open == (run,)
+    run = replace(run, outcome="failed", turn=3, error="no answer", finished_at=hour(2))
+    assert (ended.open, ended.recent, ended.last) == ((), (run,), run)
+    assert (ended.ran, ended.cursor, ended.anchor) == (1, hour(1), DAWN)
+
+
+def test_arming_begins_anew_and_forgets_nothing_that_ran() -> None:
+    """New times must not run what the old ones settled, nor stop what is under way."""
+    before = standing_after([*a_life(2), BEGAN, Paused(at=hour(3)), Cancelled(at=hour(4))])
+    after = fold(before, replace(armed("cron"), at=hour(6), since=hour(5)))
+
+    assert after == replace(
+        before,
+        schedule="cron",
+        anchor=hour(5),
+        cursor=hour(5),
+        ran=0,
+        paused=False,
+        cancelled=False,
+    )
+    assert after.open
+    assert len(after.recent) == 2
+
+
+def test_another_try_keeps_its_beginning_and_the_session_of_the_one_before() -> None:
+    """Until the new try is somewhere, the old place is the only one where there is something."""
+    second = Began(at=hour(1.5), instant=hour(1), attempt=2)
+    standing = standing_after([armed(), BEGAN, ACCEPTED, second])
+
+    assert standing.open == (
+        Run(instant=hour(1), started_at=hour(1.01), attempt=2, session_id="s1", seq=0),
+    )
+    assert standing.ran == 1  # one occurrence, however many tries
+    moved = fold(standing, replace(ACCEPTED, session_id="s2", seq=9))
+    assert (moved.open[0].session_id, moved.open[0].seq) == ("s2", 9)
+
+
+@pytest.mark.parametrize("attempt", [1, 2])
+def test_a_try_that_is_under_way_does_not_begin_again(attempt: int) -> None:
+    """Said twice, it must not lose the place of its task, or count as two."""
+    second = Began(at=hour(1.5), instant=hour(1), attempt=2)
+    standing = standing_after([armed(), BEGAN, second, ACCEPTED])
+
+    assert fold(standing, Began(at=hour(2), instant=hour(1), attempt=attempt)) == standing
+
+
+def test_a_later_try_of_what_never_began_does_not_count() -> None:
+    """What counts against `max_runs` is the first try; this one can only be a stray line."""
+    standing = standing_after([armed(), Began(at=hour(1), instant=hour(1), attempt=2)])
+
+    assert standing.ran == 0
+    assert standing.cursor == hour(1)
+    assert standing.open[0].attempt == 2
+
+
+def test_a_run_by_hand_is_none_of_the_jobs_own() -> None:
+    """It takes nothing from `max_runs`, and the next occurrence is still due."""
+    by_hand = Began(at=hour(5), instant=hour(5), by_hand=True)
+    standing = standing_after([armed(), by_hand, finished(hour(5))])
+
+    assert (standing.ran, standing.cursor) == (0, DAWN)
+    assert standing.recent[0].by_hand
+
+
+def test_missed_occurrences_are_settled_and_told_as_one() -> None:
+    """Thousands may be missed at once; each of them would push real runs out of sight."""
+    missed = Missed(at=hour(9), first=hour(2), instant=hour(8), count=7, error="too late")
+    standing = standing_after([armed(), missed])
+
+    assert standing.cursor == hour(8)
+    assert standing.recent == (
+        Run(
+            instant=hour(8),
+            started_at=hour(9),
+            outcome="missed",
+            error="too late",
+            finished_at=hour(9),
+            missed=7,
+            first_missed=hour(2),
+        ),
+    )
+    assert standing.ran == 0
+
+
+@pytest.mark.parametrize(
+    ("record", "paused", "cursor"),
+    [
+        (Paused(at=hour(4)), True, hour(3)),
+        (Resumed(at=hour(4)), False, hour(4)),
+        (Resumed(at=hour(2)), False, hour(3)),
+        (Rebased(at=hour(4), cursor=hour(1)), False, hour(1)),
+    ],
+    ids=["paused", "resumed", "resumed, clock set back", "rebased"],
+)
+def test_what_moves_the_cursor(record: Record, paused: bool, cursor: datetime) -> None:  # noqa: FBT001 - a parameter
+    """After a pause nothing old runs; only a clock that was set lets occurrences come again."""
+    standing = fold(standing_after(a_life(3)), record)
+
+    assert (standing.paused, standing.cursor) == (paused, cursor)
+
+
+def test_what_is_under_way_when_a_job_is_called_off_is_still_finished() -> None:
+    """Its task is in a session already; somebody has to write down how it ends."""
+    standing = standing_after([armed(), BEGAN, Cancelled(at=hour(2)), finished()])
+
+    assert standing.cancelled
+    assert standing.recent[0].outcome == "failed"
+
+
+@pytest.mark.parametrize(
+    "record",
+    [finished(hour(9)), replace(ACCEPTED, instant=hour(9))],
+    ids=["finished", "accepted"],
+)
+def test_what_is_said_of_no_open_occurrence_changes_nothing(record: Record) -> None:
+    """A log is read whatever stands in it; the rest of it still counts."""
+    standing = standing_after([*a_life(2), BEGAN])
+
+    assert fold(standing, record) == standing
+
+
+def test_of_an_occurrence_that_ended_the_end_comes_once() -> None:
+    """Twice in the list, it would look as if it had run twice."""
+    standing = standing_after([armed(), BEGAN, finished()])
+
+    assert fold(standing, finished()) == standing
+
+
+def test_the_oldest_runs_leave_and_are_named() -> None:
+    """Their sessions are of no more use to anybody, and whoever deletes them has to know them."""
+    full = standing_after(a_life(RECENT))
+    folded = fold_all(full, [*done(RECENT + 1), *done(RECENT + 2)])
+
+    assert len(folded.standing.recent) == RECENT
+    assert folded.gone == full.recent[:2]
+    assert folded.standing.recent[:-2] == full.recent[2:]
+    assert folded.standing.ran == RECENT + 2
+    assert fold_all(Standing(), a_life(RECENT)).gone == ()
+
+
+# --- lines ---
+
+
+def test_a_line_is_json_that_people_can_read() -> None:
+    """An operator looks into it with the tools at hand, and an older log must stay readable."""
+    line = to_line(replace(BEGAN, by_hand=True))
+
+    assert line == (
+        b'{"kind":"began","at":"2026-11-21T07:00:36.000000Z",'
+        b'"instant":"2026-11-21T07:00:00.000000Z","by_hand":true,"crc":"467c4d9d"}\n'
+    )
+    assert from_line(line) == from_line(line[:-1]) == replace(BEGAN, by_hand=True)
+
+
+def test_a_line_that_says_all_holds_the_runs() -> None:
+    """A log is shortened to it, and nothing may be lost."""
+    standing = standing_after([*a_life(3), BEGAN, ACCEPTED, Paused(at=hour(4))])
+    line = to_line(Kept(at=hour(4), standing=standing))
+
+    assert line.startswith(
+        b'{"kind":"kept","at":"2026-11-21T10:00:00.000000Z","standing":{"schedule":"every 3600",'
+    )
+    assert from_line(line) == Kept(at=hour(4), standing=standing)
+    assert fold(Standing(paused=False), from_line(line)) == standing
+
+
+def test_instants_are_written_in_utc() -> None:
+    """The zone of the machine may change; the log must not mean something else then."""
+    east = timezone(timedelta(hours=9))
+    line = to_line(Paused(at=hour(0).astimezone(east)))
+
+    assert b'"at":"2026-11-21T06:00:00.000000Z"' in line
+    assert from_line(line) == Paused(at=hour(0))
+
+
+def test_a_long_error_is_shortened_and_any_text_can_be_written() -> None:
+    """Errors come from anywhere, fifty of them stay in each log, and none may stop the job."""
+    record = replace(finished(), error="\ud800 no " + "x" * 5000)
+    written = from_line(to_line(record))
+
+    assert isinstance(written, Finished)
+    assert written.error.startswith("? no xxx")
+    assert written.error.endswith("x…")
+    assert len(written.error) == 1000
+    assert from_line(to_line(written)) == written
+
+
+def line_of(text: str) -> bytes:
+    """Return a line with this JSON object and the right checksum."""
+    body = text.encode()[:-1]
+    return b'%b,"crc":"%08x"}' % (body, zlib.crc32(body))
+
+
+AT = '"at":"2026-11-21T07:00:00Z"'
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f'{{"kind":"dreamt",{AT}}}', "of the kind 'dreamt', which this version does not know"),
+        (f"{{{AT}}}", "of the kind None"),
+        (f'{{"kind":"paused",{AT},"why":"x"}}', "why is a field that this version does not know"),
+        ('{"kind":"paused"}', "at is missing"),
+        ('{"kind":"paused","at":"noon"}', "at must be an instant with its time zone"),
+        (
+            '{"kind":"paused","at":"2026-11-21T07:00:00"}',
+            "at must be an instant with its time zone",
+        ),
+        ('{"kind":"paused","at":7}', "at must be an instant"),
+        (f'{{"kind":"armed",{AT},"since":"2026-11-21T07:00:00Z"}}', "schedule is missing"),
+        (f'{{"kind":"armed",{AT},"schedule":7}}', "schedule must be a text"),
+        (f'{{"kind":"began",{AT},"attempt":true}}', "attempt must be a whole number"),
+        (f'{{"kind":"began",{AT},"attempt":-1}}', "attempt must be a whole number of at least 0"),
+        (f'{{"kind":"began",{AT},"by_hand":1}}', "by_hand must be true or false"),
+        (f'{{"kind":"finished",{AT},"outcome":"lost"}}', "outcome must be one of answered, sent"),
+        (f'{{"kind":"kept",{AT},"standing":7}}', "standing must be an object"),
+        (f'{{"kind":"kept",{AT},"standing":{{"open":7}}}}', "standing.open must be a list"),
+        (
+            f'{{"kind":"kept",{AT},"standing":{{"recent":[{{"seq":"1"}}]}}}}',
+            "standing.recent[0].seq must be a whole number",
+        ),
+        (
+            f'{{"kind":"kept",{AT},"standing":{{"open":[{{}}]}}}}',
+            "standing.open[0].instant is missing",
+        ),
+        ('["kind"]', "unexpected"),
+    ],
+)
+def test_a_line_of_another_version_says_what_is_unknown(text: str, said: str) -> None:
+    """Taken for a write that a crash cut short, it would be thrown away."""
+    with pytest.raises(BadRecordError, match=re.escape(said)) as caught:
+        from_line(line_of(text))
+
+    assert caught.value.is_whole
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b"", "cut short"),
+        (b'{"kind":"paused"}', "checksum"),
+        (to_line(BEGAN)[:-5], "cut short"),
+        (to_line(BEGAN).replace(b"07:00:00", b"08:00:00"), "checksum"),
+        (b"\x00" * 99, "cut short or damaged"),
+        (to_line(BEGAN)[:40] + to_line(BEGAN), "checksum"),
+    ],
+    ids=["empty", "none", "cut", "changed", "zeros", "two in one"],
+)
+def test_a_damaged_line_is_told_from_one_of_another_version(line: bytes, said: str) -> None:
+    """At the end of a log it is what a crash leaves, and nobody was promised it."""
+    with pytest.raises(BadRecordError, match=said) as caught:
+        from_line(line)
+
+    assert not caught.value.is_whole
+
+
+# --- logs ---
+
+
+def test_a_log_says_how_far_the_job_is_and_how_long_it_is() -> None:
+    """An append goes to its end, and no further back."""
+    data = encode(a_life(4))
+    story = read_log(data)
+
+    assert story.standing == standing_after(a_life(4))
+    assert (story.lines, story.size_bytes, story.last_at) == (13, len(data), hour(4.5))
+    assert read_log(b"").lines == 0
+    assert read_log(b"").last_at is None
+
+
+@pytest.mark.parametrize(
+    "last",
+    [b'{"kind":"paus', b"\x00" * 50, b"\x00" * 50 + b"\n", b"\n", b"\xff\n"],
+    ids=["half a line", "zeros", "a line of zeros", "empty line", "no text"],
+)
+def test_a_torn_end_is_left_out(last: bytes) -> None:
+    """A crash cuts writes short; whoever wrote it was never told that it was done."""
+    whole = encode(a_life(2))
+    story = read_log(whole + last)
+
+    assert story.standing == standing_after(a_life(2))
+    assert story.size_bytes == len(whole)
+
+
+def test_a_last_line_without_its_end_counts() -> None:
+    """Editors take the last newline away; an occurrence must not run twice for that."""
+    whole = encode(a_life(2))
+    story = read_log(whole[:-1])
+
+    assert story == read_log(whole)
+
+
+@pytest.mark.parametrize(
+    ("number", "bad", "said"),
+    [
+        (2, b'{"kind":"beg\n', "line 2: it is cut short"),
+        (3, b"\n", "line 3: it is cut short"),
+        (7, line_of(f'{{"kind":"dreamt",{AT}}}') + b"\n", "line 7: .*'dreamt'"),
+    ],
+    ids=["torn", "empty", "another version, at the end"],
+)
+def test_damage_that_no_crash_leaves_stops_and_names_the_line(
+    number: int, bad: bytes, said: str
+) -> None:
+    """To go on from a guess could run something twice."""
+    lines = encode(a_life(2)).splitlines(keepends=True)
+    lines[number - 1 : number] = [bad]
+    with pytest.raises(DamagedError, match=said) as caught:
+        read_log(b"".join(lines))
+
+    assert caught.value.line == number
