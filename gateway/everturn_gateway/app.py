@@ -24,7 +24,10 @@ from everturn_gateway.config import Config
 from everturn_gateway.model_memory import open_model_memory
 from everturn_gateway.observe import SecretRegistry
 from everturn_gateway.providers import open_providers
+from everturn_gateway.scheduler.scheduler import FOLDER as SCHEDULES_FOLDER
+from everturn_gateway.scheduler.scheduler import Scheduler, open_scheduler
 from everturn_gateway.specs import AgentLibrary, open_library
+from everturn_gateway.tools.web.posting import make_poster
 from everturn_gateway.tools.workshop import open_workshop
 from everturn_gateway.usage import Meter, PriceList, UsageLedger, open_ledger
 from everturn_gateway.usage.price_table import PRICES
@@ -63,6 +66,7 @@ class Gateway:
     library: AgentLibrary
     usage: UsageLedger
     channels: Channels
+    schedules: Scheduler
     started_at: datetime
     version: str
     closing: bool = False
@@ -93,7 +97,7 @@ async def open_gateway(
         config: What to open.
         environ: Where agents and models find their variables and keys.
         watch: Serve for long: reload agents when their files change, start local models at once,
-            and talk to people on the channels.
+            talk to people on the channels, and run scheduled jobs when they are due.
         resume: Let turns that were open go on by themselves, and those that run at the end
             finish. Without it this is a short look: what runs at the end is cut off, and goes on
             with the next start.
@@ -140,6 +144,7 @@ async def open_gateway(
             sessions=config.sessions,
             meter=make_meter(config, usage, clock),
             workshop=workshop,
+            timezone=config.schedules.timezone,
         )
         if watch:
             channels = await make_channels(config, clock, secrets)
@@ -158,21 +163,36 @@ async def open_gateway(
                 on_delete=workshop.processes.forget,
                 carriers=channels.carriers,
             ) as service,
+            open_scheduler(
+                config.workspace / SCHEDULES_FOLDER,
+                timezone=config.schedules.timezone,
+                service=service,
+                agents=library,
+                channels=frozenset(channel.name for channel in config.channels),
+                poster=make_poster(config.schedules.allow_private),
+                clock=clock,
+                is_running=workshop.processes.is_running,
+            ) as schedules,
             anyio.create_task_group() as upkeep,
         ):
-            workshop.link.connect(service)
+            workshop.link.connect(service, schedules)
+            workshop.processes.on_ended = schedules.process_ended
             if resume:
                 workshop.processes.resume()
             if watch:
                 upkeep.start_soon(library.watch)
                 upkeep.start_soon(providers.warm)
+                upkeep.start_soon(schedules.serve)
                 connections.start_soon(channels.run, service, library, workshop)
+            else:
+                await schedules.load()
             gateway = Gateway(
                 config=config,
                 service=service,
                 library=library,
                 usage=usage,
                 channels=channels,
+                schedules=schedules,
                 started_at=clock.now(),
                 version=await anyio.to_thread.run_sync(version),  # it is read from a file
             )

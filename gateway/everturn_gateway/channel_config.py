@@ -19,7 +19,7 @@ from everturn_gateway.errors import Fault
 
 TELEGRAM_API: Final = "https://api.telegram.org"
 WEBHOOK_PATH: Final = "/channels/{name}/webhook"
-_TAKEN: Final = frozenset(("delegate", "http", "once", "terminal"))
+_TAKEN: Final = frozenset(("delegate", "http", "once", "schedule", "terminal"))
 "Channels that are there without being set up."
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]*")
 _NAME_CHARACTERS = 40

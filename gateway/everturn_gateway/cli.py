@@ -35,12 +35,14 @@ agent_app = typer.Typer(help="List, show, check and create agents.", no_args_is_
 context_app = typer.Typer(help="See what a model is shown.", no_args_is_help=True)
 channel_app = typer.Typer(help="The chat platforms that the gateway is on.", no_args_is_help=True)
 pair_app = typer.Typer(help="Let people in who asked a bot for it.", no_args_is_help=True)
+schedule_app = typer.Typer(help="What agents do by the clock.", no_args_is_help=True)
 local_app = typer.Typer(help="The small model that runs on this machine.", no_args_is_help=True)
 app.add_typer(sessions_app, name="sessions")
 app.add_typer(agent_app, name="agent")
 app.add_typer(context_app, name="context")
 app.add_typer(channel_app, name="channel")
 app.add_typer(pair_app, name="pair")
+app.add_typer(schedule_app, name="schedule")
 app.add_typer(local_app, name="local")
 
 Config: TypeAlias = Annotated[
@@ -59,6 +61,7 @@ AgentName: TypeAlias = Annotated[
 Session: TypeAlias = Annotated[
     str, typer.Option("--session", "-s", help="Go on in this session.", metavar="ID")
 ]
+JobId: TypeAlias = Annotated[str, typer.Argument(metavar="JOB", show_default=False)]
 SessionId: TypeAlias = Annotated[str, typer.Argument(metavar="SESSION", show_default=False)]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")]
@@ -596,6 +599,210 @@ def remove_pair(
 
     options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
     _end(pair.remove_pair(options, channel, sender))
+
+
+@schedule_app.command("list")
+def list_jobs(
+    *,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Those too of which nothing is to come.")
+    ] = False,
+    as_json: Json = False,
+    config: Config = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """List scheduled jobs, and what is wrong with definitions."""
+    from everturn_gateway.commands import schedule  # noqa: PLC0415 - as above
+
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    _end(schedule.list_jobs(options, everything=everything, as_json=as_json))
+
+
+@schedule_app.command("show")
+def show_job(
+    job: JobId,
+    *,
+    as_json: Json = False,
+    config: Config = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """Show a job, when it is due next, and how it came out lately."""
+    from everturn_gateway.commands import schedule  # noqa: PLC0415 - as above
+
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    _end(schedule.show_job(options, job, as_json=as_json))
+
+
+@schedule_app.command("add")
+def add_job(
+    *,
+    agent: Annotated[str, typer.Option("--agent", "-a", help="Whose job it is.")] = "",
+    job_id: Annotated[
+        str | None, typer.Option("--id", help="What it is called.", show_default="made up")
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="What people call it.")] = None,
+    at: Annotated[
+        str | None, typer.Option(help="Once, like 2026-12-01T08:30.", metavar="INSTANT")
+    ] = None,
+    every: Annotated[
+        str | None, typer.Option(help="Again and again, like 15m, 6h or 90.", metavar="SPAN")
+    ] = None,
+    cron: Annotated[
+        str | None, typer.Option(help="By the clock, like '30 8 * * mon-fri'.", metavar="FIELDS")
+    ] = None,
+    timezone: Annotated[
+        str | None, typer.Option(help="The zone of the clock, like Europe/Berlin.", metavar="ZONE")
+    ] = None,
+    message: Annotated[str | None, typer.Option(help="Say this text as it stands.")] = None,
+    task: Annotated[str | None, typer.Option(help="Let the agent do this.")] = None,
+    to: Annotated[str, typer.Option(help="Tell this chat.", metavar="CHANNEL:CHAT[:TOPIC]")] = "",
+    to_session: Annotated[str, typer.Option(help="Tell this session.", metavar="ID")] = "",
+    to_webhook: Annotated[str, typer.Option(help="Send it to this address.", metavar="URL")] = "",
+    isolated: Annotated[
+        bool, typer.Option("--isolated", help="Do the task in a session of its own.")
+    ] = False,
+    misfire: Annotated[
+        str | None,
+        typer.Option(
+            help="What becomes of what came due while nothing ran: run_once, skip, run_all."
+        ),
+    ] = None,
+    grace_seconds: Annotated[
+        int | None, typer.Option(help="Later than this it does not run.", metavar="SECONDS")
+    ] = None,
+    jitter_seconds: Annotated[
+        int | None, typer.Option(help="Run it up to so much later.", metavar="SECONDS")
+    ] = None,
+    start: Annotated[
+        str | None, typer.Option(help="Nothing runs before.", metavar="INSTANT")
+    ] = None,
+    end: Annotated[str | None, typer.Option(help="Nothing runs after.", metavar="INSTANT")] = None,
+    max_runs: Annotated[
+        int | None, typer.Option(help="It is over after so many runs.", metavar="COUNT")
+    ] = None,
+    as_json: Json = False,
+    config: Config = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """Make a job: one of --at, --every and --cron, and one of --message and --task."""
+    from everturn_gateway.commands import schedule  # noqa: PLC0415 - as above
+
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    given = {
+        "id": job_id,
+        "label": label,
+        "at": at,
+        "every": every,
+        "cron": cron,
+        "timezone": timezone,
+        "message": message,
+        "task": task,
+        "session": "isolated" if isolated else None,
+        "misfire": misfire,
+        "grace_seconds": grace_seconds,
+        "jitter_seconds": jitter_seconds,
+        "start": start,
+        "end": end,
+        "max_runs": max_runs,
+    }
+    new = schedule.NewJob(
+        agent=agent,
+        fields={name: value for name, value in given.items() if value is not None},
+        to=to,
+        to_session=to_session,
+        to_webhook=to_webhook,
+    )
+    _end(schedule.add_job(options, new, as_json=as_json))
+
+
+@schedule_app.command("cancel")
+def cancel_job(
+    job: JobId,
+    *,
+    config: Config = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """Call a job off; what runs of it is finished."""
+    from everturn_gateway.commands import schedule  # noqa: PLC0415 - as above
+
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    _end(schedule.cancel_job(options, job))
+
+
+@schedule_app.command("pause")
+def pause_job(
+    job: JobId,
+    *,
+    config: Config = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """Let nothing of a job run until it is resumed."""
+    from everturn_gateway.commands import schedule  # noqa: PLC0415 - as above
+
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    _end(schedule.pause_job(options, job))
+
+
+@schedule_app.command("resume")
+def resume_job(
+    job: JobId,
+    *,
+    config: Config = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """Let a paused job go on with what comes due from now on."""
+    from everturn_gateway.commands import schedule  # noqa: PLC0415 - as above
+
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    _end(schedule.resume_job(options, job))
+
+
+@schedule_app.command("run")
+def run_job(
+    job: JobId,
+    *,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Say how it came out, or that it was begun.")
+    ] = True,
+    timeout: Annotated[
+        float | None, typer.Option(help="Wait for so many seconds at most.", min=0.001)
+    ] = None,
+    as_json: Json = False,
+    config: Config = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """Run a job once, now, beside its own times.
+
+    The exit code is 0 when it is done, 1 when it failed or is not done in time, 2 for bad input.
+    """
+    from everturn_gateway.commands import schedule  # noqa: PLC0415 - as above
+
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    _end(schedule.run_job(options, job, waits=wait, timeout_s=timeout, as_json=as_json))
+
+
+@schedule_app.command("next")
+def next_times(
+    job: JobId,
+    *,
+    count: Annotated[int, typer.Option(help="How many.", min=1, max=100)] = 5,
+    as_json: Json = False,
+    config: Config = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """Tell when a job is due next."""
+    from everturn_gateway.commands import schedule  # noqa: PLC0415 - as above
+
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    _end(schedule.next_times(options, job, count=count, as_json=as_json))
 
 
 @local_app.command("pull")

@@ -23,6 +23,7 @@ from everturn_gateway.channel_config import (
 )
 from everturn_gateway.documents import Document, FieldPath, Section, check, read_document
 from everturn_gateway.errors import ConfigError, Fault
+from everturn_gateway.private_hosts import read_private_host
 from everturn_gateway.provider_config import (
     PriceSection,
     ProviderConfig,
@@ -30,6 +31,7 @@ from everturn_gateway.provider_config import (
     provider_faults,
 )
 from everturn_gateway.usage import Price
+from everturn_gateway.zones import check_zone
 
 DEFAULT_FILE = Path("everturn.yaml")
 _COMMAND_LINE = Path("command line")  # stands for a file in faults of options
@@ -72,6 +74,16 @@ class SessionsConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulesConfig:
+    """What holds for all scheduled jobs."""
+
+    timezone: str = ""
+    "For jobs that name none, an IANA name; empty = each has to."
+    allow_private: tuple[str, ...] = ()
+    "Hosts and networks beyond the public Internet that webhooks of jobs may reach."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """The whole configuration of one gateway."""
 
@@ -83,6 +95,7 @@ class Config:
     "Absolute."
     server: ServerConfig = field(default_factory=ServerConfig)
     sessions: SessionsConfig = field(default_factory=SessionsConfig)
+    schedules: SchedulesConfig = field(default_factory=SchedulesConfig)
     providers: Mapping[str, ProviderConfig] = field(default_factory=dict[str, ProviderConfig])
     "By name; those that are used as by default are left out."
     prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
@@ -136,6 +149,16 @@ def _folder(value: str) -> str:
     return value
 
 
+def _zone(value: str) -> str:
+    check_zone(value)
+    return value
+
+
+def _private_host(value: str) -> str:
+    read_private_host(value)
+    return value
+
+
 _Token = Annotated[str, AfterValidator(_token), Field(repr=False)]
 _Seconds = Annotated[float, Field(gt=0, le=31_536_000, allow_inf_nan=False)]
 _Count = Annotated[int, Field(ge=1)]
@@ -161,6 +184,11 @@ class _Sessions(Section):
     results_max_megabytes: _Count = 256
 
 
+class _Schedules(Section):
+    timezone: Annotated[str, AfterValidator(_zone)] | None = None
+    allow_private: tuple[Annotated[str, AfterValidator(_private_host)], ...] = ()
+
+
 class _Path(Section):
     path: str | None = None
 
@@ -178,6 +206,7 @@ class _File(Section):
     agents_dir: Annotated[str, AfterValidator(_folder)] | None = None
     server: _Server = _Server()
     sessions: _Sessions = _Sessions()
+    schedules: _Schedules = _Schedules()
     providers: dict[str, ProviderSection] = Field(default_factory=dict)
     prices: dict[str, PriceSection] = Field(default_factory=dict)
     channels: ChannelsSection = ChannelsSection()
@@ -253,6 +282,10 @@ def load_config(
             compaction=values.sessions.compaction,
             idle_rest_s=values.sessions.idle_rest_seconds,
             results_max_bytes=values.sessions.results_max_megabytes * _MEGABYTE,
+        ),
+        schedules=SchedulesConfig(
+            timezone=values.schedules.timezone or "",
+            allow_private=values.schedules.allow_private,
         ),
         providers={name: each.value(base) for name, each in values.providers.items()},
         prices={name: each.value() for name, each in values.prices.items()},

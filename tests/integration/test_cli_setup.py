@@ -12,7 +12,7 @@ import pytest
 from support.command import everturn, start, terminal, write_agent
 
 ALL = (
-    *("init", "serve", "chat", "run", "attach", "sessions", "agent"),
+    *("init", "serve", "chat", "run", "attach", "sessions", "agent", "schedule"),
     *("doctor", "local", "completions", "version"),
 )
 
@@ -209,17 +209,18 @@ async def test_every_fault_of_every_agent_is_told_with_its_place(tmp_path: Path)
         assert any(str(keyless) in line and "OPENAI_API_KEY" in line for line in lines)
 
 
-async def test_an_agent_is_shown_with_what_has_no_effect_yet(tmp_path: Path) -> None:
+async def test_an_agent_is_shown_with_what_has_no_effect(tmp_path: Path) -> None:
     """A setting that is accepted and does nothing must not be taken for one that works."""
     agent = write_agent(tmp_path)
-    agent.write_text(agent.read_text() + "  tools: [{type: builtin, name: schedule}]\n")
+    agent.write_text(agent.read_text() + "  tools: [{type: builtin, name: web_search}]\n")
     shown = await everturn("agent", "show", "helper", cwd=tmp_path)
     as_json = await everturn("agent", "show", "helper", "--json", cwd=tmp_path)
 
     assert shown.code == 0
     assert "not active yet" in shown.out
-    assert "spec.tools: schedule" in shown.out
-    assert json.loads(as_json.out)["inactive"] == ["spec.tools: schedule"]
+    assert "spec.tools: web_search (needs search:" in shown.out
+    [inactive] = json.loads(as_json.out)["inactive"]
+    assert inactive.startswith("spec.tools: web_search (needs search:")
 
 
 async def test_the_schema_is_json(tmp_path: Path) -> None:

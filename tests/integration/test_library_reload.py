@@ -20,9 +20,9 @@ from everturn_actors.errors import UnknownAgentError
 from everturn_actors.model import ModelRequest, Reply
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.config import SessionsConfig
+from everturn_gateway.documents import watching
 from everturn_gateway.errors import ConfigError, GatewayError
 from everturn_gateway.specs import AgentLibrary, open_library
-from everturn_gateway.specs import library as library_module
 from everturn_gateway.specs.library import AgentFiles
 
 DEADLINE_S = 30
@@ -322,6 +322,30 @@ async def test_the_gateway_s_session_settings_reach_the_agents(tmp_path: Path) -
     assert library.get("a").spec.session.ttl_hours == 5
 
 
+async def test_jobs_of_agents_follow_their_files(tmp_path: Path) -> None:
+    """What an agent says at set times is edited as its soul is; the workspace's zone holds."""
+    heartbeat, morning = "  heartbeat: {}\n", '{id: morning, cron: "30 6 * * *", task: x}'
+    write_agent(tmp_path, "a", f"  schedules: [{morning}]\n")
+    beating = write_agent(tmp_path, "b", heartbeat, HEARTBEAT__md="# Nothing yet\n")
+    library = await open_library(tmp_path, {}, Providers().make, timezone="Europe/Berlin")
+    before = [job.job_id for job in library.jobs()]
+    silent = library.faults()
+
+    (beating / "HEARTBEAT.md").write_text("Any storm?\n")
+    report = await library.reload()
+    again = await library.reload()
+    ids = [job.job_id for job in library.jobs()]
+    (beating / "agent.yaml").write_text("[")
+    await library.reload()
+
+    assert before == ["a.morning"]
+    assert ["so there is no heartbeat" in str(fault) for fault in silent] == [True]
+    assert (report.changed, report.faults) == (("b",), ())
+    assert again.changed == ()
+    assert ids == ["a.morning", "b.heartbeat"]
+    assert [job.job_id for job in library.jobs()] == ids
+
+
 async def test_a_fault_that_a_provider_places_is_kept_as_it_is(tmp_path: Path) -> None:
     """A provider may know the file and line better than the agent's."""
     write_agent(tmp_path, "a")
@@ -418,7 +442,7 @@ async def test_where_the_system_cannot_tell_of_changes_the_folder_is_read_again_
     def no_watches_left(*_paths: Path, **_options: object) -> NoReturn:
         raise OSError(errno.ENOSPC, "no watches left")
 
-    monkeypatch.setattr(library_module, "awatch", no_watches_left)
+    monkeypatch.setattr(watching, "awatch", no_watches_left)
     write_version(tmp_path, "a", "1")
     library = await load(tmp_path)
 

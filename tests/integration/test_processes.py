@@ -174,6 +174,30 @@ async def test_what_a_forgotten_session_started_is_killed_and_removed(place: Pat
         assert list((place / "state" / "processes").iterdir()) == []
 
 
+@pytest.mark.parametrize("fails", [False, True])
+async def test_whoever_asked_learns_of_each_end_once(place: Path, *, fails: bool) -> None:
+    """A job that is tied to a process ends with it; where that fails, people still hear of it."""
+    ends: list[tuple[str, bool, bool]] = []
+    async with open_desk(place) as desk:
+
+        async def on_ended(handle: str) -> None:
+            recorded = await anyio.Path(place, "state/processes", handle, "exit.json").exists()
+            ends.append((handle, desk.table.is_running(handle), recorded))
+            if fails:
+                raise OSError(28, "No space left on device")
+
+        desk.table.on_ended = on_ended
+        told, killed = await desk.spawn("cat"), await desk.spawn("sleep 100")
+        alive = [desk.table.is_running(each) for each in (told, killed, "p0000000000")]
+        await desk.call("kill", handle=killed)
+        await desk.call("write", handle=told, eof=True)
+        text = await desk.next_told()
+
+        assert alive == [True, True, False]
+        assert ends == [(killed, False, True), (told, False, True)]
+        assert told in text
+
+
 # --- waiting ---
 
 

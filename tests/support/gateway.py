@@ -28,7 +28,11 @@ from everturn_gateway.config import Config, ServerConfig
 from everturn_gateway.http import serve_http
 from everturn_gateway.http.ports import Channels
 from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.scheduler.desk import ScheduleDesk
+from everturn_gateway.scheduler.scheduler import FOLDER as SCHEDULES_FOLDER
+from everturn_gateway.scheduler.scheduler import open_scheduler
 from everturn_gateway.specs import AgentLibrary, open_library
+from everturn_gateway.tools.web.posting import make_poster
 from everturn_gateway.tools.workshop import open_workshop
 from everturn_gateway.usage import UsageLedger, open_ledger
 
@@ -46,6 +50,7 @@ class HttpGateway:
     library: AgentLibrary
     usage: UsageLedger
     channels: Channels
+    schedules: ScheduleDesk
     provider: ScriptedProvider
     started_at: datetime
     version: str = "1.2.3"
@@ -121,21 +126,35 @@ async def open_http_gateway(
             meter=make_meter(config, usage, clock or SystemClock()),
             workshop=workshop,
         )
-        async with open_service(
-            store=store,
-            scratch=scratch,
-            agents=library,
-            clock=clock or SystemClock(),
-            settings=settings or ServiceSettings(leave_grace_s=0, drain_s=0),
-        ) as service:
-            workshop.link.connect(service)
+        async with (
+            open_service(
+                store=store,
+                scratch=scratch,
+                agents=library,
+                clock=clock or SystemClock(),
+                settings=settings or ServiceSettings(leave_grace_s=0, drain_s=0),
+            ) as service,
+            open_scheduler(
+                config.workspace / SCHEDULES_FOLDER,
+                timezone="",
+                service=service,
+                agents=library,
+                channels=frozenset(),
+                poster=make_poster(()),
+                clock=clock or SystemClock(),
+                is_running=workshop.processes.is_running,
+            ) as schedules,
+        ):
+            workshop.link.connect(service, schedules)
             workshop.processes.resume()
+            await schedules.load()
             gateway = HttpGateway(
                 config=config,
                 service=service,
                 library=library,
                 usage=usage,
                 channels=no_channels(config, clock or SystemClock()),
+                schedules=schedules,
                 provider=provider,
                 started_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
             )

@@ -1,13 +1,14 @@
 """Hooks of the schema test's generator, loaded into its process by name.
 
 Ids that are made up are 404, and show no more than that. Most of them are replaced by the ids of
-sessions that are really there, made for the one call.
+sessions and scheduled jobs that are really there, made for the one call.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 from itertools import count
 from typing import Any
 
@@ -17,6 +18,8 @@ from schemathesis import Case, HookContext
 
 _gateway = httpx2.Client(base_url=os.environ.get("GATEWAY_URL", ""))
 _calls = count()
+_AGENT = re.compile(r"[A-Za-z0-9-]{1,64}")
+_JOB = {"agent": "test", "every": 3600, "task": "Look around."}
 _FILE = f"{hashlib.sha256(b'Hello').hexdigest()}.txt"
 
 
@@ -42,6 +45,15 @@ def before_call(context: HookContext, case: Case[Any], kwargs: dict[str, object]
             _gateway.post(f"/api/v1/sessions/{session_id}/messages", json=body)
             parameters["name"] = _FILE
         parameters["session_id"] = session_id
+    if "schedule_id" in parameters and next(_calls) % 4:
+        job = _gateway.post("/api/v1/schedules", json=_JOB)
+        parameters["schedule_id"] = job.json()["id"]
+    asked = case.body
+    if case.path == "/api/v1/schedules" and isinstance(asked, dict):
+        agent = asked.get("agent")
+        # What is wrong with a body stays wrong.
+        if isinstance(agent, str) and _AGENT.fullmatch(agent) and next(_calls) % 4:
+            asked["agent"] = "test"
     for name in ("name", "model"):
         if parameters.get(name, _FILE) != _FILE and next(_calls) % 2:
             parameters[name] = "test"

@@ -13,6 +13,7 @@ import pytest
 from everturn_channels.settings import Route
 from everturn_gateway.config import (
     Config,
+    SchedulesConfig,
     ServerConfig,
     SessionsConfig,
     check_listener,
@@ -224,6 +225,32 @@ def test_large_results_are_limited_in_megabytes(tmp_path: Path) -> None:
     config = load(tmp_path, "sessions: {results_max_megabytes: 1}\n")
 
     assert config.sessions.results_max_bytes == 1_048_576
+
+
+def test_scheduled_jobs_have_a_zone_and_a_reach_of_their_own(tmp_path: Path) -> None:
+    """One zone for an office spares a line in each job; a webhook in the house needs leave."""
+    text = "schedules: {timezone: Europe/Berlin, allow_private: [hooks.lan, 10.1.0.0/16]}\n"
+
+    assert load(tmp_path, text).schedules == SchedulesConfig(
+        timezone="Europe/Berlin", allow_private=("hooks.lan", "10.1.0.0/16")
+    )
+    assert load(tmp_path, "schedules:\n  timezone:\n").schedules == SchedulesConfig()
+
+
+def test_a_zone_that_is_none_is_named_at_the_start(tmp_path: Path) -> None:
+    """Or every job of the workspace would be set aside later, one by one."""
+    text = "schedules:\n  timezone: Europe/Berln\n  allow_private: [hooks.lan, 'http://a']\n"
+
+    assert faults_of(tmp_path, text) == [
+        (
+            ":2: schedules.timezone: 'Europe/Berln' is no time zone that is known;"
+            " did you mean Europe/Berlin?"
+        ),
+        (
+            ":3: schedules.allow_private[1]: 'http://a' is neither a host name nor a network;"
+            " write wiki.lan, 10.1.2.3 or 10.1.0.0/16"
+        ),
+    ]
 
 
 def test_secrets_do_not_show(tmp_path: Path) -> None:

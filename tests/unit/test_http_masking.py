@@ -9,7 +9,17 @@ from everturn_gateway.http.masking import MASK, masked
 
 @pytest.mark.parametrize(
     "name",
-    ["api_key", "apiKey", "API-KEY", "token", "bot_token", "password", "client_secret", "secret"],
+    [
+        "api_key",
+        "apiKey",
+        "API-KEY",
+        "token",
+        "bot_token",
+        "password",
+        "client_secret",
+        "secret",
+        "webhook",
+    ],
 )
 def test_a_literal_secret_is_masked_wherever_it_stands(name: str) -> None:
     """A key that somebody wrote into the file is not read out to every client."""

@@ -12,6 +12,7 @@ from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall
 from everturn_actors.ports import ALLOW, ToolTraits
 from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.scheduler.jobs import ISOLATED
 from everturn_gateway.tools.policy import (
     DependsOn,
     Policy,
@@ -209,9 +210,14 @@ async def test_an_owner_can_do_without_the_second_question() -> None:
     assert (await _gate(policy(mode="dangerous")).judge(_ls(), BASH, context(TAINTED))) == ALLOW
 
 
-async def test_where_nobody_can_answer_a_question_is_a_refusal() -> None:
-    """A delegate that waited for a person would wait for ever."""
-    there = context(channel="delegate", topic="1")
+@pytest.mark.parametrize(
+    ("channel", "topic"),
+    [("delegate", "1"), (ISOLATED, "2026-11-22T07:30:00.000000Z"), ("once", "")],
+    ids=["a delegate", "an isolated scheduled task", "a single request"],
+)
+async def test_where_nobody_can_answer_a_question_is_a_refusal(channel: str, topic: str) -> None:
+    """Whoever waited there for a person would wait for ever."""
+    there = context(channel=channel, topic=topic)
 
     verdict = await _gate(policy()).judge(_ls(), BASH, there)
     allowed = await _gate(policy("bash:ls *")).judge(_ls(), BASH, there)

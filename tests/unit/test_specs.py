@@ -447,8 +447,8 @@ spec:
         ),
         (
             "agent.yaml:21: spec.tools[0]: name must be one of bash, delegate, files,"
-            " reload_tools, send_file, schedule, cancel_schedule, list_schedules, schedule_task,"
-            " background_process, session, web, web_fetch, web_search, not 'bsh'"
+            " reload_tools, send_file, background_process, schedule, cancel_schedule,"
+            " list_schedules, schedule_task, session, web, web_fetch, web_search, not 'bsh'"
         ),
         "agent.yaml:22: spec.tools[1]: needs either a command or a url",
         "agent.yaml:23: spec.memory.backend: must be filesystem, not 'redis'",

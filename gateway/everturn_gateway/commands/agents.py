@@ -63,7 +63,11 @@ def show_agent(options: Options, name: str, *, as_json: bool) -> int:
         try:
             agents.append(
                 load_agent(
-                    folder, environ=os.environ, sessions=config.sessions, state=config.workspace
+                    folder,
+                    environ=os.environ,
+                    sessions=config.sessions,
+                    state=config.workspace,
+                    timezone=config.schedules.timezone,
                 )
             )
         except ConfigError as error:
@@ -202,6 +206,7 @@ def check_agents(config: Config) -> tuple[list[AgentFile], list[Fault]]:
                 sessions=config.sessions,
                 meter=_meter(config),
                 state=config.workspace,
+                timezone=config.schedules.timezone,
             )
             agents.extend(library.file(name) for name in library.names())
             faults.extend(library.faults())
@@ -221,7 +226,11 @@ def _check_folders(config: Config, folders: Sequence[Path]) -> tuple[list[AgentF
             for folder in folders:
                 try:
                     agent = load_agent(
-                        folder, environ=os.environ, sessions=config.sessions, state=config.workspace
+                        folder,
+                        environ=os.environ,
+                        sessions=config.sessions,
+                        state=config.workspace,
+                        timezone=config.schedules.timezone,
                     )
                 except ConfigError as error:
                     faults.extend(error.faults)

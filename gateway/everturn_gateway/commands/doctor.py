@@ -25,12 +25,15 @@ from everturn_gateway.commands.agents import check_agents
 from everturn_gateway.commands.channel import channel_text
 from everturn_gateway.commands.crash import LOG_NAME
 from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_OK
+from everturn_gateway.commands.job_health import ask_jobs, read_jobs
+from everturn_gateway.commands.job_words import fault_text
 from everturn_gateway.commands.options import Options
 from everturn_gateway.commands.running import NOTE_NAME, Running, find_running, is_alive, read_note
 from everturn_gateway.commands.settings import api_token, load, run_async
 from everturn_gateway.commands.talk import HISTORY_NAME
 from everturn_gateway.config import Config, check_listener
 from everturn_gateway.errors import ConfigError, GatewayError
+from everturn_gateway.specs import AgentFile
 from everturn_gateway.tools.plan import ToolPlan
 from everturn_gateway.tools.shell import sandbox_fault
 
@@ -78,7 +81,7 @@ async def _examine(options: Options, *, repair: bool) -> AsyncGenerator[Finding]
         return
     for finding in _config(config):
         yield finding
-    findings, names = await anyio.to_thread.run_sync(_agents, config)
+    findings, agents = await anyio.to_thread.run_sync(_agents, config)
     for finding in findings:
         yield finding
     for finding in await anyio.to_thread.run_sync(_permissions, config, repair):
@@ -90,7 +93,9 @@ async def _examine(options: Options, *, repair: bool) -> AsyncGenerator[Finding]
         yield Finding(verdict="ok", subject="gateway", text=text)
     else:
         yield await anyio.to_thread.run_sync(_stale_note, config, repair)
-    async for finding in _channels(config, running, names):
+    async for finding in _channels(config, running, [agent.spec.name for agent in agents]):
+        yield finding
+    async for finding in _schedules(config, running, agents):
         yield finding
     async for finding in _journals(config, repair=repair):
         yield finding
@@ -106,8 +111,8 @@ def _config(config: Config) -> Iterator[Finding]:
         yield Finding(verdict="problem", subject="config", text=str(fault))
 
 
-def _agents(config: Config) -> tuple[list[Finding], list[str]]:
-    """Return what is to be said of the agents, and the names of those that work."""
+def _agents(config: Config) -> tuple[list[Finding], list[AgentFile]]:
+    """Return what is to be said of the agents, and those that work, by name."""
     try:
         agents, faults = check_agents(config)
     except GatewayError as error:
@@ -126,7 +131,7 @@ def _agents(config: Config) -> tuple[list[Finding], list[str]]:
         if agent.inactive:
             text = f"{name}: not active yet: {', '.join(agent.inactive)}"
             found.append(Finding(verdict="note", subject="agent", text=text))
-    return found, sorted(agent.spec.name for agent in agents)
+    return found, sorted(agents, key=lambda agent: agent.spec.name)
 
 
 async def _channels(
@@ -250,6 +255,25 @@ def _stale_note(config: Config, repair: bool) -> Finding:  # noqa: FBT001 - for 
         return Finding(verdict="note", subject="gateway", text=text)
     (config.workspace / NOTE_NAME).unlink(missing_ok=True)
     return Finding(verdict="repaired", subject="gateway", text=f"{text}; removed")
+
+
+async def _schedules(
+    config: Config, running: Running | None, agents: Sequence[AgentFile]
+) -> AsyncGenerator[Finding]:
+    """Say which definitions are set aside, and which jobs cannot run."""
+    try:
+        if running is not None:
+            health = await ask_jobs(config, running)
+        else:
+            health = await read_jobs(config, agents, SystemClock().now())
+    except (CoreError, DoorError, OSError) as error:
+        yield Finding(verdict="problem", subject="schedules", text=str(error))
+        return
+    for fault in health.faults:
+        yield Finding(verdict="problem", subject="schedules", text=fault_text(fault))
+    if health.jobs and not health.faults:
+        jobs = "one job" if health.jobs == 1 else f"{health.jobs:,} jobs"
+        yield Finding(verdict="ok", subject="schedules", text=f"{jobs}, in order")
 
 
 async def _journals(config: Config, *, repair: bool) -> AsyncGenerator[Finding]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import getpass
 import os
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import TypeVar
 
 import anyio
 import anyio.to_thread
@@ -15,11 +17,13 @@ from everturn_actors.model import ConversationKey
 from everturn_channels.terminal.door import Door, ServiceDoor
 from everturn_gateway.client import open_http_door
 from everturn_gateway.commands.options import DEFAULT_AGENT
-from everturn_gateway.commands.running import find_running
+from everturn_gateway.commands.running import Running, find_running
 from everturn_gateway.commands.settings import api_token, log_to_file, require_agents
 from everturn_gateway.config import Config
 from everturn_gateway.errors import ConfigError, GatewayError
 from everturn_gateway.observe import SecretRegistry
+
+T = TypeVar("T")
 
 _STARTING_S = 3.0  # a gateway that was just started holds the workspace before it listens
 _LOOK_AGAIN_S = 0.1
@@ -37,38 +41,72 @@ async def open_door(config: Config, *, resume: bool = True) -> AsyncGenerator[Do
         WorkspaceLockedError: Another process has the workspace, and serves nobody.
         DoorError: The running gateway refuses.
     """
-    if not config.workspace.exists():
-        require_agents(config)
+
+    def over_http(running: Running) -> AbstractAsyncContextManager[Door]:
+        return open_http_door(running.url, token=api_token(config))
+
+    async with reach(config, over_http, partial(_open_here, config, resume=resume)) as door:
+        yield door
+
+
+@asynccontextmanager
+async def _open_here(
+    config: Config, secrets: SecretRegistry, *, resume: bool
+) -> AsyncGenerator[Door]:
+    # The whole gateway is loaded only where there is none to talk to.
+    from everturn_gateway.app import open_gateway  # noqa: PLC0415 - as said
+
+    async with open_gateway(
+        config, environ=os.environ, watch=False, resume=resume, secrets=secrets
+    ) as gateway:
+        yield ServiceDoor(gateway.service, gateway.library.names)
+
+
+@asynccontextmanager
+async def reach(
+    config: Config,
+    over_http: Callable[[Running], AbstractAsyncContextManager[T]],
+    here: Callable[[SecretRegistry], AbstractAsyncContextManager[T]],
+) -> AsyncGenerator[T]:
+    """Open the way to what belongs to the workspace, and write warnings to its log meanwhile.
+
+    Args:
+        config: Names the workspace.
+        over_http: Opens it where a gateway runs.
+        here: Opens it in this process, where none does; keys are registered where it is told.
+
+    Raises:
+        WorkspaceLockedError: Another process has the workspace, and serves nobody.
+    """
     secrets = SecretRegistry()
     async with AsyncExitStack() as stack:
-        stack.enter_context(log_to_file(config, secrets))
-        yield await _enter(config, stack, secrets, resume=resume)
+
+        def prepare() -> None:
+            if not config.workspace.exists():
+                require_agents(config)
+            stack.enter_context(log_to_file(config, secrets))
+
+        await anyio.to_thread.run_sync(prepare)
+        yield await _enter(config, stack, over_http, partial(here, secrets))
 
 
 async def _enter(
-    config: Config, stack: AsyncExitStack, secrets: SecretRegistry, *, resume: bool
-) -> Door:
+    config: Config,
+    stack: AsyncExitStack,
+    over_http: Callable[[Running], AbstractAsyncContextManager[T]],
+    here: Callable[[], AbstractAsyncContextManager[T]],
+) -> T:
     deadline = anyio.current_time() + _STARTING_S
     while True:
         running = await find_running(config.workspace)
         if running is not None:
-            door = open_http_door(running.url, token=api_token(config))
-            return await stack.enter_async_context(door)
-        # The whole gateway is loaded only where there is none to talk to.
-        from everturn_gateway.app import open_gateway  # noqa: PLC0415 - as said
-
+            return await stack.enter_async_context(over_http(running))
         try:
-            gateway = await stack.enter_async_context(
-                open_gateway(
-                    config, environ=os.environ, watch=False, resume=resume, secrets=secrets
-                )
-            )
+            return await stack.enter_async_context(here())
         except WorkspaceLockedError:
             if anyio.current_time() > deadline:
                 raise
             await anyio.sleep(_LOOK_AGAIN_S)
-        else:
-            return ServiceDoor(gateway.service, gateway.library.names)
 
 
 async def pick_agent(name: str, door: Door, config: Config) -> str:

@@ -38,6 +38,7 @@ from everturn_gateway.http.routes.context import context_router
 from everturn_gateway.http.routes.health import health_router
 from everturn_gateway.http.routes.media import media_router
 from everturn_gateway.http.routes.openai import openai_router
+from everturn_gateway.http.routes.schedules import schedules_router
 from everturn_gateway.http.routes.sessions import sessions_router
 from everturn_gateway.http.routes.turns import turns_router
 from everturn_gateway.http.routes.usage import usage_router
@@ -100,6 +101,7 @@ def create_app(gateway: Gateway, waits: OpenWaits | None = None) -> FastAPI:
         context_router(gateway, waits),
         usage_router(gateway),
         channels_router(gateway),
+        schedules_router(gateway, access),
         admin_router(gateway),
         openai_router(gateway, waits),
     )

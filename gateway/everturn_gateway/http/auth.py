@@ -18,6 +18,7 @@ OPEN_PATHS = frozenset({"/livez", "/docs"})  # answer without a token; they say 
 # Platforms deliver here, and have a secret of their own.
 _WEBHOOK = re.compile(WEBHOOK_PATH.format(name="[^/]+"))
 ADMIN_PREFIX = "/api/v1/admin/"
+SCHEDULES_PATH = "/api/v1/schedules"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +63,19 @@ def refusal(access: Access, path: str, headers: Headers) -> Problem | None:
         return problem
     if is_open(path):
         return None
-    if path.startswith(ADMIN_PREFIX):
-        if access.admin_token:
-            return _check_token(access.admin_token, headers, "admin token")
-        if not is_loopback(access.host):
-            return _ADMIN_CLOSED
+    if path.startswith(ADMIN_PREFIX) and (access.admin_token or not is_loopback(access.host)):
+        return admin_refusal(access, headers)
+    # Some jobs are for the administration alone, and whoever has its token makes the others too.
+    if path == SCHEDULES_PATH and access.admin_token and admin_refusal(access, headers) is None:
+        return None
     return _check_token(access.api_token, headers, "API token") if access.api_token else None
+
+
+def admin_refusal(access: Access, headers: Headers) -> Problem | None:
+    """Return why a request may not do what is for the administration; None where it may."""
+    if access.admin_token:
+        return _check_token(access.admin_token, headers, "admin token")
+    return None if is_loopback(access.host) else _ADMIN_CLOSED
 
 
 _ADMIN_CLOSED = Problem(
@@ -75,8 +83,8 @@ _ADMIN_CLOSED = Problem(
     title="The administration is closed",
     status=403,
     detail=(
-        "this server listens beyond loopback and has no admin token;"
-        " set server.admin_token in everturn.yaml to open /api/v1/admin"
+        "this server listens beyond loopback and has no admin token; set server.admin_token in"
+        " everturn.yaml to open /api/v1/admin, and to schedule what goes to a webhook"
     ),
 )
 
@@ -86,7 +94,7 @@ def _check_token(token: str, headers: Headers, name: str) -> Problem | None:
     right = hmac.compare_digest(given.strip().encode("latin-1"), token.encode())
     if right and scheme.lower() == "bearer":
         return None
-    what = f"is not the {name}" if given else f"is missing: this path needs the {name}"
+    what = f"is not the {name}" if given else f"is missing: this needs the {name}"
     return Problem(
         kind="unauthorized",
         title="A valid token is needed",

@@ -50,7 +50,7 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-def answer(body: Body, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+def answer(body: BaseModel, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """Return `body` as a JSON answer."""
     return Response(
         body.model_dump_json(), status_code=status, headers=headers, media_type="application/json"
@@ -310,7 +310,10 @@ class MessageBody(Body):
     """One message of a session's history."""
 
     message_id: MessageId
-    turn_id: TurnId | None = Field(description="Null while the message waits for its turn.")
+    turn_id: TurnId | None = Field(
+        description="Null while the message waits for its turn, where it was dropped, and for what"
+        " was said without a turn."
+    )
     role: Literal["user", "assistant", "tool"]
     content: str
     created_at: Instant

@@ -9,7 +9,8 @@ from typing import Any, cast
 MASK = "***"
 # Names that hold a secret wherever they stand; `max_tokens` and `tokens` do not.
 _SECRET = re.compile(
-    r"(^|[_-])(api_?-?key|token|secret|password|passwd|authorization|credentials?|private_?-?key)$",
+    r"(^|[_-])(api_?-?key|token|secret|password|passwd|authorization|credentials?|private_?-?key"
+    r"|webhook)$",
     re.IGNORECASE,
 )
 _VARIABLE = re.compile(r"\$\{[^}]*\}")

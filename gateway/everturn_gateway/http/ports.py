@@ -12,6 +12,7 @@ from everturn_actors.spec import AgentSpec
 from everturn_channels.health import ChannelStatus
 from everturn_gateway.config import Config
 from everturn_gateway.errors import Fault
+from everturn_gateway.scheduler.desk import ScheduleDesk
 from everturn_gateway.usage import UsageLedger
 
 
@@ -132,6 +133,11 @@ class Gateway(Protocol):
     @property
     def channels(self) -> Channels:
         """Its chat channels."""
+        ...
+
+    @property
+    def schedules(self) -> ScheduleDesk:
+        """Its scheduled jobs."""
         ...
 
     @property

@@ -78,7 +78,7 @@ def _is_json(content_type: str | None) -> bool:
 
 def _field_error(fault: Mapping[str, Any]) -> dict[str, str]:
     where, *path = fault["loc"]
-    detail = str(fault["msg"])
+    detail = str(fault["msg"]).removeprefix("Value error, ")
     if where == "body":
         steps = "".join(f"/{_escaped(step)}" for step in path)
         return {"detail": detail, "pointer": f"#{steps}"}

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
-from contextlib import aclosing
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
-from typing import TypeAlias
+from typing import NoReturn, TypeAlias
 
 import anyio
 import anyio.to_thread
 from anyio.abc import TaskStatus
-from watchfiles import (
-    Change,
-    DefaultFilter,
-    awatch,  # pyright: ignore[reportUnknownVariableType] - it names trio, which is not installed
-)
+from watchfiles import Change, DefaultFilter
 
 from everturn_actors.errors import UnknownAgentError
 from everturn_actors.ports import Agent, ModelProvider, Summariser
 from everturn_actors.spec import ModelSpec
 from everturn_channels.settings import AccessRules
 from everturn_gateway.config import SessionsConfig
+from everturn_gateway.documents.watching import POLL_MS, watch_folder
 from everturn_gateway.errors import ConfigError, Fault
+from everturn_gateway.scheduler.jobs import Job
 from everturn_gateway.specs.equipping import equipped
 from everturn_gateway.specs.loading import AGENT_FILE, AgentFile, load_agent
 from everturn_gateway.specs.models import (
@@ -41,8 +38,6 @@ logger = logging.getLogger(__name__)
 
 _Version: TypeAlias = tuple[tuple[int, int], ...]
 
-_DEBOUNCE_MS = 200  # editors write a file in several steps
-_POLL_MS = 500  # a folder that is missing, or made anew, is noticed after this
 _WRITTEN_BY_AGENTS = frozenset(("memory",))  # folders beside agent.yaml
 
 
@@ -105,11 +100,13 @@ class AgentLibrary:
         meter: Metering | None,
         workshop: Workshop | None,
         state: Path | None,
+        timezone: str,
     ) -> None:
         self._agents_dir, self._environ = agents_dir, environ
         self._make_provider, self._sessions = make_provider, sessions
         self._meter, self._workshop = meter, workshop
         self._state = workshop.state if workshop is not None else state
+        self._timezone = timezone
         self._shelf = _Shelf()
         self._by_name: Mapping[str, _Entry] = {}
         self._version = 0
@@ -146,6 +143,10 @@ class AgentLibrary:
         """Return the names of all agents, sorted."""
         return tuple(sorted(self._by_name))
 
+    def jobs(self) -> tuple[Job, ...]:
+        """Return the scheduled jobs that stand in the agents' own files, by agent."""
+        return tuple(job for name in self.names() for job in self._by_name[name].file.jobs)
+
     def faults(self) -> tuple[Fault, ...]:
         """Return what is wrong in the agents folder."""
         return self._shelf.all_faults
@@ -180,8 +181,8 @@ class AgentLibrary:
         self,
         *,
         task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
-        poll_ms: int = _POLL_MS,
-    ) -> None:
+        poll_ms: int = POLL_MS,
+    ) -> NoReturn:
         """Reload whenever a file of an agent changes, until cancelled.
 
         Args:
@@ -189,55 +190,13 @@ class AgentLibrary:
             poll_ms: How often to look whether the folder is there and still the same; and to read
                 it, where the system cannot tell of changes.
         """
-        ready = _Once(task_status.started)
-        can_watch = True
-        while True:
-            folder = await self._identity()
-            if folder is not None and can_watch:
-                try:
-                    await self._watch_folder(folder, ready, poll_ms=poll_ms)
-                except (OSError, RuntimeError, ExceptionGroup) as error:  # what the watch raises
-                    can_watch = await self._identity() is None
-                    logger.warning(
-                        "agents folder cannot be watched, it is read again and again instead",
-                        extra={"agents_dir": str(self._agents_dir), "reason": str(error)},
-                    )
-            else:
-                await self.reload()
-                ready()
-                await anyio.sleep(poll_ms / 1000)
-
-    async def _watch_folder(
-        self, folder: tuple[int, int], ready: Callable[[], None], *, poll_ms: int
-    ) -> None:
-        """Reload on changes until the folder is gone, or another one is in its place."""
-        # As the watch names what changed.
-        root = Path(await anyio.Path(self._agents_dir).resolve())
-        rounds = awatch(
-            root,
-            watch_filter=AgentFiles(root),
-            debounce=_DEBOUNCE_MS,
-            rust_timeout=poll_ms,
-            yield_on_timeout=True,
+        await watch_folder(
+            self._agents_dir,
+            self.reload,
+            wanted=AgentFiles,
+            poll_ms=poll_ms,
+            task_status=task_status,
         )
-        fresh = True
-        async with aclosing(rounds):
-            async for changes in rounds:
-                # The first round says that the watch stands: what changed before it is read now.
-                if changes or fresh:
-                    await self.reload()
-                fresh = False
-                ready()
-                if await self._identity() != folder:
-                    return
-
-    async def _identity(self) -> tuple[int, int] | None:
-        """Return which folder the agents folder is: one made anew has to be watched anew."""
-        try:
-            found = await anyio.Path(self._agents_dir).stat()
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino
 
     def _entry(self, name: str) -> _Entry:
         if entry := self._by_name.get(name):
@@ -277,7 +236,13 @@ class AgentLibrary:
         return _Shelf(entries=entries, faults=faults)
 
     def _load(self, folder: Path, known: _Entry | None) -> _Entry:
-        file = load_agent(folder, environ=self._environ, sessions=self._sessions, state=self._state)
+        file = load_agent(
+            folder,
+            environ=self._environ,
+            sessions=self._sessions,
+            state=self._state,
+            timezone=self._timezone,
+        )
         made = self._make(file, known.made if known else {})
         is_same = known is not None and known.file == file
         if known and is_same and all(made[model] is known.made.get(model) for model in made):
@@ -329,18 +294,6 @@ class AgentLibrary:
                 logger.warning("agent has a fault", extra={"fault": str(fault)})
 
 
-class _Once:
-    """Calls something the first time it is called."""
-
-    def __init__(self, call: Callable[[], None]) -> None:
-        self._call: Callable[[], None] | None = call
-
-    def __call__(self) -> None:
-        call, self._call = self._call, None
-        if call:
-            call()
-
-
 class AgentFiles(DefaultFilter):
     """Leaves out what editors leave behind, and what an agent writes while it works."""
 
@@ -363,6 +316,7 @@ async def open_library(
     meter: Metering | None = None,
     workshop: Workshop | None = None,
     state: Path | None = None,
+    timezone: str = "",
 ) -> AgentLibrary:
     """Load all agents of a folder: each sub-folder with an `agent.yaml` is one.
 
@@ -377,6 +331,7 @@ async def open_library(
         meter: Counts and limits what the agents' models use; None = nobody does.
         workshop: Equips agents with tools; None = they have none, but for `recall_context`.
         state: The gateway's workspace, where there is no workshop that knows it.
+        timezone: For scheduled jobs that name none; empty = each has to.
     """
     library = AgentLibrary(
         agents_dir,
@@ -386,6 +341,7 @@ async def open_library(
         meter,
         workshop,
         state,
+        timezone,
     )
     await library.reload()
     return library

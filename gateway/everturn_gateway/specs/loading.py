@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,7 +17,10 @@ from everturn_channels.settings import AccessRules
 from everturn_gateway.config import SessionsConfig
 from everturn_gateway.documents import Document, check, dotted, field_names, read_document
 from everturn_gateway.errors import ConfigError, Fault
+from everturn_gateway.scheduler.jobs import Job
+from everturn_gateway.scheduler.reading import file_instant
 from everturn_gateway.specs.access import access_rules
+from everturn_gateway.specs.jobs import ReadJobs, read_jobs
 from everturn_gateway.specs.prompts import read_prompt
 from everturn_gateway.specs.reach import workspace_faults
 from everturn_gateway.specs.sections import (
@@ -77,6 +81,8 @@ ACTIVE = frozenset(
         *(dotted((*_CONTEXT, name)) for name in field_names(SessionContextSection)),
         "spec.usage.daily_cost_usd",
         "spec.usage.daily_tokens",
+        "spec.schedules",
+        "spec.heartbeat",
     )
 )
 # Duragent's own. Its agents name no policy, and load whatever numbers ours has.
@@ -108,8 +114,10 @@ class AgentFile:
     "Which tools it is given, and what rules them."
     files: Path | None = None
     "Its workspace; None = a folder of its own in the gateway's."
+    jobs: tuple[Job, ...] = ()
+    "Its scheduled jobs, as they stand in `agent.yaml`, and then its heartbeat."
     warnings: tuple[Fault, ...] = ()
-    "What is wrong with tools and skills that are left out."
+    "What is wrong with tools and skills that are left out, and why there is no heartbeat."
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     inactive: tuple[str, ...] = ()
     "Fields that are set, and files that are there, and that have no effect yet."
@@ -132,6 +140,7 @@ def load_agent(
     environ: Mapping[str, str],
     sessions: SessionsConfig | None = None,
     state: Path | None = None,
+    timezone: str = "",
 ) -> AgentFile:
     """Read the agent in `folder`.
 
@@ -143,34 +152,49 @@ def load_agent(
         sessions: What holds where the agent does not say otherwise; None = the defaults.
         state: The gateway's workspace, with policy, tools and directives of all agents; None =
             there is none.
+        timezone: Of the workspace, for scheduled jobs that name none; empty = there is none.
 
     Raises:
         ConfigError: With every fault of the folder.
     """
     try:
-        return _load(folder, environ, sessions or SessionsConfig(), state)
+        return _load(folder, environ, sessions or SessionsConfig(), state, timezone)
     except OSError as error:
         message = f"cannot be read: {error.strerror or error}"
         raise ConfigError(faults=[Fault(file=folder, message=message)]) from error
 
 
 def _load(
-    folder: Path, environ: Mapping[str, str], sessions: SessionsConfig, state: Path | None
+    folder: Path,
+    environ: Mapping[str, str],
+    sessions: SessionsConfig,
+    state: Path | None,
+    timezone: str,
 ) -> AgentFile:
+    written_at = _written_at(folder / AGENT_FILE)
     document = read_document(folder / AGENT_FILE, environ)
     values, faults = check(document, AgentDocument)
     shared = None if state is None else state / "directives"
     prompt, prompt_faults = read_prompt(document, folder, shared=shared)
     faults += prompt_faults
     policy, policy_faults = read_policy(folder, state=state, environ=environ)
-    planned = Planned()
+    planned, timed = Planned(), ReadJobs()
     if values is not None:
         faults += tuple(_number_faults(document, values.spec.session.context))
         planned = read_plan(
             document, values.spec, folder, state=state, policy=policy, environ=environ
         )
         reach = workspace_faults(document, values.spec, planned.plan, folder=folder, state=state)
-        faults += (*planned.faults, *reach)
+        timed = read_jobs(
+            document,
+            values.spec.schedules,
+            values.spec.heartbeat,
+            folder,
+            agent=values.metadata.name,
+            timezone=timezone,
+            written_at=written_at,
+        )
+        faults += (*planned.faults, *reach, *timed.faults)
     faults += policy_faults
     if values is None or faults:
         raise ConfigError(faults=faults)
@@ -196,7 +220,8 @@ def _load(
         access=access_rules(values.spec.access),
         plan=plan,
         files=folder / values.spec.workspace if values.spec.workspace else None,
-        warnings=planned.warnings,
+        jobs=timed.jobs,
+        warnings=(*planned.warnings, *timed.warnings),
         labels=dict(values.metadata.labels),
         inactive=(
             *_inactive(document.data),
@@ -208,6 +233,13 @@ def _load(
         text=document.text,
         lines=lines,
     )
+
+
+def _written_at(file: Path) -> datetime | None:
+    try:
+        return file_instant(file.stat().st_mtime_ns)
+    except OSError:
+        return None  # reading it says what is wrong
 
 
 def _agent_spec(values: AgentDocument, prompt: PromptSpec, sessions: SessionsConfig) -> AgentSpec:

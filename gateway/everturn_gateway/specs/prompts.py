@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from everturn_actors.spec import PromptSpec
-from everturn_gateway.documents import Document, read_text
+from everturn_gateway.documents import Document, FieldPath, read_text
 from everturn_gateway.errors import ConfigError, Fault
 
 FILES = {
@@ -34,9 +34,21 @@ def read_prompt(
     turn that renders them, and other braces stay as they are.
     """
     reader = _Reader(document, folder)
-    texts = {field: reader.text(field, file) for field, file in FILES.items()}
+    texts = {field: reader.text(("spec", field), file) for field, file in FILES.items()}
     directives = tuple(reader.directives(shared))
     return PromptSpec(**texts, directives=directives), tuple(reader.faults)
+
+
+def read_text_field(
+    document: Document, folder: Path, path: FieldPath, default_file: str
+) -> tuple[str, tuple[Fault, ...]]:
+    """Read one more field that names a file in the agent's folder or is the text itself.
+
+    Where it is left out, `default_file` is read, which has to be there.
+    """
+    reader = _Reader(document, folder)
+    text = reader.text(path, default_file, must_exist=True)
+    return text, tuple(reader.faults)
 
 
 def is_path(value: str, folder: Path) -> bool:
@@ -56,19 +68,20 @@ class _Reader:
     def __init__(self, document: Document, folder: Path) -> None:
         self.faults: list[Fault] = []
         self._document, self._folder = document, folder
-        self._spec = _section(document.data.get("spec"))
         name = _section(document.data.get("metadata")).get("name")
         self._values = {"agent.name": str(name), "agent.home": str(folder.absolute())}
 
-    def text(self, field: str, default_file: str) -> str:
-        value = self._spec.get(field)
+    def text(self, path: FieldPath, default_file: str, *, must_exist: bool = False) -> str:
+        value: object = self._document.data
+        for part in path:
+            value = _section(value).get(str(part))
         if value is None:
             default = self._folder / default_file
-            return self._file(default, field) if default.exists() else ""
+            return self._file(default, path) if must_exist or default.exists() else ""
         if not isinstance(value, str):
             return ""  # checking says so
         if is_path(value, self._folder):
-            return self._file(self._folder / value, field)
+            return self._file(self._folder / value, path)
         return self._filled(value)
 
     def directives(self, shared: Path | None) -> Iterator[str]:
@@ -81,10 +94,10 @@ class _Reader:
                 message = f"holds {len(found)} directives, and {_DIRECTIVES_MAX} are the most"
                 self.faults.append(Fault(file=folder, message=message))
             for file in found[:_DIRECTIVES_MAX]:
-                if text := self._file(file, "", within=within).strip():
+                if text := self._file(file, (), within=within).strip():
                     yield text
 
-    def _file(self, file: Path, field: str, *, within: Path | None = None) -> str:
+    def _file(self, file: Path, path: FieldPath, *, within: Path | None = None) -> str:
         within = within or self._folder
         try:
             real = file.resolve()
@@ -92,13 +105,13 @@ class _Reader:
         except (OSError, RuntimeError):  # a loop of symbolic links
             real, inside = file, True
         shown = file.relative_to(self._folder) if file.is_relative_to(self._folder) else file
-        if not inside and not field:
+        if not inside and not path:
             whose = "the agent's folder" if within == self._folder else "its folder"
             self.faults.append(Fault(file=file, message=f"leads out of {whose}"))
         elif not inside:
-            self._complain(field, f"{shown} leads out of the agent's folder")
+            self._complain(path, f"{shown} leads out of the agent's folder")
         elif not real.exists():
-            self._complain(field, f"there is no file {shown} in the agent's folder")
+            self._complain(path, f"there is no file {shown} in the agent's folder")
         else:
             try:
                 return self._filled(read_text(file))
@@ -113,8 +126,8 @@ class _Reader:
             text,
         )
 
-    def _complain(self, field: str, message: str) -> None:
-        self.faults.append(self._document.fault(("spec", field), message))
+    def _complain(self, path: FieldPath, message: str) -> None:
+        self.faults.append(self._document.fault(path, message))
 
 
 def _section(value: object) -> Mapping[str, object]:

@@ -23,6 +23,7 @@ from everturn_actors.model import Compaction, Overflow
 from everturn_actors.spec import OnDisconnect
 from everturn_channels.settings import AccessPolicy, Disposition, QueueMode
 from everturn_gateway.documents import Section
+from everturn_gateway.specs.jobs import AgentJobSection, HeartbeatSection
 from everturn_gateway.specs.numbers import ContextSection, Count
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?")
@@ -251,15 +252,7 @@ class PlainToolSection(Section):
     """A tool that comes with the gateway, and takes no settings."""
 
     type: Literal["builtin"]
-    name: Literal[
-        "reload_tools",
-        "send_file",
-        "schedule",
-        # Names that older agents use.
-        "cancel_schedule",
-        "list_schedules",
-        "schedule_task",
-    ]
+    name: Literal["reload_tools", "send_file"]
 
 
 class BashToolSection(Section):
@@ -326,6 +319,23 @@ class SessionToolSection(Section):
     "Conversations that it may read, in the same form; by default its own alone."
 
 
+class ScheduleToolSection(Section):
+    """Sends messages and does tasks at their time, in the conversation that asked for them."""
+
+    type: Literal["builtin"]
+    name: Literal[
+        "schedule",
+        # What older agents call it; each gives the one tool.
+        "cancel_schedule",
+        "list_schedules",
+        "schedule_task",
+    ]
+    max_jobs: Count = 20
+    "That are to come at the same time, all conversations of this agent together."
+    min_interval_seconds: Count = 60
+    "The shortest time between two runs of a job."
+
+
 class DelegateToolSection(Section):
     """Lets another agent, or this one afresh, work on a task and return its conclusion."""
 
@@ -385,6 +395,7 @@ BuiltinToolSection: TypeAlias = Annotated[
     | FilesToolSection
     | PlainToolSection
     | ProcessToolSection
+    | ScheduleToolSection
     | SessionToolSection
     | WebToolSection,
     Field(discriminator="name"),
@@ -451,6 +462,10 @@ class SpecSection(Section):
     workspace: str | None = None
     "Folder for its files and commands, relative to the agent's; by default one in .everturn."
     usage: UsageSection = UsageSection()
+    schedules: tuple[AgentJobSection, ...] = ()
+    "What it says and does at set times."
+    heartbeat: HeartbeatSection | None = None
+    "A recurring look at what may be to do; by default none."
 
 
 class AgentDocument(Section):

@@ -19,6 +19,7 @@ from everturn_gateway.specs.sections import (
     McpToolSection,
     PlainToolSection,
     ProcessToolSection,
+    ScheduleToolSection,
     SearchProvider,
     SearchSection,
     SessionToolSection,
@@ -34,6 +35,7 @@ from everturn_gateway.tools.plan import (
     DelegatePlan,
     Hooks,
     ProcessPlan,
+    SchedulePlan,
     SessionPlan,
     ToolPlan,
     WebPlan,
@@ -175,16 +177,28 @@ class _Reader:
                 self.plan = replace(self.plan, delegate=delegate)
             case PlainToolSection(name="reload_tools"):
                 self.plan = replace(self.plan, reload=True)
-            case PlainToolSection(name="send_file"):
+            case PlainToolSection():
                 self.plan = replace(self.plan, send_file=True)
-            case PlainToolSection(name=name):
-                self.inactive.append(f"spec.tools: {name}")
+            case ScheduleToolSection():
+                self._schedule(section)
             case CliToolSection():
                 self._program(section, number)
             case McpToolSection():
                 self._server(section)
             case _:
                 assert_never(section)
+
+    def _schedule(self, section: ScheduleToolSection) -> None:
+        """Give the tool; of several names for it, each number that is written counts, the last."""
+        numbers = {"max_jobs": section.max_jobs, "min_interval_s": section.min_interval_seconds}
+        written = {name.replace("_seconds", "_s") for name in section.model_fields_set}
+        before = self.plan.schedule
+        plan = (
+            SchedulePlan(**numbers)
+            if before is None
+            else replace(before, **{name: numbers[name] for name in numbers if name in written})
+        )
+        self.plan = replace(self.plan, schedule=plan)
 
     def _web(self, section: WebToolSection, number: int) -> None:
         plan = self.plan.web or WebPlan()

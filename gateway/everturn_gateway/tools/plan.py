@@ -48,6 +48,14 @@ class SessionPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulePlan:
+    """`schedule`."""
+
+    max_jobs: int
+    min_interval_s: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DelegatePlan:
     """`delegate`."""
 
@@ -85,6 +93,7 @@ class ToolPlan:
     processes: ProcessPlan | None = None
     web: WebPlan | None = None
     session: SessionPlan | None = None
+    schedule: SchedulePlan | None = None
     delegate: DelegatePlan | None = None
     send_file: bool = False
     memory: bool = False
@@ -112,6 +121,7 @@ def tool_names(plan: ToolPlan) -> tuple[str, ...]:
         "web_fetch": plan.web is not None and plan.web.fetch,
         "web_search": plan.web is not None and plan.web.search is not None,
         "session": plan.session is not None,
+        "schedule": plan.schedule is not None,
         "delegate": plan.delegate is not None,
         "send_file": plan.send_file,
         "reload_tools": plan.reload,

@@ -7,26 +7,42 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall
+from everturn_actors.ports import Tool, ToolTraits
 from everturn_actors.service import TurnService
 from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.scheduler.desk import ScheduleDesk
 
 
 class ServiceLink:
-    """The way to the conversations of the gateway, for tools that are made before it is open."""
+    """The way to what a gateway has open, for tools that are made before it is."""
 
     def __init__(self) -> None:
         self._service: TurnService | None = None
+        self._schedules: ScheduleDesk | None = None
 
-    def connect(self, service: TurnService) -> None:
-        """Make `service` the one that tools reach."""
-        self._service = service
+    def connect(self, service: TurnService, schedules: ScheduleDesk | None = None) -> None:
+        """Make these the ones that tools reach; without `schedules` nothing can be scheduled."""
+        self._service, self._schedules = service, schedules
 
     @property
     def service(self) -> TurnService:
         """The open service. No call runs before it is there."""
         assert self._service is not None, "tools run in turns, and turns in a service"
         return self._service
+
+    @property
+    def schedules(self) -> ScheduleDesk:
+        """The scheduled jobs.
+
+        Raises:
+            ToolFailedError: This gateway runs none.
+        """
+        if self._schedules is None:
+            msg = "this gateway runs no scheduled jobs, so none can be made, listed or called off"
+            raise ToolFailedError(msg)
+        return self._schedules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,3 +70,17 @@ class RunsCommands(Protocol):
     def command_of(self, call: ToolCall) -> str | None:
         """Return the command that the call would run; None where it runs none."""
         ...
+
+
+@runtime_checkable
+class JudgedByCall(Protocol):
+    """A tool of which some calls reach less far than others."""
+
+    def traits_of(self, call: ToolCall) -> ToolTraits:
+        """Return how this call may be run, for the policy: the tool's own traits, or tamer ones."""
+        ...
+
+
+def traits_of(tool: Tool, call: ToolCall) -> ToolTraits:
+    """Return what the policy has to know of a call of `tool`."""
+    return tool.traits_of(call) if isinstance(tool, JudgedByCall) else tool.traits

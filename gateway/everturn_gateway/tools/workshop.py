@@ -23,6 +23,7 @@ from everturn_gateway.tools.policy import Notifier, PolicyGate, guarded, open_no
 from everturn_gateway.tools.processes import BackgroundProcess, ProcessTable, open_processes
 from everturn_gateway.tools.recall import RecallContext
 from everturn_gateway.tools.reloading import ReloadTools
+from everturn_gateway.tools.scheduling import ScheduleTool
 from everturn_gateway.tools.shell import BashTool, Confinement
 from everturn_gateway.tools.shell.trees import end_left
 from everturn_gateway.tools.site import ServiceLink, ToolSite
@@ -132,6 +133,14 @@ class Workshop:
             )
         if plan.session is not None:
             yield SessionTool(site, send_to=plan.session.send_to, read_from=plan.session.read_from)
+        if plan.schedule is not None:
+            yield ScheduleTool(
+                site,
+                self._clock,
+                self.processes,
+                max_jobs=plan.schedule.max_jobs,
+                min_interval_s=plan.schedule.min_interval_s,
+            )
         if plan.delegate is not None:
             yield Delegate(site, agents=plan.delegate.agents, max_depth=plan.delegate.max_depth)
 

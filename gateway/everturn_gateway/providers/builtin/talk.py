@@ -37,7 +37,7 @@ _HELP_END: Final = (
 )
 HELP: Final = f"{_HELP}{_CONVERSATION_REMEMBERS}{_HELP_END}"
 
-_TASK: Final = re.compile(r"\A\[Task from the agent [^\]]*\]")
+_TASK: Final = re.compile(r"\A\[(?:Task from the agent [^\]]*\]|Scheduled task [^\n]*\]\n)")
 _HEARD: Final = re.compile(r"\A\[Said here before, not to you:\]\n.*\n\[Now to you:\]\n", re.DOTALL)
 _NAME: Final = re.compile(r"\A\[[^\]\n]{1,64}\] ")  # who says it, in a group
 _Answer = Callable[[str, Sequence[str], ModelRequest], str]

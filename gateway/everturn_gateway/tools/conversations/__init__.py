@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 from everturn_gateway.tools.conversations.delegating import Delegate
-from everturn_gateway.tools.conversations.origins import DELEGATE, is_tainted
+from everturn_gateway.tools.conversations.origins import (
+    DELEGATE,
+    is_asked_by_person,
+    is_tainted,
+    name_of_call,
+)
 from everturn_gateway.tools.conversations.sessions import SessionTool
 
-__all__ = ["DELEGATE", "Delegate", "SessionTool", "is_tainted"]
+__all__ = [
+    "DELEGATE",
+    "Delegate",
+    "SessionTool",
+    "is_asked_by_person",
+    "is_tainted",
+    "name_of_call",
+]

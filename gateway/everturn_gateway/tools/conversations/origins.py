@@ -10,7 +10,7 @@ import hashlib
 import re
 from typing import Final
 
-from everturn_actors.model import Conversation, ConversationKey, ToolCall
+from everturn_actors.model import PROGRAM_SENDERS, Conversation, ConversationKey, ToolCall
 from everturn_actors.ports import ToolContext
 
 DELEGATE: Final = "delegate"
@@ -81,3 +81,18 @@ def hops_of(conversation: Conversation) -> int:
     heard = current.heard if current else ()
     found = [_LABEL.fullmatch(message.sender) for message in heard]
     return max((int(each[2]) for each in found if each), default=0)
+
+
+def is_asked_by_person(conversation: Conversation) -> bool:
+    """Return whether a person speaks to the agent in the running turn.
+
+    In other turns nobody does but programs of the gateway, or another session.
+    """
+    current = conversation.current
+    heard = current.heard if current else ()
+    return any(
+        not message.quiet
+        and message.sender not in PROGRAM_SENDERS
+        and _LABEL.fullmatch(message.sender) is None
+        for message in heard
+    )

@@ -11,6 +11,7 @@ import anyio.to_thread
 
 from everturn_actors.model import ToolCall
 from everturn_actors.ports import ALLOW, Tool, ToolContext, Verdict
+from everturn_gateway.scheduler.jobs import ISOLATED
 from everturn_gateway.tools.conversations import DELEGATE, is_tainted
 from everturn_gateway.tools.policy.hooks import Guard, refusal
 from everturn_gateway.tools.policy.loading import LOCAL_FILE
@@ -18,8 +19,9 @@ from everturn_gateway.tools.policy.patterns import Pattern, PatternError, read_p
 from everturn_gateway.tools.policy.policy import Policy
 from everturn_gateway.tools.policy.subjects import Subject, subject_of
 from everturn_gateway.tools.policy.writing import PolicyWriteError, add_allowed
+from everturn_gateway.tools.site import traits_of
 
-NOBODY_ANSWERS: Final = frozenset((DELEGATE, "once"))
+NOBODY_ANSWERS: Final = frozenset((DELEGATE, ISOLATED, "once"))
 "Channels of conversations in which there is no person."
 _TAINTED: Final = "this turn has read text from outside, and what it says may be behind this call"
 
@@ -78,13 +80,14 @@ class PolicyGate:
             return Verdict(word="deny", reason=reason)
         if policy.mode == "dangerous":
             return ALLOW
-        is_safe = tool.traits.safe and subject.line is None
+        traits = traits_of(tool, call)
+        is_safe = traits.safe and subject.line is None
         may_run = weighed.is_allowed or is_safe
         if policy.mode == "restrict" and not may_run:
             hint = "what is not allowed is refused here (mode restrict); do without, or say so"
             return Verdict(word="deny", reason=f"{_why_not(subject)}; {hint}")
         if policy.after_untrusted == "ask" and _is_tainted(context):
-            if is_safe and tool.traits.read_only:
+            if is_safe and traits.read_only:
                 return ALLOW
             return _asking(policy, context, reason=_TAINTED, pattern="")
         if may_run:

@@ -18,7 +18,7 @@ from everturn_gateway.tools.policy.hooks import AfterTool, notes
 from everturn_gateway.tools.policy.notifying import Notifier, ToolNotice
 from everturn_gateway.tools.policy.policy import Policy
 from everturn_gateway.tools.policy.subjects import Subject, policy_name_of, subject_of
-from everturn_gateway.tools.site import RunsCommands
+from everturn_gateway.tools.site import RunsCommands, traits_of
 
 _LARGE_CHARACTERS = 50_000  # cleaning more takes over a millisecond: in a thread
 
@@ -61,6 +61,10 @@ class GuardedTool:
     def command_of(self, call: ToolCall) -> str | None:
         """Return the command that the call would run; None where it runs none."""
         return self._tool.command_of(call) if isinstance(self._tool, RunsCommands) else None
+
+    def traits_of(self, call: ToolCall) -> ToolTraits:
+        """How this call may be run."""
+        return traits_of(self._tool, call)
 
     async def run(self, call: ToolCall, context: ToolContext) -> ToolOutput:
         """Run one call, and return its result fit to be sent.

@@ -30,6 +30,12 @@ _FAMILIES: Final = {
     "search_files": "files:search_files",
 }
 "Tools that an agent's file names together, and that some agents know as one tool with actions."
+_OLDER: Final = {
+    "schedule:create": "schedule_task",
+    "schedule:list": "list_schedules",
+    "schedule:cancel": "cancel_schedule",
+}
+"Actions that were tools of their own to older agents, and are in their policies."
 _ACTION_CHARACTERS = 64
 
 
@@ -110,6 +116,8 @@ def call_names(call: ToolCall) -> tuple[str, ...]:
     action = arguments_of(call).get("action")
     if isinstance(action, str) and 0 < len(action) <= _ACTION_CHARACTERS and "\0" not in action:
         names.insert(0, f"{call.name}:{action}")
+        if older := _OLDER.get(names[0]):
+            names.append(older)
     if family := _FAMILIES.get(call.name):
         names += [family, family.partition(":")[0]]
     return tuple(names)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import secrets as random
 import shutil
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -92,6 +92,11 @@ class ProcessTable:
         """Only `open_processes` makes one."""
         self.tmux = tmux
         self.clock = clock
+        self.on_ended: Callable[[str], Awaitable[None]] | None = None
+        """Called with the handle of each process that has ended, once that is recorded.
+
+        It may raise `OSError`, which is logged. Of what ended before, `is_running` tells.
+        """
         self._folder = folder
         self._link = link
         self._secrets = secrets
@@ -122,6 +127,11 @@ class ProcessTable:
             msg = f"there is no process {handle[:40]!r} here; there are: {known}"
             raise ToolFailedError(msg)
         return found
+
+    def is_running(self, handle: str) -> bool:
+        """Return whether there is a process of this handle, of any conversation, and it runs."""
+        found = self._processes.get(handle)
+        return found is not None and found.ending is None
 
     # --- starting and ending ---
 
@@ -272,12 +282,24 @@ class ProcessTable:
         if process.claims:
             await self._mark_told(process)
         process.ended.set()
+        await self._pass_on_end(process.record.handle)
         if process.forgotten:
             await self._remove(process)
             return
         if not process.record.told:
             await self._tell_end(process)
         await self._remove_old(process.record.agent)
+
+    async def _pass_on_end(self, handle: str) -> None:
+        if self.on_ended is None:
+            return
+        try:
+            await self.on_ended(handle)
+        except OSError as error:  # seen at the next start, where the process does not run
+            logger.warning(
+                "the end of a process cannot be passed on",
+                extra={"handle": handle, "error": str(error)},
+            )
 
     async def _tell_end(self, process: Process) -> None:
         record, ending = process.record, process.ending

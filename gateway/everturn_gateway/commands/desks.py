@@ -1,0 +1,200 @@
+"""How `everturn schedule` gets to the jobs: through the running gateway, or by opening one.
+
+Both ways give the bodies of the HTTP API, so that a command prints the same either way.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from datetime import datetime
+from functools import partial
+from typing import Protocol
+
+from everturn_gateway.client.schedules import open_http_schedules
+from everturn_gateway.commands.doors import reach
+from everturn_gateway.commands.running import Running
+from everturn_gateway.commands.settings import api_token
+from everturn_gateway.config import Config
+from everturn_gateway.errors import GatewayError
+from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.scheduler.bodies import (
+    ComingList,
+    JobBody,
+    JobDetail,
+    JobFaultBody,
+    JobList,
+    Places,
+    RunBody,
+)
+from everturn_gateway.scheduler.desk import ScheduleDesk
+from everturn_gateway.scheduler.jobs import Made
+from everturn_gateway.scheduler.sections import JobSection
+
+
+class Desk(Protocol):
+    """The scheduled jobs, for commands. What is refused is a `GatewayError` or a `CoreError`."""
+
+    async def agents(self) -> tuple[str, ...]:
+        """Return the names of the agents."""
+        ...
+
+    async def all(self) -> JobList:
+        """Return all jobs, by id, and what is wrong with definitions."""
+        ...
+
+    async def job(self, job_id: str) -> JobDetail:
+        """Return one job and its newest occurrences."""
+        ...
+
+    async def coming(self, job_id: str, *, count: int) -> ComingList:
+        """Return when a job is due next."""
+        ...
+
+    async def add(self, fields: Mapping[str, object]) -> JobBody:
+        """Make a job of what its file would say.
+
+        Raises:
+            JobRefusedError: It cannot be as it is described, by field.
+        """
+        ...
+
+    async def cancel(self, job_id: str) -> None:
+        """Call a job off."""
+        ...
+
+    async def pause(self, job_id: str) -> JobBody:
+        """Let nothing of a job run until it is resumed."""
+        ...
+
+    async def resume(self, job_id: str) -> JobBody:
+        """Let a paused job go on."""
+        ...
+
+    async def run(self, job_id: str) -> RunBody:
+        """Run a job once, now; return when that is durable."""
+        ...
+
+    async def wait(self, job_id: str, run: RunBody) -> RunBody:
+        """Return how an occurrence came out, when it has. The caller sets the deadline."""
+        ...
+
+
+@asynccontextmanager
+async def open_desk(config: Config, *, resume: bool = False) -> AsyncGenerator[Desk]:
+    """Open the way to the scheduled jobs of the workspace.
+
+    Args:
+        config: Names the workspace.
+        resume: Where no gateway runs: let what was open go on, and jobs run. Without it this is a
+            short look.
+
+    Raises:
+        WorkspaceLockedError: Another process has the workspace, and serves nobody.
+    """
+
+    def over_http(running: Running) -> AbstractAsyncContextManager[Desk]:
+        return open_http_schedules(
+            running.url, token=api_token(config), admin_token=config.server.admin_token
+        )
+
+    async with reach(config, over_http, partial(_open_here, config, resume=resume)) as desk:
+        yield desk
+
+
+@asynccontextmanager
+async def _open_here(
+    config: Config, secrets: SecretRegistry, *, resume: bool
+) -> AsyncGenerator[Desk]:
+    # The whole gateway is loaded only where there is none to talk to.
+    from everturn_gateway.app import open_gateway  # noqa: PLC0415 - as said
+
+    async with open_gateway(
+        config, environ=os.environ, watch=False, resume=resume, secrets=secrets
+    ) as gateway:
+        places = Places(workspace=config.workspace, agents_dir=config.agents_dir)
+        yield LocalDesk(gateway.schedules, gateway.library.names, places)
+
+
+class LocalDesk:
+    """The scheduled jobs of a gateway in this process."""
+
+    def __init__(
+        self, desk: ScheduleDesk, agents: Callable[[], tuple[str, ...]], places: Places
+    ) -> None:
+        self._desk = desk
+        self._agents = agents
+        self._places = places
+
+    async def agents(self) -> tuple[str, ...]:
+        """Return the names of the agents."""
+        return self._agents()
+
+    async def all(self) -> JobList:
+        """Return all jobs, by id, and what is wrong with definitions."""
+        return JobList(
+            schedules=tuple(JobBody.of(view, self._places) for view in self._desk.jobs()),
+            next=None,
+            faults=tuple(JobFaultBody.of(fault, self._places) for fault in self._desk.faults()),
+        )
+
+    async def job(self, job_id: str) -> JobDetail:
+        """Return one job and its newest occurrences."""
+        return JobDetail.whole(self._desk.job(job_id), self._places)
+
+    async def coming(self, job_id: str, *, count: int) -> ComingList:
+        """Return when a job is due next."""
+        job = self._desk.job(job_id).job
+        return ComingList.of(job, self._desk.coming(job_id, count=count))
+
+    async def add(self, fields: Mapping[str, object]) -> JobBody:
+        """Make a job of what its file would say; see `Desk`."""
+        section = JobSection.model_validate(fields)
+        with _written():
+            return JobBody.of(await self._desk.add(section, made=Made(by="cli")), self._places)
+
+    async def cancel(self, job_id: str) -> None:
+        """Call a job off."""
+        with _written():
+            await self._desk.cancel(job_id)
+
+    async def pause(self, job_id: str) -> JobBody:
+        """Let nothing of a job run until it is resumed."""
+        with _written():
+            await self._desk.pause(job_id)
+        return await self._body(job_id)
+
+    async def resume(self, job_id: str) -> JobBody:
+        """Let a paused job go on."""
+        with _written():
+            await self._desk.resume(job_id)
+        return await self._body(job_id)
+
+    async def run(self, job_id: str) -> RunBody:
+        """Run a job once, now; return when that is durable."""
+        with _written():
+            return RunBody.of(await self._desk.run_now(job_id))
+
+    async def wait(self, job_id: str, run: RunBody) -> RunBody:
+        """Return how an occurrence came out, when it has. The caller sets the deadline."""
+        return RunBody.of(await self._desk.wait(job_id, datetime.fromisoformat(run.instant)))
+
+    async def _body(self, job_id: str) -> JobBody:
+        return JobBody.of(self._desk.job(job_id), self._places)
+
+
+@contextmanager
+def _written() -> Generator[None]:
+    """Say in a line that the disk did not take something.
+
+    Raises:
+        GatewayError: It did not.
+    """
+    try:
+        yield
+    except GatewayError:
+        raise
+    except OSError as error:
+        msg = f"it could not be written to disk: {error}"
+        raise GatewayError(msg) from error

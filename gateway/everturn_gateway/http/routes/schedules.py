@@ -1,0 +1,153 @@
+"""Scheduled jobs: make, look, pause, run, call off."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, TypeAlias
+
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Depends, Path, Query, Request
+from starlette.responses import Response
+
+from everturn_gateway.http.auth import SCHEDULES_PATH, Access, admin_refusal
+from everturn_gateway.http.bodies import answer
+from everturn_gateway.http.openapi import problems
+from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.problems import ProblemError
+from everturn_gateway.http.schedule_bodies import NewJob, cannot_run, told
+from everturn_gateway.scheduler.bodies import (
+    ComingList,
+    JobBody,
+    JobDetail,
+    JobFaultBody,
+    JobList,
+    Places,
+    RunBody,
+    RunList,
+)
+from everturn_gateway.scheduler.errors import JobRefusedError
+from everturn_gateway.scheduler.jobs import Made
+
+LIST_LIMIT: Final = 100  # jobs a page: 8 ms
+RUNS_LIMIT: Final = 100  # occurrences
+COMING_LIMIT: Final = 100  # instants
+
+ScheduleId: TypeAlias = Annotated[
+    str, Path(description="Id of a scheduled job.", max_length=256, examples=["standup"])
+]
+
+
+def schedules_router(gateway: Gateway, access: Access) -> APIRouter:
+    """Return the routes under `/api/v1/schedules`."""
+    config = gateway.config
+    places = Places(workspace=config.workspace, agents_dir=config.agents_dir)
+
+    async def loaded() -> None:
+        with told(places):
+            await gateway.schedules.load()
+
+    router = APIRouter(prefix=SCHEDULES_PATH, tags=["schedules"], dependencies=[Depends(loaded)])
+
+    @router.get("", response_model=JobList)
+    async def list_schedules(
+        after: Annotated[str, Query(max_length=256, description="`next` of the page before.")] = "",
+        limit: Annotated[int, Query(ge=1, le=LIST_LIMIT)] = 50,
+    ) -> Response:
+        """List scheduled jobs by id, and what is wrong with definitions."""
+        found = [job_id for job_id in gateway.schedules.ids() if job_id > after]
+        page = found[:limit]
+        return answer(
+            JobList(
+                schedules=tuple(JobBody.of(gateway.schedules.job(each), places) for each in page),
+                next=page[-1] if len(found) > limit else None,
+                faults=tuple(
+                    JobFaultBody.of(fault, places) for fault in gateway.schedules.faults()
+                ),
+            )
+        )
+
+    @router.post(
+        "", status_code=201, response_model=JobBody, responses=problems(401, 403, 409, 507)
+    )
+    async def create_schedule(body: NewJob, request: Request) -> Response:
+        """Make a scheduled job.
+
+        One that goes to a webhook makes the gateway send something to an address: it is for the
+        administration alone.
+        """
+        if body.is_for_admin and (refusal := admin_refusal(access, request.headers)) is not None:
+            raise ProblemError(refusal)
+        with told(places):
+            view = await gateway.schedules.add(body.section(), made=Made(by="http"))
+        headers = {"Location": f"{SCHEDULES_PATH}/{view.job.job_id}"}
+        return answer(JobBody.of(view, places), 201, headers)
+
+    @router.get("/{schedule_id}", response_model=JobDetail, responses=problems(404))
+    async def get_schedule(schedule_id: ScheduleId) -> Response:
+        """Show a scheduled job and its newest occurrences."""
+        with told(places):
+            return answer(JobDetail.whole(gateway.schedules.job(schedule_id), places))
+
+    @router.delete("/{schedule_id}", status_code=204, responses=problems(404, 409, 507))
+    async def cancel_schedule(schedule_id: ScheduleId) -> Response:
+        """Call a scheduled job off; what runs of it is finished."""
+        with told(places):
+            await gateway.schedules.cancel(schedule_id)
+        return Response(status_code=204)
+
+    @router.post("/{schedule_id}/pause", response_model=JobBody, responses=problems(404, 409, 507))
+    async def pause_schedule(schedule_id: ScheduleId) -> Response:
+        """Let nothing of a job run until it is resumed."""
+        with told(places):
+            await gateway.schedules.pause(schedule_id)
+            return answer(JobBody.of(gateway.schedules.job(schedule_id), places))
+
+    @router.post("/{schedule_id}/resume", response_model=JobBody, responses=problems(404, 409, 507))
+    async def resume_schedule(schedule_id: ScheduleId) -> Response:
+        """Let a paused job go on with what comes due from now on."""
+        with told(places):
+            await gateway.schedules.resume(schedule_id)
+            return answer(JobBody.of(gateway.schedules.job(schedule_id), places))
+
+    @router.post(
+        "/{schedule_id}/run",
+        status_code=202,
+        response_model=RunBody,
+        responses=problems(404, 409, 507),
+    )
+    async def run_schedule(schedule_id: ScheduleId) -> Response:
+        """Run a job once, now, beside its own times.
+
+        Answers when that is durable; the job's occurrences tell how it comes out.
+        """
+        with told(places):
+            try:
+                run = await gateway.schedules.run_now(schedule_id)
+            except JobRefusedError as error:
+                raise ProblemError(cannot_run(error, places)) from error
+        headers = {"Location": f"{SCHEDULES_PATH}/{schedule_id}/runs"}
+        return answer(RunBody.of(run), 202, headers)
+
+    @router.get("/{schedule_id}/runs", response_model=RunList, responses=problems(404))
+    async def list_runs(
+        schedule_id: ScheduleId, limit: Annotated[int, Query(ge=1, le=RUNS_LIMIT)] = 50
+    ) -> Response:
+        """List a job's occurrences, newest first; older ones are forgotten."""
+        with told(places):
+            standing = gateway.schedules.job(schedule_id).standing
+        return answer(RunList.of(standing, limit=limit))
+
+    @router.get("/{schedule_id}/next", response_model=ComingList, responses=problems(404))
+    async def list_next(
+        schedule_id: ScheduleId, count: Annotated[int, Query(ge=1, le=COMING_LIMIT)] = 5
+    ) -> Response:
+        """Tell when a job is due next."""
+
+        def look() -> ComingList:
+            job = gateway.schedules.job(schedule_id).job
+            return ComingList.of(job, gateway.schedules.coming(schedule_id, count=count))
+
+        with told(places):
+            # A hundred leap days are centuries away: in a thread, which only looks.
+            return answer(await run_sync(look))
+
+    return router

@@ -1,0 +1,133 @@
+"""What a request says of a scheduled job, and the problems that answer it.
+
+How jobs are shown stands in `scheduler.bodies`: the command line shows them, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, Field
+
+from everturn_gateway.errors import Fault
+from everturn_gateway.http.problems import Problem, ProblemError, invalid
+from everturn_gateway.scheduler.bodies import Places
+from everturn_gateway.scheduler.errors import JobFixedError, JobRefusedError, UnknownJobError
+from everturn_gateway.scheduler.runlog import DamagedLogError
+from everturn_gateway.scheduler.sections import (
+    JOB_ID_CHARACTERS,
+    JobFields,
+    JobSection,
+    check_job_id,
+)
+
+_STEP: Final = re.compile(r"[^.\[\]]+")
+_TAKEN: Final = "id"  # the one field of a checked body that others may have used
+
+
+class NewJob(JobFields):
+    """A scheduled job, in the fields of its file."""
+
+    id: Annotated[str, AfterValidator(check_job_id)] | None = Field(
+        default=None,
+        max_length=JOB_ID_CHARACTERS,
+        description="Lower-case letters, digits, - and _, dots between them. By default one is"
+        " made.",
+        examples=["standup"],
+    )
+    agent: str = Field(
+        pattern=r"^[A-Za-z0-9-]{1,64}$", description="Whose job it is.", examples=["assistant"]
+    )
+
+    @property
+    def is_for_admin(self) -> bool:
+        """Whether it makes the gateway send something to an address."""
+        return self.to is not None and self.to.webhook is not None
+
+    def section(self) -> JobSection:
+        """Return it as it would stand in a file."""
+        return JobSection.model_validate(self.model_dump(exclude_unset=True))
+
+
+@contextmanager
+def told(places: Places) -> Generator[None]:
+    """Answer with a problem where the desk refuses something or cannot write it.
+
+    Raises:
+        ProblemError: The answer.
+    """
+    try:
+        yield
+    except UnknownJobError as error:
+        raise ProblemError(
+            Problem(
+                kind="unknown-schedule",
+                title="There is no such scheduled job",
+                status=404,
+                detail=str(error),
+            )
+        ) from error
+    except JobFixedError as error:
+        raise ProblemError(
+            Problem(
+                kind="schedule-fixed",
+                title="The job is defined where it cannot be changed from here",
+                status=409,
+                detail=places.told(str(error)),
+            )
+        ) from error
+    except JobRefusedError as error:
+        raise ProblemError(_refused(error, places)) from error
+    except DamagedLogError as error:
+        raise ProblemError(
+            Problem(
+                kind="journal-damaged",
+                title="The job's run log is damaged",
+                status=500,
+                detail=places.told(str(error)),
+            )
+        ) from error
+    except OSError as error:
+        raise ProblemError(
+            Problem(
+                kind="not-written",
+                title="It could not be written to disk",
+                status=507,
+                detail=error.strerror or type(error).__name__,
+            )
+        ) from error
+
+
+def cannot_run(error: JobRefusedError, places: Places) -> Problem:
+    """Return the problem of a job that cannot run now."""
+    return Problem(
+        kind="schedule-waits",
+        title="The job cannot run now",
+        status=409,
+        detail=places.told(str(error)),
+    )
+
+
+def _refused(error: JobRefusedError, places: Places) -> Problem:
+    if any(fault.field == _TAKEN for fault in error.faults):
+        return Problem(
+            kind="schedule-taken",
+            title="There is a job of this id",
+            status=409,
+            detail=places.told(str(error)),
+        )
+    errors = [_field_error(fault, places) for fault in error.faults]
+    named = [
+        f"{each['pointer']}: {each['detail']}" if fault.field else each["detail"]
+        for fault, each in zip(error.faults, errors, strict=True)
+    ]
+    return invalid("; ".join(named) or places.told(str(error)), *errors)
+
+
+def _field_error(fault: Fault, places: Places) -> dict[str, str]:
+    """Return a fault with its place in the body; names of fields need no escapes (RFC 6901)."""
+    steps = "".join(f"/{step}" for step in _STEP.findall(fault.field))
+    return {"detail": places.told(fault.message), "pointer": f"#{steps}"}

@@ -1,0 +1,282 @@
+"""`schedule`: an agent makes, lists and calls off jobs of the conversation that it is in."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from functools import partial
+from typing import Final, assert_never
+
+import anyio
+from anyio import to_thread
+from anyio.lowlevel import checkpoint_if_cancelled
+
+from everturn_actors.errors import ToolFailedError
+from everturn_actors.model import ConversationKey, ToolCall, ToolDefinition
+from everturn_actors.ports import Clock, ToolContext, ToolOutput, ToolTraits
+from everturn_gateway.scheduler.desk import ScheduleDesk
+from everturn_gateway.scheduler.errors import JobFixedError, JobRefusedError, UnknownJobError
+from everturn_gateway.scheduler.jobs import JobView, Made, ToChat, ToSession
+from everturn_gateway.scheduler.sections import JobSection
+from everturn_gateway.tools.arguments import parameters, read_arguments
+from everturn_gateway.tools.conversations import is_asked_by_person, name_of_call
+from everturn_gateway.tools.policy.gate import NOBODY_ANSWERS
+from everturn_gateway.tools.processes import ProcessTable
+from everturn_gateway.tools.scheduling.arguments import (
+    ScheduleArguments,
+    check_interval,
+    section_of,
+)
+from everturn_gateway.tools.scheduling.texts import SHOWN, listing, told
+from everturn_gateway.tools.site import ToolSite
+
+logger = logging.getLogger(__name__)
+
+NAME: Final = "schedule"
+_ID_DIGITS: Final = 12
+_WRITE_S: Final = 10.0  # how long a job may take to become durable
+_TIMEOUT_S: Final = 60.0
+_SHOWN_CHARACTERS: Final = 80  # of an id that is none
+
+_DESCRIPTION: Final = (
+    "Schedule what happens later in this conversation. create needs one of at, in_minutes, every,"
+    " cron, and one of message, task. It answers with the job's id and its next times."
+)
+
+
+class ScheduleTool:
+    """Jobs for one conversation, made, listed and called off there; implements `Tool`.
+
+    A job is for the conversation in which it was asked for, and for no other. One is made where a
+    person speaks: a turn that a job began makes none.
+    """
+
+    def __init__(
+        self,
+        site: ToolSite,
+        clock: Clock,
+        processes: ProcessTable,
+        *,
+        max_jobs: int,
+        min_interval_s: int,
+    ) -> None:
+        """Work for the agent of `site`.
+
+        Args:
+            site: Where it works; its link leads to the scheduler.
+            clock: The time.
+            processes: Those that a job can be tied to.
+            max_jobs: How many jobs of this agent, made by this tool, may be to come.
+            min_interval_s: The shortest time between two runs of a job.
+        """
+        self._site, self._clock, self._processes = site, clock, processes
+        self._max_jobs, self._min_interval_s = max_jobs, min_interval_s
+        self._definition = ToolDefinition(
+            name=NAME, description=_DESCRIPTION, parameters=parameters(ScheduleArguments)
+        )
+        # Repeatable: a job has its id from the call that asks for it, so it is made once.
+        self._traits = ToolTraits(repeatable=True, timeout_s=_TIMEOUT_S)
+        self._tame = ToolTraits(repeatable=True, safe=True, timeout_s=_TIMEOUT_S)
+        self._looking = ToolTraits(read_only=True, repeatable=True, safe=True, timeout_s=_TIMEOUT_S)
+
+    @property
+    def definition(self) -> ToolDefinition:
+        """How the model sees it."""
+        return self._definition
+
+    @property
+    def traits(self) -> ToolTraits:
+        """What it makes goes on without the person who asked for it."""
+        return self._traits
+
+    def traits_of(self, call: ToolCall) -> ToolTraits:
+        """Return how this call may be run: only to make a job needs a word of somebody."""
+        try:
+            action = read_arguments(call, ScheduleArguments).action
+        except ToolFailedError:  # the call itself fails of that, and does nothing
+            return self._looking
+        match action:
+            case "create":
+                return self._traits
+            case "list":
+                return self._looking
+            case "cancel":
+                return self._tame
+            case _:
+                assert_never(action)
+
+    async def run(self, call: ToolCall, context: ToolContext) -> str | ToolOutput:
+        """Do one action; return what the model should know of it.
+
+        Raises:
+            ToolFailedError: It cannot be done; the text says why.
+        """
+        asked = read_arguments(call, ScheduleArguments)
+        desk = self._site.link.schedules
+        try:
+            await desk.load()
+        except OSError as error:
+            msg = f"scheduled jobs cannot be read now: {error.strerror or error}"
+            raise ToolFailedError(msg) from error
+        match asked.action:
+            case "create":
+                return await self._create(asked, desk, call, context)
+            case "list":
+                return await self._list(desk, context)
+            case "cancel":
+                return await self._cancel(asked, desk, context)
+            case _:
+                assert_never(asked.action)
+
+    # --- create ---
+
+    async def _create(
+        self, asked: ScheduleArguments, desk: ScheduleDesk, call: ToolCall, context: ToolContext
+    ) -> str:
+        if context.key.channel in NOBODY_ANSWERS:
+            msg = "nobody can be reached in this conversation later on; leave it to who asked you"
+            raise ToolFailedError(msg)
+        job_id = _job_id(call, context)
+        before = _find(desk, job_id)
+        if before is not None:  # this very call made it, and was cut short
+            return await _told(desk, before, is_new=False)
+        if not is_asked_by_person(context.conversation):
+            msg = (
+                "a job is made only where a person asks for it, and this turn was begun by a"
+                " program; tell the people here what you would schedule"
+            )
+            raise ToolFailedError(msg)
+        now = self._clock.now()
+        section = section_of(asked, agent=self._site.agent, key=context.key, now=now)
+        await to_thread.run_sync(check_interval, section, self._min_interval_s)
+        self._check_process(asked.process, context.key)
+        current = context.conversation.current
+        made = Made(
+            by="tool",
+            at=now,
+            key=context.key,
+            untrusted=current is not None and current.is_tainted,
+        )
+        said = await self._add(desk, section, job_id, made)
+        try:
+            await checkpoint_if_cancelled()
+            self._check_process(asked.process, context.key)  # it may have ended meanwhile
+        except BaseException:
+            await _take_back(desk, job_id)
+            raise
+        return said
+
+    async def _add(self, desk: ScheduleDesk, section: JobSection, job_id: str, made: Made) -> str:
+        """Make a job, whole or not at all; return what is told of it."""
+        try:
+            with anyio.fail_after(_WRITE_S, shield=True):
+                view = await desk.add(section, job_id=job_id, made=made, max_jobs=self._max_jobs)
+                return await _told(desk, view, is_new=True)
+        except JobRefusedError as error:
+            before = _find(desk, job_id)
+            if before is not None:  # right after a start the desk had not read its jobs yet
+                return await _told(desk, before, is_new=False)
+            raise ToolFailedError(str(error)) from error
+        except TimeoutError as error:
+            msg = "it is not known whether the job was made: the disk takes too long; list shows it"
+            raise ToolFailedError(msg) from error
+        except OSError as error:
+            msg = f"the job could not be written: {error.strerror or error}"
+            raise ToolFailedError(msg) from error
+
+    def _check_process(self, handle: str | None, key: ConversationKey) -> None:
+        if handle is None:
+            return
+        self._processes.find(key, handle)
+        if not self._processes.is_running(handle):
+            msg = f"process: {handle} has ended, so nothing can last as long as it"
+            raise ToolFailedError(msg)
+
+    # --- list and cancel ---
+
+    async def _list(self, desk: ScheduleDesk, context: ToolContext) -> ToolOutput:
+        views = self._here(desk, context)
+        own = [view for view in views if _is_own(view, context.key)]
+        text = await to_thread.run_sync(listing, views, {view.job.job_id for view in own})
+        return ToolOutput(text=text, untrusted=any(view.job.made.untrusted for view in own))
+
+    async def _cancel(
+        self, asked: ScheduleArguments, desk: ScheduleDesk, context: ToolContext
+    ) -> str:
+        job_id = (asked.job or "").strip()
+        if not job_id:
+            msg = "job: cancel needs the id of a job; list shows them"
+            raise ToolFailedError(msg)
+        views = self._here(desk, context)
+        found = next((view for view in views if view.job.job_id == job_id), None)
+        if found is None:
+            own = [view.job.job_id for view in views if _is_own(view, context.key)]
+            known = ", ".join(own[:20]) or "none"
+            # No error: where a crash cut the call short that called it off, this is how it went.
+            return (
+                f"{job_id[:_SHOWN_CHARACTERS]!r} is not, or no longer, scheduled in this"
+                f" conversation; to be called off there are: {known}"
+            )
+        if not _is_own(found, context.key):
+            msg = f"{job_id} was not made with this tool here; only its owner can call it off"
+            raise ToolFailedError(msg)
+        try:
+            await desk.cancel(job_id)
+        except UnknownJobError:  # somebody was faster
+            pass
+        except JobFixedError as error:
+            raise ToolFailedError(str(error)) from error
+        except OSError as error:
+            msg = f"{job_id} could not be called off: {error.strerror or error}"
+            raise ToolFailedError(msg) from error
+        return f"{job_id} is called off"
+
+    def _here(self, desk: ScheduleDesk, context: ToolContext) -> list[JobView]:
+        """Return the jobs of the agent that are for this conversation, or were made in it."""
+        key = context.key
+        places = (
+            ToChat(channel=key.channel, chat=key.chat, topic=key.topic),
+            ToSession(session_id=context.session_id),
+        )
+        return [
+            view
+            for view in desk.jobs()
+            if view.job.agent == key.agent and (view.job.to in places or _is_own(view, key))
+        ]
+
+
+def _job_id(call: ToolCall, context: ToolContext) -> str:
+    """Return the id of the job that a call makes, whenever it is run: it has no other one's."""
+    name = name_of_call(call, context).encode("utf-8", "surrogatepass")
+    return f"j{hashlib.sha256(name).hexdigest()[:_ID_DIGITS]}"
+
+
+def _is_own(view: JobView, key: ConversationKey) -> bool:
+    """Return whether a job was made with this tool, in this conversation."""
+    made = view.job.made
+    return made.by == "tool" and made.key == key
+
+
+def _find(desk: ScheduleDesk, job_id: str) -> JobView | None:
+    try:
+        return desk.job(job_id)
+    except UnknownJobError:
+        return None
+
+
+async def _told(desk: ScheduleDesk, view: JobView, *, is_new: bool) -> str:
+    coming = desk.coming(view.job.job_id, count=SHOWN + 1)
+    return await to_thread.run_sync(partial(told, view, coming, is_new=is_new))
+
+
+async def _take_back(desk: ScheduleDesk, job_id: str) -> None:
+    """Call a job off that is not to be after all; where that fails, it is logged, and stays."""
+    with anyio.move_on_after(_WRITE_S, shield=True):
+        try:
+            await desk.cancel(job_id)
+        except UnknownJobError:
+            pass
+        except (JobFixedError, OSError) as error:
+            logger.warning(
+                "a job that was not wanted stays", extra={"job": job_id, "error": str(error)}
+            )

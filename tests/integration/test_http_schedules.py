@@ -1,0 +1,387 @@
+"""Scheduled jobs over HTTP: made, shown, paused, run and called off."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import yaml
+from support.gateway import DEADLINE_S, open_http_gateway, write_agent
+
+from everturn_gateway.config import ServerConfig
+from everturn_gateway.scheduler.desk import ScheduleDesk
+from everturn_gateway.scheduler.jobs import JobView, Made, Run
+from everturn_gateway.scheduler.sections import JobSection
+
+PATH = "/api/v1/schedules"
+SAY = {"message": "Stand-up!", "to": {"channel": "http", "chat": "team"}}
+HOURLY = {"id": "hourly", "agent": "test", "every": 3600, **SAY}
+MORNINGS = {
+    "id": "mornings",
+    "agent": "test",
+    "label": "Stand-up",
+    "cron": "30 8 * * mon-fri",
+    "timezone": "Europe/Berlin",
+    "start": "2030-03-28T00:00",
+    "task": "Greet the team.",
+    "to": {"channel": "http", "chat": 17, "topic": "x"},
+    "session": "isolated",
+    "misfire": "skip",
+    "jitter_seconds": 60,
+    "max_runs": 3,
+}
+
+
+class FullDisk:
+    """A desk that can be read, and not written to."""
+
+    def __init__(self, desk: ScheduleDesk) -> None:
+        self.jobs, self.job, self.faults = desk.jobs, desk.job, desk.faults
+        self.coming, self.wait, self.ids, self.load = desk.coming, desk.wait, desk.ids, desk.load
+
+    async def add(
+        self, section: JobSection, *, job_id: str = "", made: Made, max_jobs: int | None = None
+    ) -> JobView:
+        """Fail as a full disk does."""
+        del section, job_id, made, max_jobs
+        raise OSError(errno.ENOSPC, "No space left on device", "/secret/place")
+
+    async def run_now(self, job_id: str) -> Run:
+        """Fail as a full disk does."""
+        raise OSError(errno.ENOSPC, "No space left on device", job_id)
+
+    async def cancel(self, job_id: str) -> None:
+        """Fail as a full disk does."""
+        await self.run_now(job_id)
+
+    async def pause(self, job_id: str) -> None:
+        """Fail as a full disk does."""
+        await self.run_now(job_id)
+
+    async def resume(self, job_id: str) -> None:
+        """Fail as a full disk does."""
+        await self.run_now(job_id)
+
+
+async def made(client: httpx2.AsyncClient, job: Mapping[str, object]) -> dict[str, Any]:
+    """Make a job and return its body."""
+    answer = await client.post(PATH, json=job)
+    assert answer.status_code == 201, answer.text
+    assert answer.headers["location"] == f"{PATH}/{answer.json()['id']}"
+    return dict(answer.json())
+
+
+async def ended(client: httpx2.AsyncClient, job_id: str) -> dict[str, Any]:
+    """Wait for the end of a job's newest occurrence."""
+    with anyio.fail_after(DEADLINE_S):
+        while True:
+            newest = (await client.get(f"{PATH}/{job_id}/runs")).json()["runs"][0]
+            if newest["outcome"]:
+                return dict(newest)
+            await anyio.sleep(0.01)
+
+
+async def test_a_job_is_made_shown_and_called_off(tmp_path: Path) -> None:
+    """What is asked for is what stands there, in one form for all programs."""
+    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
+        job = await made(client, MORNINGS)
+        shown = (await client.get(f"{PATH}/mornings")).json()
+        listed = (await client.get(PATH)).json()
+        stored = tmp_path / "workspace" / "schedules" / "mornings.yaml"
+        document = yaml.safe_load(await anyio.Path(stored).read_text())
+        gone = await client.delete(f"{PATH}/mornings")
+        after = await client.get(f"{PATH}/mornings")
+
+    assert (job["id"], job["agent"], job["label"]) == ("mornings", "test", "Stand-up")
+    assert (job["state"], job["why"]) == ("scheduled", "")
+    assert "2030-03-28T07:30" <= job["next_at"] < "2030-03-28T07:32"
+    assert job["when"] == {"cron": "30 8 * * mon-fri", "timezone": "Europe/Berlin"}
+    assert job["payload"] == {"task": "Greet the team."}
+    assert job["to"] == {"channel": "http", "chat": "17", "topic": "x"}
+    assert (job["session"], job["misfire"], job["grace_seconds"]) == ("isolated", "skip", 10)
+    assert (job["jitter_seconds"], job["max_runs"], job["ran"]) == (60, 3, 0)
+    assert (job["start"], job["end"]) == ("2030-03-27T23:00:00.000000Z", None)
+    assert job["made"]["by"] == "http"
+    assert job["file"] == "workspace/schedules/mornings.yaml"
+    assert shown == {**job, "runs": []}
+    assert listed == {"schedules": [job], "next": None, "faults": []}
+    assert document["cron"] == "30 8 * * mon-fri"
+    assert (gone.status_code, after.status_code) == (204, 404)
+
+
+async def test_times_to_come_are_told_in_both_clocks(tmp_path: Path) -> None:
+    """Over a change of the clocks the time on the wall stays, and the instant moves."""
+    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
+        await made(client, MORNINGS)
+        few = await client.get(f"{PATH}/mornings/next?count=3")
+        wrong = await client.get(f"{PATH}/mornings/next?count=101")
+
+    assert few.json() == {
+        "timezone": "Europe/Berlin",
+        "next": [
+            {"at": "2030-03-28T07:30:00.000000Z", "local": "2030-03-28T08:30:00+01:00"},
+            {"at": "2030-03-29T07:30:00.000000Z", "local": "2030-03-29T08:30:00+01:00"},
+            {"at": "2030-04-01T06:30:00.000000Z", "local": "2030-04-01T08:30:00+02:00"},
+        ],
+    }
+    assert wrong.status_code == 422
+
+
+async def test_a_paused_job_has_no_next_time_until_it_is_resumed(tmp_path: Path) -> None:
+    """Whoever pauses a job sees in the answer that it took effect."""
+    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
+        await made(client, HOURLY)
+        paused = (await client.post(f"{PATH}/hourly/pause")).json()
+        resumed = (await client.post(f"{PATH}/hourly/resume")).json()
+
+    assert (paused["state"], paused["next_at"]) == ("paused", None)
+    assert resumed["state"] == "scheduled"
+    assert resumed["next_at"] is not None
+
+
+async def test_a_job_that_is_run_says_its_message(tmp_path: Path) -> None:
+    """From the request to the conversation it is for, and into the list of its occurrences."""
+    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
+        await made(client, HOURLY)
+        asked = await client.post(f"{PATH}/hourly/run")
+        run = await ended(client, "hourly")
+        job = (await client.get(f"{PATH}/hourly")).json()
+        talk = await client.post("/api/v1/sessions", json={"agent": "test", "chat": "team"})
+        said = (await client.get(f"{talk.headers['location']}/messages")).json()["messages"]
+
+    assert asked.status_code == 202
+    assert asked.json()["instant"] == run["instant"]
+    assert (run["outcome"], run["by_hand"], run["attempt"]) == ("sent", True, 1)
+    assert run["duration_seconds"] >= 0
+    assert job["last"] == job["runs"][0] == run
+    assert talk.status_code == 200
+    assert [message["content"] for message in said] == ["Stand-up!"]
+
+
+async def test_a_task_links_to_the_turn_that_did_it(tmp_path: Path) -> None:
+    """Who reads that it ran wants to read what it did."""
+    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
+        await made(client, {"id": "task", "agent": "test", "every": 60, "task": "Do it."})
+        await client.post(f"{PATH}/task/run")
+        run = await ended(client, "task")
+        messages = (await client.get(f"{run['session']}/messages")).json()["messages"]
+
+    assert (run["outcome"], run["turn_id"], run["error"]) == ("answered", "t1", "")
+    assert run["session"] == f"/api/v1/sessions/{run['session_id']}"
+    assert messages[-1]["turn_id"] == run["turn_id"]
+    assert "Do it." in messages[0]["content"]
+
+
+async def test_jobs_come_in_pages(tmp_path: Path) -> None:
+    """There may be thousands, and one answer must not keep everybody waiting."""
+    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
+        for name in ("c", "a", "b"):
+            await made(client, {**HOURLY, "id": name})
+        first = (await client.get(f"{PATH}?limit=2")).json()
+        second = (await client.get(f"{PATH}?limit=2&after={first['next']}")).json()
+
+    assert [[job["id"] for job in page["schedules"]] for page in (first, second)] == [
+        ["a", "b"],
+        ["c"],
+    ]
+    assert (first["next"], second["next"]) == ("b", None)
+
+
+# --- what is refused ---
+
+
+REFUSED: tuple[tuple[dict[str, object], str, str], ...] = (
+    ({"cron": "61 * * * *", "every": None, "timezone": "UTC"}, "#/cron", "61"),
+    ({"timezone": "Mars/Olympus"}, "#/timezone", "Mars/Olympus"),
+    ({"every": None, "at": "2001-01-01T00:00Z"}, "#/at", "past"),
+    ({"every": None, "at": "2030-02-30T00:00Z"}, "#/at", "2030-02-30"),
+    ({"to": {"webhook": "ftp://host/secret"}}, "#/to/webhook", "https://"),
+    ({"id": "No Blanks"}, "#/id", "lower-case"),
+    ({"made": {"by": "cli"}}, "#/made", "not permitted"),
+    ({"agent": "nobody"}, "", "nobody"),
+    ({"to": {"channel": "telegram", "chat": "1"}}, "", "telegram"),
+)
+
+
+async def test_a_job_that_cannot_be_is_refused_by_field(tmp_path: Path) -> None:
+    """A program that fills in a form has to know which line is wrong."""
+    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
+        for change, pointer, detail in REFUSED:
+            asked = {name: value for name, value in {**HOURLY, **change}.items() if value}
+            answer = await client.post(PATH, json=asked)
+            problem = answer.json()
+
+            assert answer.status_code == 422, answer.text
+            assert problem["type"] == "urn:everturn:problem:invalid-input"
+            assert problem["detail"].startswith(f"{pointer}: " if pointer else "")
+            assert detail in problem["detail"]
+            assert [each["pointer"] for each in problem.get("errors", ())] == [pointer] * bool(
+                pointer
+            )
+            assert "secret" not in answer.text
+        listed = (await client.get(PATH)).json()
+
+    assert listed["schedules"] == []
+
+
+async def test_an_id_is_taken_only_once(tmp_path: Path) -> None:
+    """The same request again must not make a second job: its id is its idempotency key."""
+    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
+        await made(client, HOURLY)
+        again = await client.post(PATH, json=HOURLY)
+        nameless = [await made(client, {**HOURLY, "id": None}) for _ in range(2)]
+
+    assert again.status_code == 409
+    assert again.json()["type"] == "urn:everturn:problem:schedule-taken"
+    assert "hourly" in again.json()["detail"]
+    assert nameless[0]["id"] != nameless[1]["id"]
+
+
+async def test_a_job_that_is_not_there_is_told_from_those_that_are(tmp_path: Path) -> None:
+    """A slip in an id is seen at once."""
+    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
+        await made(client, HOURLY)
+        answers = [
+            await client.get(f"{PATH}/hurly"),
+            await client.get(f"{PATH}/hurly/runs"),
+            await client.get(f"{PATH}/hurly/next"),
+            await client.delete(f"{PATH}/hurly"),
+            *[await client.post(f"{PATH}/hurly/{verb}") for verb in ("pause", "resume", "run")],
+        ]
+
+    for answer in answers:
+        assert answer.status_code == 404
+        assert answer.json()["type"] == "urn:everturn:problem:unknown-schedule"
+        assert "did you mean hourly" in answer.json()["detail"]
+
+
+async def test_what_stands_in_a_file_of_somebody_else_stays(tmp_path: Path) -> None:
+    """Over HTTP nobody's file is changed; the answer names the place, not the machine's folders."""
+    file = write_agent(tmp_path / "agents", name="nightly")
+    document = yaml.safe_load(file.read_text())
+    document["spec"]["schedules"] = [{"id": "report", "every": 3600, "task": "Report."}]
+    file.write_text(yaml.safe_dump(document))
+    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
+        job = (await client.get(f"{PATH}/nightly.report")).json()
+        fixed = await client.delete(f"{PATH}/nightly.report")
+        paused = await client.post(f"{PATH}/nightly.report/pause")
+
+    assert (job["made"]["by"], job["file"]) == ("agent", "agents/nightly/agent.yaml")
+    assert fixed.status_code == 409
+    assert fixed.json()["type"] == "urn:everturn:problem:schedule-fixed"
+    assert f"agents/nightly/agent.yaml:{job['line']}" in fixed.json()["detail"]
+    assert str(tmp_path) not in fixed.text
+    assert paused.json()["state"] == "paused"
+
+
+async def test_what_is_wrong_in_files_is_listed(tmp_path: Path) -> None:
+    """A file that is set aside runs nothing: whoever watches over HTTP has to see that."""
+    folder = tmp_path / "workspace" / "schedules"
+    folder.mkdir(parents=True)
+    (folder / "good.yaml").write_text(yaml.safe_dump({**HOURLY, "id": "good"}))
+    (folder / "bad.yaml").write_text("agent: test\nevery: often\nmessage: x\n")
+    (folder / "lost.yaml").write_text("agent: nobody\nevery: 60\ntask: x\n")
+    (folder / "torn.yaml").write_text("agent: test\nevery: 60\ntask: x\n")
+    (folder / "runs").mkdir()
+    (folder / "runs" / "torn.jsonl").write_text("{}\n{}\n")
+    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
+        listed = (await client.get(PATH)).json()
+        lost = (await client.get(f"{PATH}/lost")).json()
+        refused = await client.post(f"{PATH}/lost/run")
+        damaged = await client.post(f"{PATH}/torn/pause")
+    faults = {fault["file"]: fault for fault in listed["faults"]}
+
+    assert [job["id"] for job in listed["schedules"]] == ["good", "lost", "torn"]
+    assert faults.keys() >= {f"workspace/schedules/{name}.yaml" for name in ("bad", "lost")}
+    assert "workspace/schedules/runs/torn.jsonl" in faults
+    assert "workspace/schedules/good.yaml" not in faults
+    assert faults["workspace/schedules/bad.yaml"]["line"] == 2
+    assert faults["workspace/schedules/bad.yaml"]["field"] == "every"
+    assert (lost["state"], lost["next_at"]) == ("waiting", None)
+    assert "there is no agent 'nobody'" in lost["why"]
+    assert refused.status_code == 409
+    assert refused.json()["type"] == "urn:everturn:problem:schedule-waits"
+    assert damaged.status_code == 500
+    assert damaged.json()["type"] == "urn:everturn:problem:journal-damaged"
+    assert str(tmp_path) not in str(listed) + damaged.text
+
+
+async def test_a_full_disk_is_told_and_changes_nothing(tmp_path: Path) -> None:
+    """`201` and `204` mean that it is on disk."""
+    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
+        await made(client, HOURLY)
+        gateway.schedules = FullDisk(gateway.schedules)
+        answers = [
+            await client.post(PATH, json={**HOURLY, "id": "second"}),
+            *[await client.post(f"{PATH}/hourly/{verb}") for verb in ("pause", "resume", "run")],
+            await client.delete(f"{PATH}/hourly"),
+        ]
+
+    for answer in answers:
+        assert answer.status_code == 507
+        assert answer.json()["type"] == "urn:everturn:problem:not-written"
+        assert answer.json()["detail"] == "No space left on device"
+
+
+# --- webhooks ---
+
+HOOK = {
+    "id": "hook",
+    "agent": "test",
+    "every": 3600,
+    "message": "x",
+    "to": {"webhook": "https://hooks.example.org:8443/s3cret?key=s3cret"},
+}
+
+
+async def test_the_address_of_a_webhook_is_never_shown(tmp_path: Path) -> None:
+    """Its path is often the only secret that there is."""
+    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
+        created = await client.post(PATH, json=HOOK)
+        shown = [await client.get(f"{PATH}/hook"), await client.get(PATH)]
+
+    assert created.json()["to"] == {"webhook": "https://hooks.example.org:8443"}
+    for answer in (created, *shown):
+        assert answer.is_success
+        assert "s3cret" not in answer.text
+
+
+async def test_only_the_administration_makes_the_gateway_send_to_an_address(
+    tmp_path: Path,
+) -> None:
+    """It reaches what its clients may not; all else about jobs is theirs."""
+    server = ServerConfig(api_token="user-token", admin_token="admin-token")  # noqa: S106 - made up
+    async with (
+        open_http_gateway(tmp_path, server=server) as gateway,
+        gateway.client() as nobody,
+        gateway.client(token="user-token") as user,  # noqa: S106 - made up
+        gateway.client(token="admin-token") as admin,  # noqa: S106 - made up
+    ):
+        strangers = [await nobody.get(PATH), await nobody.post(PATH, json=HOOK)]
+        refused = await user.post(PATH, json=HOOK)
+        made_by_user = await user.post(PATH, json=HOURLY)
+        made_by_admin = await admin.post(PATH, json=HOOK)
+        paused = await user.post(f"{PATH}/hook/pause")
+
+    assert [answer.status_code for answer in strangers] == [401, 401]
+    assert refused.status_code == 401
+    assert "admin token" in refused.json()["detail"]
+    assert (made_by_user.status_code, made_by_admin.status_code) == (201, 201)
+    assert paused.status_code == 200
+
+
+async def test_beyond_loopback_a_webhook_needs_an_admin_token(tmp_path: Path) -> None:
+    """Closed by default: an API token that many have sends nothing into the network behind."""
+    server = ServerConfig(host="0.0.0.0", api_token="user-token")  # noqa: S104, S106 - the case
+    async with open_http_gateway(tmp_path, server=server) as gateway:
+        gateway.base_url = gateway.base_url.replace("0.0.0.0", "127.0.0.1")  # noqa: S104
+        async with gateway.client(token="user-token") as client:  # noqa: S106 - made up
+            hook, plain = await client.post(PATH, json=HOOK), await client.post(PATH, json=HOURLY)
+
+    assert hook.status_code == 403
+    assert hook.json()["type"] == "urn:everturn:problem:admin-closed"
+    assert plain.status_code == 201

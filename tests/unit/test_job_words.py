@@ -1,0 +1,235 @@
+"""Scheduled jobs in words."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, time
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from everturn_actors.model import ConversationKey
+from everturn_gateway.commands.job_words import (
+    coming_text,
+    facts,
+    last_text,
+    moment_text,
+    run_text,
+    span_text,
+    to_text,
+    took_text,
+    wall_text,
+    when_text,
+)
+from everturn_gateway.errors import Fault
+from everturn_gateway.scheduler.bodies import JobBody, JobDetail, JobFaultBody, Places, RunBody
+from everturn_gateway.scheduler.jobs import (
+    At,
+    Cron,
+    Every,
+    Job,
+    JobView,
+    Made,
+    QuietHours,
+    Run,
+    RunTask,
+    SendMessage,
+    Standing,
+    ToChat,
+    ToSession,
+    ToWebhook,
+)
+
+BERLIN = ZoneInfo("Europe/Berlin")
+AT = datetime(2026, 12, 1, 7, 30, tzinfo=UTC)
+PLACES = Places(workspace=Path("/home/ann/.everturn"), agents_dir=Path("/home/ann/agents"))
+
+
+def job(**values: Any) -> Job:  # noqa: ANN401 - any field of a job
+    """Return a job with some fields of its own."""
+    given = {"when": Every(interval_s=900), "payload": SendMessage(text="x"), **values}
+    return Job(job_id="standup", agent="helper", **given)
+
+
+def body(state: str = "scheduled", **values: Any) -> JobDetail:  # noqa: ANN401 - as above
+    """Return how such a job is shown."""
+    standing = values.pop("standing", Standing())
+    why, next_at = values.pop("why", ""), values.pop("next_at", None)
+    view = JobView(
+        job=job(**values),
+        state=state,  # type: ignore[arg-type]  # any of them
+        why=why,
+        next_at=next_at,
+        standing=standing,
+    )
+    return JobDetail.whole(view, PLACES)
+
+
+@pytest.mark.parametrize(
+    ("when", "text"),
+    [
+        (Every(interval_s=900), "every 15 minutes"),
+        (Every(interval_s=60), "every minute"),
+        (Every(interval_s=1), "every second"),
+        (Every(interval_s=90), "every 90 seconds"),
+        (Every(interval_s=3600), "every hour"),
+        (Every(interval_s=86_400), "every 24 hours"),
+        (Every(interval_s=172_800), "every 2 days"),
+        (At(instant=AT), "at 2026-12-01 08:30 Europe/Berlin"),
+        (At(instant=AT.replace(second=5)), "at 2026-12-01 08:30:05 Europe/Berlin"),
+        (Cron(expression="30 8 * * mon-fri", timezone="Europe/Berlin"), "30 8 * * mon-fri, "),
+    ],
+)
+def test_when_a_job_runs_is_told_in_words(when: At | Every | Cron, text: str) -> None:
+    """Seconds and UTC are for programs; a span is never called a day, which has 23 to 25 hours."""
+    shown = when_text(body(when=when, timezone="Europe/Berlin"))
+
+    assert shown.startswith(text)
+    assert shown.endswith("Europe/Berlin") == (not isinstance(when, Every))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 seconds"),
+        (1, "1 second"),
+        (3600, "1 hour"),
+        (604_800, "7 days"),
+        (0.5, "0.5 seconds"),
+    ],
+)
+def test_spans_are_told_in_their_largest_unit(seconds: float, text: str) -> None:
+    """Nobody reads 604800 as a week."""
+    assert span_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(None, ""), (0.04, "0.0 s"), (59.94, "59.9 s"), (125, "2 min 5 s")]
+)
+def test_how_long_a_run_took_is_short(seconds: float | None, text: str) -> None:
+    """It stands in a column."""
+    assert took_text(seconds) == text
+
+
+def test_instants_are_told_by_the_clock_that_is_asked_for() -> None:
+    """An instant by the wrong clock is off by hours, and looks right."""
+    assert moment_text("2026-12-01T07:30:00.000000Z", BERLIN) == "2026-12-01 08:30"
+    assert wall_text("2026-07-01T08:30:00+02:00") == "2026-07-01 08:30:00 +0200"
+    assert wall_text("2026-07-01T06:30:00.000000Z") == "2026-07-01 06:30:00"
+
+
+def test_who_is_told_is_named_and_an_address_only_by_its_host() -> None:
+    """The rest of an address may be a secret, and this is printed on screens and into logs."""
+    hook = "https://ann:pw@hooks.example.org:8443/s3cret?key=s3cret"
+    places = (
+        None,
+        ToChat(channel="telegram", chat="-1001"),
+        ToChat(channel="telegram", chat="-1001", topic="7"),
+        ToSession(session_id="20261201T083000000-aa4b5a63"),
+        ToWebhook(url=hook),
+    )
+
+    assert [to_text(body(to=to).to) for to in places] == [
+        "nobody",
+        "telegram, chat -1001",
+        "telegram, chat -1001, topic 7",
+        "session 20261201T083000000-aa4b5a63",
+        "webhook at https://hooks.example.org:8443",
+    ]
+
+
+def test_all_that_a_job_says_is_shown() -> None:
+    """What is left out here looks as if it were not set."""
+    shown = dict(
+        facts(
+            body(
+                payload=RunTask(text="Look\naround."),
+                label="Stand-up",
+                where="isolated",
+                misfire="skip",
+                grace_s=10,
+                jitter_s=120,
+                begins_at=AT,
+                ends_at=AT,
+                max_runs=5,
+                quiet=QuietHours(begins=time(22), ends=time(7), timezone="Europe/Berlin"),
+                process="p12",
+                file=Path("/home/ann/agents/helper/agent.yaml"),
+                line=12,
+                made=Made(
+                    by="tool",
+                    key=ConversationKey(channel="telegram", chat="1", agent="helper"),
+                    untrusted=True,
+                ),
+                standing=Standing(ran=2),
+                state="waiting",
+                why="there is no channel",
+            )
+        )
+    )
+
+    assert shown["job"] == "standup (Stand-up)"
+    assert shown["state"] == "waiting: there is no channel"
+    assert shown["task"] == "Look\naround."
+    assert shown["session"] == "isolated"
+    assert shown["misfire"] == "skip, within 10 seconds"
+    assert shown["jitter"] == "up to 2 minutes"
+    assert shown.keys() >= {"start", "end"}
+    assert shown["quiet"] == "22:00 to 07:00 Europe/Berlin"
+    assert shown["runs"] == "2 of 5"
+    assert shown["process"] == "p12"
+    assert shown["made"] == "by its agent, in telegram, chat 1, after it had read text from outside"
+    assert shown["file"] == "agents/helper/agent.yaml:12"
+
+
+def test_a_run_is_told_with_the_place_of_its_answer() -> None:
+    """The outcome alone leads nowhere."""
+    run = Run(
+        instant=AT,
+        started_at=AT,
+        finished_at=AT.replace(second=2),
+        session_id="20261201T083000000-aa4b5a63",
+        turn=3,
+        outcome="failed",
+        error="the model is gone",
+    )
+    begun = RunBody.of(Run(instant=AT, started_at=AT))
+
+    assert run_text("standup", RunBody.of(run)) == (
+        "failed in session 20261201T083000000-aa4b5a63, turn t3, after 2.0 s: the model is gone"
+    )
+    assert run_text("standup", begun).startswith("standup was begun; it goes on while a gateway ")
+
+
+def test_what_was_missed_is_counted() -> None:
+    """One line may stand for a night of them."""
+    missed = Run(instant=AT, started_at=AT, finished_at=AT, outcome="missed", missed=1200)
+    shown: JobBody = body(standing=Standing(recent=(missed,)))
+
+    assert last_text(shown).startswith("missed 1,200 2026-12-01 ")
+    assert last_text(body()) == ""
+
+
+def test_why_nothing_is_to_come_is_told() -> None:
+    """An empty place for the next time leaves people waiting."""
+    assert coming_text(body("done")) == "done"
+    assert coming_text(body("waiting", why="no agent")) == "no agent"
+    assert coming_text(body(next_at=AT)).startswith("next 2026-12-01 ")
+
+
+def test_files_are_named_without_the_folders_of_the_machine() -> None:
+    """Clients of the API learn where a fault is, and not who runs the gateway where."""
+    fault = Fault(
+        file=PLACES.workspace / "schedules" / "a.yaml",
+        line=2,
+        message=f"is also the id of the job in {PLACES.agents_dir}/helper/agent.yaml",
+    )
+
+    assert JobFaultBody.of(fault, PLACES) == JobFaultBody(
+        file=".everturn/schedules/a.yaml",
+        line=2,
+        field="",
+        message="is also the id of the job in agents/helper/agent.yaml",
+    )
+    assert PLACES.name(Path("/etc/passwd")) == "passwd"
