@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from everturn_actors.model import Inbound
 from everturn_actors.testing import ManualClock
 from everturn_gateway.channels.running import LaterCarrier
 from everturn_gateway.scheduler.errors import JobFixedError, JobRefusedError, UnknownJobError
-from everturn_gateway.scheduler.jobs import Made
+from everturn_gateway.scheduler.jobs import JobView, Made
 from everturn_gateway.scheduler.running import WebhookError
 from everturn_gateway.scheduler.sections import JobSection
 
@@ -35,6 +36,11 @@ def log_lines(world: World, job_id: str) -> list[dict[str, object]]:
     """Return what stands in a run log."""
     path = world.folder / "runs" / f"{job_id}.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def has_run(times: int, view: JobView) -> bool:
+    """Return whether a job has run so often, and is done with it."""
+    return view.standing.ran == times and not view.standing.open
 
 
 async def test_a_message_is_said_at_its_instant_and_no_model_is_called(tmp_path: Path) -> None:
@@ -502,3 +508,77 @@ async def test_a_file_that_changes_is_taken_over_while_it_runs(tmp_path: Path) -
         view = await live.until("daily", lambda view: view.next_at == new)
 
         assert view.state == "scheduled"
+
+
+async def test_a_folder_that_goes_away_for_a_while_calls_nothing_off(tmp_path: Path) -> None:
+    """A disk that was not there for a minute: the jobs and what is known of them are as before."""
+    world = world_at(tmp_path, "2026-11-23T08:00:00+00:00")
+    world.write("daily", **DAILY)
+    world.write("tick", every=60)
+    away = tmp_path / "away"
+
+    async with world.opened() as live:
+        await live.scheduler.pause("daily")
+        await live.clock.until_sleeping(30)
+        world.folder.rename(away)
+        live.clock.advance(60)
+        await live.clock.until_sleeping(30)
+        with pytest.raises(FileNotFoundError):
+            await live.scheduler.run_now("tick")
+        assert not world.folder.exists()
+        away.rename(world.folder)
+        live.clock.advance(30)
+        (run,) = await live.runs("tick", 1)
+
+        assert run.instant == at("2026-11-23T08:01:00+00:00")
+        assert live.scheduler.job("daily").state == "paused"
+
+
+async def test_a_pause_outlives_an_edit_of_the_times(tmp_path: Path) -> None:
+    """Who stopped a job that did harm does not expect that a changed hour starts it again."""
+    world = world_at(tmp_path, "2026-11-23T08:00:00+00:00")
+    world.write("daily", **DAILY)
+    async with world.opened() as live:
+        await live.scheduler.pause("daily")
+    world.write("daily", cron="0 10 * * *", timezone="UTC")
+
+    async with world.opened() as live:
+        assert live.scheduler.job("daily").state == "paused"
+
+
+async def test_the_sessions_of_old_isolated_runs_are_deleted_with_them(tmp_path: Path) -> None:
+    """A job of each minute would else leave thousands of sessions behind."""
+    world = world_at(tmp_path, "2026-11-23T09:00:00+00:00")
+    world.write("tick", every=60, task="Look.", to=None, session="isolated")
+
+    async with world.opened() as live:
+        for count in range(1, 53):
+            await live.clock.until_sleeping(30)
+            live.clock.advance(60)
+            await live.until("tick", partial(has_run, count))
+        kept = {run.session_id for run in live.scheduler.job("tick").standing.recent}
+
+        assert len(kept) == 50
+        assert {s.session_id for s in await live.service.sessions(limit=100)} == kept
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"every": 3600, "end": "2026-01-01T00:00:00Z"},
+        {"cron": "0 9 1 1 *", "timezone": "UTC", "end": "2026-12-01T00:00:00Z"},
+    ],
+    ids=["end past", "end before the first"],
+)
+async def test_a_job_of_which_nothing_is_to_come_is_said_to_be(
+    tmp_path: Path, fields: dict[str, object]
+) -> None:
+    """It would else look as if it were done."""
+    world = world_at(tmp_path, "2026-11-23T08:00:00+00:00")
+    path = world.write("never", **fields)
+
+    async with world.opened() as live:
+        (fault,) = live.scheduler.faults()
+
+        assert fault.file == path
+        assert "none of its times" in fault.message

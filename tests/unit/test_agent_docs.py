@@ -11,10 +11,12 @@ import jsonschema
 import pytest
 from support.agents import write_folder
 
+from everturn_gateway.scheduler.jobs import Cron, RunTask, ToChat
 from everturn_gateway.specs import agent_schema, load_agent
 from everturn_gateway.specs.loading import ACTIVE
 
 ROOT = Path(__file__).parents[2]
+AGENTS = sorted(path.parent.name for path in (ROOT / "agents").glob("*/agent.yaml"))
 README = (ROOT / "agents/README.md").read_text(encoding="utf-8")
 GUIDE = (ROOT / "docs/agents.md").read_text(encoding="utf-8")
 SNIPPETS = re.findall(r"^```yaml\n(.*?)^```$", GUIDE, re.DOTALL | re.MULTILINE)
@@ -25,6 +27,42 @@ def field_names() -> Iterator[str]:
     schema = agent_schema()
     for section in (schema, *schema["$defs"].values()):
         yield from section["properties"]
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_every_agent_of_the_checkout_works_as_it_stands(name: str) -> None:
+    """`make run` serves them to people who have set nothing."""
+    file = load_agent(ROOT / "agents" / name, environ={})
+
+    assert (file.spec.name, file.warnings, file.inactive) == (name, (), ())
+    assert f"[{name}]({name}/agent.yaml)" in README
+
+
+@pytest.mark.parametrize(
+    ("environ", "zone", "to"),
+    [
+        ({}, "UTC", ToChat(channel="terminal", chat="digest")),
+        (
+            {
+                "DIGEST_CHANNEL": "telegram",
+                "DIGEST_CHAT": "-100123456",
+                "DIGEST_TIMEZONE": "Europe/Berlin",
+            },
+            "Europe/Berlin",
+            ToChat(channel="telegram", chat="-100123456"),
+        ),
+    ],
+)
+def test_the_digest_is_posted_where_the_environment_says(
+    environ: dict[str, str], zone: str, to: ToChat
+) -> None:
+    """Nobody has to change a file of the checkout to see it in their own chat."""
+    (job,) = load_agent(ROOT / "agents" / "digest", environ=environ).jobs
+
+    assert job.job_id == "digest.weekdays"
+    assert job.when == Cron(expression="0 8 * * mon-fri", timezone=zone)
+    assert job.to == to
+    assert isinstance(job.payload, RunTask)
 
 
 @pytest.mark.parametrize("snippet", SNIPPETS)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
+from datetime import datetime, time, timedelta
 from functools import cache
 from pathlib import Path
 from typing import get_args
+from zoneinfo import ZoneInfo
 
 import pytest
 from pydantic.fields import FieldInfo
 from support.agents import MINIMAL, write_folder
+from support.occurrences import a_cron, coming
 from support.policies import allows, denies
 
 from everturn_actors.events import Body
@@ -24,6 +27,10 @@ from everturn_gateway.channel_config import (
     WebhookSection,
 )
 from everturn_gateway.config import load_config
+from everturn_gateway.scheduler.book import JobBook
+from everturn_gateway.scheduler.jobs import GRACE_S
+from everturn_gateway.scheduler.records import Line
+from everturn_gateway.scheduler.sections import JobSection, RetriesSection
 from everturn_gateway.specs import load_agent
 
 ROOT = Path(__file__).parents[2]
@@ -37,6 +44,7 @@ NAMES = (
     "docs/models",
     "docs/operate",
     "docs/plugin-channel",
+    "docs/schedules",
     "docs/shell-and-processes",
     "docs/telegram",
     "docs/usage",
@@ -53,6 +61,9 @@ POLICIES = [each for name, each in SNIPPETS if name.endswith("approvals") and "p
 CONFIGURATIONS = [
     each for _, each in SNIPPETS if each.startswith(("# everturn.yaml", "workspace:"))
 ]
+JOBS = [each for _, each in SNIPPETS if each.startswith("# .everturn/schedules/")]
+SCHEDULES = (ROOT / "docs/schedules.md").read_text()
+NIGHTS = re.findall(r"^\| `([^`|]+ \* \*)` \|([^|]*)\|([^|]*)\|$", SCHEDULES, re.MULTILINE)
 _, COMMANDS = (ROOT / "docs/approvals.md").read_text().split("## Rules for commands", 1)
 RULES = re.findall(r"^\| (`.*`) \| (runs|asks)\b.*\|$", COMMANDS, re.MULTILINE)
 PAGES = sorted(path.relative_to(ROOT) for path in (ROOT / "docs").rglob("*.md"))
@@ -142,15 +153,18 @@ def test_configurations_load(tmp_path: Path, snippet: str) -> None:
 
 def test_the_pages_have_settings() -> None:
     """The tests above must not pass by finding nothing."""
-    assert (len(POLICIES), len(CONFIGURATIONS)) == (2, 13)
+    assert (len(POLICIES), len(CONFIGURATIONS)) == (2, 14)
     assert len(SPECS) >= 20
     assert len(RULES) >= 5
+    assert len(JOBS) >= 5
+    assert len(NIGHTS) >= 5
 
 
 def test_every_setting_of_chats_is_loaded_above() -> None:
     """A block that no test knows may be wrong."""
-    known = {*CONFIGURATIONS, *(each for _, each in SPECS)}
-    pages = {"docs/telegram", "docs/discord", "docs/groups", "docs/plugin-channel", "README"}
+    known = {*CONFIGURATIONS, *JOBS, *(each for _, each in SPECS)}
+    chats = {"docs/telegram", "docs/discord", "docs/groups", "docs/plugin-channel"}
+    pages = {*chats, "docs/schedules", "README"}
 
     assert {name for name, _ in SNIPPETS} >= pages
     assert [each for name, each in SNIPPETS if name in pages and each not in known] == []
@@ -171,15 +185,73 @@ def test_settings_of_channels_stand_on_their_pages(page: str, section: type[AnyS
     assert len(told) >= 6
 
 
-@pytest.mark.parametrize("page", ["telegram", "discord"])
+@pytest.mark.parametrize("snippet", JOBS)
+async def test_jobs_load(tmp_path: Path, snippet: str) -> None:
+    """A job that is copied from a page has to run, and not to be set aside."""
+    (name,) = re.findall(r"^# \.everturn/schedules/(\S+)$", snippet, re.MULTILINE)
+    (tmp_path / name).write_text(snippet)
+    page = await JobBook(tmp_path).read()
+
+    assert page.faults == ()
+    assert [f"{job.job_id}.yaml" for job in page.jobs] == [name]
+
+
+def test_everything_that_a_job_may_say_stands_on_its_page() -> None:
+    """Who writes a job looks into this table, not into the source."""
+    _, table = SCHEDULES.split("## Everything that a job may say", 1)
+    table, _ = table.split("\n## ", 1)
+    told = dict(re.findall(r"^\| `(\w+)` \| ([^|]+?) \|", table, re.MULTILINE))
+    fields = {name: each for name, each in JobSection.model_fields.items() if name != "made"}
+    defaults = {name: each.default for name, each in fields.items()}
+    retries = RetriesSection()
+    defaults |= {
+        "id": "the file's name",
+        "agent": "required",
+        "grace_seconds": GRACE_S["run_once"],
+        "paused": "false",
+        "retries": f"max {retries.max}, backoff_seconds {retries.backoff_seconds}",
+    }
+
+    assert told == {
+        name: "none" if default is None else str(default) for name, default in defaults.items()
+    }
+    assert f"with `misfire: skip` {GRACE_S['skip']} |" in SCHEDULES
+
+
+@pytest.mark.parametrize(("expression", "spring", "autumn"), NIGHTS)
+def test_jobs_run_on_the_nights_of_change_as_the_page_says(
+    expression: str, spring: str, autumn: str
+) -> None:
+    """Nobody can try this out but twice a year."""
+    zone = ZoneInfo("Europe/Berlin")
+    for day, cell in (("2026-03-29", spring), ("2026-10-25", autumn)):
+        begins = datetime.combine(datetime.fromisoformat(day), time(1, 45), zone)
+        ends = datetime.combine(datetime.fromisoformat(day), time(3), zone)
+        job = a_cron(expression, zone.key)
+        found = coming(job, begins - timedelta(seconds=1), ends)
+
+        shown = ", ".join(f"{instant.astimezone(zone):%H:%M}" for instant in found)
+        assert shown == cell.strip()
+
+
+def test_every_line_of_a_run_log_stands_on_its_page() -> None:
+    """It is read when something went wrong."""
+    kinds = [each.__name__.lower() for each in get_args(Line)]
+
+    assert [kind for kind in kinds if f"`{kind}`" not in SCHEDULES] == []
+    assert "rebased" in kinds
+
+
+@pytest.mark.parametrize("page", ["telegram", "discord", "schedules"])
 def test_what_the_program_says_is_quoted_right(page: str) -> None:
     """People look for the words that they see; an ellipsis stands for what differs."""
-    _, trouble = (ROOT / f"docs/{page}.md").read_text().split("## When something goes wrong", 1)
+    text = (ROOT / f"docs/{page}.md").read_text()
+    _, trouble = re.split(r"^## When something (?:goes|is) wrong$", text, flags=re.MULTILINE)
     quoted = re.findall(r"^\| `([^`]+)` \|", trouble, re.MULTILINE)
     parts = [part.strip() for each in quoted for part in each.split("…") if part.strip()]
 
     assert [part for part in parts if part not in spoken()] == []
-    assert len(quoted) >= 10
+    assert len(quoted) >= 5
 
 
 @pytest.mark.parametrize(("cell", "word"), RULES)

@@ -320,8 +320,8 @@ class _Reader:
 def _write(folder: Path, timezone: str, before: _Leaves, job_id: str, text: str) -> _Leaves:
     """Write a file durably; return what stands in the folder besides."""
     check_job_id(job_id)  # only such a text may be part of a path
-    make_folder(folder)
     leaves = _read_folder(folder, timezone, before)
+    make_folder(folder)
     for name, leaf in leaves.by_name.items():
         if job_id in leaf.ids:
             raise FileExistsError(errno.EEXIST, "its id is that of the job", str(folder / name))

@@ -251,7 +251,9 @@ class Draft:
             case Armed():
                 self._schedule = line.schedule
                 self._anchor = self._cursor = line.since
-                self._ran, self._paused, self._cancelled = 0, False, False
+                # Who paused a job does not expect that an edit of its times lets it run.
+                self._paused = self._paused and not self._cancelled
+                self._ran, self._cancelled = 0, False
             case Paused():
                 self._paused = True
             case Resumed():
@@ -261,6 +263,8 @@ class Draft:
                 self._cancelled = True
             case Rebased():
                 self._cursor = line.cursor
+                if self._anchor is not None:  # it may have been armed by a clock that was ahead
+                    self._anchor = min(self._anchor, line.cursor)
             case Kept():
                 self._take(line.standing)
             case _:

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Final, Protocol
 
 import anyio
+import anyio.lowlevel
 
 from everturn_actors.ports import Clock
 from everturn_gateway.errors import Fault
@@ -16,11 +17,12 @@ from everturn_gateway.scheduler import rules
 from everturn_gateway.scheduler.book import JobBook, Page
 from everturn_gateway.scheduler.errors import UnknownJobError
 from everturn_gateway.scheduler.jobs import At, Job, JobView, Run, Standing, ToChat
-from everturn_gateway.scheduler.records import Armed, Cancelled, Rebased, Record
+from everturn_gateway.scheduler.records import Armed, Cancelled, Rebased, Record, fold_all
 from everturn_gateway.scheduler.runlog import RunLogs
 
 logger = logging.getLogger(__name__)
 
+AT_ONCE: Final = 100  # jobs that are looked at before others get their turn: some milliseconds
 ALWAYS_THERE: Final = frozenset(("http", "terminal"))
 "Channels that are there without being set up: what is said there waits to be read."
 
@@ -185,12 +187,13 @@ class Roster:
         Raises:
             OSError: It was not written, and nothing has changed.
         """
+        gone = fold_all(self.standing(job_id), records).gone
+        if gone:  # before the log forgets them: after a kill in between it is done again
+            await self._let_go(gone)
         appended = await self._logs.append(job_id, *records)
         entry = self._entries.get(job_id)
         if entry is not None:
             entry.tell()
-        if appended.gone:
-            await self._let_go(appended.gone)
         return appended.standing
 
     # --- definitions ---
@@ -220,15 +223,21 @@ class Roster:
                 if job_id not in found and not self._may_come_back(job_id, page):
                     await self._forget(job_id)
             async with anyio.create_task_group() as arming:
-                for job in found.values():
+                for number, job in enumerate(found.values(), 1):
+                    if number % AT_ONCE == 0:
+                        await anyio.lowlevel.checkpoint()
                     entry = self._entries.get(job.job_id)
-                    why = self.why_not(job)
-                    is_same = entry is not None and entry.job == job and entry.why == why
+                    why = self.why_not(job) or self._why_never(job)
+                    if entry is not None and entry.job == job and entry.why == why:
+                        entry.job = job  # what is not compared may differ: where it stands
+                        continue
                     if entry is None:
                         entry = self._entries[job.job_id] = Entry(job)
+                    if why and entry.why != why:
+                        fields = {"job": job.job_id, "file": str(job.file), "line": job.line}
+                        logger.warning("a scheduled job waits", extra={**fields, "why": why})
                     entry.job, entry.why = job, why
-                    if not is_same:
-                        arming.start_soon(self._arm, entry)
+                    arming.start_soon(self._arm, entry)
 
     def _note(self, faults: tuple[Fault, ...]) -> None:
         known = set(self._faults)
@@ -264,18 +273,25 @@ class Roster:
             if rules.needs_rebase(standing, now):
                 logger.warning("the clock was set back", extra={"job": job.job_id})
                 await self.write(job.job_id, Rebased(at=now, cursor=now))
-            return
-        since = now
-        if isinstance(job.when, At):
-            since = min(now, job.written_at or now)
-            if job.when.instant <= since:
-                entry.why = entry.why or _past(job.when.instant, standing)
-                return
-        await self.write(job.job_id, Armed(at=now, schedule=schedule, since=since))
+        elif rules.next_instant(job, after=_since(job, now), anchor=now) is not None:
+            armed = Armed(at=now, schedule=schedule, since=_since(job, now))
+            await self.write(job.job_id, armed)
+
+    def _why_never(self, job: Job) -> str:
+        """Return why a job that is new, or has new times, will never run; empty where it will."""
+        standing, now = self.standing(job.job_id), self._clock.now()
+        if standing.schedule == rules.schedule_name(job) and not standing.cancelled:
+            return ""
+        if rules.next_instant(job, after=_since(job, now), anchor=now) is not None:
+            return ""
+        if not isinstance(job.when, At):
+            return "none of its times is to come: see its start, its end and its quiet hours"
+        instant = job.when.instant
+        if any(run.instant == instant for run in (*standing.recent, *standing.open)):
+            return ""  # it ran
+        return f"its time, {instant:%Y-%m-%d %H:%M:%S} UTC, was past when it was defined"
 
 
-def _past(instant: datetime, standing: Standing) -> str:
-    """Return why an occurrence that was past when it was defined does not run."""
-    if any(run.instant == instant for run in (*standing.recent, *standing.open)):
-        return ""  # it did
-    return f"its time, {instant:%Y-%m-%d %H:%M:%S} UTC, was past when it was defined"
+def _since(job: Job, now: datetime) -> datetime:
+    """Return from when on a job that is armed now has occurrences."""
+    return min(now, job.written_at or now) if job.is_once else now

@@ -289,6 +289,9 @@ def _write(path: Path, before: Story, after: Story, lines: Sequence[bytes]) -> S
     if before.lines and _extend(path, before.size_bytes, data):
         count, size = before.lines, before.size_bytes
     else:
+        jobs = path.parent.parent
+        if not jobs.is_dir():  # a new one would look as if all jobs were called off
+            raise FileNotFoundError(errno.ENOENT, "the folder of the jobs is gone", str(jobs))
         _keep_found(path, before)
         kept = _kept(before)
         replace_kept(path, kept + data)

@@ -132,7 +132,7 @@ class Performer:
         except TimeoutError:
             return Ended(outcome="failed", error="it did not come to an end within a day")
 
-    async def report(self, job: Job, run: Run, error: str) -> None:
+    async def report(self, job: Job, run: Run, error: str, *, turn: int = 0) -> None:
         """Tell whoever the job is for that an occurrence failed, or was not run; once.
 
         What cannot be told is logged.
@@ -141,7 +141,9 @@ class Performer:
             ActorStoppedError: The gateway stops; the next start goes on.
         """
         fields = {"job": job.job_id, "instant": utc_text(run.instant)}
-        said = _Answer(text=f"**{job.title}**, due {_due_text(job, run.instant)}: {error}")
+        said = _Answer(
+            text=f"**{job.title}**, due {_due_text(job, run.instant)}: {error}", turn=turn
+        )
         key = f"{name_of(job, run.instant)}:failed"
         try:
             match job.to:
@@ -170,6 +172,8 @@ class Performer:
         submission = await self._service.submit(_inbound(job, task, run))
         if not run.seq:
             await accepted(submission.session_id, submission.seq)
+            # As it is read back after a kill: the same thing is said in the same words.
+            run = replace(run, session_id=submission.session_id, seq=submission.seq)
         result = await submission.result()
         if result.outcome == "cancelled":
             return Ended(outcome="cancelled", turn=result.turn, error=result.error)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 import anyio
+import anyio.lowlevel
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
@@ -50,7 +51,7 @@ from everturn_gateway.scheduler.records import (
     Record,
     Resumed,
 )
-from everturn_gateway.scheduler.roster import AgentShelf, Entry, Roster
+from everturn_gateway.scheduler.roster import AT_ONCE, AgentShelf, Entry, Roster
 from everturn_gateway.scheduler.runlog import RunLogs
 from everturn_gateway.scheduler.running import Ended, Performer, Poster, name_of
 from everturn_gateway.scheduler.sections import JobSection
@@ -95,6 +96,8 @@ class Scheduler:
         self._loading = anyio.Lock()
         self._is_running = is_running
         self._is_loaded = self._is_serving = False
+        self._unread = ""
+        "Why definitions could not be read the last time."
         self._in_hand: set[tuple[str, datetime]] = set()
         "Occurrences that are tried at this moment."
         self._busy: set[str] = set()
@@ -297,8 +300,7 @@ class Scheduler:
         """Go on with what was begun, and run what is due; until cancelled."""
         await self._load_at_last()
         self._is_serving = True
-        for job_id in self._roster.ids():
-            self._plan(job_id)
+        await self._plan_all()
         for job_id in self._logs.ids():
             is_gone = self._roster.find(job_id) is None
             if is_gone and self._roster.standing(job_id).cancelled:  # and not only set aside
@@ -338,10 +340,14 @@ class Scheduler:
             await self._reload()
 
     async def _reload(self) -> None:
+        why = ""
         try:
             await self._roster.read()
         except OSError as error:
-            logger.warning("scheduled jobs cannot be read", extra={"error": str(error)})
+            why = str(error)
+            if why != self._unread:  # a folder that is missing is looked for again and again
+                logger.warning("scheduled jobs cannot be read", extra={"error": why})
+        self._unread = why
 
     # --- times ---
 
@@ -365,10 +371,12 @@ class Scheduler:
         return now if planned.run or planned.missed else planned.next_at
 
     def _clock_jumped(self) -> None:
-        self._tasks.start_soon(self._set_right)
+        self._tasks.start_soon(self._plan_all)
 
-    async def _set_right(self) -> None:
-        for entry in self._roster.entries():
+    async def _plan_all(self) -> None:
+        for number, entry in enumerate(self._roster.entries(), 1):
+            if number % AT_ONCE == 0:
+                await anyio.lowlevel.checkpoint()
             await self._rebase(entry.job_id)
             self._plan(entry.job_id)
 
@@ -414,25 +422,19 @@ class Scheduler:
         return tuple(run for run in runs if (job_id, run.instant) not in self._in_hand)
 
     async def _settle(self, entry: Entry) -> None:
-        job, job_id = entry.job, entry.job_id
-        if self._is_held(entry):
-            return
-        planned = rules.plan(job, self._roster.standing(job_id), now=self._clock.now())
-        if planned.missed is not None:
-            await self._miss(job, planned.missed, ran_instead=bool(planned.run))
-        for instant in planned.run:
-            if not self._may_begin(entry, job, instant):
-                return  # it is called off, or planned anew
-            began = Began(at=self._clock.now(), instant=instant, attempt=1, by_hand=False)
-            run = _open_run(await self._roster.write(job_id, began), instant)
-            await self._finish(job, run)
-
-    def _may_begin(self, entry: Entry, job: Job, instant: datetime) -> bool:
-        """Whether an occurrence that was planned is still to begin: much may have changed since."""
-        if self._roster.find(job.job_id) is not entry or entry.job != job or self._is_held(entry):
-            return False
-        cursor = self._roster.standing(job.job_id).cursor
-        return cursor is not None and cursor < instant <= self._clock.now()
+        """Settle what is due, step by step: while one occurrence runs, much may change."""
+        job_id = entry.job_id
+        while self._roster.find(job_id) is entry and not self._is_held(entry):
+            job, now = entry.job, self._clock.now()
+            planned = rules.plan(job, self._roster.standing(job_id), now=now)
+            if planned.missed is not None:
+                await self._miss(job, planned.missed, ran_instead=bool(planned.run))
+            elif planned.run:
+                instant = planned.run[0]
+                began = Began(at=now, instant=instant, attempt=1, by_hand=False)
+                await self._finish(job, _open_run(await self._roster.write(job_id, began), instant))
+            else:
+                return
 
     def _is_held(self, entry: Entry) -> bool:
         """Whether no occurrence of a job may begin now."""
@@ -497,7 +499,9 @@ class Scheduler:
             ended = await self._try(job, run)
         if ended.outcome == "failed" and (job.is_once or not failed_before):
             after = f" after {tries} tries" if tries > 1 else ""
-            await self._performer.report(job, run, f"it failed{after}: {ended.error}")
+            error = f"it failed{after}: {ended.error}"
+            run = self._present(job, run)
+            await self._performer.report(job, run, error, turn=ended.turn)
         done = Finished(
             at=self._clock.now(),
             instant=run.instant,
@@ -586,7 +590,9 @@ class Scheduler:
         while True:
             now = self._clock.now()
             try:
-                for entry in self._roster.entries():
+                for number, entry in enumerate(self._roster.entries(), 1):
+                    if number % AT_ONCE == 0:
+                        await anyio.lowlevel.checkpoint()
                     last = self._roster.standing(entry.job_id).last
                     ended_at = last.finished_at if last else entry.job.made.at
                     is_old = ended_at is not None and now - ended_at > DONE_KEPT
@@ -596,6 +602,7 @@ class Scheduler:
                     changed = self._logs.last_change(job_id)
                     is_old = changed is not None and now - changed > GONE_KEPT
                     if is_old and self._roster.find(job_id) is None:
+                        await self._delete_sessions(self._roster.standing(job_id).recent)
                         await self._logs.forget(job_id)
             except OSError as error:
                 logger.warning("old jobs cannot be put away", extra={"error": str(error)})

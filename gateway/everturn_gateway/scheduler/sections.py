@@ -294,6 +294,4 @@ def made_section(made: Made) -> MadeSection:
         }
     if made.untrusted:
         fields["untrusted"] = True
-    if made.untrusted:
-        fields["untrusted"] = True
     return MadeSection.model_validate(fields)

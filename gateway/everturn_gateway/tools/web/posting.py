@@ -45,8 +45,13 @@ class WebPoster:
             msg = "the webhook's address is not valid"
             raise WebhookError(msg, is_final=True) from error
         except UnreachableError as error:
-            msg = f"the webhook cannot be reached: {error}"
-            raise WebhookError(msg) from error
+            msg = f"there is no host {host}, or it cannot be looked up now"
+            if error.is_forbidden:
+                msg = (
+                    f"the webhook's host {host} is not one that may be reached;"
+                    " schedules.allow_private in everturn.yaml can allow it"
+                )
+            raise WebhookError(msg, is_final=error.is_forbidden) from error
         except TimeoutError as error:
             msg = f"the webhook at {host} did not answer within {POST_S:g} s"
             raise WebhookError(msg) from error

@@ -29,7 +29,15 @@ _BAD_PORTS: Final = frozenset(
 
 
 class UnreachableError(Exception):
-    """A host cannot be reached, or must not be; the text is for the model."""
+    """A host cannot be reached, or must not be; the text is for the model.
+
+    Attributes:
+        is_forbidden: It must not be, and asking again will not help.
+    """
+
+    def __init__(self, message: str, *, is_forbidden: bool = True) -> None:
+        self.is_forbidden = is_forbidden
+        super().__init__(message)
 
 
 async def resolve(host: str, port: int) -> tuple[str, ...]:
@@ -89,13 +97,13 @@ class Reaching:
             found = tuple(map(ip_address, await self._find(name, port)))
         except (OSError, UnicodeError) as error:
             msg = f"there is no host {name}, or it cannot be looked up now"
-            raise UnreachableError(msg) from error
+            raise UnreachableError(msg, is_forbidden=False) from error
         except ValueError as error:  # an address with a zone: link-local
             msg = f"{name} is not on the public Internet; only the owner of this agent can allow it"
             raise UnreachableError(msg) from error
         if not found:
             msg = f"the host {name} has no address"
-            raise UnreachableError(msg)
+            raise UnreachableError(msg, is_forbidden=False)
         return found
 
 
