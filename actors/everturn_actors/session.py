@@ -81,7 +81,7 @@ from everturn_actors.media import MediaReader
 from everturn_actors.model import ConversationKey, EndReason, Inbound, Joins, Settled
 from everturn_actors.outgoing import Carrier
 from everturn_actors.ports import Agent, Agents, ModelMemory, SessionStore, ToolContext
-from everturn_actors.queueing import next_turn
+from everturn_actors.queueing import next_turn, overheard_bytes
 from everturn_actors.recovery import (
     PAUSED,
     Recovered,
@@ -706,16 +706,20 @@ class SessionActor:
             return
         self._holds.release()
         agent = self._agent(state.key)
-        limit = state.window_messages
+        limit, told_bytes = state.window_messages, 0
         if agent is not None:
-            facts = self._runtime.memory.facts(agent.spec.model)
-            limit = window_messages(input_window(agent.spec.model, facts))
+            window_tokens = input_window(
+                agent.spec.model, self._runtime.memory.facts(agent.spec.model)
+            )
+            limit = window_messages(window_tokens)
+            told_bytes = overheard_bytes(window_tokens) if state.overheard else 0
         draft.add(
             TurnStarted(
                 turn=state.turns + 1,
                 received=tuple(message.seq for message in next_turn(state.waiting)),
                 window_messages=limit,
                 overheard=tuple(e.seq for e in state.overheard if draft.now <= e.until),
+                overheard_bytes=told_bytes,
                 delivers=self._carriage.delivers(state.key.channel),
             )
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from operator import attrgetter
 from typing import assert_never
@@ -80,6 +80,7 @@ ANNOUNCED_S = 30 * 86_400  # so long an announcement waits for a turn that is to
 NOTE_CHARACTERS = 1_000  # of what is told beside a summary, the newest
 ROLL_MESSAGES = 50  # pending messages that become checkpointed at once
 ROLL_EVENTS = 50  # or so many events, so that no snapshot leaves more to replay than about that
+_END = datetime.max.replace(tzinfo=UTC)
 _OVERTAKEN = -1  # in `Sent.messages`: a summary came while the model was answering
 COOL_DOWNS_S = (60, 300, 900)  # after the first, second and every further failed summary
 SEEN_KEYS = (
@@ -173,7 +174,7 @@ class SessionState:
         return Conversation(
             turns=self.held_turns,
             current=self.open_turn,
-            left_messages=self.logged_messages - self.held_messages,
+            left_messages=max(self.logged_messages - self.held_messages, 0),
             counted_messages=self.held_messages - running,
             instructions=self.instructions,
             standing=self.standing,
@@ -270,6 +271,14 @@ def apply(state: SessionState | None, event: Event) -> SessionState:
             assert_never(body)
 
 
+def _after(event: Event, seconds: float) -> datetime:
+    """Return when so many seconds have passed since an event; at the latest when time ends."""
+    try:
+        return event.at + timedelta(seconds=seconds)
+    except OverflowError:
+        return _END
+
+
 def _impossible(event: Event, why: str) -> CorruptJournalError:
     kind = type(event.body).__name__
     return CorruptJournalError(f"event {event.seq} ({kind}) cannot stand here: {why}")
@@ -334,7 +343,7 @@ def _silent_message(state: SessionState, event: Event, body: SilentMessage) -> S
     heard = Overheard(
         seq=event.seq,
         text=body.text,
-        until=event.at + timedelta(seconds=min(max(body.max_age_s, 0), OVERHEARD_S)),
+        until=_after(event, min(max(body.max_age_s, 0), OVERHEARD_S)),
         sender=body.sender,
         untrusted=body.untrusted,
     )
@@ -358,7 +367,7 @@ def _announced(state: SessionState, event: Event, body: Announced) -> SessionSta
     said = Overheard(
         seq=event.seq,
         text=as_announced(body.title, body.text),
-        until=event.at + timedelta(seconds=ANNOUNCED_S),
+        until=_after(event, ANNOUNCED_S),
         sender=body.sender,
         untrusted=body.untrusted,
         own=True,
@@ -407,7 +416,7 @@ def _turn_started(state: SessionState, event: Event, body: TurnStarted) -> Sessi
             event,
             open_turn=OpenTurn(
                 number=body.turn,
-                users=with_overheard(users, told),
+                users=with_overheard(users, told, body.overheard_bytes),
                 started_at=event.at,
                 delivers=body.delivers,
             ),
@@ -531,7 +540,7 @@ def _approval_asked(state: SessionState, event: Event, body: ApprovalAsked) -> S
     approval = Approval(
         call_id=body.call_id,
         arguments_hash=body.arguments_hash,
-        expires_at=event.at + timedelta(seconds=body.timeout_s),
+        expires_at=_after(event, body.timeout_s),
         reason=body.reason,
         pattern=body.pattern,
         approvers=body.approvers,
@@ -663,7 +672,7 @@ def _summarised(state: SessionState, event: Event, body: Summarised) -> SessionS
         ),
         note="" if old.note in body.text else old.note,  # one may have come while it was made
         failures=failures,
-        retry_at=event.at + cool_down(failures) if failures else None,
+        retry_at=_after(event, cool_down(failures).total_seconds()) if failures else None,
     )
     state = _stand(state, event, new, usage=state.usage + body.usage)
     step = state.open_turn.step if state.open_turn else None

@@ -29,7 +29,7 @@ from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import Announcement, ConversationKey, Inbound, Parcel
 from everturn_actors.outgoing import Outgoing
 from everturn_actors.service import Told
-from everturn_actors.spec import SessionSpec
+from everturn_actors.spec import ContextSpec, SessionSpec
 from everturn_actors.testing import (
     ManualClock,
     ScriptedProvider,
@@ -366,3 +366,20 @@ async def test_a_waiting_answer_is_not_held_up_by_it() -> None:
         assert (result.text, result.outcome) == ("reply 1", "answered")
         assert seen[0] is Received
         assert Announced in seen
+
+
+async def test_a_hundred_reminders_do_not_drown_what_a_person_says() -> None:
+    """With a small model what came before would else take all the room, and be answered."""
+    small = replace(make_spec().model, max_input_tokens=4096, max_output_tokens=256)
+    context = ContextSpec(numbers={"max_history_tokens": 1500})
+    spec = replace(make_spec(), model=small, session=SessionSpec(context=context))
+    async with open_test_service(spec=spec) as test:
+        for number in range(100):
+            reminder = stand_up(test, f"job:{number}", text=f"Stand-up {number}! " + "now " * 20)
+            await test.service.announce(reminder)
+        await ask(test, "What is the capital of France?")
+
+    told = texts(test.provider.requests[0])[-1]
+    assert told.endswith("[Now to you:]\nWhat is the capital of France?")
+    assert "Stand-up 99!" in told
+    assert "before these are left out.]" in told

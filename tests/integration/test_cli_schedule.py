@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, nullcontext
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -26,6 +27,10 @@ from everturn_gateway.commands import doors
 from everturn_gateway.commands.crash import crash_log
 from everturn_gateway.commands.running import Running, noted
 from everturn_gateway.config import ServerConfig
+from everturn_gateway.scheduler.book import JobBook
+from everturn_gateway.scheduler.records import Armed
+from everturn_gateway.scheduler.rules import schedule_name
+from everturn_gateway.scheduler.runlog import RunLogs
 
 SAY = ("--message", "Stand-up!", "--to", "http:team")
 MORNINGS = (
@@ -157,7 +162,7 @@ WRONG: tuple[tuple[tuple[str, ...], str], ...] = (
     (("--every", "60", "--timezone", "Mars/Olympus", *SAY), "--timezone: 'Mars/Olympus' is no "),
     (("--at", "2001-01-01T00:00Z", *SAY), "--at: is in the past"),
     (("--at", "2030-01-01T00:00Z", "--misfire", "never", *SAY), "--misfire: must be run_once, "),
-    (("--every", "60", "--message", "x"), "--message: needs to: who is it for?"),
+    (("--every", "60", "--message", "x"), "--to: is required for a message"),
     (("--every", "60", "--message", "x", "--to", "team"), "--to: must be CHANNEL:CHAT or "),
     (("--every", "60", "--message", "x", "--to", "mail:team"), "there is no channel 'mail'"),
     (("--every", "60", *SAY, "--to-session", "x"), "--to-session: is given beside --to; keep one"),
@@ -272,6 +277,14 @@ async def test_a_run_that_fails_or_takes_long_is_exit_code_1(tmp_path: Path, run
 # --- what is wrong in files ---
 
 
+async def arm(folder: Path, job_id: str, at: datetime) -> None:
+    """Write down that a job was armed long ago."""
+    (job,) = [job for job in (await JobBook(folder).read()).jobs if job.job_id == job_id]
+    logs = RunLogs(folder / "runs")
+    await logs.load()
+    await logs.append(job_id, Armed(at=at, schedule=schedule_name(job), since=at))
+
+
 async def test_what_is_wrong_with_jobs_is_found(tmp_path: Path, run: Run) -> None:
     """A job that does not run is silent: its owner has to hear of it from those who look."""
     folder = tmp_path / "workspace" / "schedules"
@@ -282,10 +295,12 @@ async def test_what_is_wrong_with_jobs_is_found(tmp_path: Path, run: Run) -> Non
         "damaged": "agent: test\nevery: 60\ntask: x\n",
         "lost": "agent: nobody\nevery: 60\ntask: x\n",
         "mute": "agent: test\nevery: 60\nmessage: x\nto: {channel: pigeon, chat: 1}\n",
+        "never": "agent: test\nevery: 60\ntask: x\nend: 2001-01-01T00:00Z\n",
         "over": "agent: nobody\nevery: 60\ntask: x\nend: 2001-01-01T00:00Z\n",
     }.items():
         (folder / f"{name}.yaml").write_text(lines)
     (folder / "runs" / "damaged.jsonl").write_text("{}\n{}\n")
+    await arm(folder, "over", datetime(2001, 1, 1, tzinfo=UTC))
     await to_thread.run_sync(partial(configure, tmp_path))
     unserved = await to_thread.run_sync(partial(run, "doctor"))
     listed = await to_thread.run_sync(partial(run, "schedule", "list"))
@@ -298,6 +313,7 @@ async def test_what_is_wrong_with_jobs_is_found(tmp_path: Path, run: Run) -> Non
         f"{place}/bad.yaml:2: every: must be whole seconds, or a text like 15m, 6h or 1d",
         f"{place}/runs/damaged.jsonl:1: ",
         f"{place}/lost.yaml:1: lost: there is no agent 'nobody'; there are: test",
+        f"{place}/never.yaml:1: never: none of its times is to come",
         f"{place}/mute.yaml:1: mute: there is no channel 'pigeon'; there are: http, terminal",
     )
     assert listed.code == 0
@@ -319,6 +335,7 @@ async def test_jobs_of_which_nothing_is_to_come_are_listed_when_asked_for(
     folder = tmp_path / "workspace" / "schedules"
     folder.mkdir(parents=True)
     (folder / "old.yaml").write_text("agent: test\nevery: 60\ntask: x\nend: 2001-01-01T00:00Z\n")
+    await arm(folder, "old", datetime(2001, 1, 1, tzinfo=UTC))
     await to_thread.run_sync(partial(configure, tmp_path))
 
     def live() -> list[Done]:

@@ -202,8 +202,8 @@ REFUSED: tuple[tuple[dict[str, object], str, str], ...] = (
     ({"to": {"webhook": "ftp://host/secret"}}, "#/to/webhook", "https://"),
     ({"id": "No Blanks"}, "#/id", "lower-case"),
     ({"made": {"by": "cli"}}, "#/made", "not permitted"),
-    ({"agent": "nobody"}, "", "nobody"),
-    ({"to": {"channel": "telegram", "chat": "1"}}, "", "telegram"),
+    ({"agent": "nobody"}, "#/agent", "nobody"),
+    ({"to": {"channel": "telegram", "chat": "1"}}, "#/to/channel", "telegram"),
 )
 
 

@@ -7,7 +7,13 @@ from datetime import UTC, datetime
 import pytest
 
 from everturn_actors.model import Joins, Overheard, UserMessage
-from everturn_actors.queueing import as_announced, next_turn, steering, with_overheard
+from everturn_actors.queueing import (
+    as_announced,
+    next_turn,
+    overheard_bytes,
+    steering,
+    with_overheard,
+)
 
 NOW = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
 
@@ -107,6 +113,29 @@ def test_a_message_of_a_file_alone_has_the_block_and_nothing_behind_it() -> None
     told = with_overheard((UserMessage(seq=3, text=""),), [heard("a")])
 
     assert told[0].text == "[Said here before, not to you:]\na\n[Now to you:]"
+
+
+def test_what_a_turn_is_told_besides_is_bounded_and_says_so() -> None:
+    """A hundred reminders must not stand in the place of what a person says."""
+    told = [heard(f"reminder {number}") for number in range(100)] + [heard("x" * 900)]
+
+    (first,) = with_overheard((UserMessage(seq=3, text="And you?"),), told, 1_000)
+
+    head, left, *reminders, long, foot, said = first.text.splitlines()
+    assert (head, foot, said) == ("[Said here before, not to you:]", "[Now to you:]", "And you?")
+    assert left == f"[{100 - len(reminders)} before these are left out.]"
+    assert reminders == [f"reminder {n}" for n in range(100 - len(reminders), 100)]
+    assert len(reminders) > 50
+    assert long == "x" * 250 + " [shortened]"
+    assert len(first.text) < 1_000 + 100
+
+
+@pytest.mark.parametrize(
+    ("window_tokens", "limit_bytes"), [(1_000, 1_000), (4_096, 2_048), (1_000_000, 64_000)]
+)
+def test_a_turn_is_told_an_eighth_of_its_window(window_tokens: int, limit_bytes: int) -> None:
+    """Small models have room for little else than the question."""
+    assert overheard_bytes(window_tokens) == limit_bytes
 
 
 @pytest.mark.parametrize(

@@ -321,7 +321,7 @@ def test_spans_and_times_of_day_are_read_as_they_are_shown() -> None:
         ({"at": "2026-12-01T08:30Z"}, "every", "is given beside at"),
         ({"message": None}, "", "needs a message or a task"),
         ({"task": "x"}, "task", "is given beside message"),
-        ({"to": None}, "message", "who is it for"),
+        ({"to": None}, "to", "is required for a message"),
         ({"session": "isolated"}, "session", "is for tasks"),
         ({"to": {"channel": "telegram"}}, "to", "needs a chat"),
         ({"to": {"chat": "1"}}, "to.chat", "needs the channel"),

@@ -72,12 +72,12 @@ class HttpSchedules:
 
     async def all(self) -> JobList:
         """Return all jobs, by id, and what is wrong with definitions."""
-        page = await self._page("")
+        page = first = await self._page("")
         jobs = [*page.schedules]
         while page.next is not None:
             page = await self._page(page.next)
             jobs += page.schedules
-        return JobList(schedules=tuple(jobs), next=None, faults=page.faults)
+        return JobList(schedules=tuple(jobs), next=None, faults=first.faults)
 
     async def _page(self, after: str) -> JobList:
         params: dict[str, str | int] = {"limit": _PAGE}

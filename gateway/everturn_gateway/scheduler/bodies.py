@@ -437,7 +437,7 @@ class JobList(ScheduleBody):
 
     schedules: tuple[JobBody, ...]
     next: str | None = Field(description="`after` of the next page; null on the last one.")
-    faults: tuple[JobFaultBody, ...]
+    faults: tuple[JobFaultBody, ...] = Field(description="On the first page, at most 200 of them.")
 
 
 # --- times to come ---

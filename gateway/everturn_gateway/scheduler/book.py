@@ -320,7 +320,8 @@ class _Reader:
 def _write(folder: Path, timezone: str, before: _Leaves, job_id: str, text: str) -> _Leaves:
     """Write a file durably; return what stands in the folder besides."""
     check_job_id(job_id)  # only such a text may be part of a path
-    leaves = _read_folder(folder, timezone, before)
+    # What has changed since it was read is seen soon; what has the same name is seen here.
+    leaves = before if before.by_name else _read_folder(folder, timezone, before)
     make_folder(folder)
     for name, leaf in leaves.by_name.items():
         if job_id in leaf.ids:

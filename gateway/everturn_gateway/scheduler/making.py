@@ -276,7 +276,7 @@ def _payload(section: JobFields, faults: FaultList) -> Payload | None:
         faults.add((), "needs a message or a task: what is to be done?")
         return None
     if section.to is None:
-        faults.add("message", "needs to: who is it for? to: {channel: ..., chat: ...}")
+        faults.add("to", "is required for a message: a channel and a chat, a session or a webhook")
     if section.session is not None:
         faults.add("session", "is for tasks; a message is said in the conversation that to names")
     return SendMessage(text=section.message)

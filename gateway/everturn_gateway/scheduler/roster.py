@@ -16,15 +16,22 @@ from everturn_gateway.errors import Fault
 from everturn_gateway.scheduler import rules
 from everturn_gateway.scheduler.book import JobBook, Page
 from everturn_gateway.scheduler.errors import UnknownJobError
-from everturn_gateway.scheduler.jobs import At, Job, JobView, Run, Standing, ToChat
+from everturn_gateway.scheduler.jobs import Job, JobView, Run, Standing
+from everturn_gateway.scheduler.judging import (
+    ALWAYS_THERE,
+    by_id,
+    counts_from,
+    is_armed,
+    stranded,
+    waiting,
+    why_never,
+)
 from everturn_gateway.scheduler.records import Armed, Cancelled, Rebased, Record, fold_all
 from everturn_gateway.scheduler.runlog import RunLogs
 
 logger = logging.getLogger(__name__)
 
-AT_ONCE: Final = 100  # jobs that are looked at before others get their turn: some milliseconds
-ALWAYS_THERE: Final = frozenset(("http", "terminal"))
-"Channels that are there without being set up: what is said there waits to be read."
+AT_ONCE: Final = 50  # jobs that are looked at before others get their turn: some milliseconds
 
 
 class AgentShelf(Protocol):
@@ -104,6 +111,10 @@ class Roster:
         self._changed, self._let_go = changed, let_go
         self._entries: dict[str, Entry] = {}
         self._faults: tuple[Fault, ...] = ()
+        self._read: object = None
+        "What definitions were taken over."
+        self._is_settled = False
+        "Whether all of them are armed."
         self._reading = anyio.Lock()
 
     # --- asking ---
@@ -146,12 +157,12 @@ class Roster:
 
     def faults(self) -> tuple[Fault, ...]:
         """Return what is wrong with definitions and run logs, and which jobs cannot run."""
-        waiting = (
-            Fault(file=each.job.file, line=each.job.line, message=f"{each.job_id}: {each.why}")
+        stuck = (
+            waiting(each.job, each.why)
             for each in self._entries.values()
             if each.why and not self._logs.damage(each.job_id) and not self._is_done(each)
         )
-        return (*self._faults, *self._logs.faults(), *waiting)
+        return (*self._faults, *self._logs.faults(), *stuck)
 
     def view(self, entry: Entry, next_at: datetime | None) -> JobView:
         """Return a job as people see it; `next_at` is when it is due."""
@@ -167,17 +178,11 @@ class Roster:
             return JobView(job=job, state="paused", standing=standing)
         return JobView(job=job, state="scheduled", next_at=next_at, standing=standing)
 
-    def why_not(self, job: Job) -> str:
-        """Return why a job cannot run now; empty where it can."""
+    def why_not(self, job: Job) -> tuple[str, str]:
+        """Return why a job cannot run now, behind the field at fault; empty where it can."""
         if damage := self._logs.damage(job.job_id):
-            return damage
-        names = self._agents.names()
-        if job.agent not in names:
-            return f"there is no agent {job.agent!r}; there are: {', '.join(names) or 'none'}"
-        if isinstance(job.to, ToChat) and job.to.channel not in self._channels:
-            known = ", ".join(sorted(self._channels))
-            return f"there is no channel {job.to.channel!r}; there are: {known}"
-        return ""
+            return "id", damage
+        return stranded(job, self._agents.names(), self._channels)
 
     # --- writing down ---
 
@@ -207,14 +212,11 @@ class Roster:
         async with self._reading:
             await self._logs.recheck()
             page = await self.book.read()
-            found: dict[str, Job] = {}
-            faults = list(page.faults)
-            for job in (*page.jobs, *self._agents.jobs()):
-                first = found.setdefault(job.job_id, job)
-                if first is not job:
-                    message = f"{job.job_id} is also the id of the job in {first.file}"
-                    faults.append(Fault(file=job.file, line=job.line, message=message))
-            self._note(tuple(faults))
+            if self._is_settled and self._read == self._sources(page):
+                return
+            self._is_settled, self._read = False, self._sources(page)
+            found, twins = by_id((*page.jobs, *self._agents.jobs()))
+            self._note((*page.faults, *twins))
             gone = [each for each in self._entries if each not in found]
             for job_id in gone:
                 del self._entries[job_id]
@@ -222,12 +224,14 @@ class Roster:
             for job_id in dict.fromkeys((*gone, *self._logs.ids())):
                 if job_id not in found and not self._may_come_back(job_id, page):
                     await self._forget(job_id)
+            self._is_settled = True  # unless one of them cannot be armed
             async with anyio.create_task_group() as arming:
                 for number, job in enumerate(found.values(), 1):
                     if number % AT_ONCE == 0:
                         await anyio.lowlevel.checkpoint()
                     entry = self._entries.get(job.job_id)
-                    why = self.why_not(job) or self._why_never(job)
+                    standing, now = self.standing(job.job_id), self._clock.now()
+                    why = self.why_not(job)[1] or why_never(job, standing, now)
                     if entry is not None and entry.job == job and entry.why == why:
                         entry.job = job  # what is not compared may differ: where it stands
                         continue
@@ -238,6 +242,9 @@ class Roster:
                         logger.warning("a scheduled job waits", extra={**fields, "why": why})
                     entry.job, entry.why = job, why
                     arming.start_soon(self._arm, entry)
+
+    def _sources(self, page: Page) -> object:
+        return page, self._agents.version, self._logs.faults()
 
     def _note(self, faults: tuple[Fault, ...]) -> None:
         known = set(self._faults)
@@ -263,35 +270,16 @@ class Roster:
             await self._write_arming(entry)
         except OSError as error:
             entry.why = f"its run log cannot be written: {error.strerror or error}"
+            self._is_settled = False
         self._changed(entry.job_id)
 
     async def _write_arming(self, entry: Entry) -> None:
         job, now = entry.job, self._clock.now()
         standing = self.standing(job.job_id)
-        schedule = rules.schedule_name(job)
-        if standing.schedule == schedule and not standing.cancelled:
+        if is_armed(job, standing):
             if rules.needs_rebase(standing, now):
                 logger.warning("the clock was set back", extra={"job": job.job_id})
                 await self.write(job.job_id, Rebased(at=now, cursor=now))
-        elif rules.next_instant(job, after=_since(job, now), anchor=now) is not None:
-            armed = Armed(at=now, schedule=schedule, since=_since(job, now))
-            await self.write(job.job_id, armed)
-
-    def _why_never(self, job: Job) -> str:
-        """Return why a job that is new, or has new times, will never run; empty where it will."""
-        standing, now = self.standing(job.job_id), self._clock.now()
-        if standing.schedule == rules.schedule_name(job) and not standing.cancelled:
-            return ""
-        if rules.next_instant(job, after=_since(job, now), anchor=now) is not None:
-            return ""
-        if not isinstance(job.when, At):
-            return "none of its times is to come: see its start, its end and its quiet hours"
-        instant = job.when.instant
-        if any(run.instant == instant for run in (*standing.recent, *standing.open)):
-            return ""  # it ran
-        return f"its time, {instant:%Y-%m-%d %H:%M:%S} UTC, was past when it was defined"
-
-
-def _since(job: Job, now: datetime) -> datetime:
-    """Return from when on a job that is armed now has occurrences."""
-    return min(now, job.written_at or now) if job.is_once else now
+        elif not why_never(job, standing, now):
+            schedule, since = rules.schedule_name(job), counts_from(job, now)
+            await self.write(job.job_id, Armed(at=now, schedule=schedule, since=since))

@@ -196,8 +196,8 @@ class Scheduler:
         now = self._clock.now()
         if self._roster.find(job.job_id) is not None:
             raise JobRefusedError(faults=[_fault("id", f"{job.job_id!r} is taken")])
-        if why := self._roster.why_not(job):
-            raise JobRefusedError(why)
+        if (missing := self._roster.why_not(job))[1]:
+            raise JobRefusedError(faults=[_fault(*missing)])
         if isinstance(job.when, At) and job.when.instant <= now:
             message = f"is in the past: it is {now:%Y-%m-%d %H:%M:%S} UTC now"
             raise JobRefusedError(faults=[_fault("at", message)])

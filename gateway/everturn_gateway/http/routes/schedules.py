@@ -28,6 +28,7 @@ from everturn_gateway.scheduler.errors import JobRefusedError
 from everturn_gateway.scheduler.jobs import Made
 
 LIST_LIMIT: Final = 100  # jobs a page: 8 ms
+FAULTS_LIMIT: Final = 200  # where one thing is missing, thousands of jobs may say so
 RUNS_LIMIT: Final = 100  # occurrences
 COMING_LIMIT: Final = 100  # instants
 
@@ -52,7 +53,7 @@ def schedules_router(gateway: Gateway, access: Access) -> APIRouter:
         after: Annotated[str, Query(max_length=256, description="`next` of the page before.")] = "",
         limit: Annotated[int, Query(ge=1, le=LIST_LIMIT)] = 50,
     ) -> Response:
-        """List scheduled jobs by id, and what is wrong with definitions."""
+        """List scheduled jobs by id; on the first page, what is wrong with definitions as well."""
         found = [job_id for job_id in gateway.schedules.ids() if job_id > after]
         page = found[:limit]
         return answer(
@@ -60,7 +61,8 @@ def schedules_router(gateway: Gateway, access: Access) -> APIRouter:
                 schedules=tuple(JobBody.of(gateway.schedules.job(each), places) for each in page),
                 next=page[-1] if len(found) > limit else None,
                 faults=tuple(
-                    JobFaultBody.of(fault, places) for fault in gateway.schedules.faults()
+                    JobFaultBody.of(fault, places)
+                    for fault in (() if after else gateway.schedules.faults()[:FAULTS_LIMIT])
                 ),
             )
         )
