@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ from everturn_actors.model import Inbound
 from everturn_actors.testing import ManualClock
 from everturn_gateway.channels.running import LaterCarrier
 from everturn_gateway.scheduler.errors import JobFixedError, JobRefusedError, UnknownJobError
-from everturn_gateway.scheduler.jobs import JobView, Made
+from everturn_gateway.scheduler.jobs import JobView, Made, RunTask
 from everturn_gateway.scheduler.running import WebhookError
 from everturn_gateway.scheduler.sections import JobSection
 
@@ -462,12 +463,16 @@ async def test_added_jobs_are_files_and_refused_ones_leave_nothing(tmp_path: Pat
         assert [path.name for path in world.folder.glob("*.yaml")] == ["again.yaml"]
 
 
-async def test_a_job_tied_to_a_process_ends_with_it(tmp_path: Path) -> None:
-    """A check on something that is over would run for ever."""
+async def test_a_job_that_was_made_for_a_process_ends_with_it(tmp_path: Path) -> None:
+    """A check on something that is over would run for ever; also where it ended meanwhile."""
     world = world_at(tmp_path, "2026-11-23T08:00:00+00:00")
+    world.processes = {"p1", "p2"}
+    made = {"by": "tool", "at": "2026-11-23T07:00:00Z"}
+    world.write("watch", every=60, process="p1", made=made)
+    world.write("other", every=60, process="p2", made=made)
+    async with world.opened():
+        pass
     world.processes = {"p1"}
-    world.write("watch", every=60, process="p1")
-    world.write("other", every=60, process="p2")  # it ended while the gateway was down
 
     async with world.opened() as live:
         assert [view.job.job_id for view in live.scheduler.jobs()] == ["watch"]
@@ -582,3 +587,123 @@ async def test_a_job_of_which_nothing_is_to_come_is_said_to_be(
 
         assert fault.file == path
         assert "none of its times" in fault.message
+
+
+async def test_a_job_that_could_not_be_armed_is_armed_when_the_disk_is_well_again(
+    tmp_path: Path,
+) -> None:
+    """A reminder made while the disk was full for a second is not to be lost."""
+    world = world_at(tmp_path, "2026-11-23T08:00:00+00:00")
+    world.write("first", **DAILY)
+
+    async with world.opened() as live:
+        await live.clock.until_sleeping(30)
+        runs = world.folder / "runs"
+        runs.rename(tmp_path / "runs")
+        runs.write_text("no folder")
+        world.write("daily", **DAILY)
+        section = JobSection.model_validate(
+            {"agent": "test", "every": 60, "message": "x", "to": {"channel": "test", "chat": "1"}}
+        )
+        with pytest.raises(OSError, match="Not a directory"):
+            await live.scheduler.add(section, job_id="added", made=Made(by="cli"))
+        assert not (world.folder / "added.yaml").exists()
+        assert live.scheduler.job("daily").state == "waiting"
+        runs.unlink()
+        (tmp_path / "runs").rename(runs)
+        await live.clock.until_sleeping(30)
+        live.clock.advance(30)
+        view = await live.until("daily", lambda view: view.state == "scheduled")
+
+        assert view.next_at == NINE
+
+
+@pytest.mark.parametrize("how", ["cancel", "pause", "change"])
+async def test_what_waits_for_its_next_try_heeds_what_is_done_to_its_job(
+    tmp_path: Path, how: str
+) -> None:
+    """Ten tries take hours: who calls a job off, stops it or sets it right is to be heard."""
+    world = world_at(tmp_path, "2026-11-23T08:59:59+00:00")
+    world.provider.script = [refusal()]
+    retries = {"max": 3, "backoff_seconds": 20}
+    world.write("daily", task="Think.", retries=retries, **DAILY)
+
+    async with world.opened() as live:
+        await live.clock.until_sleeping(30)
+        live.clock.advance(1)
+        await world.provider.until_called(1)
+        await live.clock.until_sleeping(25)
+        if how == "cancel":
+            await live.scheduler.cancel("daily")
+        elif how == "pause":
+            await live.scheduler.pause("daily")
+        else:
+            world.write("daily", task="Think again.", retries=retries, **DAILY)
+            await live.until("daily", lambda view: view.job.payload == RunTask(text="Think again."))
+        live.clock.advance(25)
+        if how == "change":
+            (run,) = await live.runs("daily", 1)
+            assert run.outcome == "answered"
+            assert world.provider.requests[-1].messages[-1].text.endswith("Think again.")
+        if how == "pause":
+            await live.clock.until_sleeping(30)
+            live.clock.advance(60)
+            await live.scheduler.resume("daily")
+            await live.clock.until_sleeping(25)
+            assert len(world.provider.requests) == 1
+            live.clock.advance(25)
+            (run,) = await live.runs("daily", 1)
+            assert (run.outcome, run.attempt) == ("answered", 2)
+    if how == "cancel":
+        assert len(world.provider.requests) == 1
+
+
+async def test_a_process_that_is_not_there_keeps_a_job_waiting_and_its_file_where_it_is(
+    tmp_path: Path,
+) -> None:
+    """A slip in a handle must not move what somebody wrote."""
+    world = world_at(tmp_path, "2026-11-23T08:00:00+00:00")
+    world.processes = {"p1"}
+    path = world.write("slip", every=60, process="p-slip")
+    fine = world.write("fine", every=60, process="p1")
+
+    async with world.opened() as live:
+        (fault,) = live.scheduler.faults()
+        assert "'p-slip'" in fault.message
+        world.processes.clear()
+        await live.scheduler.process_ended("p1")
+
+        assert live.scheduler.job("fine").state == "waiting"
+        assert path.exists()
+        assert fine.exists()
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("HEARTBEAT_OK", None),
+        ("**heartbeat_ok**", None),
+        ("HEARTBEAT_OK\n\nNothing to report.", None),
+        ("HEARTBEAT_OK but the disk is full", "HEARTBEAT_OK but the disk is full"),
+        ("The disk is full. " * 8 + "\nHEARTBEAT_OK", ("The disk is full. " * 8).strip()),
+    ],
+)
+async def test_an_answer_that_says_nothing_is_not_passed_on(
+    tmp_path: Path, answer: str, said: str | None
+) -> None:
+    """Models put the word in bold and a phrase beside it; people want to read neither."""
+    world = world_at(tmp_path, "2026-11-23T08:00:00+00:00")
+    world.provider.script = [answer]
+    world.write("look", every=60, task="Look.", session="isolated")
+    async with world.opened(serve=False) as live:
+        job = live.scheduler.job("look").job
+    (world.folder / "look.yaml").unlink()
+    task = RunTask(text="Look.", silent_answer="HEARTBEAT_OK")
+    world.shelf.own = (replace(job, job_id="test.heartbeat", payload=task),)
+
+    async with world.opened() as live:
+        begun = await live.scheduler.run_now("test.heartbeat")
+        run = await live.scheduler.wait("test.heartbeat", begun.instant)
+
+        assert run.outcome == ("silent" if said is None else "answered")
+        assert (await live.said() if said else ()) == ((said,) if said else ())

@@ -127,8 +127,8 @@ def test_what_is_wrong_with_a_job_is_said_with_its_line(tmp_path: Path) -> None:
 
     assert [each.split(" ", 2)[:2] for each in found] == [
         ["10:", "spec.schedules[0].timezone:"],
+        ["11:", "spec.schedules[1].to:"],
         ["12:", "spec.schedules[1].at:"],
-        ["14:", "spec.schedules[1].message:"],
         ["15:", "spec.schedules[2].id:"],
         ["16:", "spec.schedules[3].id:"],
         ["17:", "spec.schedules[4].id:"],

@@ -34,6 +34,10 @@ logger = logging.getLogger(__name__)
 AT_ONCE: Final = 50  # jobs that are looked at before others get their turn: some milliseconds
 
 
+_IN_AGENTS: Final = ("spec.schedules", "spec.heartbeat")
+"What fields of an `agent.yaml` begin with that are about jobs."
+
+
 class AgentShelf(Protocol):
     """The agents of a gateway, as far as their jobs go."""
 
@@ -66,6 +70,8 @@ class Entry:
     job: Job
     why: str = ""
     "Why it cannot run now; empty = it can."
+    error: OSError | None = None
+    "Why it could not be armed; that is tried again."
     news: anyio.Event = field(default_factory=anyio.Event)
     "Set when something about it has changed."
 
@@ -91,6 +97,7 @@ class Roster:
         agents: AgentShelf,
         channels: frozenset[str],
         clock: Clock,
+        is_running: Callable[[str], bool],
         changed: Callable[[str], None],
         let_go: Callable[[tuple[Run, ...]], Awaitable[None]],
     ) -> None:
@@ -102,12 +109,14 @@ class Roster:
             agents: Definitions in files of agents.
             channels: The names of all channels that are set up.
             clock: The time.
+            is_running: Whether a background process still runs.
             changed: Told the id of each job that is new, changed or gone.
             let_go: Given the runs that a run log no longer names.
         """
         self.book = book
         self._logs, self._agents, self._clock = logs, agents, clock
         self._channels = channels | ALWAYS_THERE
+        self._is_running = is_running
         self._changed, self._let_go = changed, let_go
         self._entries: dict[str, Entry] = {}
         self._faults: tuple[Fault, ...] = ()
@@ -162,7 +171,8 @@ class Roster:
             for each in self._entries.values()
             if each.why and not self._logs.damage(each.job_id) and not self._is_done(each)
         )
-        return (*self._faults, *self._logs.faults(), *stuck)
+        of_agents = (each for each in self._agents.faults() if each.field.startswith(_IN_AGENTS))
+        return (*self._faults, *of_agents, *self._logs.faults(), *stuck)
 
     def view(self, entry: Entry, next_at: datetime | None) -> JobView:
         """Return a job as people see it; `next_at` is when it is due."""
@@ -182,6 +192,8 @@ class Roster:
         """Return why a job cannot run now, behind the field at fault; empty where it can."""
         if damage := self._logs.damage(job.job_id):
             return "id", damage
+        if job.process and not self._is_running(job.process):
+            return "process", f"no background process {job.process!r} runs"
         return stranded(job, self._agents.names(), self._channels)
 
     # --- writing down ---
@@ -203,6 +215,15 @@ class Roster:
 
     # --- definitions ---
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether all definitions are taken over, as they stood at the last look, and armed."""
+        return self._is_settled
+
+    def unsettle(self) -> None:
+        """Let the next look judge all jobs again: something else has changed."""
+        self._is_settled = False
+
     async def read(self) -> None:
         """Take over all definitions as they stand, and arm what is new.
 
@@ -213,7 +234,7 @@ class Roster:
             await self._logs.recheck()
             page = await self.book.read()
             if self._is_settled and self._read == self._sources(page):
-                return
+                return  # nothing has changed
             self._is_settled, self._read = False, self._sources(page)
             found, twins = by_id((*page.jobs, *self._agents.jobs()))
             self._note((*page.faults, *twins))
@@ -269,8 +290,11 @@ class Roster:
         try:
             await self._write_arming(entry)
         except OSError as error:
+            entry.error = error
             entry.why = f"its run log cannot be written: {error.strerror or error}"
             self._is_settled = False
+        else:
+            entry.error = None
         self._changed(entry.job_id)
 
     async def _write_arming(self, entry: Entry) -> None:

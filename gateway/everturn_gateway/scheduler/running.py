@@ -43,6 +43,7 @@ from everturn_gateway.zones import check_zone
 logger = logging.getLogger(__name__)
 
 RESULT_S: Final = 86_400.0  # a turn has deadlines of its own; this one is for what they overlook
+BESIDE_CHARACTERS: Final = 80  # that still say nothing, beside the word that says so
 _WRAPPING: Final = " \t\r\n*_`\"'.!"
 "What models put around an answer that is to be one word."
 
@@ -278,10 +279,27 @@ def _inbound(job: Job, task: RunTask, run: Run) -> Inbound:
 
 def _answer(result: TurnResult, task: RunTask) -> _Answer | None:
     """Return what is to be passed on; None where there is nothing to say."""
-    text = result.text.strip()
-    if task.silent_answer and text.strip(_WRAPPING) == task.silent_answer.strip(_WRAPPING):
-        return None
+    text = _without_marker(result.text.strip(), task.silent_answer)
     return _Answer(text=text, untrusted=result.untrusted, turn=result.turn) if text else None
+
+
+def _without_marker(text: str, marker: str) -> str:
+    """Return what there is to say beside the word that means that there is nothing.
+
+    Models put that word in bold, in lower case, or on a line of its own beside a few others.
+    """
+    if not marker:
+        return text
+    lines = text.splitlines()
+    rest = [line for line in lines if not _is_marker(line, marker)]
+    if len(rest) == len(lines):
+        return text
+    said = "\n".join(rest).strip()
+    return "" if len(said) <= BESIDE_CHARACTERS else said
+
+
+def _is_marker(line: str, marker: str) -> bool:
+    return line.strip(_WRAPPING).casefold() == marker.strip(_WRAPPING).casefold()
 
 
 def _due_text(job: Job, instant: datetime) -> str:

@@ -94,8 +94,8 @@ class Scheduler:
         self._room = anyio.Semaphore(RUNNING_TASKS)
         self._adding = anyio.Lock()
         self._loading = anyio.Lock()
-        self._is_running = is_running
         self._is_loaded = self._is_serving = False
+        self._reads_again = False
         self._unread = ""
         "Why definitions could not be read the last time."
         self._in_hand: set[tuple[str, datetime]] = set()
@@ -108,6 +108,7 @@ class Scheduler:
             agents=agents,
             channels=channels,
             clock=clock,
+            is_running=is_running,
             changed=self._plan,
             let_go=self._delete_sessions,
         )
@@ -185,7 +186,21 @@ class Scheduler:
             except FileExistsError as error:
                 raise JobRefusedError(faults=[_fault("id", f"{job_id!r} is taken")]) from error
             await self._roster.read()
+            await self._check_armed(job_id)
         return self.job(job_id)
+
+    async def _check_armed(self, job_id: str) -> None:
+        """Take a new job back that would not run.
+
+        Raises:
+            OSError: It could not be armed.
+        """
+        entry = self._roster.find(job_id)
+        if entry is not None and entry.error is not None:
+            error = entry.error
+            await self._roster.book.put_away(entry.job.file)
+            await self._roster.read()
+            raise error
 
     def _check_new(self, job: Job, max_jobs: int | None) -> None:
         """Refuse a job that could not run.
@@ -268,15 +283,17 @@ class Scheduler:
         return run
 
     async def process_ended(self, handle: str) -> None:
-        """Call off every job that is tied to a background process.
+        """Call off every job that Everturn tied to a background process; the others wait.
 
         Raises:
             OSError: It cannot be written.
         """
         for entry in self._roster.entries():
-            if entry.job.process == handle and entry.job.made.by not in _FIXED:
+            if entry.job.process == handle and entry.job.made.by in _WRITTEN:
                 with suppress(UnknownJobError):  # somebody called it off in this moment
                     await self._cancel(entry.job_id)
+        self._roster.unsettle()  # what people wrote stays, and waits
+        await self._roster.read()
 
     # --- life ---
 
@@ -292,9 +309,9 @@ class Scheduler:
             await self._logs.load()
             await self._roster.read()
             self._is_loaded = True
-            for handle in {entry.job.process for entry in self._roster.entries()} - {""}:
-                if not self._is_running(handle):
-                    await self.process_ended(handle)
+            for entry in self._roster.entries():
+                if entry.job.process and entry.why and entry.job.made.by in _WRITTEN:
+                    await self._cancel(entry.job_id)  # it ended while nothing ran
 
     async def serve(self) -> NoReturn:
         """Go on with what was begun, and run what is due; until cancelled."""
@@ -348,6 +365,14 @@ class Scheduler:
             if why != self._unread:  # a folder that is missing is looked for again and again
                 logger.warning("scheduled jobs cannot be read", extra={"error": why})
         self._unread = why
+        if not self._roster.is_settled and not self._reads_again:
+            self._reads_again = True
+            self._tasks.start_soon(self._read_again)
+
+    async def _read_again(self) -> None:
+        await self._clock.sleep(DISK_RETRY_S)
+        self._reads_again = False
+        await self._reload()
 
     # --- times ---
 
@@ -356,16 +381,19 @@ class Scheduler:
         entry = self._roster.find(job_id)
         if entry is None:
             self._table.put(job_id, None)
-        elif self._is_serving and job_id not in self._busy:
+            return
+        if self._is_serving and job_id not in self._busy:
             self._table.put(job_id, self._due_at(job_id))
-            entry.tell()
+        entry.tell()
 
     def _due_at(self, job_id: str) -> datetime | None:
         """Return when a job has to be looked at next; None where it never has to be."""
         entry, now = self._roster.entry(job_id), self._clock.now()
-        if not entry.why and self._left_open(job_id):
-            return now
         if self._is_held(entry):
+            return None
+        if self._left_open(job_id):
+            return now
+        if self._roster.standing(job_id).anchor is None:
             return None
         planned = rules.plan(entry.job, self._roster.standing(job_id), now=now)
         return now if planned.run or planned.missed else planned.next_at
@@ -398,7 +426,7 @@ class Scheduler:
         """Do all that is due of a job, one occurrence after the other; then plan it anew."""
         pause_s = 0.0
         try:
-            for run in self._left_open(entry.job_id):
+            for run in () if self._is_held(entry) else self._left_open(entry.job_id):
                 await self._finish(entry.job, run)
             await self._settle(entry)
         except ActorStoppedError:
@@ -426,7 +454,10 @@ class Scheduler:
         job_id = entry.job_id
         while self._roster.find(job_id) is entry and not self._is_held(entry):
             job, now = entry.job, self._clock.now()
-            planned = rules.plan(job, self._roster.standing(job_id), now=now)
+            standing = self._roster.standing(job_id)
+            if standing.anchor is None:
+                return
+            planned = rules.plan(job, standing, now=now)
             if planned.missed is not None:
                 await self._miss(job, planned.missed, ran_instead=bool(planned.run))
             elif planned.run:
@@ -437,9 +468,8 @@ class Scheduler:
                 return
 
     def _is_held(self, entry: Entry) -> bool:
-        """Whether no occurrence of a job may begin now."""
-        standing = self._roster.standing(entry.job_id)
-        return bool(entry.why) or entry.job.paused or standing.paused or standing.anchor is None
+        """Whether nothing of a job may be tried now."""
+        return bool(entry.why) or entry.job.paused or self._roster.standing(entry.job_id).paused
 
     async def _miss(self, job: Job, missed: rules.Missed, *, ran_instead: bool) -> None:
         """Write down what is passed over; a single occurrence that is, is reported."""
@@ -494,6 +524,13 @@ class Scheduler:
             )
             name = name_of(job, run.instant)
             await self._clock.sleep(rules.backoff_s(job.retries, tries, name))
+            entry = self._roster.find(job.job_id)
+            if entry is None:
+                ended = Ended(outcome="cancelled", error="the job was called off")
+                break
+            if self._is_held(entry) and not run.by_hand:
+                return  # it stays open, and goes on when it may
+            job = entry.job  # somebody may have set right what failed
             tries += 1
             run = self._present(job, run) if ended.is_answered else await self._again(job, run)
             ended = await self._try(job, run)
