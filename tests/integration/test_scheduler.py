@@ -8,15 +8,18 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
+import anyio
 import pytest
 from support.ticking import CHAT, WallClock, World, at, refusal
 
 from everturn_actors.model import Inbound
 from everturn_actors.testing import ManualClock
 from everturn_gateway.channels.running import LaterCarrier
+from everturn_gateway.scheduler.book import CANCELLED_KEPT, JobBook
 from everturn_gateway.scheduler.errors import JobFixedError, JobRefusedError, UnknownJobError
 from everturn_gateway.scheduler.jobs import JobView, Made, RunTask
 from everturn_gateway.scheduler.running import WebhookError
+from everturn_gateway.scheduler.scheduler import RUNNING_TASKS
 from everturn_gateway.scheduler.sections import JobSection
 
 DAY_S = 86_400
@@ -707,3 +710,60 @@ async def test_an_answer_that_says_nothing_is_not_passed_on(
 
         assert run.outcome == ("silent" if said is None else "answered")
         assert (await live.said() if said else ()) == ((said,) if said else ())
+
+
+async def test_what_was_due_while_a_definition_said_paused_is_not_made_up_for(
+    tmp_path: Path,
+) -> None:
+    """Paused for the weekend: on Monday nobody wants Friday's digest; the runs so far count on."""
+    world = world_at(tmp_path, "2026-11-23T08:59:59+00:00")
+    rest = {"misfire": "run_all", "max_runs": 2}
+    world.write("daily", **DAILY, **rest)
+    async with world.opened() as live:
+        await live.clock.until_sleeping(30)
+        live.clock.advance(1)
+        await live.runs("daily", 1)
+    world.write("daily", paused=True, **DAILY, **rest)
+    async with world.opened() as live:
+        assert live.scheduler.job("daily").state == "paused"
+    world.clock.advance(3 * DAY_S)
+    world.write("daily", **DAILY, **rest)
+
+    async with world.opened() as live:
+        view = live.scheduler.job("daily")
+
+        assert (view.state, view.next_at) == ("scheduled", NINE + timedelta(days=4))
+        assert (view.standing.ran, len(view.standing.recent)) == (1, 1)
+
+
+async def test_tasks_that_wait_for_people_do_not_hold_up_those_of_others(tmp_path: Path) -> None:
+    """32 questions that nobody answers would else stop every task of every agent for an hour."""
+    world = world_at(tmp_path, "2026-11-23T08:59:59+00:00")
+    world.provider.hold()
+    for number in range(RUNNING_TASKS + 1):
+        world.write(f"job-{number}", task="Wait.", to={"channel": "test", "chat": number}, **DAILY)
+
+    async with world.opened() as live:
+        await live.clock.until_sleeping(30)
+        live.clock.advance(1)
+        await world.provider.until_called(RUNNING_TASKS)
+        assert len(world.provider.requests) == RUNNING_TASKS
+        await live.clock.until_sleeping(60)
+        live.clock.advance(60)
+        with anyio.fail_after(10):
+            await world.provider.until_called(RUNNING_TASKS + 1)
+
+
+async def test_files_that_were_put_away_are_bounded(tmp_path: Path) -> None:
+    """Every reminder that was ever made would else be kept, texts and addresses included."""
+    folder = tmp_path / "schedules"
+    book = JobBook(folder)
+    folder.mkdir()
+    for number in range(CANCELLED_KEPT + 3):
+        (folder / f"job-{number}.yaml").write_text("x")
+        await book.put_away(folder / f"job-{number}.yaml")
+
+    kept = {path.name for path in (folder / "cancelled").iterdir()}
+    assert len(kept) == CANCELLED_KEPT
+    assert "job-0.yaml" not in kept
+    assert f"job-{CANCELLED_KEPT + 2}.yaml" in kept

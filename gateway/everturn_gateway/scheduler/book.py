@@ -37,6 +37,7 @@ from everturn_gateway.scheduler.sections import (
 
 MAX_FILE_BYTES: Final = 256 * 1024  # several times the longest text that a job may have
 CANCELLED: Final = "cancelled"
+CANCELLED_KEPT: Final = 200  # files there, the newest
 _SUFFIXES: Final = (".yaml", ".yml")
 
 _Stamp: TypeAlias = tuple[int, int, int, int]
@@ -363,6 +364,10 @@ def _put_away(folder: Path, name: str) -> None:
         return
     _sync(away)
     _sync(folder)
+    with os.scandir(away) as entries:
+        found = sorted(entries, key=lambda entry: entry.stat(follow_symlinks=False).st_ctime_ns)
+    for entry in found[:-CANCELLED_KEPT]:
+        os.unlink(entry.path)  # noqa: PTH108 - as the entry names it
 
 
 def _sync(folder: Path) -> None:

@@ -234,7 +234,9 @@ class Standing:
     recent: tuple[Run, ...] = ()
     "Finished, oldest first; bounded."
     paused: bool = False
-    "Somebody paused it."
+    "Somebody paused it, otherwise than in its definition."
+    paused_in_file: bool = False
+    "Its definition paused it when it was last looked at."
     cancelled: bool = False
     "Somebody called it off: nothing of it runs any more."
 

@@ -266,6 +266,7 @@ _STANDING: Final = _shape_of(
         "open": _runs,
         "recent": _runs,
         "paused": _flag,
+        "paused_in_file": _flag,
         "cancelled": _flag,
     },
 )
@@ -275,8 +276,8 @@ _READERS: Final[dict[type[Line], dict[str, _Read]]] = {
     Accepted: {**_INSTANT, "session_id": _text, "seq": _number},
     Finished: {**_INSTANT, "outcome": _outcome, "turn": _number, "error": _text},
     Missed: {**_INSTANT, "first": _instant, "count": _number, "error": _text},
-    Paused: {"at": _instant},
-    Resumed: {"at": _instant},
+    Paused: {"at": _instant, "in_file": _flag},
+    Resumed: {"at": _instant, "in_file": _flag},
     Cancelled: {"at": _instant},
     Rebased: {"at": _instant, "cursor": _instant},
     Kept: {"at": _instant, "standing": _STANDING},

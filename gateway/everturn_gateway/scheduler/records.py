@@ -77,6 +77,8 @@ class Paused:
     """Somebody paused the job."""
 
     at: datetime
+    in_file: bool = False
+    "By its definition."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +86,8 @@ class Resumed:
     """Somebody let it go on, with what comes due from now on."""
 
     at: datetime
+    in_file: bool = False
+    "By its definition."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +198,7 @@ class Draft:
         "_cursor",
         "_open",
         "_paused",
+        "_paused_in_file",
         "_ran",
         "_recent",
         "_schedule",
@@ -205,7 +210,8 @@ class Draft:
     def _take(self, standing: Standing) -> None:
         self._schedule, self._anchor = standing.schedule, standing.anchor
         self._cursor, self._ran = standing.cursor, standing.ran
-        self._paused, self._cancelled = standing.paused, standing.cancelled
+        self._paused, self._paused_in_file = standing.paused, standing.paused_in_file
+        self._cancelled = standing.cancelled
         self._recent = list(standing.recent)
         self._open = {
             run.instant: _Open(
@@ -229,6 +235,7 @@ class Draft:
             open=tuple([run.run() for run in self._open.values()]),
             recent=tuple(self._recent[-RECENT:]),
             paused=self._paused,
+            paused_in_file=self._paused_in_file,
             cancelled=self._cancelled,
         )
         return Folded(standing=standing, gone=tuple(self._recent[:-RECENT]))
@@ -254,10 +261,10 @@ class Draft:
                 # Who paused a job does not expect that an edit of its times lets it run.
                 self._paused = self._paused and not self._cancelled
                 self._ran, self._cancelled = 0, False
-            case Paused():
-                self._paused = True
-            case Resumed():
-                self._paused = False
+            case Paused(in_file=in_file):
+                self._pause(in_file=in_file, paused=True)
+            case Resumed(in_file=in_file):
+                self._pause(in_file=in_file, paused=False)
                 self._settle(line.at)
             case Cancelled():
                 self._cancelled = True
@@ -269,6 +276,12 @@ class Draft:
                 self._take(line.standing)
             case _:
                 assert_never(line)
+
+    def _pause(self, *, in_file: bool, paused: bool) -> None:
+        if in_file:
+            self._paused_in_file = paused
+        else:
+            self._paused = paused
 
     def _settle(self, instant: datetime) -> None:
         """Occurrences up to `instant` need not be looked at any more."""

@@ -26,7 +26,15 @@ from everturn_gateway.scheduler.judging import (
     waiting,
     why_never,
 )
-from everturn_gateway.scheduler.records import Armed, Cancelled, Rebased, Record, fold_all
+from everturn_gateway.scheduler.records import (
+    Armed,
+    Cancelled,
+    Paused,
+    Rebased,
+    Record,
+    Resumed,
+    fold_all,
+)
 from everturn_gateway.scheduler.runlog import RunLogs
 
 logger = logging.getLogger(__name__)
@@ -307,3 +315,7 @@ class Roster:
         elif not why_never(job, standing, now):
             schedule, since = rules.schedule_name(job), counts_from(job, now)
             await self.write(job.job_id, Armed(at=now, schedule=schedule, since=since))
+        if job.paused and not standing.paused_in_file:
+            await self.write(job.job_id, Paused(at=now, in_file=True))
+        elif standing.paused_in_file and not job.paused:  # what came due meanwhile is left out
+            await self.write(job.job_id, Resumed(at=now, in_file=True))

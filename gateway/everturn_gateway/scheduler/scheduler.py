@@ -61,7 +61,8 @@ logger = logging.getLogger(__name__)
 
 FOLDER: Final = "schedules"
 RUNS_FOLDER: Final = "runs"
-RUNNING_TASKS: Final = 32  # at the same time; those beyond wait, written down as begun
+RUNNING_TASKS: Final = 32  # begin at the same time; those beyond wait, written down as begun
+PLACE_S: Final = 60.0  # after which one that still runs makes room for another
 DISK_RETRY_S: Final = 30.0  # before a job is looked at again that could not be written down
 DONE_KEPT: Final = timedelta(days=7)  # of a job that a program made, when nothing of it is to come
 GONE_KEPT: Final = timedelta(days=30)  # of the run log of a job that is no more
@@ -581,8 +582,30 @@ class Scheduler:
 
         if not isinstance(job.payload, RunTask):
             return await self._performer.perform(job, run, accepted)
-        async with self._room:
+        async with self._place():
             return await self._performer.perform(job, run, accepted)
+
+    @asynccontextmanager
+    async def _place(self) -> AsyncGenerator[None]:
+        """Hold one of the places for tasks, for as long as a turn works, and a minute at most.
+
+        One that waits for a person, or behind another turn of its chat, keeps nobody else waiting.
+        """
+        await self._room.acquire()
+        held = anyio.CancelScope()
+
+        async def give_back() -> None:
+            try:
+                with held:
+                    await self._clock.sleep(PLACE_S)
+            finally:
+                self._room.release()
+
+        self._tasks.start_soon(give_back)
+        try:
+            yield
+        finally:
+            held.cancel()
 
     async def _by_hand(self, job: Job, run: Run) -> None:
         try:
