@@ -1,0 +1,485 @@
+"""Scheduled jobs against clocks, people and crashes: each occurrence is settled, and settled once.
+
+Hypothesis plays the clock, the files, the people and the crashes around a real scheduler and a real
+service. All that ever comes into a run log is held against the definitions that were in force: what
+began was due, what was due began or was passed over for a reason, nothing came to its end twice.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import anyio
+from anyio.from_thread import start_blocking_portal
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from support.crashing import Moment
+from support.lives import Lives, Process, left_by, standing_in
+from support.ticking import Live
+
+from everturn_actors.records import utc_text
+from everturn_gateway.errors import GatewayError
+from everturn_gateway.scheduler import rules
+from everturn_gateway.scheduler.jobs import Job, Standing
+from everturn_gateway.scheduler.records import (
+    Armed,
+    Began,
+    Cancelled,
+    Finished,
+    Missed,
+    Rebased,
+    Record,
+    Resumed,
+)
+
+TICK = timedelta(microseconds=1)
+NAMES = ("a", "b", "c")
+BEGINS = ("2026-10-24T22:50:00+00:00", "2026-03-29T00:30:00+00:00", "2026-11-23T08:59:59+00:00")
+CRONS = (
+    ("30 2 * * *", "Europe/Berlin"),
+    ("*/15 * * * *", "Europe/Berlin"),
+    ("0 * * * *", "America/New_York"),
+    ("0 9 * * mon-fri", "Asia/Shanghai"),
+    ("0 0 1 * *", "UTC"),
+)
+SPANS_S = (1, 10, 30, 900, 900, 3_600, 3_600, 5 * 3_600, 9 * 86_400)
+TEXTS = ("Think.", "It fails once.", "It always fails.")
+MOMENTS: tuple[Moment, ...] = ("before", "half", "after")
+
+TRIES_MAX = 100  # all that can be under way when nothing new comes due
+
+names = st.sampled_from(NAMES)
+spans = st.sampled_from(SPANS_S)
+
+
+@st.composite
+def definitions(draw: st.DrawFn, now: datetime) -> dict[str, object]:
+    """Draw the fields of a job's file."""
+    fields: dict[str, object] = {}
+    match draw(st.sampled_from(["at", "every", "every", "cron", "cron"])):
+        case "at":
+            from_now = timedelta(seconds=draw(st.sampled_from([-3_600, *SPANS_S])))
+            fields["at"] = (now + from_now).isoformat()
+        case "every":
+            fields["every"] = draw(st.sampled_from([900, 3_600, 25_000]))
+        case _:
+            fields["cron"], fields["timezone"] = draw(st.sampled_from(CRONS))
+    if draw(st.booleans()):
+        fields["task"] = draw(st.sampled_from(TEXTS))
+        fields["session"] = draw(st.sampled_from(["conversation", "isolated"]))
+        fields["retries"] = {"max": draw(st.integers(0, 1)), "backoff_seconds": 10}
+    # The newest 50 occurrences are known when the clock goes back: no more can be in time.
+    fields["misfire"] = draw(st.sampled_from(["run_all", "run_all", "run_once", "skip"]))
+    fields["grace_seconds"] = draw(st.sampled_from([6 * 3_600, 3_600, 3_600, 10]))
+    fields["jitter_seconds"] = draw(st.sampled_from([0, 0, 0, 300]))
+    if draw(st.integers(0, 3)) == 0:
+        fields["max_runs"] = draw(st.integers(1, 3))
+    if draw(st.integers(0, 5)) == 0:
+        fields["end"] = (now + timedelta(days=2)).isoformat()
+    if draw(st.integers(0, 7)) == 0:
+        fields["paused"] = True
+    return fields
+
+
+@dataclass(frozen=True, slots=True)
+class Force:
+    """A definition as it was in force."""
+
+    job: Job
+    anchor: datetime
+
+    def after(self, instant: datetime) -> datetime | None:
+        """Return the first occurrence after an instant."""
+        return rules.next_instant(self.job, after=instant, anchor=self.anchor)
+
+    def has(self, instant: datetime) -> bool:
+        """Whether this is one of its occurrences."""
+        return self.after(instant - TICK) == instant
+
+    def between(self, begins: datetime, ends: datetime) -> Iterator[datetime]:
+        """Yield the occurrences in `(begins, ends]`."""
+        instant = self.after(begins)
+        while instant is not None and instant <= ends:
+            yield instant
+            instant = self.after(instant)
+
+
+@dataclass(slots=True)
+class Story:
+    """All that is known of one job."""
+
+    forces: list[Force] = field(default_factory=list[Force])
+    began: dict[tuple[datetime, int], Began] = field(
+        default_factory=dict[tuple[datetime, int], Began]
+    )
+    "By instant and try."
+    ended: dict[datetime, Finished] = field(default_factory=dict[datetime, Finished])
+    missed: list[Missed] = field(default_factory=list[Missed])
+    is_called_off: bool = False
+    settled: datetime | None = None
+    "Occurrences up to here need not be accounted for any more."
+
+    def has_begun(self, instant: datetime) -> bool:
+        """Whether an occurrence was begun at its time."""
+        began = self.began.get((instant, 1))
+        return began is not None and not began.by_hand
+
+    def is_accounted_for(self, instant: datetime) -> bool:
+        """Whether an occurrence was begun, or passed over."""
+        passed = any(each.first <= instant <= each.instant for each in self.missed)
+        return passed or self.has_begun(instant)
+
+    def take(self, record: Record) -> None:
+        """Take what was written down, and check that it may be."""
+        match record:
+            case Began():
+                self._begin(record)
+            case Finished(instant=instant):
+                assert instant not in self.ended, "an occurrence ended twice"
+                assert (instant, 1) in self.began, "it ended and never began"
+                if record.outcome == "cancelled":
+                    assert self.is_called_off, "what is only set aside is called off"
+                self.ended[instant] = record
+            case Missed():
+                self._miss(record)
+            case Cancelled():
+                self.is_called_off = True
+            case Armed(since=since):
+                self.settled = since
+                self.is_called_off = False
+            case Resumed(at=at):
+                self.settled = max(self.settled or at, at)
+            case Rebased(cursor=cursor):
+                self.settled = min(self.settled or cursor, cursor)
+                self.missed = [each for each in self.missed if each.first <= cursor]
+            case _:
+                pass
+
+    def _begin(self, record: Began) -> None:
+        name = (record.instant, record.attempt)
+        assert name not in self.began, "an occurrence began twice"
+        self.began[name] = record
+        if record.attempt > 1:
+            before = self.began[record.instant, record.attempt - 1]
+            assert record.by_hand == before.by_hand
+        if record.by_hand or record.attempt > 1:
+            return
+        force = self._force_of(record.instant)
+        late = record.at - record.instant
+        jitter = timedelta(seconds=rules.jitter_s(force.job, record.instant))
+        assert late >= jitter, "an occurrence began early"
+        most_s = force.job.grace_s + force.job.jitter_s
+        assert late <= timedelta(seconds=most_s), "an occurrence began too late"
+
+    def _miss(self, record: Missed) -> None:
+        force = self._force_of(record.first, record.instant)
+        passed = [
+            instant
+            for instant in force.between(record.first - TICK, record.instant)
+            if not self.has_begun(instant)
+        ]
+        assert len(passed) == record.count, "it says that another number was missed"
+        late_s = (record.at - record.instant).total_seconds()
+        newer = force.between(record.instant, record.at)
+        if force.job.misfire == "run_all" or not any(newer):
+            assert late_s > force.job.grace_s, "an occurrence is passed over that was in time"
+        self.missed.append(record)
+
+    def _force_of(self, *instants: datetime) -> Force:
+        """Return the newest definition that has these occurrences."""
+        found = [force for force in self.forces if all(map(force.has, instants))]
+        assert found, f"no definition has {[utc_text(each) for each in instants]}"
+        return found[-1]
+
+
+def is_held(job: Job, standing: Standing, why: str) -> bool:
+    """Whether nothing of a job may begin, or go on by itself after a restart."""
+    return bool(why) or job.paused or standing.paused
+
+
+class Schedules(RuleBasedStateMachine):
+    """The jobs of one gateway, whatever happens around them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.closing = ExitStack()
+        self.portal = self.closing.enter_context(start_blocking_portal())
+        self.place = Path(tempfile.mkdtemp())
+        self.closing.callback(shutil.rmtree, self.place)
+        self.stories: dict[str, Story] = {}
+        self.checked = 0
+        "So many records are in `stories`."
+        self.held: set[str] = set()
+        "Jobs of which nothing might begin when that was looked at the last time."
+        self.life = ExitStack()
+        self.process: Process | None = None
+
+    @initialize(begins=st.sampled_from(BEGINS), data=st.data())
+    def it_begins(self, begins: str, data: st.DataObject) -> None:
+        self.lives = Lives(self.place / "schedules", begins, (), model_takes_s=7)
+        self.clock = self.lives.clock
+        for name in NAMES:
+            self.write(name, data.draw(definitions(self.clock.now()), label=name))
+        self.begin()
+
+    def begin(self) -> None:
+        """Start the gateway."""
+        self.process = self.life.enter_context(
+            self.portal.wrap_async_context_manager(self.lives.process())
+        )
+        self.live: Live = self.life.enter_context(
+            self.portal.wrap_async_context_manager(self.lives.world.opened())
+        )
+        self.portal.call(self.process.settle)
+        self.check()
+
+    def stop(self) -> None:
+        """Stop it, or leave what is left of it."""
+        self.life.close()
+        self.life = ExitStack()
+
+    def teardown(self) -> None:
+        """Bring everything to its end, and look at what people got."""
+        try:
+            if self.process is not None:
+                self.lives.world.shelf.agents = ("test",)
+                self.do_now(self.lives.world.shelf.changed)
+                for _ in range(TRIES_MAX):
+                    if not self.is_any_open():
+                        break
+                    self.clock_goes_on(20)
+                assert not self.is_any_open(), "an occurrence never comes to its end"
+                self.stop()
+                self.check_people()
+        finally:
+            self.stop()
+            self.closing.close()
+
+    def is_any_open(self) -> bool:
+        """Whether some occurrence of a job that can run is under way."""
+        return any(
+            standing.open and not is_held(job, standing, why) for job, standing, why in self.found()
+        )
+
+    def do_now(self, act: Callable[[], object]) -> None:
+        """Do something that needs no time; see `do`."""
+
+        async def work() -> None:
+            act()
+
+        self.do(work)
+
+    def do(self, act: Callable[[], Awaitable[object]]) -> None:
+        """Do something, and wait until all that follows is done; check what came of it."""
+        process = self.process
+        assert process is not None
+
+        async def do() -> None:
+            async with anyio.create_task_group() as tasks:
+
+                async def work() -> None:
+                    with suppress(GatewayError):  # it is refused, or there is no such job
+                        await act()
+                    tasks.cancel_scope.cancel()
+
+                tasks.start_soon(work)
+                await process.ended.wait()
+                tasks.cancel_scope.cancel()
+            await process.settle()
+
+        self.portal.call(do)
+        if process.ended.is_set():
+            self.stop()
+            self.begin()
+        else:
+            self.check()
+
+    # --- what happens ---
+
+    @rule(data=st.data())
+    def something_happens(self, data: st.DataObject) -> None:
+        moves: dict[Callable[[st.DataObject], None], int] = {
+            self.time_passes: 6,
+            self.time_passes_while_it_is_down: 2,
+            self.the_clock_is_set_back: 1,
+            self.it_crashes: 1,
+            self.it_will_crash: 4,
+            self.a_job_is_written: 3,
+            self.a_file_is_removed: 1,
+            self.a_file_is_spoilt_for_a_while: 1,
+            self.somebody_acts: 5,
+            self.its_agent_goes_and_comes: 1,
+        }
+        ways = [move for move, times in moves.items() for _ in range(times)]
+        data.draw(st.sampled_from(ways), label="move")(data)
+
+    def time_passes(self, data: st.DataObject) -> None:
+        """Wait, at once or bit by bit."""
+        span_s = data.draw(spans, label="span")
+        for _ in range(data.draw(st.sampled_from([1, 1, 3]), label="times")):
+            self.clock_goes_on(span_s)
+
+    def clock_goes_on(self, span_s: float) -> None:
+        """Let some time pass."""
+        self.do_now(partial(self.clock.advance, span_s))
+
+    def time_passes_while_it_is_down(self, data: st.DataObject) -> None:
+        """Stop, and start later, or what the clock says is later."""
+        self.stop()
+        span_s = data.draw(spans, label="span")
+        if data.draw(st.integers(0, 4), label="set back") == 0:
+            span_s = -span_s
+        self.clock.set(self.clock.now() + timedelta(seconds=span_s))
+        self.begin()
+
+    def the_clock_is_set_back(self, data: st.DataObject) -> None:
+        """Correct a clock that was ahead."""
+        span_s = data.draw(spans, label="span")
+        self.do_now(partial(self.clock.set, self.clock.now() - timedelta(seconds=span_s)))
+
+    def it_crashes(self, _data: st.DataObject) -> None:
+        """End the process now."""
+        assert self.process is not None
+        self.do_now(self.process.end)
+
+    def it_will_crash(self, data: st.DataObject) -> None:
+        """End the process at one of the next writes."""
+        assert self.process is not None
+        number = data.draw(st.integers(1, 6), label="write")
+        moment = data.draw(st.sampled_from(MOMENTS), label="moment")
+        self.process.at = (len(self.process.writes) + number, moment)
+
+    def a_job_is_written(self, data: st.DataObject) -> None:
+        """Write a file, of a new job or an old one."""
+        name = data.draw(names, label="name")
+        self.write(name, data.draw(definitions(self.clock.now()), label="fields"))
+        self.tell_of_files()
+
+    def write(self, name: str, fields: dict[str, object]) -> None:
+        """Write a file at the time that the clock shows."""
+        path = self.lives.world.write(name, **fields)
+        written = self.clock.now().timestamp()
+        os.utime(path, (written, written))
+
+    def a_file_is_removed(self, data: st.DataObject) -> None:
+        """Take one away."""
+        name = data.draw(names, label="name")
+        (self.lives.world.folder / f"{name}.yaml").unlink(missing_ok=True)
+        self.tell_of_files()
+
+    def a_file_is_spoilt_for_a_while(self, data: st.DataObject) -> None:
+        """Write a fault into one, and set it right."""
+        path = self.lives.world.folder / f"{data.draw(names, label='name')}.yaml"
+        if not path.exists():
+            return
+        text, written = path.read_text(), path.stat().st_mtime
+        path.write_text(text + "cron: [\n")
+        self.tell_of_files()
+        if data.draw(st.booleans(), label="crash"):
+            self.it_crashes(data)
+        self.clock_goes_on(30)
+        path.write_text(text)
+        os.utime(path, (written, written))
+        self.tell_of_files()
+
+    def tell_of_files(self) -> None:
+        """Let the gateway notice that a file has changed."""
+        assert self.process is not None
+        self.do_now(self.process.tell_of_files)
+
+    def somebody_acts(self, data: st.DataObject) -> None:
+        """Pause a job, let it go on, run it, or call it off."""
+        name = data.draw(names, label="name")
+        scheduler = self.live.scheduler
+        acts = (scheduler.pause, scheduler.resume, scheduler.resume, scheduler.run_now)
+        act = data.draw(st.sampled_from([*acts, scheduler.cancel]), label="act")
+
+        async def work() -> None:
+            self.clock.advance(1.000_001)  # so that it is no instant of its own
+            await act(name)
+
+        self.do(work)
+
+    def its_agent_goes_and_comes(self, _data: st.DataObject) -> None:
+        """Take the agent away, or bring it back."""
+        shelf = self.lives.world.shelf
+        shelf.agents = () if shelf.agents else ("test",)
+        self.do_now(shelf.changed)
+
+    # --- what has to be true ---
+
+    def check(self) -> None:
+        """Check what was written down since the last time, and how far each job is."""
+        found = self.found()
+        for job, standing, _why in found:
+            story = self.stories.setdefault(job.job_id, Story())
+            if standing.anchor is not None:
+                force = Force(job, standing.anchor)
+                if force not in story.forces:
+                    story.forces.append(force)
+        records = self.lives.past.records
+        held = {job.job_id for job, standing, why in found if is_held(job, standing, why)}
+        for job_id, record in records[self.checked :]:
+            if job_id in held & self.held and isinstance(record, Began):
+                assert record.by_hand or record.attempt > 1, "it begins and is paused, or waits"
+            self.stories.setdefault(job_id, Story()).take(record)
+        self.checked, self.held = len(records), held
+        now = self.clock.now()
+        for job, standing, why in found:
+            path = self.lives.world.folder / "runs" / f"{job.job_id}.jsonl"
+            if path.exists():
+                assert standing == standing_in(path), "memory and file differ"
+            if is_held(job, standing, why):
+                continue
+            scheduler = self.live.scheduler
+            for run in standing.open:
+                is_tried = (job.job_id, run.instant) in scheduler._in_hand
+                assert is_tried or job.job_id in scheduler._busy, "nobody goes on with what began"
+            if standing.anchor is not None:
+                limit = now + timedelta(minutes=61)
+                assert standing.anchor <= limit, "it counts from the future"
+                if not standing.open:
+                    self._check_settled(job, standing.anchor, standing.ran, now)
+
+    def found(self) -> list[tuple[Job, Standing, str]]:
+        """Return all jobs, how far they are, and why they cannot run; nothing moves meanwhile."""
+        views = self.live.scheduler.jobs()
+        return [(view.job, view.standing, view.why) for view in views]
+
+    def _check_settled(self, job: Job, anchor: datetime, ran: int, now: datetime) -> None:
+        """Check that all that was due of a job was begun, or passed over for a reason."""
+        story = self.stories[job.job_id]
+        assert story.settled is not None
+        if job.max_runs is not None and ran >= job.max_runs:
+            return
+        until = now - timedelta(seconds=job.jitter_s)
+        for instant in Force(job, anchor).between(story.settled, until):
+            assert story.is_accounted_for(instant), f"{utc_text(instant)} is lost"
+        story.settled = max(story.settled, until)
+
+    def check_people(self) -> None:
+        """Check that each was told once."""
+        left = left_by(self.lives)
+        assert set(left.received.values()) <= {1}, "a task was handed in twice"
+        assert set(left.announced.values()) <= {1}, "something was said twice"
+        for job_id, story in self.stories.items():
+            for instant, end in story.ended.items():
+                name = f"schedule:{job_id}:{utc_text(instant)}"
+                if end.outcome == "sent":
+                    assert left.announced[f"{name}:said"], "a message was not said"
+                if end.outcome == "answered":
+                    tries = [key for key in left.received if key.startswith(f"{name}:")]
+                    assert tries, "a task was not handed in"
+
+
+Schedules.TestCase.settings = settings(max_examples=20, stateful_step_count=25)
+TestSchedules = Schedules.TestCase
