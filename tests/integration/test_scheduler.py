@@ -767,3 +767,21 @@ async def test_files_that_were_put_away_are_bounded(tmp_path: Path) -> None:
     assert len(kept) == CANCELLED_KEPT
     assert "job-0.yaml" not in kept
     assert f"job-{CANCELLED_KEPT + 2}.yaml" in kept
+
+
+async def test_a_job_for_a_session_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    """It would fail at its first instant, and nobody could be told."""
+    world = world_at(tmp_path, "2026-11-23T08:00:00+00:00")
+
+    async with world.opened() as live:
+        there = await live.service.create(CHAT)
+        for session_id, why in (("20261122T134004332-ab1d0227", "no session"), (there, "")):
+            section = JobSection.model_validate(
+                {"agent": "test", "every": 60, "message": "x", "to": {"session": session_id}}
+            )
+            if why:
+                with pytest.raises(JobRefusedError, match=why):
+                    await live.scheduler.add(section, made=Made(by="cli"))
+            else:
+                view = await live.scheduler.add(section, made=Made(by="cli"))
+                assert view.state == "scheduled"

@@ -39,6 +39,7 @@ from everturn_gateway.scheduler.jobs import (
     Run,
     RunTask,
     Standing,
+    ToSession,
 )
 from everturn_gateway.scheduler.records import (
     Accepted,
@@ -182,6 +183,8 @@ class Scheduler:
             read = partial(self._roster.book.job_of, section, job_id=job_id, made=made)
             job = await to_thread.run_sync(read)  # it may read the file of a time zone
             self._check_new(job, max_jobs)
+            if isinstance(job.to, ToSession):
+                await self._check_session(job.to.session_id)
             try:
                 await self._roster.book.write(job_id, section, made)
             except FileExistsError as error:
@@ -202,6 +205,20 @@ class Scheduler:
             await self._roster.book.put_away(entry.job.file)
             await self._roster.read()
             raise error
+
+    async def _check_session(self, session_id: str) -> None:
+        """Refuse a session in which nothing can be said.
+
+        Raises:
+            JobRefusedError: There is none of this id, or it has ended.
+        """
+        try:
+            state = await self._service.view(session_id)
+        except CoreError as error:
+            raise JobRefusedError(faults=[_fault("to.session", str(error))]) from error
+        if state.status == "ended":
+            message = f"session {session_id!r} has ended ({state.ended_reason})"
+            raise JobRefusedError(faults=[_fault("to.session", message)])
 
     def _check_new(self, job: Job, max_jobs: int | None) -> None:
         """Refuse a job that could not run.
@@ -289,12 +306,14 @@ class Scheduler:
         Raises:
             OSError: It cannot be written.
         """
-        for entry in self._roster.entries():
-            if entry.job.process == handle and entry.job.made.by in _WRITTEN:
+        tied = [entry for entry in self._roster.entries() if entry.job.process == handle]
+        for entry in tied:
+            if entry.job.made.by in _WRITTEN:
                 with suppress(UnknownJobError):  # somebody called it off in this moment
                     await self._cancel(entry.job_id)
-        self._roster.unsettle()  # what people wrote stays, and waits
-        await self._roster.read()
+        if tied:  # what people wrote stays, and waits
+            self._roster.unsettle()
+            await self._roster.read()
 
     # --- life ---
 
@@ -427,8 +446,9 @@ class Scheduler:
         """Do all that is due of a job, one occurrence after the other; then plan it anew."""
         pause_s = 0.0
         try:
-            for run in () if self._is_held(entry) else self._left_open(entry.job_id):
-                await self._finish(entry.job, run)
+            for run in self._left_open(entry.job_id):
+                if not self._is_held(entry):
+                    await self._finish(entry.job, run)
             await self._settle(entry)
         except ActorStoppedError:
             return  # what is open goes on at the next start
@@ -526,10 +546,10 @@ class Scheduler:
             name = name_of(job, run.instant)
             await self._clock.sleep(rules.backoff_s(job.retries, tries, name))
             entry = self._roster.find(job.job_id)
-            if entry is None:
+            if entry is None and self._roster.standing(job.job_id).cancelled:
                 ended = Ended(outcome="cancelled", error="the job was called off")
                 break
-            if self._is_held(entry) and not run.by_hand:
+            if entry is None or (self._is_held(entry) and not run.by_hand):
                 return  # it stays open, and goes on when it may
             job = entry.job  # somebody may have set right what failed
             tries += 1
