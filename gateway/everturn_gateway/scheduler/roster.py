@@ -128,8 +128,10 @@ class Roster:
         self._changed, self._let_go = changed, let_go
         self._entries: dict[str, Entry] = {}
         self._faults: tuple[Fault, ...] = ()
-        self._read: object = None
-        "What definitions were taken over."
+        self._page = Page()
+        "The job files that were taken over last."
+        self._beside: tuple[int, tuple[Fault, ...]] = (0, ())
+        "And what stood beside them: the version of the agents, damaged run logs."
         self._is_settled = False
         "Whether all of them are armed."
         self._reading = anyio.Lock()
@@ -241,9 +243,10 @@ class Roster:
         async with self._reading:
             await self._logs.recheck()
             page = await self.book.read()
-            if self._is_settled and self._read == self._sources(page):
+            beside = (self._agents.version, self._logs.faults())
+            if self._is_settled and page is self._page and beside == self._beside:
                 return  # nothing has changed
-            self._is_settled, self._read = False, self._sources(page)
+            self._is_settled, self._page, self._beside = False, page, beside
             found, twins = by_id((*page.jobs, *self._agents.jobs()))
             self._note((*page.faults, *twins))
             gone = [each for each in self._entries if each not in found]
@@ -271,9 +274,6 @@ class Roster:
                         logger.warning("a scheduled job waits", extra={**fields, "why": why})
                     entry.job, entry.why = job, why
                     arming.start_soon(self._arm, entry)
-
-    def _sources(self, page: Page) -> object:
-        return page, self._agents.version, self._logs.faults()
 
     def _note(self, faults: tuple[Fault, ...]) -> None:
         known = set(self._faults)
