@@ -17,7 +17,7 @@ from everturn_actors.testing import ManualClock
 from everturn_gateway.channels.running import LaterCarrier
 from everturn_gateway.scheduler.book import CANCELLED_KEPT, JobBook
 from everturn_gateway.scheduler.errors import JobFixedError, JobRefusedError, UnknownJobError
-from everturn_gateway.scheduler.jobs import JobView, Made, RunTask
+from everturn_gateway.scheduler.jobs import At, JobView, Made, RunTask
 from everturn_gateway.scheduler.running import WebhookError
 from everturn_gateway.scheduler.scheduler import RUNNING_TASKS
 from everturn_gateway.scheduler.sections import JobSection
@@ -785,3 +785,46 @@ async def test_a_job_for_a_session_that_is_not_there_is_refused(tmp_path: Path) 
             else:
                 view = await live.scheduler.add(section, made=Made(by="cli"))
                 assert view.state == "scheduled"
+
+
+async def test_a_one_shot_that_is_moved_while_it_waits_for_its_next_try_runs_then(
+    tmp_path: Path,
+) -> None:
+    """CR-05 holds for one that has failed once as well: it runs at its new time only."""
+    world = world_at(tmp_path, "2026-11-23T08:59:59+00:00")
+    world.provider.script = [refusal()]
+    retries = {"max": 3, "backoff_seconds": 20}
+    world.write("once", at="2026-11-23T09:00:00Z", task="Think.", retries=retries)
+
+    async with world.opened() as live:
+        await live.clock.until_sleeping(30)
+        live.clock.advance(1)
+        await world.provider.until_called(1)
+        await live.clock.until_sleeping(25)
+        world.write("once", at="2026-11-23T23:27:00Z", task="Think.", retries=retries)
+        moved = At(instant=at("2026-11-23T23:27:00+00:00"))
+        await live.until("once", lambda view: view.job.when == moved)
+        live.clock.advance(25)
+        (first,) = await live.runs("once", 1)
+        await live.clock.until_sleeping(30)
+        live.clock.advance(15 * 3600)
+        _, second = await live.runs("once", 2)
+
+        assert (first.outcome, second.outcome) == ("cancelled", "answered")
+        assert second.instant == moved.instant
+        assert len(world.provider.requests) == 2
+
+
+async def test_a_job_of_a_process_that_runs_is_not_called_off_for_another_reason(
+    tmp_path: Path,
+) -> None:
+    """Its agent is missing for a moment at the start: that is no reason to move its file."""
+    world = world_at(tmp_path, "2026-11-23T08:00:00+00:00")
+    world.processes = {"p1"}
+    world.shelf.agents = ()
+    made = {"by": "tool", "at": "2026-11-23T07:00:00Z"}
+    path = world.write("watch", every=60, process="p1", made=made)
+
+    async with world.opened() as live:
+        assert live.scheduler.job("watch").state == "waiting"
+        assert path.exists()

@@ -365,7 +365,8 @@ def _put_away(folder: Path, name: str) -> None:
     _sync(away)
     _sync(folder)
     with os.scandir(away) as entries:
-        found = sorted(entries, key=lambda entry: entry.stat(follow_symlinks=False).st_ctime_ns)
+        files = [entry for entry in entries if entry.is_file(follow_symlinks=False)]
+    found = sorted(files, key=lambda entry: entry.stat(follow_symlinks=False).st_ctime_ns)
     for entry in found[:-CANCELLED_KEPT]:
         os.unlink(entry.path)  # noqa: PTH108 - as the entry names it
 

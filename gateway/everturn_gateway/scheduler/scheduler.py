@@ -44,7 +44,6 @@ from everturn_gateway.scheduler.jobs import (
 from everturn_gateway.scheduler.records import (
     Accepted,
     Began,
-    Cancelled,
     Finished,
     Missed,
     Paused,
@@ -96,6 +95,7 @@ class Scheduler:
         self._room = anyio.Semaphore(RUNNING_TASKS)
         self._adding = anyio.Lock()
         self._loading = anyio.Lock()
+        self._is_running = is_running
         self._is_loaded = self._is_serving = False
         self._reads_again = False
         self._unread = ""
@@ -259,9 +259,6 @@ class Scheduler:
             raise JobFixedError(msg)
         await self._roster.book.put_away(job.file)
         await self._roster.read()
-        # Where other files have faults, what is gone may only be set aside; this one is not.
-        if self._roster.find(job_id) is None and not self._roster.standing(job_id).cancelled:
-            await self._roster.write(job_id, Cancelled(at=self._clock.now()))
 
     async def pause(self, job_id: str) -> None:
         """Let nothing of a job run; see `ScheduleDesk`."""
@@ -330,7 +327,8 @@ class Scheduler:
             await self._roster.read()
             self._is_loaded = True
             for entry in self._roster.entries():
-                if entry.job.process and entry.why and entry.job.made.by in _WRITTEN:
+                process = entry.job.process
+                if process and entry.job.made.by in _WRITTEN and not self._is_running(process):
                     await self._cancel(entry.job_id)  # it ended while nothing ran
 
     async def serve(self) -> NoReturn:
@@ -443,7 +441,7 @@ class Scheduler:
             self._tasks.start_soon(self._work_off, entry, name=f"job:{job_id}")
 
     async def _work_off(self, entry: Entry) -> None:
-        """Do all that is due of a job, one occurrence after the other; then plan it anew."""
+        """Go on with what was begun of a job, and with what is due first; then plan it anew."""
         pause_s = 0.0
         try:
             for run in self._left_open(entry.job_id):
@@ -471,22 +469,19 @@ class Scheduler:
         return tuple(run for run in runs if (job_id, run.instant) not in self._in_hand)
 
     async def _settle(self, entry: Entry) -> None:
-        """Settle what is due, step by step: while one occurrence runs, much may change."""
-        job_id = entry.job_id
-        while self._roster.find(job_id) is entry and not self._is_held(entry):
-            job, now = entry.job, self._clock.now()
-            standing = self._roster.standing(job_id)
-            if standing.anchor is None:
-                return
-            planned = rules.plan(job, standing, now=now)
-            if planned.missed is not None:
-                await self._miss(job, planned.missed, ran_instead=bool(planned.run))
-            elif planned.run:
-                instant = planned.run[0]
-                began = Began(at=now, instant=instant, attempt=1, by_hand=False)
-                await self._finish(job, _open_run(await self._roster.write(job_id, began), instant))
-            else:
-                return
+        """Settle what is due first; what is left is due at once, and planned anew."""
+        job, job_id, now = entry.job, entry.job_id, self._clock.now()
+        standing = self._roster.standing(job_id)
+        is_loaded = self._roster.find(job_id) is entry
+        if not is_loaded or self._is_held(entry) or standing.anchor is None:
+            return
+        planned = rules.plan(job, standing, now=now)
+        if planned.missed is not None:
+            await self._miss(job, planned.missed, ran_instead=bool(planned.run))
+        elif planned.run:
+            instant = planned.run[0]
+            began = Began(at=now, instant=instant, attempt=1, by_hand=False)
+            await self._finish(job, _open_run(await self._roster.write(job_id, began), instant))
 
     def _is_held(self, entry: Entry) -> bool:
         """Whether nothing of a job may be tried now."""
@@ -551,6 +546,9 @@ class Scheduler:
                 break
             if entry is None or (self._is_held(entry) and not run.by_hand):
                 return  # it stays open, and goes on when it may
+            if job.is_once and entry.job.when != job.when:
+                ended = Ended(outcome="cancelled", error="the job was moved to another time")
+                break
             job = entry.job  # somebody may have set right what failed
             tries += 1
             run = self._present(job, run) if ended.is_answered else await self._again(job, run)
