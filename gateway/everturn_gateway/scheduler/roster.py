@@ -128,7 +128,7 @@ class Roster:
         self._changed, self._let_go = changed, let_go
         self._entries: dict[str, Entry] = {}
         self._faults: tuple[Fault, ...] = ()
-        self._page = Page()
+        self._page: Page = Page()
         "The job files that were taken over last."
         self._beside: tuple[int, tuple[Fault, ...]] = (0, ())
         "And what stood beside them: the version of the agents, damaged run logs."
