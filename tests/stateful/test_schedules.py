@@ -10,9 +10,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -23,25 +22,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from support.crashing import Moment
-from support.lives import Lives, Process, left_by, standing_in
+from support.lives import Lives, Process
+from support.schedule_accounts import Account, Force
+from support.schedule_left import left_by, standing_in
 from support.ticking import Live
 
 from everturn_actors.records import utc_text
 from everturn_gateway.errors import GatewayError
-from everturn_gateway.scheduler import rules
 from everturn_gateway.scheduler.jobs import Job, Standing
-from everturn_gateway.scheduler.records import (
-    Armed,
-    Began,
-    Cancelled,
-    Finished,
-    Missed,
-    Rebased,
-    Record,
-    Resumed,
-)
+from everturn_gateway.scheduler.records import Began
 
-TICK = timedelta(microseconds=1)
 NAMES = ("a", "b", "c")
 BEGINS = ("2026-10-24T22:50:00+00:00", "2026-03-29T00:30:00+00:00", "2026-11-23T08:59:59+00:00")
 CRONS = (
@@ -90,117 +80,6 @@ def definitions(draw: st.DrawFn, now: datetime) -> dict[str, object]:
     return fields
 
 
-@dataclass(frozen=True, slots=True)
-class Force:
-    """A definition as it was in force."""
-
-    job: Job
-    anchor: datetime
-
-    def after(self, instant: datetime) -> datetime | None:
-        """Return the first occurrence after an instant."""
-        return rules.next_instant(self.job, after=instant, anchor=self.anchor)
-
-    def has(self, instant: datetime) -> bool:
-        """Whether this is one of its occurrences."""
-        return self.after(instant - TICK) == instant
-
-    def between(self, begins: datetime, ends: datetime) -> Iterator[datetime]:
-        """Yield the occurrences in `(begins, ends]`."""
-        instant = self.after(begins)
-        while instant is not None and instant <= ends:
-            yield instant
-            instant = self.after(instant)
-
-
-@dataclass(slots=True)
-class Story:
-    """All that is known of one job."""
-
-    forces: list[Force] = field(default_factory=list[Force])
-    began: dict[tuple[datetime, int], Began] = field(
-        default_factory=dict[tuple[datetime, int], Began]
-    )
-    "By instant and try."
-    ended: dict[datetime, Finished] = field(default_factory=dict[datetime, Finished])
-    missed: list[Missed] = field(default_factory=list[Missed])
-    is_called_off: bool = False
-    settled: datetime | None = None
-    "Occurrences up to here need not be accounted for any more."
-
-    def has_begun(self, instant: datetime) -> bool:
-        """Whether an occurrence was begun at its time."""
-        began = self.began.get((instant, 1))
-        return began is not None and not began.by_hand
-
-    def is_accounted_for(self, instant: datetime) -> bool:
-        """Whether an occurrence was begun, or passed over."""
-        passed = any(each.first <= instant <= each.instant for each in self.missed)
-        return passed or self.has_begun(instant)
-
-    def take(self, record: Record) -> None:
-        """Take what was written down, and check that it may be."""
-        match record:
-            case Began():
-                self._begin(record)
-            case Finished(instant=instant):
-                assert instant not in self.ended, "an occurrence ended twice"
-                assert (instant, 1) in self.began, "it ended and never began"
-                if record.outcome == "cancelled":
-                    assert self.is_called_off, "what is only set aside is called off"
-                self.ended[instant] = record
-            case Missed():
-                self._miss(record)
-            case Cancelled():
-                self.is_called_off = True
-            case Armed(since=since):
-                self.settled = since
-                self.is_called_off = False
-            case Resumed(at=at):
-                self.settled = max(self.settled or at, at)
-            case Rebased(cursor=cursor):
-                self.settled = min(self.settled or cursor, cursor)
-                self.missed = [each for each in self.missed if each.first <= cursor]
-            case _:
-                pass
-
-    def _begin(self, record: Began) -> None:
-        name = (record.instant, record.attempt)
-        assert name not in self.began, "an occurrence began twice"
-        self.began[name] = record
-        if record.attempt > 1:
-            before = self.began[record.instant, record.attempt - 1]
-            assert record.by_hand == before.by_hand
-        if record.by_hand or record.attempt > 1:
-            return
-        force = self._force_of(record.instant)
-        late = record.at - record.instant
-        jitter = timedelta(seconds=rules.jitter_s(force.job, record.instant))
-        assert late >= jitter, "an occurrence began early"
-        most_s = force.job.grace_s + force.job.jitter_s
-        assert late <= timedelta(seconds=most_s), "an occurrence began too late"
-
-    def _miss(self, record: Missed) -> None:
-        force = self._force_of(record.first, record.instant)
-        passed = [
-            instant
-            for instant in force.between(record.first - TICK, record.instant)
-            if not self.has_begun(instant)
-        ]
-        assert len(passed) == record.count, "it says that another number was missed"
-        late_s = (record.at - record.instant).total_seconds()
-        newer = force.between(record.instant, record.at)
-        if force.job.misfire == "run_all" or not any(newer):
-            assert late_s > force.job.grace_s, "an occurrence is passed over that was in time"
-        self.missed.append(record)
-
-    def _force_of(self, *instants: datetime) -> Force:
-        """Return the newest definition that has these occurrences."""
-        found = [force for force in self.forces if all(map(force.has, instants))]
-        assert found, f"no definition has {[utc_text(each) for each in instants]}"
-        return found[-1]
-
-
 def is_held(job: Job, standing: Standing, why: str) -> bool:
     """Whether nothing of a job may begin, or go on by itself after a restart."""
     return bool(why) or job.paused or standing.paused
@@ -215,9 +94,9 @@ class Schedules(RuleBasedStateMachine):
         self.portal = self.closing.enter_context(start_blocking_portal())
         self.place = Path(tempfile.mkdtemp())
         self.closing.callback(shutil.rmtree, self.place)
-        self.stories: dict[str, Story] = {}
+        self.accounts: dict[str, Account] = {}
         self.checked = 0
-        "So many records are in `stories`."
+        "So many records are in `accounts`."
         self.held: set[str] = set()
         "Jobs of which nothing might begin when that was looked at the last time."
         self.life = ExitStack()
@@ -421,17 +300,17 @@ class Schedules(RuleBasedStateMachine):
         """Check what was written down since the last time, and how far each job is."""
         found = self.found()
         for job, standing, _why in found:
-            story = self.stories.setdefault(job.job_id, Story())
+            account = self.accounts.setdefault(job.job_id, Account())
             if standing.anchor is not None:
                 force = Force(job, standing.anchor)
-                if force not in story.forces:
-                    story.forces.append(force)
+                if force not in account.forces:
+                    account.forces.append(force)
         records = self.lives.past.records
         held = {job.job_id for job, standing, why in found if is_held(job, standing, why)}
         for job_id, record in records[self.checked :]:
             if job_id in held & self.held and isinstance(record, Began):
                 assert record.by_hand or record.attempt > 1, "it begins and is paused, or waits"
-            self.stories.setdefault(job_id, Story()).take(record)
+            self.accounts.setdefault(job_id, Account()).take(record)
         self.checked, self.held = len(records), held
         now = self.clock.now()
         for job, standing, why in found:
@@ -457,22 +336,22 @@ class Schedules(RuleBasedStateMachine):
 
     def _check_settled(self, job: Job, anchor: datetime, ran: int, now: datetime) -> None:
         """Check that all that was due of a job was begun, or passed over for a reason."""
-        story = self.stories[job.job_id]
-        assert story.settled is not None
+        account = self.accounts[job.job_id]
+        assert account.settled is not None
         if job.max_runs is not None and ran >= job.max_runs:
             return
         until = now - timedelta(seconds=job.jitter_s)
-        for instant in Force(job, anchor).between(story.settled, until):
-            assert story.is_accounted_for(instant), f"{utc_text(instant)} is lost"
-        story.settled = max(story.settled, until)
+        for instant in Force(job, anchor).between(account.settled, until):
+            assert account.is_accounted_for(instant), f"{utc_text(instant)} is lost"
+        account.settled = max(account.settled, until)
 
     def check_people(self) -> None:
         """Check that each was told once."""
         left = left_by(self.lives)
         assert set(left.received.values()) <= {1}, "a task was handed in twice"
         assert set(left.announced.values()) <= {1}, "something was said twice"
-        for job_id, story in self.stories.items():
-            for instant, end in story.ended.items():
+        for job_id, account in self.accounts.items():
+            for instant, end in account.ended.items():
                 name = f"schedule:{job_id}:{utc_text(instant)}"
                 if end.outcome == "sent":
                     assert left.announced[f"{name}:said"], "a message was not said"

@@ -10,8 +10,8 @@ import os
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -22,17 +22,14 @@ from anyio.lowlevel import checkpoint
 from support.crashing import CrashingStore, Moment, ProcessEndedError
 from support.ticking import Live, Postbox, WallClock, World, at, refusal
 
-from everturn_actors.events import Announced, Received
 from everturn_actors.journal.memory import open_memory_store
-from everturn_actors.model import ModelRequest, Parcel, Reply, UserMessage
+from everturn_actors.model import ModelRequest, Reply, UserMessage
 from everturn_actors.ports import Clock, SessionStore
-from everturn_actors.state import SessionState, apply
 from everturn_actors.testing import ScriptedProvider
 from everturn_gateway.channels.running import LaterCarrier
 from everturn_gateway.scheduler.book import JobBook, Page
-from everturn_gateway.scheduler.jobs import Standing
-from everturn_gateway.scheduler.record_lines import read_log, to_line
-from everturn_gateway.scheduler.records import Finished, Record
+from everturn_gateway.scheduler.record_lines import to_line
+from everturn_gateway.scheduler.records import Record
 from everturn_gateway.scheduler.runlog import Appended, RunLogs
 from everturn_gateway.scheduler.running import WebhookError
 from everturn_gateway.scheduler.scheduler import Scheduler
@@ -373,79 +370,3 @@ class Lives:
                 await process.ended.wait()
             tasks.cancel_scope.cancel()
         return process.ended.is_set()
-
-
-# --- what is left --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
-    """What is on the disks, and with the people, that must not depend on how often it died."""
-
-    standings: Mapping[str, Standing]
-    "By job; sessions, times of beginning and end left out."
-    finished: Counter[tuple[str, datetime]]
-    "Job and instant -> how often its end was written down."
-    received: Counter[str]
-    "Idempotency key -> how often it stands in a session."
-    announced: Counter[str]
-    owed: Counter[tuple[str, str, str]]
-    "Channel, chat and text -> how often it is owed there."
-    posted: Mapping[str, Mapping[str, object]]
-    "Idempotency key -> what was sent."
-    files: Mapping[str, str]
-
-
-def left_by(lives: Lives) -> Left:
-    """Read all disks."""
-    owed: Counter[tuple[str, str, str]] = Counter()
-    received: Counter[str] = Counter()
-    announced: Counter[str] = Counter()
-    for stored in lives.world.disk.sessions.values():
-        parcels: dict[int, Parcel] = {}
-        state: SessionState | None = None
-        for event in (*stored.archive, *stored.log):
-            state = apply(state, event)
-            parcels.update((parcel.seq, parcel) for parcel in state.owed)
-            if isinstance(event.body, Received):
-                received[event.body.idempotency_key] += 1
-            if isinstance(event.body, Announced):
-                announced[event.body.idempotency_key] += 1
-        if state is not None:
-            key = state.key
-            owed.update((key.channel, key.chat, parcel.text) for parcel in parcels.values())
-    posted: dict[str, Mapping[str, object]] = {}
-    for post in lives.postbox.posts:
-        data = {name: value for name, value in post.data.items() if name != "session_id"}
-        assert posted.setdefault(post.key, data) == data, "another thing with the same key"
-    folder = lives.world.folder
-    return Left(
-        standings={path.stem: _settled(path) for path in sorted(folder.glob("runs/*.jsonl"))},
-        finished=Counter(
-            (job_id, record.instant)
-            for job_id, record in lives.past.records
-            if isinstance(record, Finished)
-        ),
-        received=received,
-        announced=announced,
-        owed=owed,
-        posted=posted,
-        files={str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*.yaml")},
-    )
-
-
-def standing_in(path: Path) -> Standing:
-    """Return how far a job is by its run log; a line that is torn does not count."""
-    return read_log(path.read_bytes()).standing
-
-
-def _settled(path: Path) -> Standing:
-    standing = standing_in(path)
-    recent = tuple(
-        replace(run, started_at=_NEVER, finished_at=None, session_id="", seq=0)
-        for run in standing.recent
-    )
-    return replace(standing, recent=recent)
-
-
-_NEVER = datetime.min.replace(tzinfo=UTC)
