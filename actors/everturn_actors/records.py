@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal, TypeAlias, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from everturn_actors.errors import UnknownFormatError
 from everturn_actors.events import Body, Event
@@ -23,6 +23,7 @@ of them stands can still be read by the version before.
 """
 
 _WAY_OUT = "use the version that wrote it, or a later one"
+_T = TypeVar("_T")
 _Read: TypeAlias = Callable[[str, Any], object]
 "Makes a value of what stands in a record; the name is that of its place, for errors."
 _HEAD: dict[str, type] = {"seq": int, "at": str}
@@ -113,7 +114,7 @@ def _check_kinds(where: str, data: Mapping[str, object], kinds: Mapping[str, typ
 
 
 def _wrong_kind(name: str, value: object, kind: type) -> TypeError:
-    return TypeError(f"{name} must be {kind.__name__}, not {type(value).__name__}")
+    return TypeError(f"{name or 'it'} must be {kind.__name__}, not {type(value).__name__}")
 
 
 def _within(where: str, name: str) -> str:
@@ -126,11 +127,25 @@ def _item(where: str, index: int) -> str:
 
 
 def _instant(text: str) -> datetime:
-    instant = datetime.fromisoformat(text)
+    return in_utc(datetime.fromisoformat(text))
+
+
+def in_utc(instant: datetime) -> datetime:
+    """Return an instant that was read in UTC.
+
+    Raises:
+        ValueError: It names no time zone, or lies outside the years that there are in UTC.
+    """
+    if instant.tzinfo is UTC:
+        return instant
     if instant.tzinfo is None:
-        msg = f"{text!r} names no time zone"
+        msg = f"{instant} names no time zone"
         raise ValueError(msg)
-    return instant
+    try:
+        return instant.astimezone(UTC)
+    except OverflowError as error:
+        msg = f"{instant} is no time in UTC"
+        raise ValueError(msg) from error
 
 
 def _kind(hint: object) -> type:
@@ -178,7 +193,8 @@ def _tuple_of(hint: object) -> _Read:
 
 def _value_of(cls: type) -> _Read:
     """Return what reads the fields of a value; those that are left out hold their default."""
-    hints = get_type_hints(cls)
+    own = {field.name for field in fields(cls) if field.init}
+    hints = {name: hint for name, hint in get_type_hints(cls).items() if name in own}
     nested = [(name, reader) for name, hint in hints.items() if (reader := _reader(hint))]
     kinds = {name: _kind(hint) for name, hint in hints.items()}
 
@@ -201,7 +217,9 @@ def _value_of(cls: type) -> _Read:
 
 def _misfit(cls: type, where: str, data: Mapping[str, Any]) -> ValueError:
     """Return the error of a record whose fields are not those of `cls`."""
-    known = {f.name: f.default is MISSING for f in fields(cls)}
+    known = {
+        f.name: f.default is MISSING and f.default_factory is MISSING for f in fields(cls) if f.init
+    }
     for name in data:
         if name not in known:
             why = f"{_within(where, name)} is a field that this version does not know; {_WAY_OUT}"
@@ -211,3 +229,20 @@ def _misfit(cls: type, where: str, data: Mapping[str, Any]) -> ValueError:
 
 
 _READERS = {name: _value_of(cls) for name, cls in _TYPES.items()}
+_VALUES: dict[type, _Read] = {}
+
+
+def read_value(cls: type[_T], data: object) -> _T:
+    """Return the value whose fields stand in `data`, a dict; those left out hold their default.
+
+    All are checked, those of values inside it as well: what the types of `cls` do not allow is
+    refused. Fields that are no JSON (times) are taken as they are, if they are of that kind.
+
+    Raises:
+        TypeError: It is no dict, or a field is of another kind.
+        ValueError: A field is missing, unknown, or none of those it may be.
+    """
+    read = _VALUES.get(cls)
+    if read is None:
+        read = _VALUES[cls] = _value_of(cls)
+    return cast("_T", read("", data))

@@ -177,7 +177,7 @@ class BacklogSection(Section):
     """Which messages are read that were written while the gateway was away."""
 
     max_messages: Annotated[int, Field(ge=0)] = 100
-    max_age_hours: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 24
+    max_age_hours: Annotated[float, Field(ge=0, le=8760, allow_inf_nan=False)] = 24
 
 
 class _ChannelSection(Section):

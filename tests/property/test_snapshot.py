@@ -167,6 +167,7 @@ RESULTS = (
 )
 FULL = replace(
     replay(simple_log(1)),
+    turns=3,
     waiting=(UserMessage(seq=20, text="still there?", sender="bob"),),
     checkpointed=(
         Turn(
@@ -247,7 +248,7 @@ updated: "2026-11-21T22:50:02.123456Z"
 last_seq: 6
 checkpoint_seq: 0
 window_messages: 1000
-turns: 1
+turns: 3
 logged_messages: 2
 usage: {"input_tokens":9,"output_tokens":3,"cached_tokens":0}
 instructions: ""
@@ -423,19 +424,51 @@ def test_sections_that_were_removed_are_empty() -> None:
         pytest.param('"last_turn":0', '"last_turn":null', "last_turn must be int", id="last"),
         pytest.param(r'^(- \{"last_turn.*\n)', r"\1\1", "at most one summary", id="summaries"),
         pytest.param('"fate":"cleared"', '"fate":"eaten"', "fate is 'eaten', which", id="fate"),
-        pytest.param('"fate":"cleared",', "", "'fate'", id="no fate"),
-        pytest.param('"arguments":."{}",', '"arguments":[5,', "arguments must hold", id="args"),
+        pytest.param('"fate":"cleared",', "", "has no fate", id="no fate"),
+        pytest.param('"arguments":."{}",', '"arguments":[5,', r"arguments\[0\] must", id="args"),
         pytest.param('"seq":10,"fate"', '"seq":9,"fate"', "9 is replaced twice", id="twice"),
         pytest.param('"path":"a.txt"', '"path":7', r"line \d+: path must be str", id="path"),
         pytest.param('"mark":"sent"', '"mark":"lost"', "mark is 'lost', which", id="mark"),
         pytest.param('"kind":"file"', '"kind":"box"', "kind is 'box', which", id="parcel"),
-        pytest.param('"kind":"file",', "", "'kind'", id="no kind"),
+        pytest.param('"kind":"file",', "", "has no kind", id="no kind"),
         pytest.param('"chunks":.{', '"chunks":["it",{', r"line \d+: ", id="text for a chunk"),
         pytest.param(r'"chunks":\[\]', '"chunks":"it"', r"line \d+: ", id="text for chunks"),
         pytest.param(r'"chunks":\[\]', '"chunks":5', r"line \d+: ", id="number for chunks"),
         pytest.param('"attachments":.{', '"attachments":[5,{', r"line \d+: ", id="attachment"),
         pytest.param('"until":"[^"]+"', '"until":"noon"', r"line \d+: .*noon", id="until"),
         pytest.param('"until":"[^"]+",', "", r"line \d+: .*until", id="no until"),
+        pytest.param("^turns: 3", "turns: 2", r"line \d+: turns must be", id="turns"),
+        pytest.param("^last_seq: 6", "last_seq: 0", "last_seq must be", id="last_seq"),
+        pytest.param("^checkpoint_seq: 0", "checkpoint_seq: 7", "from 0 to last_seq", id="seqs"),
+        pytest.param(
+            r'^(- \{"turn":)2(.*\n- \{"turn":)2', r"\g<1>1\g<2>1", "begins with turn 1", id="order"
+        ),
+        pytest.param(
+            r'^(- \{"turn":)2(.*\n- \{"turn":)2',
+            r"\g<1>3\g<2>2",
+            "2 stands after turn 3",
+            id="back",
+        ),
+        pytest.param(r'^- \{"turn":1,"role":"user".*\n', "", "no message of the user", id="asked"),
+        pytest.param('"call_id":"b","name"', '"call_id":"a","name"', "the same call_id", id="ids"),
+        pytest.param(r'"started":\["a"\]', '"started":["c"]', "no call 'c'", id="started"),
+        pytest.param(r'"started":\["a"\]', '"started":"a"', "started must be list", id="texts"),
+        pytest.param(
+            r'^- .*"seq":11,"call.*\n(?=check)', r"\g<0>\g<0>", "two results", id="results"
+        ),
+        pytest.param('"delivers":true', '"delivers":1', "delivers must be bool", id="delivers"),
+        pytest.param('"turn":3,"role":"user"', '"turn":4,"role":"user"', "turn 3, not 4", id="its"),
+        pytest.param(
+            r'(?<="started":\["a"\])',
+            ',"approvals":[{"call_id":"a","arguments_hash":"","expires_at":"2026-11-21T22:49:56Z",'
+            '"approvers":"ann","settled":""}]',
+            "approvers must be list",
+            id="approvers",
+        ),
+        pytest.param("^turns: 3", "turns: 2026-13-45", "'2026-13-45' is no time", id="no time"),
+        pytest.param("^turns: 3", "turns: !!bool maybe", "'maybe' is no bool", id="no bool"),
+        pytest.param("^usage: ", "usage: &u ", r"line \d+: .* no name \(&u\)", id="anchor"),
+        pytest.param("^usage: ", f"usage: {'[' * 200}", r"line \d+: .* nested deeper", id="deep"),
         pytest.param("^format: .*\n", "", "'format' is missing", id="format"),
         pytest.param("^status:", "\tstatus:", r"line \d+: this is not YAML", id="tab"),
         pytest.param("^status:", "status: [", r"line \d+: this is not YAML", id="bracket"),

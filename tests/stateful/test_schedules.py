@@ -29,6 +29,7 @@ from support.ticking import Live
 
 from everturn_actors.records import utc_text
 from everturn_gateway.errors import GatewayError
+from everturn_gateway.scheduler import rules
 from everturn_gateway.scheduler.jobs import Job, Standing
 from everturn_gateway.scheduler.records import Began
 
@@ -246,7 +247,8 @@ class Schedules(RuleBasedStateMachine):
     def write(self, name: str, fields: dict[str, object]) -> None:
         """Write a file at the time that the clock shows."""
         path = self.lives.world.write(name, **fields)
-        written = self.clock.now().timestamp()
+        age_s = 0 if "at" in fields else 3600  # as one that is copied there
+        written = self.clock.now().timestamp() - age_s
         os.utime(path, (written, written))
 
     def a_file_is_removed(self, data: st.DataObject) -> None:
@@ -318,6 +320,7 @@ class Schedules(RuleBasedStateMachine):
             if path.exists():
                 assert standing == standing_in(path), "memory and file differ"
             if is_held(job, standing, why):
+                assert standing.paused_in_file or not job.paused or standing.anchor is None
                 continue
             scheduler = self.live.scheduler
             for run in standing.open:
@@ -326,8 +329,15 @@ class Schedules(RuleBasedStateMachine):
             if standing.anchor is not None:
                 limit = now + timedelta(minutes=61)
                 assert standing.anchor <= limit, "it counts from the future"
+                self._check_standing(job, standing)
                 if not standing.open:
                     self._check_settled(job, standing.anchor, standing.ran, now)
+
+    def _check_standing(self, job: Job, standing: Standing) -> None:
+        """Check what is known of a job that can run against its definition and its past."""
+        assert standing.schedule == rules.schedule_name(job), "its times are those of another one"
+        assert not standing.paused_in_file, "its definition does not pause it any more"
+        assert standing.ran == self.accounts[job.job_id].ran, "it counts what is no run of its own"
 
     def found(self) -> list[tuple[Job, Standing, str]]:
         """Return all jobs, how far they are, and why they cannot run; nothing moves meanwhile."""

@@ -58,6 +58,8 @@ class Account:
     ended: dict[datetime, Finished] = field(default_factory=dict[datetime, Finished])
     missed: list[Missed] = field(default_factory=list[Missed])
     is_called_off: bool = False
+    ran: int = 0
+    "Since it was armed."
     settled: datetime | None = None
     "Occurrences up to here need not be accounted for any more."
 
@@ -86,8 +88,9 @@ class Account:
                 self._miss(record)
             case Cancelled():
                 self.is_called_off = True
-            case Armed(since=since):
-                self.settled = since
+            case Armed(at=at, since=since):
+                assert since == at or self.forces[-1].job.is_once, "it counts what was before it"
+                self.settled, self.ran = since, 0
                 self.is_called_off = False
             case Resumed(at=at):
                 self.settled = max(self.settled or at, at)
@@ -106,6 +109,7 @@ class Account:
             assert record.by_hand == before.by_hand
         if record.by_hand or record.attempt > 1:
             return
+        self.ran += 1
         force = self._force_of(record.instant)
         late = record.at - record.instant
         jitter = timedelta(seconds=rules.jitter_s(force.job, record.instant))

@@ -71,7 +71,11 @@ def decode(line: bytes, start: int) -> Event:
     if not is_whole(line, start):
         _refuse_other_version(line)
         raise BadLineError(_why_not_whole(line))
-    record = load_json(line)
+    try:
+        record = load_json(line)
+    except ValueError as error:
+        msg = f"its checksum is right, but it holds no JSON: {error}"
+        raise BadLineError(msg) from error
     if not isinstance(record, dict):
         msg = "it holds no JSON object"
         raise BadLineError(msg)
@@ -126,14 +130,17 @@ def load_json(data: bytes) -> dict[str, Any] | list[Any] | str | float | bool | 
     """Read JSON, with the escaped surrogates that orjson refuses and `dump_json` may have written.
 
     Raises:
-        ValueError: It is no JSON, or no UTF-8.
+        ValueError: It is no JSON, no UTF-8, or nested deeper than anybody writes.
     """
     try:
         return cast("dict[str, Any]", orjson.loads(data))
-    except orjson.JSONDecodeError:
+    except orjson.JSONDecodeError as error:
         if b"\\u" not in data:
             raise
-        return cast("dict[str, Any]", json.loads(data))
+        try:
+            return cast("dict[str, Any]", json.loads(data))
+        except RecursionError:
+            raise error from None
 
 
 def _why_not_whole(line: bytes) -> str:

@@ -39,7 +39,7 @@ from everturn_actors.journal.results import (
 from everturn_actors.journal.snapshot_reader import BadSnapshotError
 from everturn_actors.journal.writer import Writer
 from everturn_actors.model import Compaction, ConversationKey
-from everturn_actors.ports import Loaded, SessionSummary
+from everturn_actors.ports import Batch, Loaded, SessionSummary
 from everturn_actors.state import SessionState
 
 logger = logging.getLogger(__name__)
@@ -55,6 +55,7 @@ async def open_file_store(
     *,
     results_max_bytes: int = RESULTS_MAX_BYTES,
     media_max_bytes: int = MEDIA_MAX_BYTES,
+    on_batch: Callable[[Batch], None] | None = None,
 ) -> AsyncGenerator[FileStore]:
     """Open the workspace, creating it where it is missing, and keep others out until the end.
 
@@ -64,6 +65,7 @@ async def open_file_store(
         workspace: The folder.
         results_max_bytes: How much `save_result` keeps of each session.
         media_max_bytes: How much `save_media` keeps of each session.
+        on_batch: Is told of each group commit, on the event loop; never raises.
 
     Raises:
         WorkspaceLockedError: Another process, or another store of this one, has it open.
@@ -72,7 +74,7 @@ async def open_file_store(
     layout = Layout(workspace=workspace)
     lock = await to_thread.run_sync(_enter, layout)
     try:
-        writer = Writer()
+        writer = Writer(on_batch) if on_batch is not None else Writer()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(writer.run, name="journal writer")
             try:
@@ -110,6 +112,11 @@ class FileStore:
         self._awake = set[str]()
         "Sessions whose marker is known to be durable."
         self._threads = anyio.CapacityLimiter(READERS_MAX)
+
+    @property
+    def waiting(self) -> int:
+        """How many appends and marks wait for the disk."""
+        return self._writer.waiting
 
     @property
     def layout(self) -> Layout:

@@ -164,7 +164,7 @@ def _open_turn_lines(turn: OpenTurn | None) -> Iterator[dict[str, Any]]:
         opened["has_spoken"] = True
     if turn.told_of_drops:
         opened["told_of_drops"] = True
-    if turn.preview_step:
+    if turn.preview_step or turn.preview_id:
         opened |= {"preview_step": turn.preview_step, "preview_id": turn.preview_id}
     yield opened
     for message in _messages(turn.blocks):

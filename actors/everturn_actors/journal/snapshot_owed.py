@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from datetime import datetime
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, cast
 
-from everturn_actors.journal.snapshot_turns import EntryError, Line, build, explain
+from everturn_actors.journal.snapshot_turns import EntryError, Line, explain
 from everturn_actors.model import (
     Attachment,
     Chunk,
-    Mark,
-    Outcome,
     Overheard,
     Parcel,
-    ParcelKind,
 )
-from everturn_actors.records import utc_text
+from everturn_actors.records import read_value, utc_text
 
 T = TypeVar("T")
-
-_CHOICES: Mapping[str, tuple[str, ...]] = {
-    "kind": get_args(ParcelKind),
-    "outcome": get_args(Outcome),
-    "mark": get_args(Mark),
-}
 
 
 def overheard_line(heard: Overheard) -> dict[str, Any]:
@@ -73,7 +64,7 @@ def overheard_of(
     def read(line: Line) -> Overheard:
         values = {**line}
         until = instant(values.pop("until"))
-        return build(Overheard, {**values, "until": until})
+        return read_value(Overheard, {**values, "until": until})
 
     return tuple(_each(lines, read))
 
@@ -90,18 +81,14 @@ def parcels_of(lines: Sequence[Line]) -> tuple[Parcel, ...]:
 def _parcel(line: Line) -> Parcel:
     values = {**line}
     chunks = values.pop("chunks", None)
-    attachments = values.pop("attachments", ())
-    _check_choices(values)
-    return replace(
-        build(Parcel, values),
-        attachments=tuple(build(Attachment, each) for each in attachments),
-        chunks=None if chunks is None else tuple(_chunk(each) for each in chunks),
-    )
-
-
-def _chunk(line: Line) -> Chunk:
-    _check_choices(line)
-    return build(Chunk, line)
+    parcel = read_value(Parcel, values)
+    if chunks is None:
+        return parcel
+    if not isinstance(chunks, list):
+        msg = f"chunks must be list, not {type(chunks).__name__}"
+        raise TypeError(msg)
+    read = tuple(read_value(Chunk, each) for each in cast("list[object]", chunks))
+    return replace(parcel, chunks=read)
 
 
 def _each(lines: Sequence[Line], read: Callable[[Line], T]) -> Iterator[T]:
@@ -110,10 +97,3 @@ def _each(lines: Sequence[Line], read: Callable[[Line], T]) -> Iterator[T]:
             yield read(line)
         except (KeyError, TypeError, ValueError) as error:
             raise EntryError(index, explain(error)) from error
-
-
-def _check_choices(line: Line) -> None:
-    for name, allowed in _CHOICES.items():
-        if name in line and line[name] not in allowed:
-            msg = f"{name} is {line[name]!r}, which is none of {', '.join(allowed)}"
-            raise ValueError(msg)

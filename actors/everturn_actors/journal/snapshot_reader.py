@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeVar, cast, get_args
 
-import yaml
-
 from everturn_actors.errors import UnknownFormatError
 from everturn_actors.journal.codec import load_json
 from everturn_actors.journal.snapshot import FORMAT, OLDER_FORMATS, SECTIONS
@@ -21,12 +19,12 @@ from everturn_actors.journal.snapshot_owed import overheard_of, parcels_of
 from everturn_actors.journal.snapshot_standing import replaced_of, standing_of, summary_of
 from everturn_actors.journal.snapshot_turns import (
     EntryError,
-    build,
     explain,
     open_turn_of,
     read_message,
     turns_of,
 )
+from everturn_actors.journal.snapshot_yaml import BadYamlError, line_of, parse_mapping
 from everturn_actors.model import (
     ConversationKey,
     Sent,
@@ -36,12 +34,11 @@ from everturn_actors.model import (
     Usage,
     UserMessage,
 )
+from everturn_actors.records import in_utc, read_value
 from everturn_actors.state import SessionState
 
 T = TypeVar("T")
 
-# PyYAML may be built without libyaml; it is slower then, and reads the same.
-_LOADER: type[yaml.SafeLoader | yaml.CSafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FIRST_SECTION = f"\n{SECTIONS[0]}:".encode()
 _SECTION_LINES = {f"{name}:{rest}".encode(): name for name in SECTIONS for rest in ("", " []")}
 
@@ -79,7 +76,7 @@ def decode_state(data: bytes) -> SessionState:
     seen = header.section("seen", _seen)
     checkpointed = header.section("checkpointed", turns_of)
     pending = header.section("pending", turns_of)
-    return SessionState(
+    state = SessionState(
         session_id=header.text("session"),
         key=header.key(),
         status=header.status(),
@@ -105,12 +102,37 @@ def decode_state(data: bytes) -> SessionState:
             summary=header.section("summary", summary_of),
             replaced=header.section("replaced", replaced_of),
         ),
-        sent=header.read("sent", lambda value: build(Sent, value), Sent()),
+        sent=header.read("sent", lambda value: read_value(Sent, value), Sent()),
         reported=header.usage("reported", Usage()),
         drifts=header.number("drifts", 0),
         overheard=header.section("overheard", lambda lines: overheard_of(lines, _instant)),
         owed=header.section("owed", parcels_of),
     )
+    _check_numbers(state, header)
+    return state
+
+
+def _check_numbers(state: SessionState, header: _Fields) -> None:
+    """Check what is counted: a session must be able to go on from there."""
+    running = state.open_turn
+    last = 0
+    for name, numbers in (
+        ("checkpointed", [turn.number for turn in state.checkpointed]),
+        ("pending", [turn.number for turn in state.pending]),
+        ("open_turn", [running.number] if running else []),
+    ):
+        if numbers and numbers[0] <= last:
+            why = f"{name} begins with turn {numbers[0]}, which stands after turn {last}"
+            raise header.fault(name, why)
+        last = numbers[-1] if numbers else last
+    is_last = state.turns == last if running else state.turns >= last
+    for name, is_right, what in (
+        ("last_seq", state.last_seq > 0, "the number of an event, from 1 on"),
+        ("checkpoint_seq", 0 <= state.checkpoint_seq <= state.last_seq, "from 0 to last_seq"),
+        ("turns", is_last, f"the number of the last turn, {last}"),
+    ):
+        if not is_right:
+            raise header.fault(name, f"{name} must be {what}")
 
 
 def decode_header(data: bytes) -> Header:
@@ -179,35 +201,9 @@ def read_yaml(data: bytes) -> dict[str, Any]:
 
 def _parse_yaml(data: bytes) -> dict[str, Any]:
     try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        msg = f"line {line}: this is not UTF-8"
-        raise BadSnapshotError(msg) from error
-    try:
-        document = yaml.load(text, _LOADER)  # noqa: S506 - a safe one
-    except yaml.YAMLError:
-        document = _parse_slowly(text)
-    if not isinstance(document, dict):
-        msg = "line 1: it holds no mapping of fields"
-        raise BadSnapshotError(msg)
-    return {str(name): value for name, value in cast("dict[object, Any]", document).items()}
-
-
-def _parse_slowly(text: str) -> object:
-    """Parse in Python: unlike libyaml it takes escaped surrogates, and words its errors better."""
-    try:
-        return yaml.safe_load(text)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark else 1
-        msg = f"line {line}: this is not YAML: {error.problem or error.context or 'unreadable'}"
-        raise BadSnapshotError(msg) from error
-    except yaml.YAMLError as error:
-        position = getattr(error, "position", 0)
-        line = text.count("\n", 0, position) + 1
-        msg = f"line {line}: this is not YAML: {str(error).splitlines()[0]}"
-        raise BadSnapshotError(msg) from error
+        return parse_mapping(data)
+    except BadYamlError as error:
+        raise BadSnapshotError(str(error)) from error
 
 
 def _check_format(document: Mapping[str, Any]) -> None:
@@ -257,7 +253,7 @@ class _Fields:
 
     def fault(self, name: str, why: str, index: int | None = None) -> BadSnapshotError:
         """Return the error of a field, or of one entry of a section."""
-        return BadSnapshotError(f"line {_line_of(self._data, name, index)}: {why}")
+        return BadSnapshotError(f"line {line_of(self._data, name, index)}: {why}")
 
     def text(self, name: str, default: str | None = None) -> str:
         return self._value(name, str, default)
@@ -275,7 +271,7 @@ class _Fields:
         return self.read("status", _status)
 
     def usage(self, name: str, default: Usage | None = None) -> Usage:
-        return self.read(name, lambda value: build(Usage, value), default)
+        return self.read(name, lambda value: read_value(Usage, value), default)
 
     def section(self, name: str, read: Callable[[list[Mapping[str, Any]]], T]) -> T:
         lines = self._document[name]
@@ -311,11 +307,7 @@ class _Fields:
 
 def _instant(value: object) -> datetime:
     """Read a time: text as it is written, or what YAML makes of it where the quotes are gone."""
-    instant = value if isinstance(value, datetime) else datetime.fromisoformat(_text(value))
-    if instant.tzinfo is None:
-        msg = f"{value!s} names no time zone"
-        raise ValueError(msg)
-    return instant
+    return in_utc(value if isinstance(value, datetime) else datetime.fromisoformat(_text(value)))
 
 
 def _text(value: object) -> str:
@@ -326,11 +318,7 @@ def _text(value: object) -> str:
 
 
 def _key(value: object) -> ConversationKey:
-    if not isinstance(value, dict):
-        msg = "it must be a mapping"
-        raise TypeError(msg)
-    parts = cast("dict[str, object]", value)
-    return ConversationKey(**{name: _text(part) for name, part in parts.items()})
+    return read_value(ConversationKey, value)
 
 
 def _status(value: object) -> SessionStatus:
@@ -344,7 +332,7 @@ def _seen(lines: list[Mapping[str, Any]]) -> dict[str, int]:
     seen: dict[str, int] = {}
     for index, line in enumerate(lines):
         key, seq = line.get("key"), line.get("seq")
-        if not isinstance(key, str) or not isinstance(seq, int):
+        if not isinstance(key, str) or type(seq) is not int:
             raise EntryError(index, "an entry of seen has a key (text) and a seq (number)")
         seen[key] = seq
     return seen
@@ -365,19 +353,3 @@ def _waiting(lines: list[Mapping[str, Any]]) -> tuple[UserMessage, ...]:
 
 def _size_messages(turns: tuple[Turn, ...]) -> int:
     return sum(turn.size_messages for turn in turns)
-
-
-def _line_of(data: bytes, name: str, index: int | None) -> int:
-    """Return the line of a field, or of an entry of a section; 1 where it cannot be found."""
-    try:
-        root = yaml.compose(data.decode(), yaml.SafeLoader)
-    except (yaml.YAMLError, UnicodeDecodeError):
-        return 1
-    if isinstance(root, yaml.MappingNode):
-        for key, value in cast("list[tuple[yaml.Node, yaml.Node]]", root.value):
-            if key.value == name:
-                if index is not None and isinstance(value, yaml.SequenceNode):
-                    entries = cast("list[yaml.Node]", value.value)
-                    return entries[index].start_mark.line + 1
-                return key.start_mark.line + 1
-    return 1

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, cast, get_args
+from typing import Any, cast
 
-from everturn_actors.journal.snapshot_turns import EntryError, Line, build, explain
-from everturn_actors.model import Fate, Replaced, Standing, Summary, SummarySource
+from everturn_actors.journal.snapshot_turns import EntryError, Line, explain
+from everturn_actors.model import Replaced, Standing, Summary
+from everturn_actors.records import read_value
 
 
 def standing_of(value: object, instant: Callable[[object], datetime]) -> Standing:
@@ -30,7 +31,7 @@ def standing_of(value: object, instant: Callable[[object], datetime]) -> Standin
             raise TypeError(msg)
     dropped, retry_at = values.pop("dropped", []), values.pop("retry_at", "")
     return replace(
-        build(Standing, values),
+        read_value(Standing, values),
         dropped=frozenset(_items("dropped", dropped, int)),
         retry_at=instant(retry_at) if retry_at else None,
     )
@@ -47,8 +48,7 @@ def summary_of(lines: Sequence[Line]) -> Summary | None:
     if len(lines) > 1:
         raise EntryError(1, "there is at most one summary")
     try:
-        _check_choice(lines[0], "source", get_args(SummarySource))
-        return build(Summary, lines[0])
+        return read_value(Summary, lines[0])
     except (TypeError, ValueError) as error:
         raise EntryError(0, explain(error)) from error
 
@@ -62,21 +62,13 @@ def replaced_of(lines: Sequence[Line]) -> dict[int, Replaced]:
     found: dict[int, Replaced] = {}
     for index, line in enumerate(lines):
         try:
-            one = _replaced(line)
+            one = read_value(Replaced, line)
         except (TypeError, ValueError) as error:
             raise EntryError(index, explain(error)) from error
         if one.seq in found:
             raise EntryError(index, f"message {one.seq} is replaced twice")
         found[one.seq] = one
     return found
-
-
-def _replaced(line: Line) -> Replaced:
-    values = {**line}
-    if "arguments" in values:
-        values["arguments"] = tuple(_items("arguments", values["arguments"], str))
-    _check_choice(values, "fate", get_args(Fate))
-    return build(Replaced, values)
 
 
 def _items(name: str, value: object, kind: type) -> list[Any]:
@@ -89,9 +81,3 @@ def _items(name: str, value: object, kind: type) -> list[Any]:
             msg = f"{name} must hold {kind.__name__}, not {type(item).__name__}"
             raise TypeError(msg)
     return items
-
-
-def _check_choice(values: Line, name: str, allowed: tuple[str, ...]) -> None:
-    if name in values and values[name] not in allowed:
-        msg = f"{name} is {values[name]!r}, which is none of {', '.join(allowed)}"
-        raise ValueError(msg)

@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Any, NoReturn, TypeAlias, cast, get_args
 
 from everturn_actors.model import (
     Approval,
-    Attachment,
-    Chunk,
     OpenStep,
     OpenTurn,
     Outcome,
-    Overheard,
-    Parcel,
-    Replaced,
     Reply,
-    Sent,
     Settled,
-    Standing,
     Steering,
     Step,
-    Summary,
-    ToolCall,
     ToolResult,
     Turn,
-    Usage,
     UserMessage,
 )
+from everturn_actors.records import read_value
 
-T = TypeVar("T")
 Line: TypeAlias = Mapping[str, Any]
 _TurnMessage: TypeAlias = UserMessage | Reply | ToolResult
 
@@ -53,63 +43,33 @@ def explain(error: Exception) -> str:
     return f"the field {error} is missing" if isinstance(error, KeyError) else str(error)
 
 
-def _kinds(cls: type) -> dict[str, type]:
-    hints = get_type_hints(cls).items()
-    return {name: str if get_origin(h) is Literal else get_origin(h) or h for name, h in hints}
-
-
-# Of an open turn.
-_DELIVERY = ("delivers", "has_spoken", "told_of_drops", "preview_step", "preview_id")
-_VALUES = (
-    *(UserMessage, Attachment, Reply, ToolResult, ToolCall, Usage),
-    *(Sent, Summary, Replaced, Standing),
-    *(Overheard, Parcel, Chunk),
-)
-_KINDS: dict[type, dict[str, type]] = {cls: _kinds(cls) for cls in _VALUES}
-
-
-def build(cls: type[T], values: Mapping[str, Any]) -> T:
-    """Return `cls(**values)`, having checked that each value is of the kind its field names.
-
-    Raises:
-        TypeError: A field is missing, unknown, or of another kind.
-    """
-    value = cls(**values)
-    kinds = _KINDS[cls]
-    for name, item in values.items():
-        if type(item) is not kinds[name]:
-            msg = f"{name} must be {kinds[name].__name__}, not {type(item).__name__}"
-            raise TypeError(msg)
-    return value
-
-
 def read_message(line: Line) -> _TurnMessage:
     """Return the message of a line.
 
     Raises:
         KeyError: It names no role.
-        TypeError: A field is missing, unknown, or of another kind.
-        ValueError: There is no such role.
+        TypeError: A field is of another kind.
+        ValueError: There is no such role, or a field is missing, unknown, or not allowed.
     """
     values = dict(line)
     values.pop("turn", None)
     match values.pop("role"):
         case "user":
-            if "attachments" in values:
-                sent = values["attachments"]
-                values["attachments"] = tuple(build(Attachment, each) for each in sent)
-            return build(UserMessage, values)
+            return read_value(UserMessage, values)
         case "assistant":
-            if "calls" in values:
-                values["calls"] = tuple(build(ToolCall, call) for call in values["calls"])
-            if "usage" in values:
-                values["usage"] = build(Usage, values["usage"])
-            return build(Reply, values)
+            return _with_own_ids(read_value(Reply, values))
         case "tool":
-            return build(ToolResult, values)
+            return read_value(ToolResult, values)
         case role:
             msg = f"there is no role {role!r} here"
             raise ValueError(msg)
+
+
+def _with_own_ids(reply: Reply) -> Reply:
+    if len({call.call_id for call in reply.calls}) < len(reply.calls):
+        msg = "two calls of a reply have the same call_id"
+        raise ValueError(msg)
+    return reply
 
 
 @dataclass(slots=True, kw_only=True)
@@ -135,6 +95,7 @@ class _Draft:
                     self.users.append(message)
             case Reply():
                 self.close_step()
+                self._check_begun()
                 self.reply = message
             case ToolResult():
                 if self.reply is None:
@@ -150,12 +111,19 @@ class _Draft:
             users = (*self.steered.pop().users, message)
         self.steered.append(Steering(after_steps=done, users=users))
 
+    def _check_begun(self) -> None:
+        if not self.users:
+            msg = f"turn {self.number} begins with no message of the user"
+            raise ValueError(msg)
+
     def close_step(self) -> None:
-        if self.reply is not None:
-            self.steps.append(Step(reply=self.reply, results=tuple(self.results)))
-            self.reply, self.results = None, []
+        if self.reply is None:
+            return
+        self.steps.append(Step(reply=self.reply, results=tuple(self.results)))
+        self.reply, self.results = None, []
 
     def close(self) -> Turn:
+        self._check_begun()
         self.close_step()
         return Turn(
             number=self.number,
@@ -191,6 +159,7 @@ def turns_of(lines: Iterable[Line]) -> tuple[Turn, ...]:
             if draft is None or draft.number != number:
                 if draft is not None:
                     turns.append(draft.close())
+                    _check_order(draft.number, number)
                 draft = _Draft(number=number)
             if line["role"] == "outcome":
                 draft.outcome, draft.error = _outcome(line)
@@ -203,6 +172,12 @@ def turns_of(lines: Iterable[Line]) -> tuple[Turn, ...]:
     return tuple(turns)
 
 
+def _check_order(before: int, number: int) -> None:
+    if number <= before:
+        msg = f"turn {number} stands after turn {before}"
+        raise ValueError(msg)
+
+
 def _outcome(line: Line) -> tuple[Outcome, str]:
     outcome, error = line["outcome"], line.get("error", "")
     if outcome not in get_args(Outcome) or not isinstance(error, str):
@@ -211,7 +186,7 @@ def _outcome(line: Line) -> tuple[Outcome, str]:
     return cast("Outcome", outcome), error
 
 
-def open_turn_of(lines: Iterable[Line], instant: Callable[[object], datetime]) -> OpenTurn | None:
+def open_turn_of(lines: Sequence[Line], instant: Callable[[object], datetime]) -> OpenTurn | None:
     """Return the running turn that the lines of its section hold, or None where there are none.
 
     `instant` reads a time.
@@ -219,67 +194,100 @@ def open_turn_of(lines: Iterable[Line], instant: Callable[[object], datetime]) -
     Raises:
         EntryError: A line that cannot be read or cannot stand where it is.
     """
-    draft: _Draft | None = None
-    opened: datetime | None = None
-    broken: tuple[str, ...] = ()
-    delivery: dict[str, Any] = {}
+    if not lines:
+        return None
     step: OpenStep | None = None
-    entries = 0
+    entries = 1
     try:
-        for line in lines:
+        opening = _opening_of(lines[0], instant)
+        draft = _Draft(number=opening.turn)
+        for line in lines[1:]:
             entries += 1
-            if draft is None or opened is None:
-                if line["role"] != "opened":
-                    msg = "an open turn begins with the line of the role 'opened'"
-                    raise ValueError(msg)  # noqa: TRY301 - every fault of a line is told alike
-                draft, opened = _Draft(number=_number(line)), instant(line["at"])
-                broken = tuple(line.get("broken", ()))
-                delivery = {name: line[name] for name in _DELIVERY if name in line}
-            elif line["role"] == "step":
+            if (number := _number(line)) != draft.number:
+                _refuse(f"the open turn is turn {draft.number}, not {number}")
+            if line["role"] == "step":
+                if step is not None:
+                    _refuse("a turn has one step that runs")
                 draft.close_step()
-                step = OpenStep(
-                    started=tuple(line.get("started", ())),
-                    approvals=_approvals(line.get("approvals", ()), instant),
-                )
+                step = _open_step_of(line, instant)
             elif step is None:
                 draft.add(read_message(line))
             else:
                 step = _in_open_step(step, read_message(line))
-        if draft is None or opened is None:
-            return None
-        draft.close_step()
+        turn = draft.close()
+        _check_open_step(step)
     except (KeyError, TypeError, ValueError) as error:
         raise EntryError(entries - 1, explain(error)) from error
     return OpenTurn(
-        number=draft.number,
-        users=tuple(draft.users),
-        started_at=opened,
-        steps=tuple(draft.steps),
+        number=turn.number,
+        users=turn.users,
+        started_at=opening.at,
+        steps=turn.steps,
         step=step,
-        steered=tuple(draft.steered),
-        broken=broken,
-        **delivery,
+        steered=turn.steered,
+        broken=opening.broken,
+        delivers=opening.delivers,
+        has_spoken=opening.has_spoken,
+        told_of_drops=opening.told_of_drops,
+        preview_step=opening.preview_step,
+        preview_id=opening.preview_id,
     )
 
 
-def _approvals(lines: Iterable[Line], instant: Callable[[object], datetime]) -> dict[str, Approval]:
-    found: dict[str, Approval] = {}
-    for line in lines:
-        settled = line["settled"]
-        if settled and settled not in get_args(Settled):
-            msg = f"an approval is settled as one of {', '.join(get_args(Settled))}"
-            raise ValueError(msg)
-        found[line["call_id"]] = Approval(
-            call_id=line["call_id"],
-            arguments_hash=line["arguments_hash"],
-            expires_at=instant(line["expires_at"]),
-            reason=line["reason"],
-            pattern=line["pattern"],
-            approvers=tuple(line["approvers"]),
-            settled=settled or None,
-            by=line["by"],
-        )
-    return found
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Opening:
+    """The first line of an open turn: what is known of it besides its messages."""
+
+    turn: int
+    at: datetime
+    broken: tuple[str, ...] = ()
+    delivers: bool = False
+    has_spoken: bool = False
+    told_of_drops: bool = False
+    preview_step: int = 0
+    preview_id: str = ""
+
+
+def _opening_of(line: Line, instant: Callable[[object], datetime]) -> _Opening:
+    values = {**line}
+    if values.pop("role") != "opened":
+        _refuse("an open turn begins with the line of the role 'opened'")
+    return read_value(_Opening, {**values, "at": instant(values["at"])})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Begun:
+    """The line of the step that runs."""
+
+    turn: int
+    started: tuple[str, ...] = ()
+
+
+def _open_step_of(line: Line, instant: Callable[[object], datetime]) -> OpenStep:
+    values = {**line}
+    del values["role"]
+    asked = values.pop("approvals", [])
+    if not isinstance(asked, list):
+        _refuse("approvals must be a list")
+    approvals = [_approval(each, instant) for each in cast("list[object]", asked)]
+    return OpenStep(
+        started=read_value(_Begun, values).started,
+        approvals={each.call_id: each for each in approvals},
+    )
+
+
+def _approval(line: object, instant: Callable[[object], datetime]) -> Approval:
+    if not isinstance(line, dict):
+        _refuse("an approval must be a mapping")
+    values = cast("dict[str, Any]", {**line})
+    settled, values["expires_at"] = values.pop("settled"), instant(values["expires_at"])
+    if settled and settled not in get_args(Settled):
+        _refuse(f"an approval is settled as one of {', '.join(get_args(Settled))}")
+    return replace(read_value(Approval, values), settled=settled or None)
+
+
+def _refuse(why: str) -> NoReturn:
+    raise ValueError(why)
 
 
 def _in_open_step(step: OpenStep, message: _TurnMessage) -> OpenStep:
@@ -293,4 +301,21 @@ def _in_open_step(step: OpenStep, message: _TurnMessage) -> OpenStep:
                 raise ValueError(msg)
             return replace(step, reply=message)
         case ToolResult():
+            if message.call_id in step.results:
+                msg = f"call {message.call_id!r} has two results"
+                raise ValueError(msg)
             return replace(step, results={**step.results, message.call_id: message})
+
+
+def _check_open_step(step: OpenStep | None) -> None:
+    """Check that all that is known of calls is known of calls of the step's reply."""
+    if step is None:
+        return
+    made = {call.call_id for call in step.reply.calls} if step.reply else set[str]()
+    for call_id in (*step.started, *step.results, *step.approvals):
+        if call_id not in made:
+            msg = f"the running step has no call {call_id!r}"
+            raise ValueError(msg)
+    if step.reply and all(call_id in step.results for call_id in made):
+        msg = "the step that runs has no call that waits: without the line of its role it is done"
+        raise ValueError(msg)

@@ -7,6 +7,7 @@ write and one sync; under load, many share them.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,10 +17,15 @@ from anyio import to_thread
 
 from everturn_actors.errors import JournalWriteError
 from everturn_actors.journal.commit import Append, Job, Mark, commit
+from everturn_actors.ports import Batch
 
 WAITING_JOBS_MAX = 1024  # each is one session's; more sessions than this wait their turn to wait
 BATCH_JOBS_MAX = 128  # each holds a file descriptor open while the batch is written
 BATCH_BYTES_MAX = 8 * 1024 * 1024  # bounds how long a batch keeps the others waiting
+
+
+def _unmeasured(batch: Batch) -> None:
+    del batch
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -38,13 +44,20 @@ class _Ticket:
 class Writer:
     """Owns the queue of jobs. `run` is its task; it ends after `close`, when the queue is empty."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_batch: Callable[[Batch], None] = _unmeasured) -> None:
+        """Begin with an empty queue; `on_batch` is told of each batch, on the event loop."""
+        self._on_batch = on_batch
         self._waiting: deque[_Ticket] = deque()
         self._room = anyio.Semaphore(WAITING_JOBS_MAX, fast_acquire=True)
         self._wake = anyio.Event()
         self._closed = False
         # Its own limit: appends do not queue behind reads and whatever else uses worker threads.
         self._thread = anyio.CapacityLimiter(1)
+
+    @property
+    def waiting(self) -> int:
+        """How many jobs wait for the next batch."""
+        return len(self._waiting)
 
     async def write(self, job: Job, settle: Callable[[], None]) -> None:
         """Do `job` with the next batch and return when its outcome is set on it.
@@ -93,8 +106,11 @@ class Writer:
         while self._waiting and len(batch) < BATCH_JOBS_MAX and size < BATCH_BYTES_MAX:
             batch.append(self._waiting.popleft())
             size += batch[-1].size_bytes
+        began_s = time.perf_counter()
         try:
             await to_thread.run_sync(commit, [ticket.job for ticket in batch], limiter=self._thread)
+            took_s = time.perf_counter() - began_s
+            self._on_batch(Batch(jobs=len(batch), size_bytes=size, duration_s=took_s))
         finally:
             # The thread has ended also where this task was cancelled meanwhile: outcomes are true.
             for ticket in batch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,13 +15,14 @@ from everturn_actors.ports import Clock
 from everturn_channels.adapter import Inlet, Place
 from everturn_channels.discord.client import Client
 from everturn_channels.discord.failures import NETWORK_ERRORS
-from everturn_channels.discord.mapping import is_from_people, place_of
+from everturn_channels.discord.mapping import UNREADABLE, is_from_people, place_of
 
 AT_ONCE = 4
 "Histories that are read at the same time."
 COUNTED = 1_000
 "Messages beyond those that are read are counted up to so many."
 READ_S = 120.0
+_ID = re.compile("[0-9]{1,20}")
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +92,7 @@ class Looker:
         return 0 < known < thread.id
 
     def _cursor(self, channel_id: int) -> int:
-        return int(self._inlet.cursor(str(channel_id)) or 0)
+        return cursor_of(self._inlet, channel_id)
 
     async def read(self, channel_id: int, after: int) -> Backlog | None:
         """Return what was said after a message; None where it cannot be known now."""
@@ -104,7 +106,7 @@ class Looker:
         except (discord.NotFound, discord.Forbidden):
             log.warning("a channel with a cursor cannot be read any more", extra=fields)
             return Backlog()
-        except (discord.DiscordException, *NETWORK_ERRORS):
+        except (discord.DiscordException, *NETWORK_ERRORS, *UNREADABLE):
             log.warning("a history could not be read", extra=fields, exc_info=True)
             return None
 
@@ -143,3 +145,14 @@ class Looker:
 
 def _missed(channel: discord.abc.GuildChannel | discord.Thread, after: int) -> Missed:
     return Missed(chat=place_of(channel).chat, channel_id=channel.id, after=after)
+
+
+def dms_of(kept: str) -> list[int]:
+    """Return the direct channels that a cursor lists."""
+    return [int(number) for number in _ID.findall(kept)]
+
+
+def cursor_of(inlet: Inlet, channel_id: int) -> int:
+    """Return the last message of a channel that was read; 0 = none, or the file says nonsense."""
+    kept = inlet.cursor(str(channel_id))
+    return int(kept) if _ID.fullmatch(kept) else 0

@@ -15,6 +15,8 @@ QUOTE_CHARS = 500
 Channel: TypeAlias = discord.abc.Messageable | discord.abc.GuildChannel | discord.abc.PrivateChannel
 Fetcher: TypeAlias = Callable[[discord.Attachment], IncomingFile]
 
+UNREADABLE = (AttributeError, KeyError, TypeError, ValueError, OverflowError)
+"What reading raises where Discord leaves out what it promises: the library checks nothing."
 _PEOPLE_S_TYPES = frozenset(
     {
         discord.MessageType.default,
@@ -25,9 +27,9 @@ _PEOPLE_S_TYPES = frozenset(
 _COMMAND = re.compile(rf"/({'|'.join(get_args(CommandName))})(?:\s+(.*))?", re.DOTALL)
 _CUSTOM_EMOJI = re.compile(r"<a?:(\w+):\d+>")
 _PERSON, _ROLE, _CHANNEL = (
-    re.compile(r"<@!?(\d+)>"),
-    re.compile(r"<@&(\d+)>"),
-    re.compile(r"<#(\d+)>"),
+    re.compile(r"<@!?(\d{1,20})>"),
+    re.compile(r"<@&(\d{1,20})>"),
+    re.compile(r"<#(\d{1,20})>"),
 )
 _SLASH = re.compile(r"</([^:>]+):\d+>")
 

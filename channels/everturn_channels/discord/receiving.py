@@ -19,10 +19,11 @@ from anyio.abc import TaskGroup
 
 from everturn_actors.errors import ActorStoppedError, JournalError
 from everturn_channels.adapter import Arrival, Command, Edit, Inlet, Message, Place
-from everturn_channels.discord.catching_up import Backlog, Looker
+from everturn_channels.discord.catching_up import Backlog, Looker, cursor_of, dms_of
 from everturn_channels.discord.client import Client
 from everturn_channels.discord.files import Files
 from everturn_channels.discord.mapping import (
+    UNREADABLE,
     Channel,
     is_addressed,
     is_from_people,
@@ -109,7 +110,7 @@ class Receiver:
         self._begun: dict[int, anyio.Event] = {}
         "Messages that are being taken, and what tells when that is over."
         self._edits: OrderedDict[tuple[int, object], None] = OrderedDict()
-        self._dms = [int(i) for i in inlet.cursor(_DMS).split(",") if i]
+        self._dms = dms_of(inlet.cursor(_DMS))
         self._is_stopping = False
         self._session = 0
 
@@ -148,7 +149,10 @@ class Receiver:
         """Put a message into its lane."""
         item = _Said(message)
         self._put(message.channel, item)
-        command = read_command(read_text(message, self._me))
+        try:
+            command = read_command(read_text(message, self._me))
+        except UNREADABLE:
+            return  # its lane comes to it
         if command is not None and command[0] in PASSING:
             self._hurry(place_of(message.channel).chat, item)
 
@@ -287,7 +291,8 @@ class Receiver:
                 is_command = isinstance(arrival, Command) and arrival.name in PASSING
                 if is_passing and not is_command:
                     return
-                await self._take(arrival)
+                if arrival is not None:
+                    await self._take(arrival)
             _keep(self._taken, message.id)
         finally:
             del self._begun[message.id]
@@ -295,18 +300,29 @@ class Receiver:
 
     async def _deal_with_edit(self, message: discord.Message) -> None:
         channel, me = await self._known(message.channel), self._me
-        edit = Edit(
-            id=str(message.id),
-            place=place_of(channel, message.author.display_name),
-            sender=person_of(message.author),
-            text=read_text(message, me),
-            at=message.edited_at or message.created_at,
-            is_addressed=is_addressed(message, me),
-        )
+        try:
+            edit = Edit(
+                id=str(message.id),
+                place=place_of(channel, message.author.display_name),
+                sender=person_of(message.author),
+                text=read_text(message, me),
+                at=message.edited_at or message.created_at,
+                is_addressed=is_addressed(message, me),
+            )
+        except UNREADABLE:
+            log.exception("an edit cannot be read and is left out", extra=_fields(message))
+            return
         await self._take(edit)
 
-    def _arrival(self, message: discord.Message, channel: Channel) -> Message | Command:
-        read = read_message(message, channel, self._me, lambda a: self._files.incoming(a, message))
+    def _arrival(self, message: discord.Message, channel: Channel) -> Message | Command | None:
+        """Return what a message brings; None where it cannot be read, which must stop no other."""
+        try:
+            read = read_message(
+                message, channel, self._me, lambda a: self._files.incoming(a, message)
+            )
+        except UNREADABLE:
+            log.exception("a message cannot be read and is left out", extra=_fields(message))
+            return None
         if read.place.topic:
             self._on_thread_message(message.id, int(read.place.topic))
         command = read_command(read.text)
@@ -357,7 +373,7 @@ class Receiver:
     # --- cursors ---
 
     def _cursor(self, channel_id: int) -> int:
-        return int(self._inlet.cursor(str(channel_id)) or 0)
+        return cursor_of(self._inlet, channel_id)
 
     async def _move_cursor(self, channel_id: int, message_id: int) -> None:
         if message_id > self._cursor(channel_id):
@@ -390,6 +406,10 @@ class Receiver:
         for count, why in backlog.skipped:
             if count and backlog.place is not None:
                 await self._inlet.skipped(backlog.place, count, why)
+
+
+def _fields(message: discord.Message) -> dict[str, int]:
+    return {"message_id": message.id, "channel_id": message.channel.id}
 
 
 def _keep(kept: OrderedDict[_K, None], key: _K) -> None:

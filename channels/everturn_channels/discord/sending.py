@@ -23,7 +23,13 @@ from everturn_channels.discord.failures import (
     NO_HISTORY,
     send_error,
 )
-from everturn_channels.errors import NotSentError, RefusedError, SendError, UnknownOutcomeError
+from everturn_channels.errors import (
+    NotSentError,
+    RefusedError,
+    SendError,
+    UnknownOutcomeError,
+    quiet_s,
+)
 
 DEADLINE_S = 60.0
 "For one request, the waits of the library for its turn included."
@@ -174,7 +180,7 @@ class Sender:
                 return await client.http.request(route, **arguments)
         except discord.RateLimited as error:
             if not attempt.is_global and route.channel_id:
-                until = anyio.current_time() + error.retry_after
+                until = anyio.current_time() + quiet_s(error.retry_after)
                 self._quiet_until[int(route.channel_id)] = until
             raise send_error(error, attempt) from error
         except discord.HTTPException as error:

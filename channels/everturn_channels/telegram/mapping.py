@@ -152,13 +152,12 @@ class Reading:
         if refusal or place is None:
             return refusal or _unknown_chat(message)
         text, is_addressed = self._text(message)
-        at = datetime.fromtimestamp(message.edit_date, UTC) if message.edit_date else message.date
         return Edit(
             id=str(message.message_id),
             place=place,
             sender=_sender(message),
             text=text,
-            at=at.astimezone(UTC),
+            at=_edited_at(message),
             is_addressed=is_addressed,
         )
 
@@ -232,12 +231,12 @@ class Reading:
             or bool(mentions)
             or (replied is not None and self._is_own(replied))
         )
-        data = raw.encode("utf-16-le", "surrogatepass")
+        data = _bytes(raw)
         for link in sorted(entities, key=lambda e: -(e.offset + e.length)):
             shown = _cut(raw, link.offset, link.length)
             if link.type == "text_link" and link.url and link.url.rstrip("/") != shown.rstrip("/"):
                 end = 2 * (link.offset + link.length)
-                data = data[:end] + f" ({link.url})".encode("utf-16-le") + data[end:]
+                data = data[:end] + _bytes(f" ({link.url})") + data[end:]
         first = next((e for e in mentions if not _cut(raw, 0, e.offset).strip()), None)
         if first is not None:
             data = data[2 * (first.offset + first.length) :]
@@ -371,6 +370,14 @@ def _unknown_chat(message: types.Message) -> Note:
     )
 
 
+def _edited_at(message: types.Message) -> datetime:
+    """Return when a message was edited; the library reads this one as a number, unchecked."""
+    try:
+        return datetime.fromtimestamp(message.edit_date or message.date.timestamp(), UTC)
+    except (OverflowError, OSError, ValueError):  # no time that there is
+        return message.date.astimezone(UTC)
+
+
 def _sender(message: types.Message) -> Person:
     """Return who wrote a message; in the name of a chat, that chat."""
     chat, user = message.sender_chat, message.from_user
@@ -401,6 +408,11 @@ def _unsupported(message: types.Message | types.ExternalReplyInfo) -> str:
 
 def _cut(text: str, offset: int, length: int | None = None) -> str:
     """Return a part of a text, by UTF-16 units."""
-    data = text.encode("utf-16-le", "surrogatepass")
+    data = _bytes(text)
     end = None if length is None else 2 * (offset + length)
     return data[2 * offset : end].decode("utf-16-le", "replace")
+
+
+def _bytes(text: str) -> bytes:
+    """Return a text as Telegram counts it, two bytes a unit; half characters as they are."""
+    return text.encode("utf-16-le", "surrogatepass")

@@ -28,7 +28,7 @@ from anyio.abc import TaskGroup
 from everturn_actors.errors import ActorStoppedError, JournalError
 from everturn_actors.ports import Clock
 from everturn_channels.adapter import Inlet
-from everturn_channels.errors import ConnectionLostError, SendError, SetupError
+from everturn_channels.errors import ConnectionLostError, SendError, SetupError, quiet_s
 from everturn_channels.menu import PASSING
 from everturn_channels.telegram.connection import Line, explained
 from everturn_channels.telegram.mapping import chat_of, message_of
@@ -126,7 +126,7 @@ class Poller:
                 conflicts += 1
                 await self._settle(error, conflicts)
             except TelegramRetryAfter as error:
-                await self._clock.sleep(error.retry_after)
+                await self._clock.sleep(quiet_s(error.retry_after))
             except (TelegramAPIError, SendError) as error:
                 failures += 1
                 fatal = isinstance(error, TelegramUnauthorizedError | TelegramNotFound)

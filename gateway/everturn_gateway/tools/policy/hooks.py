@@ -17,6 +17,8 @@ from everturn_gateway.tools.policy.patterns import read_glob
 from everturn_gateway.tools.policy.subjects import arguments_of, call_names
 
 _SCALAR_CHARACTERS: Final = 200  # longer texts are texts
+_NO_VALUE: Final = (ValueError, LookupError, AttributeError, RecursionError)
+"What PyYAML raises for texts that only look like a value: `2026-13-45`, `0x_`, `!!bool maybe`."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +181,6 @@ def _is_same(value: object, wanted: object) -> bool:
 def _scalar(text: str) -> tuple[type, object]:
     try:
         found: object = yaml.safe_load(text)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, *_NO_VALUE):
         found = text
     return type(found), found

@@ -76,7 +76,7 @@ def _add(file: Path, pattern: str) -> bool:
     is_new = document is None or not document.text.strip()
     expected = {**(_HEAD if is_new else data), _ALLOW: [*items, pattern]}
     written = pattern.replace("${", "$${")
-    for text in _edits(document, written):
+    for text in _readable_edits(document, written):
         with _replacement(file, text) as made:
             if not _holds(made, expected):
                 continue
@@ -134,6 +134,14 @@ def _sync(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _readable_edits(document: Document | None, pattern: str) -> Iterator[str]:
+    """Yield the edits of a file; none where only libyaml, which forgives more, can read it."""
+    try:
+        yield from _edits(document, pattern)
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError):
+        return
 
 
 def _edits(document: Document | None, pattern: str) -> Iterator[str]:
