@@ -90,6 +90,11 @@ class Mailbox(Generic[T]):
         return taken
 
     @property
+    def waiting(self) -> int:
+        """How many commands wait."""
+        return len(self._waiting)
+
+    @property
     def is_empty(self) -> bool:
         """Whether nothing waits."""
         return not self._waiting

@@ -7,6 +7,7 @@ contract suite.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
@@ -50,6 +51,18 @@ class SessionSummary:
     created_at: datetime
     updated_at: datetime
     "UTC. When something was last written for the session."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """A group commit of a store, for whoever measures."""
+
+    jobs: int
+    "Appends and marks that shared it."
+    size_bytes: int
+    "Of the lines in it, also of those that could not be written."
+    duration_s: float
+    "From the first write to the last sync, the way to a thread and back included."
 
 
 class SessionStore(Protocol):
@@ -379,3 +392,60 @@ class Clock(Protocol):
     async def sleep(self, delay_s: float) -> None:
         """Wait."""
         ...
+
+
+class Observer(Protocol):
+    """Is told what sessions do, to count and to trace it; nothing depends on what it makes of it.
+
+    It stands in the path of every turn: each method takes microseconds, does no IO and never
+    raises.
+    """
+
+    def durable(
+        self, before: SessionState | None, after: SessionState, events: Sequence[Event]
+    ) -> None:
+        """Take note of events of one session that are on disk now: oldest first, each told once.
+
+        Args:
+            before: The session without them; None where it begins with them.
+            after: The session with them.
+            events: At least one.
+        """
+        ...
+
+    def awake(self, session_id: str) -> AbstractContextManager[None]:
+        """Enclose all that the actor of a session does, in its task, from waking to rest."""
+        ...
+
+    def answering(
+        self, state: SessionState, turn: int, agent: Agent | None
+    ) -> AbstractContextManager[None]:
+        """Enclose the work on the open turn, in its task; one that goes on later has several.
+
+        Args:
+            state: The session as the work begins.
+            turn: The number of the turn.
+            agent: Who works; None where there is no such agent, and the turn can only fail.
+        """
+        ...
+
+
+class Unobserved:
+    """An `Observer` that looks away."""
+
+    def durable(
+        self, before: SessionState | None, after: SessionState, events: Sequence[Event]
+    ) -> None:
+        """Take no note."""
+
+    def awake(self, session_id: str) -> AbstractContextManager[None]:
+        """Enclose nothing."""
+        del session_id
+        return nullcontext()
+
+    def answering(
+        self, state: SessionState, turn: int, agent: Agent | None
+    ) -> AbstractContextManager[None]:
+        """Enclose nothing."""
+        del state, turn, agent
+        return nullcontext()

@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 
 import anyio
 from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint
 
 from everturn_actors.commands import Command, Stop
 from everturn_actors.errors import (
@@ -32,11 +33,42 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+LOADS_AT_ONCE = 500  # sessions that are looked at in one go; each takes a microsecond or two
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """How much there is to do at one moment, in the sessions that are awake."""
+
+    awake: int = 0
+    "Sessions whose actor lives."
+    running: int = 0
+    "Open turns that are worked on."
+    waiting: int = 0
+    "Messages that wait for a turn."
+    commands: int = 0
+    "What waits in the mailboxes."
+    approvals: int = 0
+    "Calls that wait for a person."
+    owed: int = 0
+    "Parcels that are not delivered."
+
+    def __add__(self, other: Load) -> Load:
+        return Load(
+            awake=self.awake + other.awake,
+            running=self.running + other.running,
+            waiting=self.waiting + other.waiting,
+            commands=self.commands + other.commands,
+            approvals=self.approvals + other.approvals,
+            owed=self.owed + other.owed,
+        )
+
 
 @dataclass(slots=True)
 class _Awake:
     """A session whose actor lives."""
 
+    actor: SessionActor
     mailbox: Mailbox[Command]
     feed: Feed
     gone: anyio.Event = field(default_factory=anyio.Event)
@@ -108,6 +140,29 @@ class Registry:
             # somebody who only looked, and there was no session yet: the next one takes it.
             await awake.gone.wait()
 
+    async def load(self) -> Load:
+        """Return how much there is to do; where many sessions are awake, others go on meanwhile."""
+        running = waiting = commands = approvals = owed = 0
+        all_awake = tuple(self._awake.values())
+        for number, awake in enumerate(all_awake, 1):
+            if number % LOADS_AT_ONCE == 0:
+                await checkpoint()
+            commands += awake.mailbox.waiting
+            state = awake.actor.known
+            if state is not None:
+                running += state.open_turn is not None and state.status == "active"
+                waiting += len(state.waiting)
+                approvals += len(state.open_approvals)
+                owed += len(state.owed)
+        return Load(
+            awake=len(all_awake),
+            running=running,
+            waiting=waiting,
+            commands=commands,
+            approvals=approvals,
+            owed=owed,
+        )
+
     async def gone(self, session_id: str) -> None:
         """Wait until the session's actor, if it has one, is gone."""
         awake = self._awake.get(session_id)
@@ -135,24 +190,28 @@ class Registry:
     ) -> _Awake:
         if self._stopping:
             raise ActorStoppedError
-        awake = _Awake(mailbox=Mailbox(), feed=self.feed(session_id))
-        awake.feed.reopen()
+        mailbox, feed = Mailbox[Command](), self.feed(session_id)
+        feed.reopen()
         actor = SessionActor(
             session_id=session_id,
             begin_with=begin_with,
-            mailbox=awake.mailbox,
-            feed=awake.feed,
+            mailbox=mailbox,
+            feed=feed,
             runtime=self._runtime,
             rest_at_once=rest_at_once,
         )
-        self._awake[session_id] = awake
-        self._tasks.start_soon(self._supervise, session_id, actor, awake)
+        awake = self._awake[session_id] = _Awake(actor=actor, mailbox=mailbox, feed=feed)
+        self._tasks.start_soon(self._live, session_id, awake)
         return awake
 
-    async def _supervise(self, session_id: str, actor: SessionActor, awake: _Awake) -> None:
+    async def _live(self, session_id: str, awake: _Awake) -> None:
+        with self._runtime.observer.awake(session_id):
+            await self._supervise(session_id, awake)
+
+    async def _supervise(self, session_id: str, awake: _Awake) -> None:
         failure: Exception = ActorStoppedError()
         try:
-            await actor.run()
+            await awake.actor.run()
         except Exception as error:  # the boundary around one actor
             cause = _first_cause(error)
             if isinstance(cause, UnknownSessionError):

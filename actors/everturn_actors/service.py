@@ -75,8 +75,16 @@ from everturn_actors.model import (
     Upload,
 )
 from everturn_actors.outgoing import Carrier
-from everturn_actors.ports import Agents, Clock, ModelMemory, SessionStore, SessionSummary
-from everturn_actors.registry import Registry
+from everturn_actors.ports import (
+    Agents,
+    Clock,
+    ModelMemory,
+    Observer,
+    SessionStore,
+    SessionSummary,
+    Unobserved,
+)
+from everturn_actors.registry import Load, Registry
 from everturn_actors.session import Runtime
 from everturn_actors.state import SessionState
 from everturn_actors.submission import Submission, Told, TurnResult, announce, submit
@@ -84,6 +92,7 @@ from everturn_actors.upkeep import end_expired, resume_open_turns
 
 __all__ = [
     "Compacted",
+    "Load",
     "ServiceSettings",
     "Submission",
     "TextDelta",
@@ -554,6 +563,10 @@ class TurnService:
         decided = (e.body for e in reversed(events) if isinstance(e.body, ApprovalDecided))
         return next((body.decision for body in decided if body.call_id == call_id), None)
 
+    async def load(self) -> Load:
+        """Return how much there is to do now, in the sessions that are awake."""
+        return await self._registry.load() + await self._scratch_registry.load()
+
     # --- what the model sees ---
 
     async def context(self, session_id: str) -> ContextReport:
@@ -686,6 +699,7 @@ async def open_service(
     settings: ServiceSettings | None = None,
     on_delete: Callable[[str], Awaitable[None]] | None = None,
     carriers: Mapping[str, Carrier] | None = None,
+    observer: Observer | None = None,
 ) -> AsyncGenerator[TurnService]:
     """Open the door; turns that were open when the last process ended go on by themselves.
 
@@ -701,6 +715,7 @@ async def open_service(
         settings: Times.
         on_delete: Lets go of what belongs to a session elsewhere, before it is removed.
         carriers: By the name of a channel: who tells its people what its sessions say.
+        observer: Is told what sessions do.
     """
     learnt = memory or ShortMemory()
     settings = settings or ServiceSettings()
@@ -716,6 +731,7 @@ async def open_service(
             idle_rest_s=settings.idle_rest_s,
             leave_grace_s=settings.leave_grace_s,
             carriers=carried,
+            observer=observer or Unobserved(),
         )
 
     live, once = runtime(store, carriers or {}), runtime(scratch, {})

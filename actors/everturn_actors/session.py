@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import TypeVar, assert_never
 
@@ -80,7 +80,15 @@ from everturn_actors.mailbox import Answer, Mailbox
 from everturn_actors.media import MediaReader
 from everturn_actors.model import ConversationKey, EndReason, Inbound, Joins, Settled
 from everturn_actors.outgoing import Carrier
-from everturn_actors.ports import Agent, Agents, ModelMemory, SessionStore, ToolContext
+from everturn_actors.ports import (
+    Agent,
+    Agents,
+    ModelMemory,
+    Observer,
+    SessionStore,
+    ToolContext,
+    Unobserved,
+)
 from everturn_actors.queueing import next_turn, overheard_bytes
 from everturn_actors.recovery import (
     PAUSED,
@@ -116,6 +124,7 @@ class Runtime:
     "How long a client may be gone before its turn is paused."
     carriers: Mapping[str, Carrier] = field(default_factory=dict[str, Carrier])
     "By the name of their channel: whoever tells its people what is said."
+    observer: Observer = field(default_factory=Unobserved)
 
     def now(self) -> datetime:
         """Return the present instant, UTC."""
@@ -222,6 +231,11 @@ class SessionActor:
             stopping=self._may_stop,
         )
         self._tasks: TaskGroup
+
+    @property
+    def known(self) -> SessionState | None:
+        """The present state; None until it is loaded, or before the session has begun."""
+        return self._state
 
     # --- what a turn needs (TurnHost) ---
 
@@ -735,8 +749,9 @@ class SessionActor:
                 await self._runtime.store.append(
                     self.session_id, draft.events, expected_seq=draft.events[0].seq - 1
                 )
-            self._state = draft.state
+            before, self._state = self._state, draft.state
             self._has_written = True
+            self._runtime.observer.durable(before, draft.known, draft.events)
             self._checkpoint = draft.checkpoint or self._checkpoint
             self._feed.publish(draft.events)
             self._notify()
@@ -778,13 +793,18 @@ class SessionActor:
     async def _run_turn(self, scope: anyio.CancelScope, number: int) -> None:
         """Run the open turn; when it is stopped on the way, close or pause it."""
         agent = self._agent(self.state.key)
-        with scope:
-            if agent is not None:
-                try:
-                    await run_turn(self, number, agent, self._runtime.pace)
-                finally:
-                    self._media.forget()
-                return
+        with self._runtime.observer.answering(self.state, number, agent):
+            with scope:
+                if agent is not None:
+                    try:
+                        await run_turn(self, number, agent, self._runtime.pace)
+                    finally:
+                        self._media.forget()
+                    return
+            await self._close_turn(number, agent)
+
+    async def _close_turn(self, number: int, agent: Agent | None) -> None:
+        """Close, or pause, a turn that was stopped on the way or that nobody can work on."""
         close_as, self._close_as = self._close_as, None
         turn = self.state.open_turn
         if turn is None or turn.number != number:
@@ -867,7 +887,7 @@ class SessionActor:
 
 def _is_expired(state: SessionState, agent: Agent, now: datetime) -> bool:
     hours = agent.spec.session.ttl_hours
-    return bool(hours) and now - state.updated_at > timedelta(hours=hours)
+    return 0 < hours * 3600 < (now - state.updated_at).total_seconds()
 
 
 def _plan_settle(command: Settle, draft: _Draft) -> Callable[[], None]:

@@ -5,6 +5,12 @@ The first line of a class docstring is the text a person reads when no better me
 
 from __future__ import annotations
 
+import math
+from typing import Final
+
+QUIET_MAX_S: Final = 24 * 3600.0
+"The longest that a platform's word keeps a bot quiet; whoever sends more sends nonsense."
+
 
 class ChannelError(Exception):
     """Something went wrong on the way between a person and the conversation."""
@@ -40,12 +46,12 @@ class NotSentError(SendError):
     """It was surely not sent, and can be tried again.
 
     Attributes:
-        retry_after_s: How long the whole bot has to be quiet, by the platform's word; None = it
-            said nothing.
+        retry_after_s: How long the whole bot has to be quiet, by the platform's word, at most
+            `QUIET_MAX_S`; None = it said nothing.
     """
 
     def __init__(self, message: str = "", *, retry_after_s: float | None = None) -> None:
-        self.retry_after_s = retry_after_s
+        self.retry_after_s = None if retry_after_s is None else quiet_s(retry_after_s)
         super().__init__(message)
 
 
@@ -68,3 +74,8 @@ class RefusedError(SendError):
 
 class FileTooLargeError(ChannelError):
     """A file that came with a message is larger than what is taken."""
+
+
+def quiet_s(asked_s: float) -> float:
+    """Return how long a bot is quiet where a platform asks for so long: within reason."""
+    return min(max(asked_s, 0.0), QUIET_MAX_S) if not math.isnan(asked_s) else 0.0

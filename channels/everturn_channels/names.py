@@ -1,4 +1,4 @@
-"""What people call themselves and their files, made fit to stand in a line of ours. Pure."""
+"""What others wrote, made fit to be shown: names in one line, texts that hide nothing. Pure."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ _JOINERS: Final = frozenset("\u200c\u200d")
 # Shown as nothing, though Unicode counts them as letters and signs.
 _BLANKS: Final = frozenset("\u115f\u1160\u2800\u3164\uffa0\u034f")
 _MARKS_MAX: Final = 4  # combining marks on one letter; no script needs more, "zalgo" text does
+_CONTROLS: Final = {c: None for c in (*range(32), *range(0x7F, 0xA0)) if chr(c) not in "\n\t"}
 
 
 def one_line(text: str, limit: int = NAME_LIMIT) -> str:
@@ -38,3 +39,19 @@ def one_line(text: str, limit: int = NAME_LIMIT) -> str:
     if len(line) <= limit and len(text) <= limit * 8:
         return line
     return line[: limit - 1].rstrip("\u200c\u200d ") + "…"
+
+
+def visible(text: str) -> str:
+    """Return a text in which nothing is hidden: what cannot be seen is written as its number.
+
+    Whoever decides by it must not be shown something else than what is meant, as direction marks
+    and characters without width can make them.
+    """
+    return "".join(
+        each if each.isprintable() or each == "\n" else f"\\u{ord(each):04x}" for each in text
+    )
+
+
+def clean(text: str) -> str:
+    """Take out what would make a terminal do something: escape and other control characters."""
+    return text.translate(_CONTROLS)

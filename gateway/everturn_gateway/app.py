@@ -27,6 +27,7 @@ from everturn_gateway.providers import open_providers
 from everturn_gateway.scheduler.scheduler import FOLDER as SCHEDULES_FOLDER
 from everturn_gateway.scheduler.scheduler import Scheduler, open_scheduler
 from everturn_gateway.specs import AgentLibrary, open_library
+from everturn_gateway.telemetry import Sources, Telemetry, open_telemetry
 from everturn_gateway.tools.web.posting import make_poster
 from everturn_gateway.tools.workshop import open_workshop
 from everturn_gateway.usage import Meter, PriceList, UsageLedger, open_ledger
@@ -34,7 +35,7 @@ from everturn_gateway.usage.price_table import PRICES
 
 logger = logging.getLogger(__name__)
 
-DRAIN_S = 10.0  # how long running turns may take to finish when the gateway stops
+DRAIN_SHARE = 0.4  # of the time there is to stop: how long running turns may take to finish
 MODELS_FILE = "models.json"  # what was learnt about models
 USAGE_FOLDER = "usage"  # what agents used, a file for each month
 MODELS_FOLDER = "models"  # in the workspace: weights of local models
@@ -67,6 +68,7 @@ class Gateway:
     usage: UsageLedger
     channels: Channels
     schedules: Scheduler
+    telemetry: Telemetry
     started_at: datetime
     version: str
     closing: bool = False
@@ -106,19 +108,30 @@ async def open_gateway(
     Raises:
         WorkspaceLockedError: Another process uses the workspace.
         JournalError: The workspace cannot be written.
-        GatewayError, SetupError: A channel cannot work as it is set up.
+        GatewayError, SetupError: A channel cannot work as it is set up, or the library for traces
+            is not installed.
     """
     clock = SystemClock()
     secrets = secrets or SecretRegistry()
     for secret in config.secrets:
         secrets.add(secret)
+    drain_s = config.server.stop_timeout_s * DRAIN_SHARE if resume else 0
     settings = ServiceSettings(
-        idle_rest_s=config.sessions.idle_rest_s, resume=resume, drain_s=DRAIN_S if resume else 0
+        idle_rest_s=config.sessions.idle_rest_s, resume=resume, drain_s=drain_s
     )
+    own_version = await anyio.to_thread.run_sync(version)  # it is read from a file
     async with (
+        open_telemetry(
+            otlp_endpoint=config.telemetry.otlp_endpoint,
+            environ=environ,
+            secrets=secrets,
+            version=own_version,
+        ) as telemetry,
         open_file_store(
-            config.workspace, results_max_bytes=config.sessions.results_max_bytes
-        ) as store,
+            config.workspace,
+            results_max_bytes=config.sessions.results_max_bytes,
+            on_batch=telemetry.batch,
+        ) as files,
         open_memory_store(MemoryDisk()) as scratch,
         open_model_memory(config.workspace / MODELS_FILE, clock) as memory,
         open_providers(
@@ -135,6 +148,7 @@ async def open_gateway(
             secrets=secrets,
             clock=clock,
             hidden=config.private_files,
+            watch=telemetry.tools,
         ) as workshop,
     ):
         library = await open_library(
@@ -142,7 +156,7 @@ async def open_gateway(
             environ,
             providers.make,
             sessions=config.sessions,
-            meter=make_meter(config, usage, clock),
+            meter=telemetry.models(make_meter(config, usage, clock)),
             workshop=workshop,
             timezone=config.schedules.timezone,
         )
@@ -154,7 +168,7 @@ async def open_gateway(
             # Beyond the service: what running turns say while it stops still reaches people.
             _cancelled_at_end() as connections,
             open_service(
-                store=store,
+                store=telemetry.store(files),
                 scratch=scratch,
                 agents=library,
                 clock=clock,
@@ -162,6 +176,7 @@ async def open_gateway(
                 settings=settings,
                 on_delete=workshop.processes.forget,
                 carriers=channels.carriers,
+                observer=telemetry,
             ) as service,
             open_scheduler(
                 config.workspace / SCHEDULES_FOLDER,
@@ -179,7 +194,19 @@ async def open_gateway(
             workshop.processes.on_ended = schedules.process_ended
             if resume:
                 workshop.processes.resume()
+            telemetry.attach(
+                Sources(
+                    version=own_version,
+                    service=service,
+                    library=library,
+                    channels=channels,
+                    schedules=schedules,
+                    clock=clock,
+                    journal_waiting=lambda: files.waiting,
+                )
+            )
             if watch:
+                upkeep.start_soon(telemetry.watch_loop)
                 upkeep.start_soon(library.watch)
                 upkeep.start_soon(providers.warm)
                 upkeep.start_soon(schedules.serve)
@@ -193,8 +220,9 @@ async def open_gateway(
                 usage=usage,
                 channels=channels,
                 schedules=schedules,
+                telemetry=telemetry,
                 started_at=clock.now(),
-                version=await anyio.to_thread.run_sync(version),  # it is read from a file
+                version=own_version,
             )
             try:
                 yield gateway

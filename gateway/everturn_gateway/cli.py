@@ -18,6 +18,7 @@ from typer.exceptions import TyperException
 from everturn_gateway.commands.crash import crash_log
 from everturn_gateway.commands.errors import EXIT_INTERRUPTED, explain, say
 from everturn_gateway.commands.options import Options
+from everturn_gateway.observe import LogFormat
 
 NAME = "everturn"
 _COMPLETE_VARIABLE = "_EVERTURN_COMPLETE"
@@ -166,6 +167,9 @@ def serve(
     config: Config = None,
     host: Annotated[str | None, typer.Option(help="Listen on this address.")] = None,
     port: Annotated[int | None, typer.Option(help="Listen on this port; 0 = a free one.")] = None,
+    log_format: Annotated[
+        LogFormat | None, typer.Option(help="Log lines for people, or one JSON object a line.")
+    ] = None,
     workspace: Workspace = None,
     agents_dir: AgentsDir = None,
 ) -> None:
@@ -173,7 +177,7 @@ def serve(
     from everturn_gateway.commands import serve as command  # noqa: PLC0415 - as above
 
     options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
-    _end(command.serve(options, host=host, port=port))
+    _end(command.serve(options, host=host, port=port, log_format=log_format))
 
 
 @app.command()

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
@@ -23,6 +24,7 @@ from everturn_gateway.channel_config import (
 )
 from everturn_gateway.documents import Document, FieldPath, Section, check, read_document
 from everturn_gateway.errors import ConfigError, Fault
+from everturn_gateway.observe import LogFormat
 from everturn_gateway.private_hosts import read_private_host
 from everturn_gateway.provider_config import (
     PriceSection,
@@ -35,6 +37,7 @@ from everturn_gateway.zones import check_zone
 
 DEFAULT_FILE = Path("everturn.yaml")
 _COMMAND_LINE = Path("command line")  # stands for a file in faults of options
+STOP_TIMEOUT_S = 25.0
 _PORTS = 65_535
 _MEGABYTE = 1024 * 1024
 
@@ -58,6 +61,8 @@ class ServerConfig:
     max_body_bytes: int = 1024 * 1024
     max_upload_bytes: int = 40 * _MEGABYTE
     "Of the body of a message, which may hold files; never less than `max_body_bytes`."
+    stop_timeout_s: float = STOP_TIMEOUT_S
+    "How long an orderly stop may take, all of it together."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +89,21 @@ class SchedulesConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoggingConfig:
+    """The log of `everturn serve`."""
+
+    form: LogFormat = "plain"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TelemetryConfig:
+    """Where traces go."""
+
+    otlp_endpoint: str = field(default="", repr=False)
+    "Address of a collector that takes OTLP over HTTP; empty = what the environment says, or none."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """The whole configuration of one gateway."""
 
@@ -96,6 +116,8 @@ class Config:
     server: ServerConfig = field(default_factory=ServerConfig)
     sessions: SessionsConfig = field(default_factory=SessionsConfig)
     schedules: SchedulesConfig = field(default_factory=SchedulesConfig)
+    logging: LoggingConfig = field(default_factory=LoggingConfig)
+    telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
     providers: Mapping[str, ProviderConfig] = field(default_factory=dict[str, ProviderConfig])
     "By name; those that are used as by default are left out."
     prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
@@ -159,6 +181,14 @@ def _private_host(value: str) -> str:
     return value
 
 
+def _http_address(value: str) -> str:
+    parts = urlsplit(value)
+    if value and (parts.scheme not in {"http", "https"} or not parts.hostname):
+        msg = "must be an address like http://127.0.0.1:4318"
+        raise ValueError(msg)
+    return value
+
+
 _Token = Annotated[str, AfterValidator(_token), Field(repr=False)]
 _Seconds = Annotated[float, Field(gt=0, le=31_536_000, allow_inf_nan=False)]
 _Count = Annotated[int, Field(ge=1)]
@@ -175,6 +205,7 @@ class _Server(Section):
     max_connections: _Count = 1024
     max_body_bytes: _Count = 1024 * 1024
     max_upload_bytes: _Count = 40 * _MEGABYTE
+    stop_timeout_seconds: Annotated[float, Field(ge=5, le=600)] = STOP_TIMEOUT_S
 
 
 class _Sessions(Section):
@@ -187,6 +218,14 @@ class _Sessions(Section):
 class _Schedules(Section):
     timezone: Annotated[str, AfterValidator(_zone)] | None = None
     allow_private: tuple[Annotated[str, AfterValidator(_private_host)], ...] = ()
+
+
+class _Logging(Section):
+    format: LogFormat = "plain"
+
+
+class _Telemetry(Section):
+    otlp_endpoint: Annotated[str, AfterValidator(_http_address)] = ""
 
 
 class _Path(Section):
@@ -207,6 +246,8 @@ class _File(Section):
     server: _Server = _Server()
     sessions: _Sessions = _Sessions()
     schedules: _Schedules = _Schedules()
+    logging: _Logging = _Logging()
+    telemetry: _Telemetry = _Telemetry()
     providers: dict[str, ProviderSection] = Field(default_factory=dict)
     prices: dict[str, PriceSection] = Field(default_factory=dict)
     channels: ChannelsSection = ChannelsSection()
@@ -287,6 +328,8 @@ def load_config(
             timezone=values.schedules.timezone or "",
             allow_private=values.schedules.allow_private,
         ),
+        logging=LoggingConfig(form=values.logging.format),
+        telemetry=TelemetryConfig(otlp_endpoint=values.telemetry.otlp_endpoint),
         providers={name: each.value(base) for name, each in values.providers.items()},
         prices={name: each.value() for name, each in values.prices.items()},
         channels=(values.gateways or values.channels).values(base),
@@ -337,6 +380,7 @@ def _server(values: _Server, host: str | None, port: int | None) -> ServerConfig
         max_connections=values.max_connections,
         max_body_bytes=values.max_body_bytes,
         max_upload_bytes=values.max_upload_bytes,
+        stop_timeout_s=values.stop_timeout_seconds,
     )
 
 

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import math
 import re
 import sys
 import time
-from typing import Any, Final, TextIO
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TextIO, TypeAlias, cast
 from urllib.parse import quote
+
+LogFormat: TypeAlias = Literal["plain", "json"]
+"Lines for people, or one JSON object a line."
 
 _MASK = "***"
 _SHORTEST_SECRET = 4  # characters; masking shorter ones would blot out ordinary words
@@ -36,6 +45,8 @@ _NOISY: Final = (
     "discord",
     "httpcore2",
     "httpx2",
+    "opentelemetry",
+    "urllib3",
     "uvicorn",
     "watchfiles",
 )
@@ -71,6 +82,62 @@ class SecretRegistry:
         return text
 
 
+# --- what a line is about ---
+
+
+@dataclass(slots=True, kw_only=True)
+class Whereabouts:
+    """What the work at hand is about."""
+
+    session_id: str
+    turn: int = 0
+    "0 = none."
+    trace_id: str = ""
+    "32 hexadecimal digits; empty where the turn is not traced."
+
+
+_whereabouts: ContextVar[Whereabouts | None] = ContextVar("whereabouts", default=None)
+
+
+class working_on:  # noqa: N801 - used as a function: it is on the path of every turn
+    """Have what is logged in this block say what it is about; also in its tasks and threads."""
+
+    __slots__ = ("_token", "_whereabouts")
+
+    def __init__(self, whereabouts: Whereabouts) -> None:
+        self._whereabouts = whereabouts
+
+    def __enter__(self) -> None:
+        self._token = _whereabouts.set(self._whereabouts)
+
+    def __exit__(self, *_: object) -> None:
+        _whereabouts.reset(self._token)
+
+
+def present_whereabouts() -> Whereabouts | None:
+    """Return what the work at hand is about; None where that is no session."""
+    return _whereabouts.get()
+
+
+class WhereaboutsFilter(logging.Filter):
+    """Adds session, turn and trace to a record, unless it speaks of another session itself."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Add the fields in place; let every record pass."""
+        here = _whereabouts.get()
+        fields = record.__dict__
+        if here is None or fields.setdefault("session_id", here.session_id) != here.session_id:
+            return True
+        if here.turn:
+            fields.setdefault("turn", here.turn)
+        if here.trace_id:
+            fields.setdefault("trace_id", here.trace_id)
+        return True
+
+
+# --- lines ---
+
+
 class MaskingFilter(logging.Filter):
     """Takes secrets out of a log record before any handler formats it."""
 
@@ -85,10 +152,22 @@ class MaskingFilter(logging.Filter):
             record.exc_text = logging.Formatter().formatException(record.exc_info)
         if record.exc_text:
             record.exc_text = self._registry.mask(record.exc_text)
+        if record.stack_info:
+            record.stack_info = self._registry.mask(record.stack_info)
         for name, value in _fields(record).items():
-            if not isinstance(value, int | float):
-                setattr(record, name, self._registry.mask(str(value)))
+            setattr(record, name, self._masked(value))
         return True
+
+    def _masked(self, value: object) -> object:
+        """Return a field as JSON has it, without secrets."""
+        if value is None or isinstance(value, int | float):
+            return value
+        if isinstance(value, Mapping):
+            pairs = cast("Mapping[object, object]", value).items()
+            return {self._registry.mask(str(key)): self._masked(each) for key, each in pairs}
+        if isinstance(value, list | tuple | AbstractSet):
+            return [self._masked(each) for each in cast("list[object]", value)]
+        return self._registry.mask(str(value))
 
 
 class PlainFormatter(logging.Formatter):
@@ -99,18 +178,51 @@ class PlainFormatter(logging.Formatter):
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 - the base class's name
         """Return when the record was made, in UTC, to the millisecond."""
-        instant = time.strftime(datefmt or "%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        return f"{instant}.{int(record.msecs):03d}Z"
+        return _instant(record, datefmt or "%Y-%m-%dT%H:%M:%S")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line, and below it, set in, its traceback.
+
+        So nothing that a library or an exception says can pass for a line of its own.
+        """
+        line, *more = super().format(record).split("\n")
+        return "\n".join((line, *(f"  {_printable(each)}" for each in more)))
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the base class's name
         """Return the line without its traceback."""
-        line = super().formatMessage(record)
+        line = _printable(super().formatMessage(record))
         fields = " ".join(f"{name}={_shown(value)}" for name, value in _fields(record).items())
         return f"{line}  {fields}" if fields else line
 
 
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line, in ASCII: time (UTC), level, logger, message, then the fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line; a traceback stands in `exception`."""
+        line: dict[str, object] = {
+            "time": _instant(record, "%Y-%m-%dT%H:%M:%S"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        for name, value in _fields(record).items():
+            line[f"{name}_" if name in line else name] = value
+        if record.exc_info and not record.exc_text:
+            record.exc_text = self.formatException(record.exc_info)
+        if record.exc_text:
+            line["exception"] = record.exc_text
+        if record.stack_info:
+            line["stack"] = record.stack_info
+        return json.dumps(_finite(line), default=str, separators=(",", ":"))
+
+
 def setup_logging(
-    level: int | str, registry: SecretRegistry, *, stream: TextIO | None = None
+    level: int | str,
+    registry: SecretRegistry,
+    *,
+    stream: TextIO | None = None,
+    form: LogFormat = "plain",
 ) -> None:
     """Send all log records of this process to `stream` (stderr), masked; replaces earlier handlers.
 
@@ -118,7 +230,8 @@ def setup_logging(
     addresses with tokens, and it says nothing about the gateway's own work.
     """
     handler = logging.StreamHandler(stream if stream is not None else sys.stderr)
-    handler.setFormatter(PlainFormatter())
+    handler.setFormatter(JsonFormatter() if form == "json" else PlainFormatter())
+    handler.addFilter(WhereaboutsFilter())
     handler.addFilter(MaskingFilter(registry))
     root = logging.getLogger()
     root.handlers[:] = [handler]
@@ -132,6 +245,30 @@ _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
     return {name: value for name, value in record.__dict__.items() if name not in _STANDARD}
+
+
+def _instant(record: logging.LogRecord, form: str) -> str:
+    instant = time.strftime(form, time.gmtime(record.created))
+    return f"{instant}.{int(record.msecs):03d}Z"
+
+
+def _finite(value: object) -> object:
+    """Return a value without numbers that JSON does not have."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        pairs = cast("dict[object, object]", value).items()
+        return {key: _finite(each) for key, each in pairs}
+    if isinstance(value, list):
+        return [_finite(each) for each in cast("list[object]", value)]
+    return value
+
+
+def _printable(text: str) -> str:
+    """Return a text in one line, without what a terminal would obey."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def _shown(value: object) -> str:

@@ -32,6 +32,7 @@ from everturn_gateway.scheduler.desk import ScheduleDesk
 from everturn_gateway.scheduler.scheduler import FOLDER as SCHEDULES_FOLDER
 from everturn_gateway.scheduler.scheduler import open_scheduler
 from everturn_gateway.specs import AgentLibrary, open_library
+from everturn_gateway.telemetry import Telemetry
 from everturn_gateway.tools.web.posting import make_poster
 from everturn_gateway.tools.workshop import open_workshop
 from everturn_gateway.usage import UsageLedger, open_ledger
@@ -53,6 +54,7 @@ class HttpGateway:
     schedules: ScheduleDesk
     provider: ScriptedProvider
     started_at: datetime
+    telemetry: Telemetry = field(default_factory=Telemetry)
     version: str = "1.2.3"
     is_ready: bool = True
     base_url: str = ""

@@ -353,3 +353,40 @@ def test_a_listener_beyond_loopback_needs_a_token() -> None:
     assert check_listener(replace(open_to_all, admin_token="a")) is not None  # noqa: S106
     assert check_listener(replace(open_to_all, api_token="a")) is None  # noqa: S106
     assert check_listener(ServerConfig()) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("server: {stop_timeout_seconds: 4}", "server.stop_timeout_seconds"),
+        ("server: {stop_timeout_seconds: .inf}", "server.stop_timeout_seconds"),
+        ("logging: {format: xml}", "logging.format"),
+        ("logging: {colour: red}", "logging.colour"),
+        ("telemetry: {otlp_endpoint: localhost:4318}", "telemetry.otlp_endpoint"),
+        ("telemetry: {otlp_endpoint: 'grpc://c:4317'}", "telemetry.otlp_endpoint"),
+    ],
+)
+def test_what_watches_the_gateway_is_checked_at_the_start(
+    tmp_path: Path, text: str, field: str
+) -> None:
+    """A collector that never hears anything is noticed when it is needed."""
+    file = tmp_path / "everturn.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError) as refused:
+        load_config(file, environ={})
+
+    assert [fault.field for fault in refused.value.faults] == [field]
+
+
+def test_the_ways_to_watch_the_gateway_are_read(tmp_path: Path) -> None:
+    """Each of them changes what an operator sees."""
+    file = tmp_path / "everturn.yaml"
+    file.write_text(
+        "server: {stop_timeout_seconds: 8}\nlogging: {format: json}\n"
+        "telemetry: {otlp_endpoint: 'https://otel.example:4318/'}\n"
+    )
+    config = load_config(file, environ={})
+
+    assert config.server.stop_timeout_s == 8
+    assert config.logging.form == "json"
+    assert config.telemetry.otlp_endpoint == "https://otel.example:4318/"

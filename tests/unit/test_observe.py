@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 from collections.abc import Generator
+from typing import Any
 
 import pytest
 
-from everturn_gateway.observe import SecretRegistry, setup_logging
+from everturn_gateway.observe import (
+    SecretRegistry,
+    Whereabouts,
+    present_whereabouts,
+    setup_logging,
+    working_on,
+)
 
 KEY = "sk-live-1234567890"
 
@@ -25,6 +33,18 @@ def stream() -> Generator[io.StringIO]:
     yield written
     root.handlers[:] = handlers
     root.setLevel(level)
+
+
+def parsed(stream: io.StringIO) -> list[dict[str, Any]]:
+    """Return what was logged as JSON."""
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def as_json(stream: io.StringIO) -> None:
+    """Log JSON into `stream` from here on."""
+    registry = SecretRegistry()
+    registry.add(KEY)
+    setup_logging("INFO", registry, stream=stream, form="json")
 
 
 @pytest.mark.parametrize(
@@ -106,3 +126,100 @@ def test_libraries_that_log_every_request_are_quiet(stream: io.StringIO) -> None
     logging.getLogger("httpx2").info("HTTP Request: POST https://api/bot1:A/x")
 
     assert stream.getvalue() == ""
+
+
+def test_a_record_is_one_json_object_a_line(stream: io.StringIO) -> None:
+    """Whoever collects logs splits them at line breaks, and searches by field."""
+    as_json(stream)
+    fields = {
+        "turn": 3,
+        "agents": ["a", "b"],
+        "why": None,
+        "text": "two\nlines \ud800 ü",
+        "share": float("nan"),
+        "level": "high",
+        "more": {"x": (1, 2.5)},
+    }
+    logging.getLogger("everturn.x").warning("it %s", "happened", extra=fields)
+    (line,) = parsed(stream)
+    at = line.pop("time")
+
+    assert stream.getvalue().isascii()
+    assert (at[10], at[-1], len(at)) == ("T", "Z", 24)
+    assert line == {
+        "level": "WARNING",
+        "logger": "everturn.x",
+        "message": "it happened",
+        "turn": 3,
+        "agents": ["a", "b"],
+        "why": None,
+        "text": "two\nlines \ud800 ü",
+        "share": "nan",
+        "level_": "high",
+        "more": {"x": [1, 2.5]},
+    }
+
+
+def test_nothing_in_a_json_line_shows_a_secret(stream: io.StringIO) -> None:
+    """A collector keeps lines for months, and many can read them."""
+    as_json(stream)
+    logger = logging.getLogger("everturn.x")
+    try:
+        int(KEY)
+    except ValueError:
+        logger.exception(
+            "failed with %s",
+            KEY,
+            extra={"urls": [f"http://h/?k={KEY}"], "headers": {"x": {KEY: KEY}}},
+            stack_info=True,
+        )
+    (line,) = parsed(stream)
+
+    assert KEY not in stream.getvalue()
+    assert line["urls"] == ["http://h/?k=***"]
+    assert line["headers"] == {"x": {"***": "***"}}
+    assert "ValueError: invalid literal for int() with base 10: '***'" in line["exception"]
+    assert "test_observe.py" in line["stack"]
+
+
+def log_about_sessions() -> None:
+    """Log five lines, each about something else."""
+    logger = logging.getLogger("everturn.x")
+    with working_on(Whereabouts(session_id="s-1")):
+        logger.info("between turns")
+        with working_on(Whereabouts(session_id="s-1", turn=4, trace_id="abab")):
+            logger.info("own words", extra={"session_id": "s-1", "turn": 9})
+            logger.info("another session's", extra={"session_id": "s-2"})
+        logger.info("after it")
+    logger.info("no session's")
+
+
+def test_a_line_says_what_the_work_is_about(stream: io.StringIO) -> None:
+    """A provider or a library does not know for which session it works; whoever reads has to."""
+    as_json(stream)
+    log_about_sessions()
+    known = ("session_id", "turn", "trace_id")
+    about = [{name: line[name] for name in known if name in line} for line in parsed(stream)]
+
+    assert present_whereabouts() is None
+    assert about == [
+        {"session_id": "s-1"},
+        {"session_id": "s-1", "turn": 9, "trace_id": "abab"},
+        {"session_id": "s-2"},
+        {"session_id": "s-1"},
+        {},
+    ]
+
+
+def test_a_plain_line_says_it_as_well(stream: io.StringIO) -> None:
+    """People search for a session in a terminal, too."""
+    log_about_sessions()
+    ends = [line.partition("everturn.x  ")[2] for line in stream.getvalue().splitlines()]
+
+    assert ends == [
+        "between turns  session_id=s-1",
+        "own words  session_id=s-1 turn=9 trace_id=abab",
+        "another session's  session_id=s-2",
+        "after it  session_id=s-1",
+        "no session's",
+    ]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from everturn_actors.model import Approval, Attachment, Parcel, Settled, ToolCall
+from everturn_channels.names import visible
 from everturn_channels.wording import BUTTONS, turn_ended
 
 NOTHING: Final = "There is no answer"
@@ -109,17 +110,6 @@ def running_text(names: Sequence[str]) -> str:
 def ran_text(names: Sequence[str]) -> str:
     """Return which tools ran."""
     return f"ran {_listed(names)}"
-
-
-def visible(text: str) -> str:
-    """Return a text in which nothing is hidden: what cannot be seen is written as its number.
-
-    Whoever decides by it must not be shown something else than what is meant, as direction marks
-    and characters without width can make them.
-    """
-    return "".join(
-        each if each.isprintable() or each == "\n" else f"\\u{ord(each):04x}" for each in text
-    )
 
 
 def _arguments(arguments: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -100,6 +101,24 @@ class Channels:
             for status in self.statuses()
             if not status.is_healthy and (status.error or status.last_received_at or not is_early)
         )
+
+    def admits_webhook(self, name: str, secret: str) -> bool | None:
+        """Return whether a delivery shows the secret of its channel.
+
+        Args:
+            name: Of the channel.
+            secret: What the request says to show that it comes from the platform.
+
+        Returns:
+            None where no channel of this name takes any.
+        """
+        channel = self._open.get(name)
+        if channel is None or not isinstance(channel.config, TelegramConfig):
+            return None
+        if channel.config.mode != "webhook":
+            return None
+        wanted = channel.config.webhook_secret.encode()
+        return bool(wanted) and hmac.compare_digest(secret.encode("utf-8", "replace"), wanted)
 
     async def take_webhook(self, name: str, secret: str, body: bytes) -> int | None:
         """Hand a channel what its platform delivers; return the status of the answer.

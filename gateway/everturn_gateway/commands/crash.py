@@ -8,6 +8,8 @@ import tempfile
 import traceback
 from pathlib import Path
 
+from everturn_gateway.observe import SecretRegistry
+
 LOG_NAME = "everturn.log"
 
 
@@ -19,13 +21,15 @@ class CrashLog:
         "The workspace, as soon as it is known."
         self.debug = False
         "Whether tracebacks go to the terminal instead."
+        self.secrets = SecretRegistry()
+        "What no traceback, and nothing else that this process writes, may show."
 
     def write(self, error: BaseException) -> Path | None:
         """Append the traceback of `error` to the log; return the file.
 
         None where it went to the terminal, or could not be written at all.
         """
-        text = "".join(traceback.format_exception(error))
+        text = self.secrets.mask("".join(traceback.format_exception(error)))
         if self.debug:
             sys.stderr.write(text)
             return None

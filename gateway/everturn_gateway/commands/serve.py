@@ -24,29 +24,31 @@ from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT
 from everturn_gateway.commands.options import DEFAULT_AGENT, Options
 from everturn_gateway.commands.running import Running, noted, remove_note
 from everturn_gateway.commands.settings import API_TOKEN_VARIABLE, load, make_private, run_async
+from everturn_gateway.commands.supervision import READY, STOPPING, Supervisor
 from everturn_gateway.config import Config, check_listener
 from everturn_gateway.errors import ConfigError
 from everturn_gateway.http import serve_http
-from everturn_gateway.observe import SecretRegistry, setup_logging
+from everturn_gateway.observe import LogFormat, SecretRegistry, setup_logging
 
 logger = logging.getLogger(__name__)
 
-# Requests get 10 s to end and turns another 10 s; what is cut off goes on at the next start.
-STOP_S = 25.0
 
-
-def serve(options: Options, *, host: str | None, port: int | None) -> int:
+def serve(
+    options: Options, *, host: str | None, port: int | None, log_format: LogFormat | None = None
+) -> int:
     """Run the gateway; return the exit code when it has stopped.
 
     Args:
         options: Where the configuration is.
         host: Instead of the configuration's `server.host`.
         port: Instead of the configuration's `server.port`.
+        log_format: Instead of the configuration's `logging.format`.
 
     Raises:
         ConfigError: The configuration is not valid.
         WorkspaceLockedError: Another process has the workspace.
-        GatewayError: The address cannot be listened on, or a channel's library is missing.
+        GatewayError: The address cannot be listened on, or a library is missing that a channel or
+            `telemetry` needs.
         SetupError: A channel cannot work as it is set up.
     """
     config = load(options, host=host, port=port, with_channels=True)
@@ -54,8 +56,9 @@ def serve(options: Options, *, host: str | None, port: int | None) -> int:
     if fault is not None:
         raise ConfigError(faults=[fault])
     make_private(config.workspace)
-    secrets = SecretRegistry()
-    setup_logging(logging.DEBUG if crash_log.debug else logging.INFO, secrets)
+    secrets = crash_log.secrets
+    level = logging.DEBUG if crash_log.debug else logging.INFO
+    setup_logging(level, secrets, form=log_format or config.logging.form)
     for note in config.notes:
         logger.warning("a setting has no effect", extra={"setting": note})
 
@@ -66,19 +69,20 @@ def serve(options: Options, *, host: str | None, port: int | None) -> int:
 
 
 async def _serve(config: Config, options: Options, secrets: SecretRegistry) -> int:
-    serving = anyio.CancelScope()
+    serving, supervisor = anyio.CancelScope(), Supervisor(os.environ)
     async with anyio.create_task_group() as watch:
-        await watch.start(_watch_signals, config, serving)
+        await watch.start(_watch_signals, config, serving, supervisor)
+        watch.start_soon(supervisor.keep_alive)
         async with open_gateway(config, environ=os.environ, secrets=secrets) as gateway:
             gc.collect()
             spare_the_collector()
             with serving:
-                await _listen(gateway, options)
+                await _listen(gateway, options, supervisor)
         watch.cancel_scope.cancel()
     return EXIT_OK
 
 
-async def _listen(gateway: Gateway, options: Options) -> None:
+async def _listen(gateway: Gateway, options: Options, supervisor: Supervisor) -> None:
     address = ""
     listening = anyio.Event()
 
@@ -92,6 +96,7 @@ async def _listen(gateway: Gateway, options: Options) -> None:
         running = Running(pid=os.getpid(), url=from_here(address))
         async with noted(gateway.config.workspace, running):
             _greet(gateway, running.url, address, options)
+            supervisor.tell(READY, f"STATUS=listens on {address}")
             await anyio.sleep_forever()
 
     async with anyio.create_task_group() as tg:
@@ -156,19 +161,25 @@ def from_here(url: str) -> str:
 
 
 async def _watch_signals(
-    config: Config, serving: anyio.CancelScope, *, task_status: TaskStatus[None]
+    config: Config,
+    serving: anyio.CancelScope,
+    supervisor: Supervisor,
+    *,
+    task_status: TaskStatus[None],
 ) -> None:
     """Stop on the first SIGINT or SIGTERM; at once on the second, or when it takes too long."""
+    stop_s = config.server.stop_timeout_s
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         task_status.started()
         await anext(signals)
-        say(f"stopping; what runs gets up to {STOP_S:g} s, a second signal stops at once")
+        supervisor.tell(STOPPING)
+        say(f"stopping; what runs gets up to {stop_s:g} s, a second signal stops at once")
         serving.cancel()
-        with anyio.move_on_after(STOP_S):
+        with anyio.move_on_after(stop_s):
             await anext(signals)
             say("stopped at once; open turns go on at the next start")
             _leave(config, EXIT_INTERRUPTED)
-        say(f"not stopped after {STOP_S:g} s, left; open turns go on at the next start")
+        say(f"not stopped after {stop_s:g} s, left; open turns go on at the next start")
         _leave(config, EXIT_FAILED)
 
 

@@ -45,12 +45,16 @@ def load(
         with_channels=with_channels,
     )
     crash_log.folder = config.workspace
+    for secret in config.secrets:
+        crash_log.secrets.add(secret)
     return config
 
 
 def api_token(config: Config) -> str:
     """Return the token with which commands speak to a running gateway; empty = none is needed."""
-    return config.server.api_token or os.environ.get(API_TOKEN_VARIABLE, "")
+    token = config.server.api_token or os.environ.get(API_TOKEN_VARIABLE, "")
+    crash_log.secrets.add(token)
+    return token
 
 
 def run_async(main: Callable[[], Awaitable[int]], *, fast_loop: bool = False) -> int:

@@ -37,6 +37,7 @@ from everturn_gateway.http.routes.channels import channels_router
 from everturn_gateway.http.routes.context import context_router
 from everturn_gateway.http.routes.health import health_router
 from everturn_gateway.http.routes.media import media_router
+from everturn_gateway.http.routes.metrics import metrics_router
 from everturn_gateway.http.routes.openai import openai_router
 from everturn_gateway.http.routes.schedules import schedules_router
 from everturn_gateway.http.routes.sessions import sessions_router
@@ -44,14 +45,17 @@ from everturn_gateway.http.routes.turns import turns_router
 from everturn_gateway.http.routes.usage import usage_router
 from everturn_gateway.http.validation import body_problem, validation_problem
 from everturn_gateway.http.waiting import ClientLeftError, OpenWaits
+from everturn_gateway.telemetry.requests import MeasuredRequests
 
 logger = logging.getLogger(__name__)
 
 CLIENT_LEFT = 499  # nobody reads it; the status that nginx made usual
 _DOCS = Path(__file__).with_name("docs.html")
-# The page has its own script and style in it, and talks to this server alone.
+# The page has its own script and style in it, talks to this server alone, and stands in no other
+# page, which could make somebody press its buttons unseen.
 _DOCS_POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self';"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
 
@@ -90,10 +94,14 @@ def create_app(gateway: Gateway, waits: OpenWaits | None = None) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        # A turn is traced, not the request that brought its message; and what FastAPI records of
+        # errors would hold their texts.
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.access = access
     app.routers = (
         health_router(gateway),
+        metrics_router(gateway),
         agents_router(gateway),
         sessions_router(gateway),
         turns_router(gateway, waits),
@@ -118,7 +126,11 @@ def create_app(gateway: Gateway, waits: OpenWaits | None = None) -> FastAPI:
     @app.get("/docs", include_in_schema=False)
     async def docs() -> Response:
         """Show the API to a person. One file, nothing from elsewhere."""
-        headers = {"Content-Security-Policy": _DOCS_POLICY, "X-Content-Type-Options": "nosniff"}
+        headers = {
+            "Content-Security-Policy": _DOCS_POLICY,
+            "X-Content-Type-Options": "nosniff",
+            "X-Frame-Options": "DENY",
+        }
         return FileResponse(_DOCS, media_type="text/html", headers=headers)
 
     # The last one added is the first one asked.
@@ -129,6 +141,7 @@ def create_app(gateway: Gateway, waits: OpenWaits | None = None) -> FastAPI:
         timeout_s=server.request_timeout_s,
     )
     app.add_middleware(Guard, access=access)
+    app.add_middleware(MeasuredRequests, counts=gateway.telemetry.requests)
     _add_error_handlers(app)
     return app
 

@@ -13,6 +13,7 @@ from everturn_channels.health import ChannelStatus
 from everturn_gateway.config import Config
 from everturn_gateway.errors import Fault
 from everturn_gateway.scheduler.desk import ScheduleDesk
+from everturn_gateway.telemetry import Telemetry
 from everturn_gateway.usage import UsageLedger
 
 
@@ -99,6 +100,13 @@ class Channels(Protocol):
         """Return those that do not receive, or have not shown that they do."""
         ...
 
+    def admits_webhook(self, name: str, secret: str) -> bool | None:
+        """Return whether a delivery shows the secret of its channel.
+
+        None where no channel of this name takes any.
+        """
+        ...
+
     async def take_webhook(self, name: str, secret: str, body: bytes) -> int | None:
         """Hand a channel what its platform delivers; return the status of the answer.
 
@@ -138,6 +146,11 @@ class Gateway(Protocol):
     @property
     def schedules(self) -> ScheduleDesk:
         """Its scheduled jobs."""
+        ...
+
+    @property
+    def telemetry(self) -> Telemetry:
+        """What measures it."""
         ...
 
     @property

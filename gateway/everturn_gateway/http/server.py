@@ -8,6 +8,7 @@ import logging
 import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import cast
 
 import anyio
 import orjson
@@ -15,7 +16,7 @@ import uvicorn
 from anyio.to_thread import run_sync
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from everturn_gateway.config import ServerConfig, check_listener
+from everturn_gateway.config import STOP_TIMEOUT_S, ServerConfig, check_listener
 from everturn_gateway.errors import ConfigError, GatewayError
 from everturn_gateway.http.application import create_app
 from everturn_gateway.http.limits import ConnectionLimit
@@ -26,9 +27,11 @@ from everturn_gateway.http.waiting import OpenWaits
 logger = logging.getLogger(__name__)
 
 BACKLOG = 2048  # connections that wait to be accepted
+# Of the usual time for a stop; where another is set, these are longer or shorter by as much.
 TURN_GRACE_S = 5.0  # for requests that wait for a turn, when the server stops
 CLOSE_S = 5.0  # for connections to close after that
 HEAD_BYTES = 64 * 1024  # of one request; tokens and cookies of a proxy stay far below
+PIPELINED_MOST = 32  # requests of one connection that wait for their answers; few clients do that
 POLL_S = 0.01
 TICK_S = 1.0  # how often the Date header is renewed
 
@@ -51,6 +54,8 @@ async def serve_http(gateway: Gateway, *, on_ready: Callable[[str], None]) -> No
     fault = check_listener(config, gateway.config.path)
     if fault is not None:
         raise ConfigError(faults=[fault])
+    # A warning for each request that is none would let strangers fill the disk with lines.
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     sockets = await run_sync(listen, config.host, config.port)
     waits = OpenWaits()
     limited = ConnectionLimit(create_app(gateway, waits), max_connections=config.max_connections)
@@ -67,10 +72,11 @@ async def serve_http(gateway: Gateway, *, on_ready: Callable[[str], None]) -> No
             on_ready(f"http://{_in_url(config.host)}:{port}")
             await anyio.sleep_forever()
         finally:
-            shield.deadline = anyio.current_time() + TURN_GRACE_S + CLOSE_S
+            share = config.stop_timeout_s / STOP_TIMEOUT_S
+            shield.deadline = anyio.current_time() + (TURN_GRACE_S + CLOSE_S) * share
             server.stop()
             waits.end_followers()
-            with anyio.move_on_after(TURN_GRACE_S, shield=True):
+            with anyio.move_on_after(TURN_GRACE_S * share, shield=True):
                 await server.stopped.wait()
             waits.end_waiters()
 
@@ -91,7 +97,7 @@ async def _serve(server: _Server, sockets: list[socket.socket], shield: anyio.Ca
 def _uvicorn_config(app: ConnectionLimit, config: ServerConfig) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=_protocol(config.idle_timeout_s),
+        http=_protocol(config.idle_timeout_s, config.max_connections),
         ws="none",
         lifespan="off",
         interface="asgi3",
@@ -101,7 +107,9 @@ def _uvicorn_config(app: ConnectionLimit, config: ServerConfig) -> uvicorn.Confi
         proxy_headers=False,
         backlog=BACKLOG,
         timeout_keep_alive=max(1, round(config.idle_timeout_s)),
-        timeout_graceful_shutdown=round(TURN_GRACE_S + CLOSE_S / 2),
+        timeout_graceful_shutdown=max(
+            1, round((TURN_GRACE_S + CLOSE_S / 2) * config.stop_timeout_s / STOP_TIMEOUT_S)
+        ),
     )
 
 
@@ -132,41 +140,71 @@ class _Server(uvicorn.Server):
                 await self._stop.wait()
 
 
-def _protocol(idle_timeout_s: float) -> type[HttpToolsProtocol]:
+class _TooManyRequestsError(Exception):
+    """A client sends requests and does not wait for their answers."""
+
+
+def _protocol(idle_timeout_s: float, max_connections: int) -> type[HttpToolsProtocol]:
     """Return uvicorn's protocol, with limits that hold outside a request too.
 
     Uvicorn's own timeout holds between two requests only: a connection that never sends one, or
-    stops within its head, would stay for ever. Nor does it limit how long a head may be.
+    stops within its head, would stay for ever. It limits neither how long a head may be, nor what
+    follows a body (RFC 9112 allows fields there), nor how many requests wait on a connection; all
+    of these are kept in memory, and whoever sends them needs no token. Nor does it limit how many
+    connections there are that ask for nothing: of those beyond the limit, the one that has been
+    silent for longest makes room, so that nobody can use the server up by saying nothing.
     """
 
     class Protocol(HttpToolsProtocol):
         idle_since = 0.0
-        head_bytes = 0
-        in_body = False
+        has_moved = False
+        "Whether what came last ended a head or a request, or was of a body."
+        unclear_bytes = 0
+        "What came since then."
         open_requests = 0
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
             self.expect()
+            if len(self.connections) > max_connections:
+                self.make_room()
+
+        def make_room(self) -> None:
+            """Close the connection that has waited longest for a request, this one left aside."""
+            others = cast("set[Protocol]", self.connections) - {self}
+            silent = [
+                each
+                for each in others
+                if not each.open_requests and not each.transport.is_closing()
+            ]
+            if silent:
+                min(silent, key=lambda each: each.idle_since).transport.close()
 
         def data_received(self, data: bytes) -> None:
+            self.has_moved = False
             super().data_received(data)
-            if self.transport.is_closing() or self.open_requests:
+            if self.transport.is_closing():
                 return
-            # What came is a part of a head, or of a body whose request was refused already.
-            self.head_bytes += 0 if self.in_body else len(data)
-            if self.head_bytes > HEAD_BYTES:
+            self.unclear_bytes = 0 if self.has_moved else self.unclear_bytes + len(data)
+            if self.unclear_bytes > HEAD_BYTES:
                 self.send_400_response(f"the head of the request is over {HEAD_BYTES} bytes")
-            else:
+            elif not self.open_requests:
+                # A part of a head, or of a body whose request was refused already.
                 self.rearm()
 
         def on_headers_complete(self) -> None:
-            self.head_bytes, self.in_body = 0, True
+            self.has_moved = True
+            if self.open_requests >= PIPELINED_MOST:
+                raise _TooManyRequestsError
             self.open_requests += 1
             super().on_headers_complete()
 
+        def on_body(self, body: bytes) -> None:
+            self.has_moved = True
+            super().on_body(body)
+
         def on_message_complete(self) -> None:
-            self.in_body = False
+            self.has_moved = True
             super().on_message_complete()
 
         def on_response_complete(self) -> None:
@@ -181,7 +219,8 @@ def _protocol(idle_timeout_s: float) -> type[HttpToolsProtocol]:
                 f"HTTP/1.1 400 Bad Request\r\ncontent-type: {MEDIA_TYPE}\r\n"
                 f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
             )
-            self.transport.write(head.encode() + body)
+            if not self.open_requests:  # else it would stand within the answer to another
+                self.transport.write(head.encode() + body)
             self.transport.close()
 
         def expect(self) -> None:

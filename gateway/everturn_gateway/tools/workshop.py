@@ -19,7 +19,13 @@ from everturn_gateway.tools.files import file_tools, send_file_tool
 from everturn_gateway.tools.mcp import McpServers, open_mcp
 from everturn_gateway.tools.memory import memory_tools
 from everturn_gateway.tools.plan import ToolPlan
-from everturn_gateway.tools.policy import Notifier, PolicyGate, guarded, open_notifier
+from everturn_gateway.tools.policy import (
+    CallWatch,
+    Notifier,
+    PolicyGate,
+    guarded,
+    open_notifier,
+)
 from everturn_gateway.tools.processes import BackgroundProcess, ProcessTable, open_processes
 from everturn_gateway.tools.recall import RecallContext
 from everturn_gateway.tools.reloading import ReloadTools
@@ -60,6 +66,7 @@ class Workshop:
         servers: McpServers,
         notifier: Notifier,
         hidden: tuple[Path, ...] = (),
+        watch: CallWatch | None = None,
     ) -> None:
         self.link = link
         "Where the service is connected, before the first turn."
@@ -67,6 +74,7 @@ class Workshop:
         self._state, self._environ, self._secrets = state, environ, secrets
         self._clock, self._servers, self._notifier = clock, servers, notifier
         self._hidden = hidden
+        self._watch = watch
 
     @property
     def state(self) -> Path:
@@ -157,6 +165,7 @@ class Workshop:
             after=plan.hooks.after,
             policy=plan.policy,
             notifier=self._notifier,
+            watch=self._watch,
         )
 
     def retire(self, agent: str) -> None:
@@ -219,6 +228,7 @@ async def open_workshop(
     secrets: SecretRegistry,
     clock: Clock,
     hidden: tuple[Path, ...] = (),
+    watch: CallWatch | None = None,
 ) -> AsyncGenerator[Workshop]:
     """Open what the tools of all agents share; at the end no MCP server runs.
 
@@ -233,6 +243,7 @@ async def open_workshop(
         secrets: What no result may show.
         clock: The time.
         hidden: Files with secrets, which no command in a sandbox can read.
+        watch: Is told of every call of a tool that runs.
 
     Raises:
         OSError: The workspace cannot be used.
@@ -256,4 +267,5 @@ async def open_workshop(
             servers=servers,
             notifier=notifier,
             hidden=hidden,
+            watch=watch,
         )

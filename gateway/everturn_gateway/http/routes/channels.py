@@ -15,6 +15,7 @@ from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.problems import Problem, ProblemError, status_problem
 
 _OK: Final = 200
+_UNAUTHORIZED: Final = 401
 _REFUSALS: Final = {
     400: "the body is no update of the Bot API",
     401: "the secret token is missing or wrong",
@@ -60,7 +61,11 @@ def channels_router(gateway: Gateway) -> APIRouter:
 
         Answers 200 when it is on disk.
         """
-        status = await gateway.channels.take_webhook(name, secret, await request.body())
+        # Before the body is read: whoever likes may come here, and would fill the memory.
+        admitted = gateway.channels.admits_webhook(name, secret)
+        status: int | None = None if admitted is None else _UNAUTHORIZED
+        if admitted:
+            status = await gateway.channels.take_webhook(name, secret, await request.body())
         if status is None:
             raise ProblemError(
                 Problem(

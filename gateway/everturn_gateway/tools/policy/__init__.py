@@ -7,7 +7,7 @@ runs what tells people of calls.
 from __future__ import annotations
 
 from everturn_gateway.tools.policy.gate import PolicyGate
-from everturn_gateway.tools.policy.guarding import GuardedTool, guarded
+from everturn_gateway.tools.policy.guarding import CallWatch, GuardedTool, guarded
 from everturn_gateway.tools.policy.hooks import AfterTool, DependsOn, Guard, SkipDuplicate
 from everturn_gateway.tools.policy.loading import LOCAL_FILE, POLICY_FILE, load_policy
 from everturn_gateway.tools.policy.notifying import Notifier, ToolNotice, open_notifier
@@ -32,6 +32,7 @@ __all__ = [
     "LOCAL_FILE",
     "POLICY_FILE",
     "AfterTool",
+    "CallWatch",
     "DependsOn",
     "Guard",
     "GuardedTool",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 import anyio.to_thread
 
@@ -23,6 +24,21 @@ from everturn_gateway.tools.site import RunsCommands, traits_of
 _LARGE_CHARACTERS = 50_000  # cleaning more takes over a millisecond: in a thread
 
 
+class CallWatch(Protocol):
+    """Is told of every call that runs."""
+
+    async def watched(
+        self,
+        run: Callable[[], Awaitable[ToolOutput]],
+        *,
+        agent: str,
+        call: ToolCall,
+        traits: ToolTraits,
+    ) -> ToolOutput:
+        """Run one call and return its output, taking note of how it went."""
+        ...
+
+
 class GuardedTool:
     """A tool whose results may go to a model: see `guarded`."""
 
@@ -35,6 +51,7 @@ class GuardedTool:
         policy: Policy,
         after: Sequence[AfterTool] = (),
         notifier: Notifier | None = None,
+        watch: CallWatch | None = None,
     ) -> None:
         self._tool = tool
         self._agent = agent
@@ -42,6 +59,7 @@ class GuardedTool:
         self._policy = policy
         self._after = tuple(after)
         self._notifier = notifier
+        self._watch = watch
 
     @property
     def definition(self) -> ToolDefinition:
@@ -72,6 +90,12 @@ class GuardedTool:
         Raises:
             ToolFailedError: As the tool's own, without secrets.
         """
+        if self._watch is None:
+            return await self._call(call, context)
+        work = functools.partial(self._call, call, context)
+        return await self._watch.watched(work, agent=self._agent, call=call, traits=self.traits)
+
+    async def _call(self, call: ToolCall, context: ToolContext) -> ToolOutput:
         subject = await self._to_tell_of(call)
         success = False
         try:
@@ -136,6 +160,7 @@ def guarded(
     policy: Policy,
     after: Sequence[AfterTool] = (),
     notifier: Notifier | None = None,
+    watch: CallWatch | None = None,
 ) -> GuardedTool:
     """Return `tool` with all that stands around a tool.
 
@@ -150,7 +175,14 @@ def guarded(
         policy: Says who is told of what.
         after: The agent's hooks after a call.
         notifier: Who tells; None = nobody.
+        watch: Is told of every call that runs.
     """
     return GuardedTool(
-        tool, agent=agent, secrets=secrets, policy=policy, after=after, notifier=notifier
+        tool,
+        agent=agent,
+        secrets=secrets,
+        policy=policy,
+        after=after,
+        notifier=notifier,
+        watch=watch,
     )

@@ -1,0 +1,46 @@
+# Everturn in a container: docs/operate.md says how to run it.
+#
+#   docker build -t everturn --build-arg EXTRAS=telegram,discord .
+
+ARG PYTHON=3.13
+
+FROM python:${PYTHON}-slim AS build
+# Which chat platforms and the like: telegram, discord, mcp, otel; separated by commas.
+ARG EXTRAS=""
+WORKDIR /src
+RUN python -m venv /opt/everturn
+COPY requirements.lock requirements-dev.lock ./
+# Every file is one whose hash the lock names; nothing is compiled.
+RUN /opt/everturn/bin/pip install --no-cache-dir --require-hashes --only-binary :all: \
+    -r requirements.lock
+COPY pyproject.toml README.md LICENSE ./
+COPY actors actors
+COPY channels channels
+COPY gateway gateway
+# The extras in the versions of the lock.
+RUN /opt/everturn/bin/pip install --no-cache-dir --no-deps . \
+    && if [ -n "$EXTRAS" ]; then \
+         sed -e '/--hash=/d' -e 's/ *\\$//' requirements-dev.lock > constraints.txt \
+         && /opt/everturn/bin/pip install --no-cache-dir --only-binary :all: \
+           --constraint constraints.txt "everturn[$EXTRAS]"; \
+       fi \
+    && /opt/everturn/bin/pip uninstall --yes pip
+
+FROM python:${PYTHON}-slim
+# bubblewrap confines the commands of agents, where the container is allowed to make namespaces.
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends bubblewrap \
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --system --uid 10001 --home-dir /srv/everturn --shell /usr/sbin/nologin everturn \
+    && install --directory --owner=everturn --group=everturn --mode=700 /srv/everturn
+COPY --from=build /opt/everturn /opt/everturn
+ENV PATH=/opt/everturn/bin:$PATH PYTHONDONTWRITEBYTECODE=1
+USER everturn
+# everturn.yaml, agents/ and .everturn, the workspace, which has to outlive the container.
+WORKDIR /srv/everturn
+VOLUME /srv/everturn
+EXPOSE 8080
+# It listens on loopback until everturn.yaml gives it a token and `host: 0.0.0.0`.
+HEALTHCHECK --interval=30s --timeout=5s --start-period=20s CMD ["python", "-c", "import json, urllib.request as web; web.urlopen(json.load(open('.everturn/gateway.json'))['url'] + '/livez', timeout=4)"]
+ENTRYPOINT ["everturn"]
+CMD ["serve"]

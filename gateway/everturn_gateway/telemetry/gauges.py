@@ -1,0 +1,191 @@
+"""The metrics that are read at the moment of a scrape: how things stand now."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Protocol
+
+import anyio.lowlevel
+from prometheus_client import Metric
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    InfoMetricFamily,
+)
+
+from everturn_actors.ports import Clock
+from everturn_actors.service import Load
+from everturn_channels.health import ChannelStatus
+from everturn_gateway.errors import Fault
+from everturn_gateway.scheduler.desk import ScheduleDesk
+from everturn_gateway.scheduler.errors import UnknownJobError
+from everturn_gateway.scheduler.jobs import JobView
+
+STATES: Final = ("scheduled", "running", "paused", "waiting", "done")
+JOBS_AT_ONCE: Final = 50  # each takes some 50 microseconds; then others may go on
+
+
+class _Service(Protocol):
+    async def load(self) -> Load:
+        """Return how much there is to do."""
+        ...
+
+
+class _Library(Protocol):
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all agents."""
+        ...
+
+    def faults(self) -> tuple[Fault, ...]:
+        """Return what is wrong in the agents folder."""
+        ...
+
+
+class _Channels(Protocol):
+    def statuses(self) -> tuple[ChannelStatus, ...]:
+        """Return how each channel fares."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """The parts of a gateway that are asked at a scrape."""
+
+    version: str
+    service: _Service
+    library: _Library
+    channels: _Channels
+    schedules: ScheduleDesk
+    clock: Clock
+    journal_waiting: Callable[[], int]
+    "How many appends and marks wait for the disk."
+
+
+async def gauges(sources: Sources, *, requests_in_flight: int) -> tuple[Metric, ...]:
+    """Return how things stand; keeps the event loop for a few milliseconds at most."""
+    now = sources.clock.now()
+    return (
+        _info("everturn_build", "Which version runs.", {"version": sources.version}),
+        *_work(sources, await sources.service.load(), requests_in_flight),
+        *_channels(sources.channels.statuses(), now),
+        *await _schedules(sources.schedules, now),
+    )
+
+
+def _work(sources: Sources, load: Load, requests_in_flight: int) -> Iterator[Metric]:
+    yield _gauge("everturn_sessions_awake", "Sessions in memory.", load.awake)
+    yield _gauge("everturn_turns_running", "Open turns that are worked on.", load.running)
+    yield _gauge("everturn_messages_waiting", "Messages that wait for a turn.", load.waiting)
+    yield _gauge(
+        "everturn_commands_waiting", "Commands in the mailboxes of sessions.", load.commands
+    )
+    yield _gauge(
+        "everturn_approvals_open",
+        "Calls that wait for a person, in sessions that are awake.",
+        load.approvals,
+    )
+    yield _gauge(
+        "everturn_deliveries_owed",
+        "Replies, files and questions that did not reach their people yet.",
+        load.owed,
+    )
+    yield _gauge(
+        "everturn_journal_queue_jobs",
+        "Appends and marks that wait for the disk.",
+        sources.journal_waiting(),
+    )
+    yield _gauge(
+        "everturn_http_requests_in_flight",
+        "Requests that are not answered to their end.",
+        requests_in_flight,
+    )
+    yield _gauge("everturn_agents", "Agents that are loaded.", len(sources.library.names()))
+    yield _gauge(
+        "everturn_agent_faults", "What is wrong with agents.", len(sources.library.faults())
+    )
+
+
+def _channels(statuses: Sequence[ChannelStatus], now: datetime) -> Iterator[Metric]:
+    of_channel = ("channel", "platform")
+    up = GaugeMetricFamily(
+        "everturn_channel_up", "1 = connected, and heard from lately.", labels=of_channel
+    )
+    age = GaugeMetricFamily(
+        "everturn_channel_receive_age_seconds",
+        "Since the platform was last heard from; missing until it was.",
+        labels=of_channel,
+    )
+    received = CounterMetricFamily(
+        "everturn_channel_arrivals", "Messages, commands and presses that came.", labels=of_channel
+    )
+    skipped = CounterMetricFamily(
+        "everturn_channel_skipped",
+        "Messages that were not read: too old or too many.",
+        labels=of_channel,
+    )
+    retries = GaugeMetricFamily(
+        "everturn_channel_retries", "Tries since it was last connected.", labels=of_channel
+    )
+    for status in statuses:
+        labels = (status.name, status.platform)
+        up.add_metric(labels, float(status.is_healthy))
+        if status.last_received_at is not None:
+            age.add_metric(labels, max((now - status.last_received_at).total_seconds(), 0.0))
+        received.add_metric(labels, status.received)
+        skipped.add_metric(labels, status.skipped)
+        retries.add_metric(labels, status.retries)
+    yield from (up, age, received, skipped, retries)
+
+
+async def _schedules(desk: ScheduleDesk, now: datetime) -> tuple[Metric, ...]:
+    states = Counter[str](dict.fromkeys(STATES, 0))
+    failing, late_s = 0, 0.0
+    for number, job_id in enumerate(desk.ids(), 1):
+        if number % JOBS_AT_ONCE == 0:
+            await anyio.lowlevel.checkpoint()
+        try:
+            view = desk.job(job_id)
+        except UnknownJobError:  # it was called off in this moment
+            continue
+        states[view.state] += 1
+        failing += _is_failing(view)
+        if view.state == "scheduled" and view.next_at is not None:
+            late_s = max(late_s, (now - view.next_at).total_seconds())
+    jobs = GaugeMetricFamily(
+        "everturn_schedule_jobs",
+        "Scheduled jobs, by state: scheduled, running, paused, waiting (cannot run now), done.",
+        labels=("state",),
+    )
+    for state, count in sorted(states.items()):
+        jobs.add_metric((state,), count)
+    return (
+        jobs,
+        _gauge("everturn_schedule_jobs_failing", "Jobs whose newest occurrence failed.", failing),
+        _gauge(
+            "everturn_schedule_faults",
+            "Definitions that are faulty, and do not run.",
+            len(desk.faults()),
+        ),
+        _gauge(
+            "everturn_schedule_late_seconds",
+            "How late the latest occurrence is that is due and did not begin.",
+            late_s,
+        ),
+    )
+
+
+def _is_failing(view: JobView) -> bool:
+    tried = (run for run in reversed(view.standing.recent) if run.outcome != "missed")
+    newest = next(tried, None)
+    return newest is not None and newest.outcome == "failed"
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, text, value=value)
+
+
+def _info(name: str, text: str, value: dict[str, str]) -> Metric:
+    return InfoMetricFamily(name, text, value=value)

@@ -1,0 +1,115 @@
+"""A `SessionStore` that is timed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+
+from everturn_actors.errors import JournalError
+from everturn_actors.events import Event
+from everturn_actors.model import Compaction, ConversationKey
+from everturn_actors.ports import Batch, Loaded, SessionStore, SessionSummary
+from everturn_actors.state import SessionState
+from everturn_gateway.telemetry.instruments import Instruments
+
+
+class MeasuredStore:
+    """Passes everything on to a store; see `SessionStore` for what each method promises."""
+
+    def __init__(self, store: SessionStore, instruments: Instruments) -> None:
+        self._store = store
+        self._to = instruments
+
+    @contextmanager
+    def _counting(self, operation: str) -> Generator[None]:
+        try:
+            yield
+        except JournalError:
+            self._to.journal_errors.add(operation)
+            raise
+
+    async def load(self, session_id: str) -> Loaded | None:
+        """See `SessionStore.load`."""
+        began_s = time.perf_counter()
+        with self._counting("load"):
+            loaded = await self._store.load(session_id)
+        if loaded is not None:
+            self._to.load_seconds.add(time.perf_counter() - began_s)
+        return loaded
+
+    async def append(self, session_id: str, events: Sequence[Event], *, expected_seq: int) -> None:
+        """See `SessionStore.append`."""
+        began_s = time.perf_counter()
+        try:
+            await self._store.append(session_id, events, expected_seq=expected_seq)
+        except JournalError:
+            self._to.journal_errors.add("append")
+            raise
+        self._to.append_seconds.add(time.perf_counter() - began_s)
+
+    async def save_snapshot(self, state: SessionState, *, compaction: Compaction) -> None:
+        """See `SessionStore.save_snapshot`."""
+        began_s = time.perf_counter()
+        with self._counting("snapshot"):
+            await self._store.save_snapshot(state, compaction=compaction)
+        self._to.snapshot_seconds.add(time.perf_counter() - began_s)
+
+    async def read(self, session_id: str, *, after: int, limit: int) -> tuple[Event, ...]:
+        """See `SessionStore.read`."""
+        return await self._store.read(session_id, after=after, limit=limit)
+
+    async def sessions(self, *, after: str, limit: int) -> tuple[SessionSummary, ...]:
+        """See `SessionStore.sessions`."""
+        return await self._store.sessions(after=after, limit=limit)
+
+    async def save_result(self, session_id: str, name: str, text: str) -> None:
+        """See `SessionStore.save_result`."""
+        with self._counting("result"):
+            await self._store.save_result(session_id, name, text)
+
+    async def read_result(self, session_id: str, name: str) -> str | None:
+        """See `SessionStore.read_result`."""
+        with self._counting("result"):
+            return await self._store.read_result(session_id, name)
+
+    async def save_media(self, session_id: str, name: str, data: bytes) -> None:
+        """See `SessionStore.save_media`."""
+        with self._counting("media"):
+            await self._store.save_media(session_id, name, data)
+
+    async def read_media(self, session_id: str, name: str) -> bytes | None:
+        """See `SessionStore.read_media`."""
+        with self._counting("media"):
+            return await self._store.read_media(session_id, name)
+
+    async def delete(self, session_id: str) -> None:
+        """See `SessionStore.delete`."""
+        await self._store.delete(session_id)
+
+    async def bind(self, key: ConversationKey, session_id: str) -> None:
+        """See `SessionStore.bind`."""
+        await self._store.bind(key, session_id)
+
+    async def bound(self, key: ConversationKey) -> str:
+        """See `SessionStore.bound`."""
+        return await self._store.bound(key)
+
+    async def mark_awake(self, session_id: str) -> None:
+        """See `SessionStore.mark_awake`."""
+        await self._store.mark_awake(session_id)
+
+    async def mark_resting(self, session_id: str) -> None:
+        """See `SessionStore.mark_resting`."""
+        await self._store.mark_resting(session_id)
+
+    async def awake(self) -> tuple[str, ...]:
+        """See `SessionStore.awake`."""
+        return await self._store.awake()
+
+
+def count_batch(instruments: Instruments, batch: Batch) -> None:
+    """Take note of a group commit."""
+    instruments.commit_seconds.add(batch.duration_s)
+    instruments.commit_jobs.add(batch.jobs)
+    instruments.written_bytes.add(amount=batch.size_bytes)
