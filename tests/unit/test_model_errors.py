@@ -219,7 +219,7 @@ def test_the_text_names_model_status_and_request() -> None:
         (b'{"error":"text"}', "text"),
         (b"\xff\xfe", "\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}"),
         (b"[[[[]]]]", "[[[]]]"),
-        (b"null", "None"),
+        (b"null", "null"),
         (b'{"error":{"message":"' + b"x" * 900 + b'"}}', "x" * 500 + "…"),
     ],
 )

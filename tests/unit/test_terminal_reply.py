@@ -19,7 +19,8 @@ from everturn_actors.events import (
 )
 from everturn_actors.model import ToolCall
 from everturn_actors.service import TextDelta, Update
-from everturn_channels.terminal.reply import ReplyReader, clean
+from everturn_channels.names import clean
+from everturn_channels.terminal.reply import ReplyReader
 from everturn_channels.terminal.screen import Screen
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)

@@ -1,7 +1,8 @@
 """The connection of one bot to the Bot API: requests with deadlines, and what failed in our words.
 
 aiogram says what is asked and reads the answers; the request is made here, so that it is known
-whether a request that failed may have been carried out. Nothing is tried twice.
+whether a request that failed may have been carried out. Nothing is tried twice, and no redirect is
+followed: a request goes where the operator said, or nowhere.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ from everturn_channels.errors import (
     SendError,
     SetupError,
     UnknownOutcomeError,
+    quiet_s,
 )
 
 logger = logging.getLogger(__name__)
@@ -161,7 +163,9 @@ class Connection(AiohttpSession):
         session = await self.create_session()
         try:
             form = self.build_form_data(bot=bot, method=method)
-            async with session.post(url, data=form, timeout=within) as response:
+            async with session.post(
+                url, data=form, timeout=within, allow_redirects=False
+            ) as response:
                 body, status = await _read(response, _ANSWER_MAX_BYTES), response.status
         except _NEVER_LEFT as error:
             msg = f"{name}: {_why(error)}"
@@ -177,7 +181,7 @@ class Connection(AiohttpSession):
             msg = f"{name}: HTTP {status} with an answer that cannot be read ({error.message})"
             if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
                 raise RefusedError(msg) from None
-            if HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.INTERNAL_SERVER_ERROR:
                 raise NotSentError(msg) from None  # something on the way that is not Telegram
             raise UnreadableAnswerError(msg, message_id=_message_id(error.data)) from None
         return cast("T", answer.result)
@@ -193,7 +197,7 @@ class Connection(AiohttpSession):
         within = ClientTimeout(total=DOWNLOAD_S, connect=_CONNECT_S)
         try:
             session = await self.create_session()
-            async with session.get(url, timeout=within) as response:
+            async with session.get(url, timeout=within, allow_redirects=False) as response:
                 if response.status != HTTPStatus.OK:
                     msg = f"the file cannot be fetched: HTTP {response.status}"
                     raise ConnectionLostError(msg)
@@ -305,12 +309,12 @@ class Line:
         return await self._connection.download(self._bot, path, limit_bytes)
 
     def _paused(self, retry_after_s: float) -> NotSentError:
-        now = self._clock.now()
-        until = now + timedelta(seconds=retry_after_s)
+        now, wait_s = self._clock.now(), quiet_s(retry_after_s)
+        until = now + timedelta(seconds=wait_s)
         if until > self._quiet_until or now < self._quiet_from:
             self._quiet_from, self._quiet_until = now, until
-        logger.warning("Telegram asks to slow down", extra={"wait_s": retry_after_s})
-        return NotSentError("Telegram asks to slow down", retry_after_s=retry_after_s)
+        logger.warning("Telegram asks to slow down", extra={"wait_s": wait_s})
+        return NotSentError("Telegram asks to slow down", retry_after_s=wait_s)
 
     def _be_quiet(self) -> None:
         now = self._clock.now()

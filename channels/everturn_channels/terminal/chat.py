@@ -17,6 +17,7 @@ from everturn_actors.events import TurnFinished
 from everturn_actors.service import TextDelta, Update
 from everturn_channels.errors import ChannelError
 from everturn_channels.money import dollars
+from everturn_channels.names import clean
 from everturn_channels.terminal.attachments import Basket
 from everturn_channels.terminal.conversation import Conversation
 from everturn_channels.terminal.door import Status
@@ -24,7 +25,7 @@ from everturn_channels.terminal.gauge import show_compacted
 from everturn_channels.terminal.interrupts import Interrupts, open_interrupts
 from everturn_channels.terminal.prompt import PromptReader, Reader
 from everturn_channels.terminal.questions import Questions
-from everturn_channels.terminal.reply import ReplyReader, clean
+from everturn_channels.terminal.reply import ReplyReader
 from everturn_channels.terminal.screen import Screen
 from everturn_channels.terminal.slash import (
     DECISIONS,

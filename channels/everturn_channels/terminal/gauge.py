@@ -8,7 +8,8 @@ from typing import Final
 
 from everturn_actors.context.report import ContextReport, level_of, percent_of
 from everturn_actors.service import Compacted
-from everturn_channels.terminal.reply import Piece, Style, clean
+from everturn_channels.names import clean
+from everturn_channels.terminal.reply import Piece, Style
 
 BLOCKS: Final = ("█", "·")
 ASCII: Final = ("#", ".")

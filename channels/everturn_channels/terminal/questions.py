@@ -12,8 +12,8 @@ from everturn_actors.events import ApprovalAsked, ApprovalDecided, TurnFinished
 from everturn_actors.model import Decision
 from everturn_actors.service import TextDelta, Update
 from everturn_channels.errors import ChannelError
+from everturn_channels.names import visible
 from everturn_channels.terminal.conversation import Conversation
-from everturn_channels.terminal.reply import clean
 from everturn_channels.terminal.screen import Screen
 
 _WORDS: dict[str, Decision] = {
@@ -99,7 +99,7 @@ async def _word(asker: Asker, screen: Screen, asked: ApprovalAsked) -> Decision:
     Raises:
         KeyboardInterrupt: The person wants to end the turn.
     """
-    always = f", [a]lways {clean(asked.pattern)}" if asked.pattern else ""
+    always = f", [a]lways {visible(asked.pattern)}" if asked.pattern else ""
     question = f"  allow it? [y]es, once{always}, [n]o: "
     while True:
         try:

@@ -37,13 +37,12 @@ from everturn_actors.events import (
 )
 from everturn_actors.model import ToolCall, UserMessage
 from everturn_actors.service import TextDelta, Update
+from everturn_channels.names import clean, visible
 
 Style: TypeAlias = Literal["reply", "user", "note", "warning", "error"]
 
 ARGUMENTS_SHOWN = 60  # code points; a call is a hint to a person, not a record
 ASKED_SHOWN = 20_000  # of a call that a person is asked about: all of any that can be judged
-
-_HIDDEN = {c: None for c in (*range(32), *range(0x7F, 0xA0)) if chr(c) not in "\n\t"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +54,6 @@ class Piece:
     "`reply`: goes on where the one before ended. The others: whole lines, no last line end."
     ends: bool = False
     "This piece of a reply is its last."
-
-
-def clean(text: str) -> str:
-    """Take out what would make a terminal do something: escape and other control characters."""
-    return text.translate(_HIDDEN)
 
 
 class ReplyReader:
@@ -193,12 +187,17 @@ _DECIDED = {
 
 
 def _asked(body: ApprovalAsked, call: ToolCall | None) -> str:
-    """Return what a person has to know to decide: the whole call, and why it is asked."""
-    why = clean(body.reason).replace("\n", " ")
-    lines = [f"  waits to be allowed{f': {why}' if why else ''} (call {clean(body.call_id)})"]
+    """Return what a person has to know to decide: the whole call, and why it is asked.
+
+    Nothing of it is hidden, or can pass for a line of ours.
+    """
+    why = visible(body.reason.replace("\n", " "))
+    about = f": {why}" if why else ""
+    lines = [f"  waits to be allowed{about} (call {visible(body.call_id)})"]
     if call is not None:
-        arguments = clean(call.arguments)
-        lines.append(f"  {clean(call.name)} {arguments[:ASKED_SHOWN]}")
+        arguments = visible(call.arguments)
+        shown = arguments[:ASKED_SHOWN].replace("\n", "\n  | ")
+        lines.append(f"  {visible(call.name)} {shown}")
         if len(arguments) > ASKED_SHOWN:
             lines.append(
                 f"  ... and {len(arguments) - ASKED_SHOWN:,} characters that are not shown"

@@ -7,6 +7,7 @@ from shutil import get_terminal_size
 from typing import TextIO
 
 from everturn_actors.context.report import ContextReport
+from everturn_channels.names import clean
 from everturn_channels.terminal.gauge import ASCII, BLOCKS, show_context
 from everturn_channels.terminal.reply import Piece, Style
 
@@ -86,17 +87,19 @@ class Screen:
         return True
 
     def _render(self, piece: Piece) -> str:
+        # Here, and not only where a piece is made: whatever is shown comes through here.
+        text = clean(piece.text)
         if piece.style == "reply":
-            if piece.text:
-                self._open_line = not piece.text.endswith("\n")
+            if text:
+                self._open_line = not text.endswith("\n")
             if piece.ends and self._open_line:
                 self._open_line = False
-                return f"{piece.text}\n"
-            return piece.text
+                return f"{text}\n"
+            return text
         begin = "\n" if self._open_line else ""
         self._open_line = False
         colour = _COLOURS[piece.style] if self._colour else ""
-        return f"{begin}{colour}{piece.text}{_PLAIN if colour else ''}\n"
+        return f"{begin}{colour}{text}{_PLAIN if colour else ''}\n"
 
 
 def stream_writer(stream: TextIO) -> Callable[[str], None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -15,6 +14,7 @@ from everturn_actors.errors import UnknownAgentError
 from everturn_gateway.app import MODELS_FOLDER, USAGE_FOLDER, SystemClock, make_meter
 from everturn_gateway.commands.errors import EXIT_BAD_INPUT, EXIT_OK, say
 from everturn_gateway.commands.options import Options
+from everturn_gateway.commands.printing import print_json, print_line
 from everturn_gateway.commands.settings import load, require_agents, run_async
 from everturn_gateway.commands.tables import print_table
 from everturn_gateway.config import Config
@@ -38,7 +38,7 @@ def list_agents(options: Options, *, as_json: bool) -> int:
     config = load(options)
     agents, faults = check_agents(config)
     if as_json:
-        _print_json([_summary(agent) for agent in agents])
+        print_json([_summary(agent) for agent in agents], default=str)
     elif agents:
         print_table(
             ("agent", "provider", "model", "description"),
@@ -78,11 +78,12 @@ def show_agent(options: Options, name: str, *, as_json: bool) -> int:
             raise ConfigError(faults=faults)
         raise UnknownAgentError(name, tuple(sorted(agent.spec.name for agent in agents)))
     if as_json:
-        _print_json(
-            {**_summary(found), "folder": str(found.folder), "document": dict(found.document)}
+        print_json(
+            {**_summary(found), "folder": str(found.folder), "document": dict(found.document)},
+            default=str,
         )
         return EXIT_OK
-    sys.stdout.write("\n".join(_facts(found)) + "\n")
+    print_line("\n".join(_facts(found)))
     return EXIT_OK
 
 
@@ -157,7 +158,7 @@ def validate(options: Options, names: Sequence[str]) -> int:
     for agent in agents:
         count = len(agent.inactive)
         note = f" ({count} settings not active yet)" if count else ""
-        sys.stdout.write(f"ok  {agent.spec.name}  {agent.folder}{note}\n")
+        print_line(f"ok  {agent.spec.name}  {agent.folder}{note}")
     for fault in faults:
         say(str(fault))
     if not agents and not faults:
@@ -274,7 +275,3 @@ def _summary(agent: AgentFile) -> dict[str, Any]:
         "policy": agent.plan.policy.mode,
         "inactive": list(agent.inactive),
     }
-
-
-def _print_json(data: object) -> None:
-    sys.stdout.write(json.dumps(data, ensure_ascii=False, indent=2, default=str) + "\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,11 +15,12 @@ from everturn_actors.records import utc_text
 from everturn_channels.adapter import Adapter
 from everturn_channels.errors import ChannelError
 from everturn_channels.health import ChannelStatus, mask_token
-from everturn_channels.terminal.reply import clean
+from everturn_channels.names import clean
 from everturn_gateway.channel_config import ChannelConfig
 from everturn_gateway.client import ask_channels
 from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_OK
 from everturn_gateway.commands.options import Options
+from everturn_gateway.commands.printing import print_json
 from everturn_gateway.commands.running import find_running
 from everturn_gateway.commands.settings import api_token, load, run_async
 from everturn_gateway.commands.tables import print_table
@@ -47,7 +47,7 @@ def list_channels(options: Options, *, as_json: bool) -> int:
             return EXIT_OK
         statuses = await ask_channels(running.url, token=api_token(config))
         if as_json:
-            _print_json([_record(status) for status in statuses])
+            print_json([_record(status) for status in statuses])
         elif statuses:
             print_table(
                 ("channel", "platform", "account", "state", "last heard of", "in", "out"),
@@ -73,7 +73,7 @@ def channel_text(status: ChannelStatus) -> str:
 
 def _print_configured(config: Config, *, as_json: bool) -> None:
     if as_json:
-        _print_json(
+        print_json(
             [
                 {"name": channel.name, "platform": channel.platform, "state": "not running"}
                 for channel in config.channels
@@ -204,7 +204,3 @@ def _chosen(config: Config, name: str) -> tuple[ChannelConfig, ...]:
         msg = f"there is no channel {name!r} that is enabled; there are: {known}"
         raise GatewayError(msg)
     return chosen
-
-
-def _print_json(data: object) -> None:
-    sys.stdout.write(json.dumps(data, ensure_ascii=False, indent=2) + "\n")

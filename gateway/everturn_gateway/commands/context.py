@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from everturn_actors.context.windows import DEFAULT_WINDOW_TOKENS
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.model import AnyMessage, Fate, ToolDefinition
 from everturn_gateway.commands.errors import EXIT_OK
+from everturn_gateway.commands.printing import print_json
 from everturn_gateway.commands.tables import print_table
 from everturn_gateway.commands.transcript import (
     Json,
@@ -90,7 +90,7 @@ def apply(options: ApplyOptions) -> int:
         "messages": write_messages(given.transcript, applied, given.system),
         "report": report(given.transcript, applied, given.system),
     }
-    sys.stdout.write(json.dumps(shown, ensure_ascii=False, indent=2) + "\n")
+    print_json(shown)
     return EXIT_OK
 
 

@@ -28,6 +28,7 @@ from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_OK
 from everturn_gateway.commands.job_health import ask_jobs, read_jobs
 from everturn_gateway.commands.job_words import fault_text
 from everturn_gateway.commands.options import Options
+from everturn_gateway.commands.printing import print_line
 from everturn_gateway.commands.running import NOTE_NAME, Running, find_running, is_alive, read_note
 from everturn_gateway.commands.settings import api_token, load, run_async
 from everturn_gateway.commands.talk import HISTORY_NAME
@@ -35,9 +36,10 @@ from everturn_gateway.config import Config, check_listener
 from everturn_gateway.errors import ConfigError, GatewayError
 from everturn_gateway.specs import AgentFile
 from everturn_gateway.tools.plan import ToolPlan
-from everturn_gateway.tools.shell import sandbox_fault
+from everturn_gateway.tools.shell import Confinement, sandbox_fault
 
 _FREE_WARN_BYTES = 1024**3
+_TOKEN_CHARACTERS = 16  # shorter tokens are words and dates; 16 at random nobody guesses
 _FREE_FAIL_BYTES = 100 * 1024**2  # below it, writing events may soon fail
 
 Verdict: TypeAlias = Literal["ok", "note", "repaired", "problem"]
@@ -66,7 +68,7 @@ def doctor(options: Options, *, repair: bool) -> int:
             failed |= finding.verdict == "problem"
             lines = finding.text.splitlines() or [""]
             for line in lines:
-                sys.stdout.write(f"{finding.verdict:<8}  {finding.subject:<11}  {line}\n")
+                print_line(f"{finding.verdict:<8}  {finding.subject:<11}  {line}")
             sys.stdout.flush()
         return EXIT_FAILED if failed else EXIT_OK
 
@@ -109,6 +111,14 @@ def _config(config: Config) -> Iterator[Finding]:
     fault = check_listener(config.server, config.path)
     if fault is not None:
         yield Finding(verdict="problem", subject="config", text=str(fault))
+    server = config.server
+    for field, token in (("api_token", server.api_token), ("admin_token", server.admin_token)):
+        if 0 < len(token) < _TOKEN_CHARACTERS:
+            text = (
+                f"server.{field} has {len(token)} characters, and may be guessed: nobody counts the"
+                " tries; `openssl rand -hex 32` makes a good one"
+            )
+            yield Finding(verdict="note", subject="config", text=text)
 
 
 def _agents(config: Config) -> tuple[list[Finding], list[AgentFile]]:
@@ -127,6 +137,15 @@ def _agents(config: Config) -> tuple[list[Finding], list[AgentFile]]:
         found.append(Finding(verdict="ok", subject="agent", text=text))
         if fault := _sandbox_fault(agent.plan):
             text = f"{name}: its commands cannot run: {fault}"
+            found.append(Finding(verdict="note", subject="agent", text=text))
+        if not config.server.api_token and _reaches_us(agent.plan):
+            text = (
+                f"{name}: its commands reach the network, and there this gateway, which asks for no"
+                " token: one of them could allow the next; set server.api_token"
+            )
+            found.append(Finding(verdict="note", subject="agent", text=text))
+        if risk := _strangers_may(agent):
+            text = f"{name}: anybody may write to it (spec.access: open), and {risk}"
             found.append(Finding(verdict="note", subject="agent", text=text))
         if agent.inactive:
             text = f"{name}: not active yet: {', '.join(agent.inactive)}"
@@ -170,12 +189,38 @@ def _verdict(status: ChannelStatus) -> Verdict:
     return "note" if is_early and age < timedelta(seconds=START_GRACE_S) else "problem"
 
 
+def _confinements(plan: ToolPlan) -> list[Confinement]:
+    """Return how far each tool of an agent reaches that runs commands."""
+    confined = [each.confinement for each in (plan.bash, plan.processes) if each is not None]
+    return [*confined, *(each.confinement for each in plan.cli)]
+
+
 def _sandbox_fault(plan: ToolPlan) -> str | None:
     """Return why an agent's commands cannot be confined on this machine."""
-    confined = [each.confinement for each in (plan.bash, plan.processes) if each is not None]
-    confined += [each.confinement for each in plan.cli]
-    faults = (sandbox_fault(os.environ, confinement) for confinement in confined)
+    faults = (sandbox_fault(os.environ, each) for each in _confinements(plan))
     return next((fault for fault in faults if fault), None)
+
+
+def _reaches_us(plan: ToolPlan) -> bool:
+    """Say whether commands that are confined can speak to this gateway all the same."""
+    return any(each.sandbox == "bwrap" and each.network for each in _confinements(plan))
+
+
+def _strangers_may(agent: AgentFile) -> str:
+    """Return what people may do whom nobody let in, with tools that reach beyond the agent's files.
+
+    Empty where that is nothing.
+    """
+    plan, rules = agent.plan, agent.access
+    is_open = "open" in {rules.dm.policy, rules.groups.policy}
+    reaching = (plan.bash, plan.processes, plan.web, plan.schedule, plan.mcp, plan.cli, plan.found)
+    if not is_open or not any(reaching):
+        return ""
+    if plan.policy.mode == "dangerous":
+        return "its calls run without a question (mode: dangerous)"
+    if plan.policy.mode == "ask" and not plan.policy.approvers:
+        return "whoever writes may allow what they asked for; name approvers in policy.yaml"
+    return ""
 
 
 def _permissions(config: Config, repair: bool) -> list[Finding]:  # noqa: FBT001 - for a thread

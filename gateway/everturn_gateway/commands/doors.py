@@ -16,6 +16,7 @@ from everturn_actors.errors import UnknownAgentError, WorkspaceLockedError
 from everturn_actors.model import ConversationKey
 from everturn_channels.terminal.door import Door, ServiceDoor
 from everturn_gateway.client import open_http_door
+from everturn_gateway.commands.crash import crash_log
 from everturn_gateway.commands.options import DEFAULT_AGENT
 from everturn_gateway.commands.running import Running, find_running
 from everturn_gateway.commands.settings import api_token, log_to_file, require_agents
@@ -78,7 +79,7 @@ async def reach(
     Raises:
         WorkspaceLockedError: Another process has the workspace, and serves nobody.
     """
-    secrets = SecretRegistry()
+    secrets = crash_log.secrets
     async with AsyncExitStack() as stack:
 
         def prepare() -> None:

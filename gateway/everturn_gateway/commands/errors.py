@@ -8,6 +8,7 @@ from typing import cast
 
 from everturn_actors.errors import CoreError
 from everturn_channels.errors import ChannelError
+from everturn_channels.names import clean
 from everturn_gateway.commands.crash import crash_log
 from everturn_gateway.errors import ConfigError, GatewayError
 
@@ -28,7 +29,7 @@ def explain(error: BaseException) -> int:
         path = crash_log.write(error)
         first = unexpected[0]
         where = f"; the traceback is in {path}" if path else ""
-        say(f"unexpected {type(first).__name__}: {first}{where}")
+        say(f"unexpected {type(first).__name__}: {crash_log.secrets.mask(str(first))}{where}")
         return EXIT_FAILED
     if not expected:
         return EXIT_INTERRUPTED
@@ -39,7 +40,7 @@ def explain(error: BaseException) -> int:
 
 def say(text: str) -> None:
     """Write a line, or several, to stderr under the program's name."""
-    lines = text.splitlines() or [""]
+    lines = clean(text).splitlines() or [""]
     encoding = sys.stderr.encoding or "utf-8"
     for line in lines:
         shown = f"everturn: {line}\n".encode(encoding, "backslashreplace").decode(encoding)

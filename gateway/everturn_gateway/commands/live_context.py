@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -10,11 +9,12 @@ from itertools import groupby
 
 from everturn_actors.context.explain import Explained, Explanation
 from everturn_actors.reports import explanation_record, report_record
+from everturn_channels.names import clean
 from everturn_channels.terminal.gauge import show_compacted
-from everturn_channels.terminal.reply import clean
 from everturn_gateway.commands.doors import open_door
 from everturn_gateway.commands.errors import EXIT_OK
 from everturn_gateway.commands.options import Options
+from everturn_gateway.commands.printing import print_json
 from everturn_gateway.commands.screens import stdout_screen
 from everturn_gateway.commands.settings import load, run_async
 from everturn_gateway.commands.tables import print_table
@@ -35,7 +35,7 @@ def show(options: Options, session_id: str, *, as_json: bool) -> int:
         async with open_door(config, resume=False) as door:
             report = await door.context(session_id)
         if as_json:
-            _print_json(report_record(report))
+            print_json(report_record(report))
         else:
             stdout_screen().show_context(report)
         return EXIT_OK
@@ -56,7 +56,7 @@ def explain(options: Options, session_id: str, seq: int, *, as_json: bool) -> in
         async with open_door(config, resume=False) as door:
             explanation = await door.explain(session_id, seq)
         if as_json:
-            _print_json(explanation_record(explanation))
+            print_json(explanation_record(explanation))
         else:
             _print_explanation(explanation)
         return EXIT_OK
@@ -77,7 +77,7 @@ def compact(options: Options, session_id: str, *, focus: str, as_json: bool) -> 
         async with open_door(config, resume=False) as door:
             compacted = await door.compact(session_id, focus)
         if as_json:
-            _print_json(asdict(compacted))
+            print_json(asdict(compacted))
         else:
             sys.stdout.write(f"{show_compacted(compacted)}\n")
         return EXIT_OK
@@ -143,7 +143,3 @@ def _rows(messages: Sequence[Explained]) -> Iterator[_Row]:
 
     for _, group in groupby(messages, key=same):
         yield _Row(tuple(group))
-
-
-def _print_json(data: object) -> None:
-    sys.stdout.write(json.dumps(data, ensure_ascii=False, indent=2) + "\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from datetime import datetime
 
@@ -12,6 +11,7 @@ from everturn_gateway.app import SystemClock
 from everturn_gateway.channels import PAIRING_FOLDER
 from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_OK
 from everturn_gateway.commands.options import Options
+from everturn_gateway.commands.printing import print_json, print_line
 from everturn_gateway.commands.settings import load
 from everturn_gateway.commands.tables import print_table
 
@@ -47,7 +47,7 @@ def list_pairs(options: Options, *, as_json: bool) -> int:
                 for each in known
             ],
         }
-        sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
+        print_json(document)
         return EXIT_OK
     if waiting:
         print_table(
@@ -80,7 +80,7 @@ def approve_pair(options: Options, code: str) -> int:
     folder = load(options).workspace / PAIRING_FOLDER
     person = approve(folder, code, SystemClock().now())
     name = f" ({person.name})" if person.name else ""
-    sys.stdout.write(f"approved: {person.sender_id}{name} on {person.channel}\n")
+    print_line(f"approved: {person.sender_id}{name} on {person.channel}")
     return EXIT_OK
 
 
@@ -92,9 +92,9 @@ def remove_pair(options: Options, channel: str, sender: str) -> int:
     """
     folder = load(options).workspace / PAIRING_FOLDER
     if not revoke(folder, channel, sender):
-        sys.stdout.write(f"{sender} was not approved on {channel}\n")
+        print_line(f"{sender} was not approved on {channel}")
         return EXIT_FAILED
-    sys.stdout.write(f"no longer approved: {sender} on {channel}\n")
+    print_line(f"no longer approved: {sender} on {channel}")
     return EXIT_OK
 
 

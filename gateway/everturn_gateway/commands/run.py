@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 from collections.abc import Sequence
@@ -16,15 +15,17 @@ from everturn_actors.errors import InvalidInputError
 from everturn_actors.events import Announced, ApprovalAsked, ContextReduced, Event
 from everturn_actors.intake import check_uploads
 from everturn_actors.model import Upload
+from everturn_channels.names import clean
 from everturn_channels.terminal.attachments import read_upload
 from everturn_channels.terminal.conversation import Answer, Conversation
 from everturn_channels.terminal.door import Door
 from everturn_channels.terminal.questions import Questions
-from everturn_channels.terminal.reply import ReplyReader, clean
+from everturn_channels.terminal.reply import ReplyReader
 from everturn_channels.terminal.screen import Screen, stream_writer
 from everturn_gateway.commands.doors import conversation_key, open_door, pick_agent
 from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, say
 from everturn_gateway.commands.options import Options
+from everturn_gateway.commands.printing import print_json
 from everturn_gateway.commands.settings import load, run_async
 from everturn_gateway.config import Config
 from everturn_gateway.errors import GatewayError
@@ -104,7 +105,7 @@ async def _exchange(
     if as_json:
         found = asdict(answer)
         data = {"session_id": conversation.session_id, "agent": status.key.agent, **found}
-        sys.stdout.write(json.dumps(data, ensure_ascii=False) + "\n")
+        print_json(data, indent=None)
     if gave_up == "interrupted":
         return EXIT_INTERRUPTED
     if gave_up == "late":

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
 import os
+import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import anyio
 import anyio.to_thread
 import httpx2
 
 from everturn_gateway.client import open_client
+from everturn_gateway.config import is_loopback
 
 logger = logging.getLogger(__name__)
 
@@ -87,6 +89,9 @@ async def find_running(workspace: Path) -> Running | None:
     running = await anyio.to_thread.run_sync(read_note, workspace)
     if running is None or not is_alive(running.pid):
         return None
+    # The workspace may be one that somebody else made: no token goes to another machine for it.
+    if not await anyio.to_thread.run_sync(is_here, running.url):
+        return None
     try:
         async with open_client(running.url, silence_s=_LIVE_S) as http:
             response = await http.get("/livez")
@@ -95,14 +100,37 @@ async def find_running(workspace: Path) -> Running | None:
     return running if response.is_success else None
 
 
+def is_here(url: str) -> bool:
+    """Say whether an address is one of this machine's own. Blocking: it looks names up."""
+    try:
+        parts = urlsplit(url)
+        found = socket.getaddrinfo(parts.hostname, parts.port, type=socket.SOCK_DGRAM)
+    except (OSError, ValueError):
+        return False
+    return bool(found) and all(_is_own(family, address[0]) for family, *_, address in found)
+
+
+def _is_own(family: int, host: str | int) -> bool:
+    if is_loopback(str(host)):  # also where this system does without IPv6
+        return True
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((host, 0))  # the system lets nobody have the address of another machine
+    except OSError:
+        return False
+    return True
+
+
 def is_alive(pid: int) -> bool:
-    """Say whether there is a process of this number."""
+    """Say whether there is a process of this number, of this user's.
+
+    One of somebody else's has the number of a gateway that was killed: whatever listens where that
+    one did may be theirs as well, and is told no token.
+    """
     if pid <= 0:
         return False  # to the system these mean groups of processes
     try:
         os.kill(pid, 0)
-    except OSError as error:
-        return error.errno == errno.EPERM
-    except OverflowError:
+    except (OSError, OverflowError):
         return False
     return True

@@ -12,7 +12,7 @@ import anyio
 import anyio.to_thread
 from pydantic import BaseModel
 
-from everturn_channels.terminal.reply import clean
+from everturn_channels.names import clean
 from everturn_gateway.commands.desks import Desk, open_desk
 from everturn_gateway.commands.doors import choose_agent
 from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_OK, say
@@ -27,6 +27,7 @@ from everturn_gateway.commands.job_words import (
     wall_text,
 )
 from everturn_gateway.commands.options import Options
+from everturn_gateway.commands.printing import print_json
 from everturn_gateway.commands.settings import load, run_async
 from everturn_gateway.commands.tables import print_table
 from everturn_gateway.config import Config
@@ -353,7 +354,7 @@ def _with_desk(
 
 
 def _print_json(body: BaseModel) -> None:
-    sys.stdout.write(body.model_dump_json(indent=2) + "\n")
+    print_json(body.model_dump(mode="json"))
 
 
 def _under(name: str, text: str) -> Iterator[tuple[str, str]]:

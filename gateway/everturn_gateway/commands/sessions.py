@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict
 from datetime import datetime
@@ -11,13 +10,15 @@ from typing import Any
 from everturn_actors.model import Decision
 from everturn_actors.ports import SessionSummary
 from everturn_actors.records import utc_text
+from everturn_channels.names import clean
 from everturn_channels.terminal.chat import describe
 from everturn_channels.terminal.conversation import Conversation
 from everturn_channels.terminal.door import Door, Said, Status
-from everturn_channels.terminal.reply import Piece, Style, clean
+from everturn_channels.terminal.reply import Piece, Style
 from everturn_gateway.commands.doors import open_door
 from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_OK
 from everturn_gateway.commands.options import Options
+from everturn_gateway.commands.printing import print_json, print_line
 from everturn_gateway.commands.questions import confirm
 from everturn_gateway.commands.screens import stdout_screen
 from everturn_gateway.commands.settings import load, run_async
@@ -35,7 +36,7 @@ def list_sessions(options: Options, *, limit: int, as_json: bool) -> int:
         async with open_door(config, resume=False) as door:
             rows = await _newest(door, limit)
         if as_json:
-            _print_json([_summary(row) for row in rows])
+            print_json([_summary(row) for row in rows])
         elif rows:
             print_table(
                 ("session", "agent", "channel", "chat", "status", "last used"),
@@ -78,7 +79,7 @@ def show_session(options: Options, session_id: str, *, last: int, as_json: bool)
             status = await door.status(session_id)
             messages = await _last_messages(door, status, last)
         if as_json:
-            _print_json(
+            print_json(
                 {
                     **asdict(status),
                     "history": [{**asdict(m), "at": utc_text(m.at)} for m in messages],
@@ -133,7 +134,7 @@ def answer_approval(
             approval = await Conversation(door, session_id=session_id).decide(decision, call_id)
         what = "not allowed" if decision == "deny" else "allowed"
         always = f", and {approval.pattern} from now on" if decision == "allow_always" else ""
-        sys.stdout.write(f"{what}: call {clean(approval.call_id)}{clean(always)}\n")
+        print_line(f"{what}: call {approval.call_id}{always}")
         return EXIT_OK
 
     return run_async(main)
@@ -169,7 +170,3 @@ def _summary(row: SessionSummary) -> dict[str, Any]:
 
 def _minute(instant: datetime) -> str:
     return f"{instant.astimezone():%Y-%m-%d %H:%M}"
-
-
-def _print_json(data: object) -> None:
-    sys.stdout.write(json.dumps(data, ensure_ascii=False, indent=2) + "\n")

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from everturn_channels.terminal.reply import clean
+from everturn_channels.names import clean
 
 _PIPE_COLUMNS = 10_000  # nothing is cut or wrapped where nobody looks
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -12,6 +11,7 @@ from everturn_channels.money import dollars
 from everturn_gateway.app import USAGE_FOLDER, SystemClock
 from everturn_gateway.commands.errors import EXIT_OK
 from everturn_gateway.commands.options import Options
+from everturn_gateway.commands.printing import print_json
 from everturn_gateway.commands.settings import load
 from everturn_gateway.commands.tables import print_table
 from everturn_gateway.errors import GatewayError
@@ -37,7 +37,7 @@ def show_usage(options: Options, *, days: int, agent: str, as_json: bool) -> int
         msg = f"usage cannot be read: {error}"
         raise GatewayError(msg) from error
     if as_json:
-        sys.stdout.write(json.dumps(_document(rows), ensure_ascii=False, indent=2) + "\n")
+        print_json(_document(rows))
     elif rows:
         _print(rows)
     else:

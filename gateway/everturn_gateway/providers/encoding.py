@@ -27,7 +27,11 @@ def loads(data: bytes) -> Any:  # noqa: ANN401 - JSON
         return orjson.loads(data)
     except ValueError:
         # orjson refuses half a surrogate pair, which servers that count in UTF-16 do send.
-        return json.loads(data)
+        try:
+            return json.loads(data)
+        except RecursionError:
+            msg = "it is nested too deeply"
+            raise ValueError(msg) from None
 
 
 def object_bytes(text: str) -> bytes | None:

@@ -82,6 +82,8 @@ _QUOTA: Final = re.compile(
 _BAD_KEY: Final = re.compile(r"api[ _]key[ _](?:not[ _]valid|invalid|expired)", re.IGNORECASE)
 # What Ollama calls a failure of the server, and no waiting mends.
 _HOPELESS: Final = re.compile(r"requires more system memory", re.IGNORECASE)
+# Of a web page in place of an answer. Up to the next `<`, so that a million of them take no time.
+_TAG: Final = re.compile(r"<[^<>]*>")
 # How long to wait where no header says it: Gemini.
 _RETRY_IN: Final = re.compile(r"retry in (\d+(?:\.\d+)?) ?s", re.IGNORECASE)
 
@@ -160,7 +162,7 @@ def read_refusal(body: bytes) -> Refusal:
     try:
         parsed = orjson.loads(body)
     except ValueError:
-        return Refusal(message=_one_line(re.sub(r"<[^>]*>", " ", body.decode("utf-8", "replace"))))
+        return Refusal(message=_one_line(_TAG.sub(" ", body.decode("utf-8", "replace"))))
     return refusal_in(parsed)
 
 
@@ -168,7 +170,7 @@ def refusal_in(parsed: object) -> Refusal:
     """Read an error value: `{"error": …}`, its inside, a list of one, or a text."""
     one = next(iter(cast("list[object]", parsed)), "") if isinstance(parsed, list) else parsed
     if not isinstance(one, dict):
-        return Refusal(message=_one_line(str(one)))
+        return Refusal(message=_said(one))
     outer = cast("dict[str, object]", one)
     inner = outer.get("error", outer)
     if isinstance(inner, str) and inner.startswith("{"):  # Ollama quotes llama.cpp's whole body
@@ -177,17 +179,17 @@ def refusal_in(parsed: object) -> Refusal:
         except ValueError:
             pass
     if not isinstance(inner, dict):
-        return Refusal(message=_one_line(str(inner)), code=str(outer.get("code") or ""))
+        return Refusal(message=_said(inner), code=_said(outer.get("code") or ""))
     error = cast("dict[str, object]", inner)
     message = error.get("message") or error.get("detail") or error.get("msg") or error
     code, kind = error.get("code"), error.get("type")
     return Refusal(
-        message=_one_line(message if isinstance(message, str) else orjson.dumps(message).decode()),
-        code=" ".join(str(name) for name in (code, kind) if name),
-        parameter=str(error.get("param") or ""),
+        message=_said(message),
+        code=_one_line(" ".join(_said(name) for name in (code, kind) if name)),
+        parameter=_said(error.get("param") or ""),
         status=code if isinstance(code, int) and 400 <= code < 600 else 0,  # noqa: PLR2004 - HTTP
         window_tokens=_plausible(error.get("n_ctx")),  # llama.cpp
-        request_id=_one_line(str(outer.get("request_id") or "")),  # Anthropic
+        request_id=_said(outer.get("request_id") or ""),  # Anthropic
     )
 
 
@@ -283,7 +285,7 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
         return max(0.0, seconds)
     try:
         wait = parsedate_to_datetime(asked) - parsedate_to_datetime(headers.get("date", ""))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return None
     return max(0.0, wait.total_seconds())
 
@@ -302,6 +304,15 @@ def request_id(headers: Mapping[str, str]) -> str:
         if headers.get(name):
             return _one_line(headers[name])[:100]
     return ""
+
+
+def _said(value: object) -> str:
+    """Return a value of an error in one line: a text as it is, anything else as JSON."""
+    try:
+        text = value if isinstance(value, str) else orjson.dumps(value).decode()
+    except orjson.JSONEncodeError:  # lists in lists, deeper than it writes them
+        text = "an explanation that cannot be read"
+    return _one_line(text)
 
 
 def _one_line(text: str) -> str:

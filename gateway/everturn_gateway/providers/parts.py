@@ -13,9 +13,25 @@ from typing import Any, Final
 
 from everturn_actors.errors import ModelTransientError, TruncatedStreamError
 from everturn_actors.model import ToolCall
-from everturn_gateway.providers.encoding import loads, mend
+from everturn_gateway.providers.encoding import dumps, loads, mend
 
-REPLY_LIMIT_CHARS = 4 * 1024 * 1024  # text and arguments of one reply; no model writes that much
+REPLY_LIMIT_CHARS = 4 * 1024 * 1024  # all that one reply holds; no model writes that much
+PART_CHARS = (
+    64  # what a call or a block counts for beside its texts, so that empty ones end as well
+)
+COUNT_MAX = 10**8  # tokens of one reply; sums of it fit everywhere
+TOOL_NAME_CHARS = 1_000  # no API takes more than 128
+NAME_CHARS = 200  # of a model's name, or of why it stopped, which are kept with the reply
+
+UNKNOWN_FORM: Final = (
+    *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError),
+    RecursionError,  # lists in lists, deeper than what is kept can be written
+)
+"""What goes wrong where a chunk is JSON and makes no sense.
+
+Not one of them may leave a reader: the turn would fail as if the gateway were at fault, and again
+with each start.
+"""
 
 _HIGH_SURROGATES: Final = ("\ud800", "\udbff")
 
@@ -101,6 +117,25 @@ class ReplyParts:
             msg = f"{self.where}: the reply is longer than {REPLY_LIMIT_CHARS} characters"
             raise ModelTransientError(msg)
 
+    def count_part(self, part: object) -> None:
+        """Count something that is kept as it came: a call, a block, what goes back to its giver.
+
+        Raises:
+            ModelTransientError: With it the reply is more than any may be.
+        """
+        self.count(PART_CHARS + len(dumps(part)))
+
+    def tool_name(self, name: str) -> str:
+        """Return the name of the tool of a call, if it can be one.
+
+        Raises:
+            ModelTransientError: It is far too long.
+        """
+        if len(name) > TOOL_NAME_CHARS:
+            msg = f"{self.where}: the model called a tool whose name does not end"
+            raise ModelTransientError(msg)
+        return name
+
     def parsed(self, data: bytes) -> Any:  # noqa: ANN401 - JSON
         """Return a chunk, parsed.
 
@@ -151,9 +186,14 @@ def new_call_id() -> str:
     return f"call_{secrets.token_hex(8)}"
 
 
+def named(value: object) -> str:
+    """Return a name as its server gives it, which may be anything."""
+    return str(value)[:NAME_CHARS]
+
+
 def count_of(value: object) -> int:
-    """Return a reported number of tokens; 0 for what is none."""
-    return value if isinstance(value, int) and value > 0 else 0
+    """Return a reported number of tokens, within reason; 0 for what is none."""
+    return min(value, COUNT_MAX) if type(value) is int and value > 0 else 0  # True is none
 
 
 def _excerpt(data: bytes) -> str:

@@ -14,16 +14,52 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from everturn_actors.errors import ModelTransientError
 from everturn_actors.model import Reply, Usage
 from everturn_gateway.providers.model_errors import error_in_stream, refusal_in
 from everturn_gateway.providers.opaque import pack
-from everturn_gateway.providers.parts import CallParts, ReplyParts, count_of
+from everturn_gateway.providers.parts import (
+    UNKNOWN_FORM,
+    CallParts,
+    ReplyParts,
+    count_of,
+    named,
+)
 
 _NANODOLLARS: Final = 1_000_000_000
+_DOLLARS_MAX: Final = 1_000.0  # of one call; sums of it fit everywhere
 _GROWING: Final = ("reasoning.text", "reasoning.summary")  # details that come in pieces
+_TEXTS: Final = ("text", "summary")  # their fields that grow
+
+
+@dataclass(slots=True, kw_only=True)
+class _Detail:
+    """A part of OpenRouter's `reasoning_details`."""
+
+    fields: dict[str, Any]
+    pieces: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    "What its texts grow by; joined at the end, since adding to a long text copies it."
+
+    def goes_on_with(self, piece: dict[str, Any]) -> bool:
+        """Whether a piece belongs to the same thought."""
+        own = self.fields.get("type"), self.fields.get("index")
+        return own == (piece.get("type"), piece.get("index"))
+
+    def take(self, piece: dict[str, Any]) -> None:
+        """Add a piece."""
+        is_first, grows = not self.fields, piece.get("type") in _GROWING
+        for name, value in piece.items():
+            if grows and name in _TEXTS and isinstance(value, str):
+                self.pieces.setdefault(name, []).append(value)
+            elif value is not None or is_first:
+                self.fields[name] = value
+
+    def whole(self) -> dict[str, Any]:
+        """Return it as it goes back."""
+        return {**self.fields, **{name: "".join(each) for name, each in self.pieces.items()}}
 
 
 class ReplyReader:
@@ -43,7 +79,7 @@ class ReplyReader:
         self._calls: list[CallParts] = []
         self._by_index: dict[int, CallParts] = {}
         self._extra: object = None
-        self._details: list[dict[str, Any]] = []
+        self._details: list[_Detail] = []
         self._usage = Usage()
         self._stop_reason = ""
         self.done = False
@@ -80,8 +116,8 @@ class ReplyReader:
             if usage:
                 self._usage = _usage(usage)
             if not self._parts.text_chars and chunk.get("model"):
-                self._model = str(chunk["model"])
-        except (AttributeError, TypeError) as error:
+                self._model = named(chunk["model"])
+        except UNKNOWN_FORM as error:
             raise self._parts.unknown(data) from error
         if text:
             self._parts.say(text)
@@ -115,7 +151,7 @@ class ReplyReader:
         kept = {
             **({"calls": extras} if any(extras) else {}),
             **({"extra": self._extra} if self._extra else {}),
-            **({"details": self._details} if self._details else {}),
+            **({"details": [each.whole() for each in self._details]} if self._details else {}),
         }
         return pack(self._origin, self._asked, kept) if kept and self._calls else ""
 
@@ -123,7 +159,7 @@ class ReplyReader:
         # A server that was asked to stream and does not sends one `message` instead.
         delta: Any = choice.get("delta") or choice.get("message") or {}
         if reason := choice.get("finish_reason"):
-            self._stop_reason = str(reason)
+            self._stop_reason = named(reason)
         reasoning: Any = delta.get("reasoning_content") or delta.get("reasoning")
         if reasoning and isinstance(reasoning, str):
             self._parts.think(reasoning)
@@ -131,7 +167,9 @@ class ReplyReader:
             self._take_detail(detail)
         for position, piece in enumerate(delta.get("tool_calls") or ()):
             self._take_call(piece, position)
-        self._extra = delta.get("extra_content") or self._extra
+        if extra := delta.get("extra_content"):
+            self._parts.count_part(extra)
+            self._extra = extra
         content: Any = delta.get("content") or delta.get("refusal")
         if content is None or isinstance(content, str):
             return content
@@ -140,20 +178,12 @@ class ReplyReader:
 
     def _take_detail(self, piece: dict[str, Any]) -> None:
         """Join the pieces of one thought; the others stay as they are, in their order."""
-        last = self._details[-1] if self._details else {}
-        kind = piece.get("type")
-        self._parts.count(sum(len(value) for value in piece.values() if isinstance(value, str)))
-        if kind not in _GROWING or (last.get("type"), last.get("index")) != (
-            kind,
-            piece.get("index"),
-        ):
-            self._details.append(dict(piece))
-            return
-        for name, value in piece.items():
-            if name in {"text", "summary"} and isinstance(value, str):
-                last[name] = str(last.get(name) or "") + value
-            elif value is not None:
-                last[name] = value
+        self._parts.count_part(piece)
+        kind, last = piece.get("type"), self._details[-1] if self._details else None
+        if last is None or kind not in _GROWING or not last.goes_on_with(piece):
+            last = _Detail(fields={})
+            self._details.append(last)
+        last.take(piece)
 
     def _take_call(self, piece: dict[str, Any], position: int) -> None:
         call_id, index = str(piece.get("id") or ""), piece.get("index")
@@ -165,12 +195,15 @@ class ReplyReader:
             # Some servers number every parallel call 0: a new id is a new call.
             call = CallParts()
             self._calls.append(call)
+            self._parts.count_part(call_id)
         if index is not None:
             self._by_index[index] = call
         call.call_id = call.call_id or call_id
-        call.extra = piece.get("extra_content") or call.extra
+        if extra := piece.get("extra_content"):
+            self._parts.count_part(extra)
+            call.extra = extra
         function: Any = piece.get("function") or {}
-        call.name += str(function.get("name") or "")
+        call.name = self._parts.tool_name(call.name + str(function.get("name") or ""))
         arguments: Any = function.get("arguments") or ""
         if not isinstance(arguments, str):
             arguments = json.dumps(arguments)
@@ -193,10 +226,13 @@ def _usage(reported: dict[str, Any]) -> Usage:
 
 def _cost(reported: dict[str, Any]) -> int:
     """Return what OpenRouter charges; with a key of one's own, also what its provider charges."""
-    cost = reported.get("cost")
-    if not isinstance(cost, int | float):
-        return 0
     details: Any = reported.get("cost_details") or {}
     own = details.get("upstream_inference_cost") if reported.get("is_byok") else 0
-    total = cost + (own if isinstance(own, int | float) else 0)
-    return max(0, round(total * _NANODOLLARS))
+    return round((_dollars(reported.get("cost")) + _dollars(own)) * _NANODOLLARS)
+
+
+def _dollars(value: object) -> float:
+    """Return what is said to be a price, within reason; 0 for what is none."""
+    if not isinstance(value, int | float) or not value > 0:  # NaN is not, either
+        return 0
+    return min(value, _DOLLARS_MAX)

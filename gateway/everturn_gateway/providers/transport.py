@@ -27,6 +27,7 @@ from everturn_gateway.providers.attached import LARGE_BYTES, size_bytes
 from everturn_gateway.providers.endpoints import Endpoint
 from everturn_gateway.providers.http_clients import CONNECT_TIMEOUT_S, HttpClients
 from everturn_gateway.providers.model_errors import Refusal, error_for, read_refusal, request_id
+from everturn_gateway.providers.parts import UNKNOWN_FORM
 from everturn_gateway.providers.sse import EventTooLargeError
 from everturn_gateway.providers.windows import served_window
 
@@ -140,6 +141,10 @@ class Transport:
                 # A call to the model fails for the same reason, and tells it.
                 reason = self._mask(str(error))
                 logger.debug("window not told", extra={"model": model, "reason": reason})
+            except UNKNOWN_FORM as error:
+                # Nobody waits for this question: whatever is answered, the gateway goes on.
+                kind = type(error).__name__
+                logger.warning("window not understood", extra={"model": model, "reason": kind})
         return None
 
     def _masked(self, error: ModelError) -> ModelError:

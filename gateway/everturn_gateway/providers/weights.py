@@ -139,7 +139,7 @@ async def _workshop(destination: Path) -> AsyncGenerator[Path]:
 
 
 def _open_workshop(destination: Path) -> tuple[int, Path]:
-    destination.mkdir(parents=True, exist_ok=True)
+    destination.mkdir(mode=0o755, parents=True, exist_ok=True)  # whatever the umask says
     lock = os.open(destination / ".pull.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -19,6 +19,7 @@ from contextlib import aclosing
 from typing import Any, Final, cast
 from urllib.parse import quote
 
+import anyio.to_thread
 import httpx2
 import orjson
 
@@ -29,7 +30,8 @@ _WINDOW_RANGE: Final = range(256, 100_000_001)  # tokens; what is outside is no 
 
 # Of one model in a list of them: vLLM; LM Studio; OpenRouter, Together and others; Groq.
 _SERVED: Final = ("max_model_len", "loaded_context_length", "context_length", "context_window")
-_NUM_CTX: Final = re.compile(r"^\s*num_ctx\s+(\d+)", re.MULTILINE)
+_NUM_CTX: Final = re.compile(r"^[ \t]*num_ctx[ \t]+(\d{1,9})\b", re.MULTILINE | re.ASCII)
+_LARGE_BYTES = 256 * 1024  # of an answer; more is parsed beside the event loop
 
 
 async def served_window(client: httpx2.AsyncClient, endpoint: Endpoint, model: str) -> int | None:
@@ -123,6 +125,8 @@ class _Questions:
                     if len(answer) > _ANSWER_LIMIT_BYTES:
                         return None
         try:
+            if len(answer) > _LARGE_BYTES:
+                return await anyio.to_thread.run_sync(orjson.loads, answer)
             return orjson.loads(answer)
         except ValueError:
             return None
@@ -137,7 +141,7 @@ def entry_of(listing: object, model: str) -> object:
     # OpenRouter lists a model without the variants of it that it makes itself: `name:online`.
     for name in (model, model.rpartition(":")[0]):
         for entry in entries:
-            if name and name in {entry.get("id"), entry.get("name"), entry.get("model")}:
+            if name and name in (entry.get("id"), entry.get("name"), entry.get("model")):
                 return entry
     return entries[0] if len(entries) == 1 else None
 
@@ -164,9 +168,9 @@ def slot_in(props: object) -> int | None:
 
 def loaded_in(running: object, model: str) -> int | None:
     """Return the window with which Ollama has loaded a model; None where it has not."""
-    names = {model, f"{model}:latest"}
+    names = (model, f"{model}:latest")
     for entry in _entries(running):
-        if not names.isdisjoint({entry.get("name"), entry.get("model")}):
+        if entry.get("name") in names or entry.get("model") in names:
             return _window(entry.get("context_length"))
     return None
 

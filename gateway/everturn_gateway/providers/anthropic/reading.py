@@ -18,7 +18,13 @@ from everturn_actors.model import Reply, Usage
 from everturn_gateway.providers.encoding import dumps
 from everturn_gateway.providers.model_errors import error_in_stream, refusal_in
 from everturn_gateway.providers.opaque import pack
-from everturn_gateway.providers.parts import CallParts, ReplyParts, count_of
+from everturn_gateway.providers.parts import (
+    UNKNOWN_FORM,
+    CallParts,
+    ReplyParts,
+    count_of,
+    named,
+)
 
 _STOP_REASONS: Final = {
     "end_turn": "stop",
@@ -29,7 +35,14 @@ _STOP_REASONS: Final = {
     "tool_use": "tool_calls",
     "refusal": "content_filter",
 }
+_USAGE: Final = (
+    "input_tokens",
+    "output_tokens",
+    "cache_read_input_tokens",
+    "cache_creation_input_tokens",
+)
 _THOUGHTS: Final = ("thinking", "redacted_thinking")
+_COUNTED: Final = ("text", "thinking")  # fields of a block that are counted where they are taken
 
 
 @dataclass(slots=True)
@@ -95,7 +108,7 @@ class ReplyReader:
                     text = self._take_block(event["index"], event["content_block"])
                 case "message_start":
                     message = event["message"]
-                    self._model = str(message.get("model") or self._model)
+                    self._model = named(message.get("model") or self._model)
                     self._take_usage(message.get("usage"))
                 case "message_delta":
                     self._take_usage(event.get("usage"))
@@ -108,7 +121,7 @@ class ReplyReader:
                     raise error_in_stream(refusal_in(event), self._where)
                 case _:
                     pass
-        except (AttributeError, KeyError, TypeError) as error:
+        except UNKNOWN_FORM as error:
             raise self._parts.unknown(data) from error
         if text:
             self._parts.say(text)
@@ -164,6 +177,7 @@ class ReplyReader:
     def _take_block(self, index: int, block: dict[str, Any]) -> str | None:
         kind = str(block["type"])
         self._end_text()
+        self._parts.count_part({name: block[name] for name in block if name not in _COUNTED})
         taken = _Block(kind=kind, begin=self._parts.text_chars)
         text: str | None = None
         if kind == "text":
@@ -172,7 +186,8 @@ class ReplyReader:
                 taken.begin = self._parts.text_chars
             text = str(block.get("text") or "")
         elif kind == "tool_use":
-            call = CallParts(call_id=str(block["id"]), name=str(block["name"]))
+            name = self._parts.tool_name(str(block["name"]))
+            call = CallParts(call_id=str(block["id"]), name=name)
             if block.get("input"):
                 call.arguments.append(dumps(block["input"]).decode())
             taken.call = call
@@ -192,12 +207,12 @@ class ReplyReader:
         self._by_index[index].pieces.setdefault(name, []).append(piece)
 
     def _take_end(self, delta: dict[str, Any]) -> None:
-        self._stop_reason = str(delta.get("stop_reason") or self._stop_reason)
+        self._stop_reason = named(delta.get("stop_reason") or self._stop_reason)
         details: Any = delta.get("stop_details") or {}
         self._declined = str(details.get("explanation") or details.get("category") or "")
 
     def _take_whole(self, message: dict[str, Any]) -> None:
-        self._model = str(message.get("model") or self._model)
+        self._model = named(message.get("model") or self._model)
         self._take_usage(message.get("usage"))
         for index, block in enumerate(message["content"]):
             if text := self._take_block(index, block):
@@ -207,7 +222,8 @@ class ReplyReader:
 
     def _take_usage(self, reported: dict[str, Any] | None) -> None:
         """Take what is reported; later numbers are totals and replace the earlier ones."""
-        for name, value in (reported or {}).items():
+        for name in _USAGE:
+            value: object = (reported or {}).get(name)
             if isinstance(value, int):
                 self._reported[name] = value
 

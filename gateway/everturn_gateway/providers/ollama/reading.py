@@ -13,7 +13,13 @@ from typing import Any
 from everturn_actors.model import Reply, Usage
 from everturn_gateway.providers.encoding import dumps
 from everturn_gateway.providers.model_errors import error_in_stream, refusal_in
-from everturn_gateway.providers.parts import CallParts, ReplyParts, count_of
+from everturn_gateway.providers.parts import (
+    UNKNOWN_FORM,
+    CallParts,
+    ReplyParts,
+    count_of,
+    named,
+)
 
 
 class ReplyReader:
@@ -56,12 +62,12 @@ class ReplyReader:
             message: Any = line.get("message") or {}
             if thought := message.get("thinking"):
                 self._parts.think(thought)
-            text = message.get("content") or ""
+            text = "" + (message.get("content") or "")
             for call in message.get("tool_calls") or ():
                 self._take_call(call)
             if line.get("done"):
                 self._take_end(line)
-        except (AttributeError, TypeError) as error:
+        except UNKNOWN_FORM as error:
             raise self._parts.unknown(data) from error
         if text:
             self._parts.say(text)
@@ -91,20 +97,20 @@ class ReplyReader:
         function: Any = call.get("function") or {}
         given: Any = function.get("arguments") or {}
         arguments = given if isinstance(given, str) else dumps(given).decode()
-        self._parts.count(len(arguments))
+        self._parts.count_part(call)
         # Older versions give no ids.
         self._calls.append(
             CallParts(
                 call_id=str(call.get("id") or ""),
-                name=str(function.get("name") or ""),
+                name=self._parts.tool_name(str(function.get("name") or "")),
                 arguments=[arguments],
             )
         )
 
     def _take_end(self, line: dict[str, Any]) -> None:
         self.done = True
-        self._stop_reason = str(line.get("done_reason") or "")
-        self._model = str(line.get("model") or self._model)
+        self._stop_reason = named(line.get("done_reason") or "")
+        self._model = named(line.get("model") or self._model)
         self._usage = Usage(
             input_tokens=count_of(line.get("prompt_eval_count")),
             output_tokens=count_of(line.get("eval_count")),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from everturn_gateway.tools.confined.folder import Confined
+from everturn_gateway.tools.confined.folder import Confined, make_private
 from everturn_gateway.tools.confined.place import TEMPORARY, Place, is_temporary, kind_of
 
-__all__ = ["TEMPORARY", "Confined", "Place", "is_temporary", "kind_of"]
+__all__ = ["TEMPORARY", "Confined", "Place", "is_temporary", "kind_of", "make_private"]

@@ -185,7 +185,7 @@ class Confined:
         except FileNotFoundError:
             if not create and not self._made_by_reading:
                 raise
-            _make_private(self.root)
+            make_private(self.root)
             return os.open(self.root, _FOLDER)
 
     def _walk(
@@ -296,8 +296,12 @@ def _enter(name: str, folder: int, *, create: bool) -> int:
     return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
 
 
-def _make_private(folder: Path) -> None:
-    """Make a folder, and those above it, for this user alone."""
+def make_private(folder: Path) -> None:
+    """Make a folder, and those above it, for this user alone, where they are not there.
+
+    Raises:
+        OSError: One of them could not be made.
+    """
     for each in (*reversed(folder.parents), folder):
         if not each.is_dir():
             with suppress(FileExistsError):

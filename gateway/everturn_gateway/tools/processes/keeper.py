@@ -572,7 +572,9 @@ def main(folder: Path) -> int:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     keeper = Keeper(folder, start)
     try:
-        (folder / PIDS).write_text(keeper.pids())
+        fd = os.open(folder / PIDS, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(fd, "w") as file:
+            file.write(keeper.pids())
     except OSError as error:  # only people want to know them
         print(f"its process ids are not kept: {error}", file=sys.stderr, flush=True)  # noqa: T201 - its log
     os.write(alive, STARTED)

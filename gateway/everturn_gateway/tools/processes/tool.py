@@ -11,6 +11,7 @@ from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall, ToolDefinition
 from everturn_actors.ports import ToolContext, ToolOutput, ToolTraits
 from everturn_gateway.tools.arguments import parameters, read_arguments
+from everturn_gateway.tools.confined import make_private
 from everturn_gateway.tools.processes.arguments import ProcessArguments, read_keys
 from everturn_gateway.tools.processes.output import Output, text_of
 from everturn_gateway.tools.processes.process import Process
@@ -181,7 +182,7 @@ class BackgroundProcess:
             msg = f"workdir: {workdir!r} is outside of the workspace; give a folder in it"
             raise ToolFailedError(msg)
         if folder == files:
-            files.mkdir(parents=True, exist_ok=True)
+            make_private(files)
         if not folder.is_dir():
             msg = f"workdir: there is no folder {workdir!r} in the workspace"
             raise ToolFailedError(msg)

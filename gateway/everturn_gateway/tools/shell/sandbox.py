@@ -19,6 +19,7 @@ from typing import Final, Literal, TypeAlias
 import anyio.to_thread
 
 from everturn_actors.errors import ToolFailedError
+from everturn_gateway.tools.confined import make_private
 from everturn_gateway.tools.shell.hiding import secret_places
 from everturn_gateway.tools.site import ToolSite
 
@@ -114,7 +115,7 @@ async def confine(
 
     def prepare() -> tuple[str, ...]:
         try:
-            site.files.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(site.files)
             return command_line(
                 site, confinement, command, cwd=cwd, writable=writable, readable=readable
             )

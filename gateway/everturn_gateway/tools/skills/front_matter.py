@@ -18,6 +18,7 @@ Value: TypeAlias = str | tuple[str, ...] | dict[str, str] | None
 _BEFORE = re.compile(r"\s*(?:#|$)")  # blank lines and a title, as some skills have them
 _MARK = re.compile(r"---\s*")
 _NULLS = frozenset(("", "~", "null", "Null", "NULL"))
+_DEPTH_MAX = 64  # of what is left out; the time that libyaml takes grows with the square of it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +172,9 @@ class _Reader:
             event = next(self._events)
             depth += isinstance(event, yaml.CollectionStartEvent)
             depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > _DEPTH_MAX:
+                msg = f"is nested deeper than {_DEPTH_MAX} levels"
+                raise FrontMatterError(msg, line=self._line(event))
 
     def _line(self, event: yaml.Event) -> int:
         mark = cast("yaml.Mark | None", event.start_mark)

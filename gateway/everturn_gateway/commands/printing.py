@@ -1,0 +1,38 @@
+"""Writes to stdout what others may have written: for people and for programs, never for a terminal.
+
+A terminal obeys what it is sent. So people are shown texts without control characters, and
+programs get JSON in which all of them are escaped, also those that JSON itself would let through.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+
+from everturn_channels.names import clean
+
+_ESCAPED = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), *range(0xD800, 0xE000))}
+"""DEL and C1, which a terminal may obey, and halves of characters, which nothing can encode.
+
+JSON escapes the controls below them by itself; these can stand nowhere but in a text.
+"""
+
+
+def print_line(text: str) -> None:
+    """Print a line, or several, for a person."""
+    sys.stdout.write(f"{clean(text)}\n")
+
+
+def print_json(
+    data: object, *, indent: int | None = 2, default: Callable[[object], object] | None = None
+) -> None:
+    """Print JSON, with a line end.
+
+    Args:
+        data: What to print.
+        indent: None = all of it in one line.
+        default: Makes something printable of what JSON does not know.
+    """
+    text = json.dumps(data, ensure_ascii=False, indent=indent, default=default)
+    sys.stdout.write(f"{text.translate(_ESCAPED)}\n")
