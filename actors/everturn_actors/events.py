@@ -16,6 +16,7 @@ from everturn_actors.model import (
     Joins,
     Mark,
     Outcome,
+    PreviewMark,
     Replaced,
     Sent,
     SessionStatus,
@@ -235,15 +236,16 @@ class CallFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviewSent:
-    """A message of the platform shows the text of a step as it comes.
+    """A message that shows the text of a step as it comes is about to be sent, or was.
 
     Where the reply was complete before the platform had answered, it still takes its place.
     """
 
     turn: int
     step: int
-    platform_id: str
-    "What the platform calls it; the reply takes its place."
+    platform_id: str = ""
+    "What the platform calls it, once it is sent; the reply takes its place."
+    mark: PreviewMark = "sent"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,8 @@ ParcelKind: TypeAlias = Literal["reply", "file", "approval", "notice", "end"]
 Mark: TypeAlias = Literal["planned", "sending", "sent", "unsent", "unknown", "failed", "closed"]
 """What became of a chunk: not begun; under way; there; surely not sent, and to be tried again;
 perhaps sent; given up; or, of a question, shown as answered."""
+PreviewMark: TypeAlias = Literal["sending", "sent", "unsent"]
+"What became of a preview; where nothing is known after `sending`, it may be there."
 
 T = TypeVar("T")
 
@@ -398,6 +400,8 @@ class Parcel:
     "The message on the platform that it replies to; empty = none."
     preview: str = ""
     "What the platform calls the message that showed this reply as it came; empty = none did."
+    preview_step: int = 0
+    "The step whose reply it is, where nobody knows whether a message showed it; 0 = it is known."
     outcome: Outcome = "answered"
     "end: how the turn ended."
     chunks: tuple[Chunk, ...] | None = None
@@ -443,9 +447,9 @@ class OpenTurn:
     told_of_drops: bool = False
     "Whether its people are told that messages which came meanwhile are not answered."
     preview_step: int = 0
-    "The step whose text a message of the platform shows as it comes; 0 = none."
+    "The step whose text a message of the platform shows as it comes, or may show; 0 = none."
     preview_id: str = ""
-    "What the platform calls that message."
+    "What the platform calls that message; empty = nobody knows whether it is there."
 
     @property
     def blocks(self) -> tuple[UserMessage | Step, ...]:

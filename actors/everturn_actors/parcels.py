@@ -39,13 +39,16 @@ def owed_reply(seq: int, turn: OpenTurn, body: ModelReplied) -> Iterator[Parcel]
     """Yield what is owed for a reply to the open step of `turn`: its text, where it has any."""
     if not turn.delivers or not body.text.strip():
         return
+    step = len(turn.steps) + 1
+    shown = turn.preview_id if turn.preview_step == step else ""
     yield Parcel(
         seq=seq,
         turn=turn.number,
         kind="reply",
         text=body.text,
         reply_to=turn.reply_to,
-        preview=turn.preview_id if turn.preview_step == len(turn.steps) + 1 else "",
+        preview=shown,
+        preview_step=step if turn.preview_step == step and not shown else 0,
     )
 
 

@@ -594,19 +594,23 @@ def _call_finished(state: SessionState, event: Event, body: CallFinished) -> Ses
 
 def _preview_sent(state: SessionState, event: Event, body: PreviewSent) -> SessionState:
     turn = state.open_turn
-    if not 0 < body.turn <= state.turns or body.step < 1 or not body.platform_id:
+    if not 0 < body.turn <= state.turns or body.step < 1:
         raise _impossible(event, "it shows what was not begun")
+    if (body.mark == "sent") != bool(body.platform_id):
+        raise _impossible(event, "a message has a name when it is there, and no sooner")
     if turn is not None and turn.number == body.turn and turn.delivers:
         begun = len(turn.steps) + (turn.step is not None)
         if body.step > begun:
             raise _impossible(event, "it shows a step that was not begun")
         if body.step == begun and turn.step is not None and turn.step.reply is None:
-            shown = replace(turn, preview_step=body.step, preview_id=body.platform_id)
+            step = 0 if body.mark == "unsent" else body.step
+            shown = replace(turn, preview_step=step, preview_id=body.platform_id)
             return _advance(state, event, open_turn=shown)
     # The platform answered after the model did: the reply takes its place all the same.
     seq = _seq_of_reply(state, body.turn, body.step)
+    unknown = body.step if body.mark == "sending" else 0
     owed = tuple(
-        replace(parcel, preview=body.platform_id)
+        replace(parcel, preview=body.platform_id, preview_step=unknown)
         if parcel.seq == seq and parcel.chunks is None
         else parcel
         for parcel in state.owed

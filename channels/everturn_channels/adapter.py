@@ -238,6 +238,8 @@ class Traits:
     has_drafts: Callable[[ChatType], bool]
     "Whether previews in such a chat are drafts, which vanish by themselves."
     buttons: bool
+    nonces: bool
+    "Whether a message that is sent again with the same nonce is there once, as it was first sent."
     files_max_bytes: int
     "The largest file that it takes from the bot; 0 = none."
     reactions: bool

@@ -142,6 +142,9 @@ def check(platform: Platform, *, where: str) -> int:
     assert len(final) - len(repeats) <= len(EXPECTED), f"{where}: twice, unlabelled: {final}"
     assert len(repeats) <= 1, f"{where}: {final}"
     assert len(left_over) <= 1, f"{where}: {platform.texts}"
+    for text in left_over:  # beside a part of it, the reply says that it may be a repeat
+        begins = f"(again) {text.removeprefix(PREVIEWS)}"
+        assert any(each.startswith(begins) for each in final), f"{where}: {platform.texts}"
     return len(repeats) + len(left_over)
 
 

@@ -182,7 +182,7 @@ async def test_a_429_while_streaming_stops_all_edits_and_the_reply_still_arrives
 async def test_a_preview_that_cannot_be_shown_costs_nothing_but_the_preview(
     error: SendError,
 ) -> None:
-    """It is a courtesy: one try, and the reply comes as if there were none."""
+    """It is a courtesy: one try, and the reply comes; where it may be there already, it says so."""
     async with delivering(provider=Dictated(), settings=STREAMING) as test:
         test.adapter.fail("send", error)
         said = await test.say()
@@ -194,7 +194,38 @@ async def test_a_preview_that_cannot_be_shown_costs_nothing_but_the_preview(
         await settle(test, Reply())
         await test.until_delivered(said.session_id)
 
-        assert test.adapter.world.texts == [f"{FIRST} more more more"]
+        says = "(again) " if isinstance(error, UnknownOutcomeError) else ""
+        assert test.adapter.world.texts == [f"{says}{FIRST} more more more"]
+
+
+async def test_a_preview_whose_answer_was_lost_is_found_again_by_its_nonce() -> None:
+    """Where a platform knows its messages by nonces, nobody reads a reply beside its beginning."""
+    world = Platform(dedupes=True)
+    adapter = ScriptedAdapter(world)
+    async with delivering(provider=Dictated(), settings=STREAMING, adapter=adapter) as test:
+        adapter.fail("send", UnknownOutcomeError("cut"), when="after")
+        said = await test.say()
+        await settle(test, FIRST)
+        assert world.texts == [f"~{FIRST}"]
+        await settle(test, Reply(text=f"{FIRST} and more"))
+        await test.until_delivered(said.session_id)
+
+        assert world.texts == [f"{FIRST} and more"]
+
+
+async def test_a_preview_that_somebody_deleted_after_it_was_lost_is_no_loss() -> None:
+    """The platform names the message by its nonce, and then cannot change it."""
+    world = Platform(dedupes=True)
+    adapter = ScriptedAdapter(world)
+    async with delivering(provider=Dictated(), settings=STREAMING, adapter=adapter) as test:
+        adapter.fail("send", UnknownOutcomeError("cut"), when="after")
+        said = await test.say()
+        await settle(test, FIRST)
+        world.messages.clear()
+        await settle(test, Reply(text=f"{FIRST} and more"))
+        await test.until_delivered(said.session_id)
+
+        assert world.texts == [f"{FIRST} and more"]
 
 
 async def test_a_reply_whose_preview_was_deleted_is_sent_anew() -> None:

@@ -269,14 +269,25 @@ def _begun_steps(state: SessionState) -> int:
     return len(state.held_turns[-1].steps) if owes and state.held_turns else 0
 
 
+_SHOWN = {
+    "platform_id": st.sampled_from(["77", "on"]),
+    "mark": st.sampled_from(["sending", "sent", "sent", "unsent"]),
+}
+
+
+def _named(preview: PreviewSent) -> PreviewSent:
+    """Return a preview that has a name where it is there, and no sooner."""
+    return preview if preview.mark == "sent" else replace(preview, platform_id="")
+
+
 def _late_preview(state: SessionState, begun: int) -> SearchStrategy[Body]:
     """Return a preview of a step that has begun, and may be over."""
     return st.builds(
         PreviewSent,
         turn=st.just(state.turns),
         step=st.integers(1, begun),
-        platform_id=st.sampled_from(["77", "on"]),
-    )
+        **_SHOWN,
+    ).map(_named)
 
 
 def _steered(state: SessionState, turn: int) -> SearchStrategy[Body]:
@@ -361,8 +372,8 @@ def _in_turn(turn: OpenTurn) -> list[SearchStrategy[Body]]:
             PreviewSent,
             turn=st.just(turn.number),
             step=st.just(len(turn.steps) + 1),
-            platform_id=st.sampled_from(["77", "on"]),
-        )
+            **_SHOWN,
+        ).map(_named)
         shown = [preview] if turn.delivers and not turn.preview_id else []
         return [*shown, _replied(), _replied(), _replied(), _broken(turn), _turn_finished(turn)]
     return _in_calls(turn.step, turn.step.reply)

@@ -101,6 +101,7 @@ def traits(
         preview_s=preview_s,
         has_drafts=lambda chat_type: chat_type in drafts,
         buttons=buttons,
+        nonces=False,
         files_max_bytes=files_max_bytes,
         reactions=False,
         chunk_units=chunk_units,
@@ -119,7 +120,7 @@ class ScriptedAdapter:
 
     def __init__(self, platform: Platform | None = None, *, able: Traits | None = None) -> None:
         self.world = platform or Platform()
-        self.traits = able or traits()
+        self.traits = replace(able or traits(), nonces=self.world.dedupes)
         self.calls: list[str] = []
         "Each call that was begun, as its method and what it concerns."
         self.under_way = 0

@@ -306,6 +306,32 @@ def test_a_preview_stays_with_its_step_when_the_model_is_asked_again() -> None:
     assert previews(began(PREVIEW, broken, ModelReplied(text="there"))) == [("there", "77")]
 
 
+SENDING = PreviewSent(turn=1, step=1, mark="sending")
+UNSENT = PreviewSent(turn=1, step=1, mark="unsent")
+REPLIED = ModelReplied(text="there")
+
+
+@pytest.mark.parametrize(
+    ("bodies", "step"),
+    [
+        ((SENDING, REPLIED), 1),
+        ((REPLIED, SENDING), 1),
+        ((SENDING, UNSENT, REPLIED), 0),
+        ((SENDING, REPLIED, UNSENT), 0),
+        ((SENDING, PREVIEW, REPLIED), 0),
+        ((SENDING, REPLIED, PREVIEW), 0),
+    ],
+)
+def test_a_reply_knows_whether_a_preview_may_stand_beside_it(
+    bodies: tuple[Body, ...], step: int
+) -> None:
+    """Only then it has to say that it may be a repeat, whoever was quicker."""
+    (parcel,) = began(*bodies).owed
+
+    assert parcel.preview_step == step
+    assert parcel.preview == ("77" if PREVIEW in bodies else "")
+
+
 def test_a_preview_is_of_no_later_step() -> None:
     """The second reply must not be written over the first."""
     state = began(
@@ -352,6 +378,8 @@ def test_a_preview_that_comes_too_late_changes_nothing() -> None:
         PreviewSent(turn=1, step=2, platform_id="77"),
         PreviewSent(turn=1, step=0, platform_id="77"),
         PreviewSent(turn=1, step=1, platform_id=""),
+        PreviewSent(turn=1, step=1, platform_id="77", mark="sending"),
+        PreviewSent(turn=1, step=1, platform_id="77", mark="unsent"),
     ],
 )
 def test_a_preview_of_what_was_not_begun_is_refused(body: PreviewSent) -> None:

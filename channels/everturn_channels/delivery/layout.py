@@ -95,6 +95,11 @@ def nonce(session_id: str, *parts: str | int) -> str:
     return sha256(text.encode()).hexdigest()[:_NONCE_HEX_DIGITS]
 
 
+def preview_nonce(session_id: str, turn: int, step: int) -> str:
+    """Return what names the message that shows the reply of a step as it comes."""
+    return nonce(session_id, "preview", turn, step)
+
+
 def _reply(text: str, adapter: Adapter, settings: ChannelSettings) -> tuple[str, ...]:
     """Return a reply as messages; a long one, by setting, as its beginning and a file.
 

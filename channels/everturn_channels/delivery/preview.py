@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import sha256
 from typing import Final
@@ -21,10 +21,10 @@ from everturn_actors.outgoing import Outgoing
 from everturn_actors.ports import Clock
 from everturn_actors.service import TextDelta
 from everturn_channels.adapter import Adapter, ChatType, Outbound
-from everturn_channels.delivery.layout import line, nonce
+from everturn_channels.delivery.layout import line, preview_nonce
 from everturn_channels.delivery.pace import Pace
 from everturn_channels.delivery.words import ran_text, running_text
-from everturn_channels.errors import NotSentError, SendError
+from everturn_channels.errors import NotSentError, RefusedError, SendError
 from everturn_channels.health import mask_token
 from everturn_channels.settings import ChannelSettings
 
@@ -301,22 +301,28 @@ class Preview:
         turn = self._session.state.open_turn
         if not payload or turn is None:
             return
-        known = turn.preview_id if turn.preview_step == wish.step else ""
-        if known:
-            await self._adapter.edit(key.chat, key.topic, known, payload)
+        begun = turn.preview_step == wish.step
+        if begun and turn.preview_id:
+            await self._adapter.edit(key.chat, key.topic, turn.preview_id, payload)
             return
+        if begun and not self._adapter.traits.nonces:
+            return  # there may be one, of which only the platform knows
+        sent = PreviewSent(turn=wish.turn, step=wish.step)
+        await self._session.tell(replace(sent, mark="sending"))
         message = Outbound(
             chat=key.chat,
             topic=key.topic,
             payload=payload,
             reply_to=turn.reply_to,
-            nonce=nonce(self._session.session_id, "preview", wish.turn, wish.step),
+            nonce=preview_nonce(self._session.session_id, wish.turn, wish.step),
         )
-        platform_id = await self._adapter.send(message)
+        try:
+            platform_id = await self._adapter.send(message)
+        except (NotSentError, RefusedError):
+            await self._session.tell(replace(sent, mark="unsent"))
+            raise
         self.pass_message()
-        await self._session.tell(
-            PreviewSent(turn=wish.turn, step=wish.step, platform_id=platform_id)
-        )
+        await self._session.tell(replace(sent, platform_id=platform_id))
 
     async def _show_status(self, wish: _Wish) -> None:
         """Tell of tools, in a message that goes on telling until others stand below it."""

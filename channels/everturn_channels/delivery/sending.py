@@ -29,6 +29,7 @@ from everturn_channels.delivery.layout import (
     lay_out,
     line,
     nonce,
+    preview_nonce,
 )
 from everturn_channels.delivery.leaving import leaves
 from everturn_channels.delivery.pace import Pace, unless
@@ -221,7 +222,7 @@ class Sender:
         await self._tell(job)
         self._typing.hush()
         try:
-            platform_id = await self._put(job, index, is_repeat=chunk.tries > 0)
+            platform_id = await self._put(job, index)
         except NotSentError as error:
             job.mark(index, "unsent", error=str(error))
             if error.retry_after_s is not None:
@@ -306,7 +307,7 @@ class Sender:
 
     # --- one chunk ---
 
-    async def _put(self, job: _Job, index: int, *, is_repeat: bool) -> str:
+    async def _put(self, job: _Job, index: int) -> str:
         """Bring a chunk to the platform; return what it is called there.
 
         Raises:
@@ -316,15 +317,18 @@ class Sender:
             platform_id = await self._put_in_place(job)
             if platform_id:
                 return platform_id
-        key, parcel = self._session.state.key, job.parcel
+        key, parcel, chunk = self._session.state.key, job.parcel, job.chunks[index]
+        may_be_shown = index == 0 and parcel.preview_step > 0
         message = Outbound(
             chat=key.chat,
             topic=key.topic,
-            payload=job.chunks[index].payload,
+            payload=chunk.payload,
             reply_to=parcel.reply_to if index == 0 else "",
             nonce=nonce(self._session.session_id, parcel.seq, index),
-            is_repeat=is_repeat,
+            is_repeat=chunk.tries > 0 or may_be_shown,
         )
+        if may_be_shown and self._adapter.traits.nonces and self._adapter.traits.edits:
+            return await self._put_over(message, parcel)
         if is_whole_reply(message.payload):
             data = parcel.text.encode()
             file = OutgoingFile(data=data, file_name=REPLY_FILE, media_type="text/markdown")
@@ -365,6 +369,18 @@ class Sender:
             job.preview = ""
             return ""
         return preview
+
+    async def _put_over(self, message: Outbound, parcel: Parcel) -> str:
+        """Send the first chunk in the name of a preview: where that is there, in its place."""
+        name = preview_nonce(self._session.session_id, parcel.turn, parcel.preview_step)
+        platform_id = await self._adapter.send(replace(message, nonce=name))
+        try:
+            await self._adapter.edit(message.chat, message.topic, platform_id, message.payload)
+        except RefusedError as error:
+            if error.is_chat_gone:
+                raise
+            return await self._adapter.send(message)
+        return platform_id
 
     async def _send_file(self, message: Outbound, attachment: Attachment) -> str:
         """Send a file, or, where that cannot be, a line that names it."""

@@ -47,6 +47,7 @@ TRAITS = Traits(
     preview_s=1.2,  # a channel takes five messages or edits in five seconds
     has_drafts=_has_drafts,
     buttons=True,
+    nonces=True,
     files_max_bytes=FILES_MAX_BYTES,
     reactions=True,
     chunk_units=LIMIT_UNITS,

@@ -206,6 +206,7 @@ class Hello:
             preview_s=self.preview_s,
             has_drafts=_never,
             buttons=self.buttons,
+            nonces=self.nonces,
             files_max_bytes=self.files_max_bytes,
             reactions=self.reactions,
             chunk_units=self.chunk_units,

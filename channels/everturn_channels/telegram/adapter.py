@@ -84,6 +84,7 @@ class TelegramAdapter:
             preview_s=_PREVIEW_S,
             has_drafts=_has_drafts,
             buttons=True,
+            nonces=False,
             files_max_bytes=FILES_MAX_BYTES,
             reactions=True,
             chunk_units=markup.CHUNK_UNITS,
