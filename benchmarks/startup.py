@@ -3,6 +3,7 @@
 .venv/bin/python benchmarks/startup.py [--sessions 10000]
 
 `--woken N` also wakes N of them over HTTP and lets them rest, and shows what memory that leaves.
+The floor is the bare script: an interpreter, a server and a client.
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import time
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import anyio
+from figures import Figure, show_figures
+from floor import bare_script
 from harness import Connection, Running, gateway, model_api, show, workspace
 from recovery import NOW
 
@@ -67,35 +71,104 @@ async def wake(running: Running, ids: list[str]) -> None:
             assert status == 200, body
 
 
+@dataclass(slots=True)
+class Starts:
+    """What several starts took."""
+
+    ready_s: list[float] = field(default_factory=list[float])
+    cpu_s: list[float] = field(default_factory=list[float])
+    idle_mb: float = 0.0
+    rested_mb: float = 0.0
+    "After sessions woke and rested."
+
+    def note(self, running: Running) -> None:
+        """Take note of a process that is ready now."""
+        self.ready_s.append(running.ready_s)
+        self.cpu_s.append(running.ready_cpu_s)
+        self.idle_mb = running.memory_mb()
+
+    def row(self, sessions: int) -> tuple[object, ...]:
+        """Return it as a row of the table."""
+        ready = sorted(self.ready_s)
+        median = ready[len(ready) // 2]
+        return (sessions, ready[0], median, min(self.cpu_s), self.idle_mb, self.rested_mb)
+
+
+def bare_starts(model_url: str) -> Starts:
+    """Return what the bare script takes."""
+    took = Starts()
+    with workspace(model_url) as folder:
+        for _ in range(STARTS):
+            with bare_script(model_url, folder) as script:
+                took.note(script)
+    return took
+
+
+def starts(model_url: str, sessions: int, woken: int) -> Starts:
+    """Return what the gateway takes, with so many sessions on disk."""
+    took = Starts()
+    with workspace(model_url) as folder:
+        (folder / "everturn.yaml").write_text(
+            "server: {port: 0}\nsessions: {idle_rest_seconds: 1}\n"
+        )
+        ids = anyio.run(partial(fill, folder, sessions))
+        for start in range(STARTS):
+            with gateway(folder) as running:
+                took.note(running)
+                if start == STARTS - 1 and ids:
+                    asyncio.run(wake(running, ids[:woken]))
+                    time.sleep(5)  # the rest time, and what it takes to put things away
+                    took.rested_mb = running.memory_mb()
+    return took
+
+
+def measured(sessions: int, woken: int) -> tuple[list[tuple[object, ...]], list[Figure]]:
+    """Return the rows of the table, and the figures that have a bar."""
+    with model_api() as model_url:
+        floor = bare_starts(model_url)
+        empty, full = starts(model_url, 0, 0), starts(model_url, sessions, woken)
+    floor_s, floor_cpu_s = min(floor.ready_s), min(floor.cpu_s)
+    figures = [
+        Figure(what="idle memory", value=empty.idle_mb, unit="MB", bar=90, floor=floor.idle_mb),
+        Figure(
+            what=f"memory that {sessions:,} sessions add, {woken:,} woke and rested",
+            value=full.rested_mb - empty.idle_mb,
+            unit="MB",
+            bar=20,
+        ),
+    ]
+    for what, took, bar in (
+        ("start to ready", empty, 1.0),
+        (f"start to ready, {sessions:,} sessions", full, 1.1),
+    ):
+        ready, cpu = min(took.ready_s), min(took.cpu_s)
+        figures += [
+            Figure(what=what, value=ready, unit="s", bar=bar, floor=floor_s),
+            Figure(what=f"{what}, CPU", value=cpu, unit="s", floor=floor_cpu_s),
+        ]
+    return [floor.row(0), empty.row(0), full.row(sessions)], figures
+
+
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sessions", type=int, default=10_000)
     parser.add_argument("--woken", type=int, default=10_000)
     options = parser.parse_args()
-    rows = []
-    with model_api() as model_url:
-        for sessions in (0, options.sessions):
-            with workspace(model_url) as folder:
-                (folder / "everturn.yaml").write_text(
-                    "server: {port: 0}\nsessions: {idle_rest_seconds: 1}\n"
-                )
-                ids = anyio.run(partial(fill, folder, sessions))
-                ready, memory, woken = [], 0.0, 0.0
-                for start in range(STARTS):
-                    with gateway(folder) as running:
-                        ready.append(running.ready_s)
-                        memory = running.memory_mb()
-                        if start == STARTS - 1 and ids:
-                            asyncio.run(wake(running, ids[: options.woken]))
-                            time.sleep(5)  # the rest time, and what it takes to put things away
-                            woken = running.memory_mb()
-                rows.append((sessions, min(ready), sorted(ready)[STARTS // 2], memory, woken))
+    rows, figures = measured(options.sessions, options.woken)
     show(
-        f"start to ready, {STARTS} starts",
-        ("sessions", "min s", "median s", "idle MB", f"MB after {options.woken} woke and rested"),
+        f"start to ready, {STARTS} starts; the first line is the floor's",
+        (
+            "sessions",
+            "min s",
+            "median s",
+            "CPU s",
+            "idle MB",
+            f"MB after {options.woken} woke and rested",
+        ),
         rows,
     )
+    show_figures("start and memory", figures)
 
 
 if __name__ == "__main__":

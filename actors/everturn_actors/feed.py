@@ -63,9 +63,9 @@ class Feed:
 
     def __init__(self) -> None:
         self._recent: deque[Event] = deque(maxlen=RECENT_EVENTS)
-        self._news = anyio.Event()  # an event, or the end
-        self._text = anyio.Event()  # or a piece of the running reply
-        self._readers = 0  # followers that read pieces
+        # What followers wait for; there is one while somebody does.
+        self._news: anyio.Event | None = None  # an event, or the end
+        self._text: anyio.Event | None = None  # or a piece of the running reply
         self._live: LiveReply | None = None
         self._failure: Exception | None = None
         self._closed = False
@@ -89,16 +89,22 @@ class Feed:
         """Show a piece of the running reply."""
         if text and live is self._live:
             live.pieces.append(text)
-            if self._readers:
+            if self._text is not None:
                 self._text.set()
-                self._text = anyio.Event()
+                self._text = None
 
     def nudge(self) -> None:
         """Let all followers look whether they are still wanted."""
         self._notify()
 
     def reopen(self) -> None:
-        """A new actor serves the session: its predecessor's failure is history."""
+        """A new actor serves the session: its predecessor's failure is history.
+
+        The log may hold more than that one showed: where an append failed and could not be undone,
+        its events were never shown, and the new actor goes on behind them.
+        """
+        if self._failure is not None:
+            self._recent.clear()
         self._failure = None
 
     def fail(self, error: Exception) -> None:
@@ -114,21 +120,28 @@ class Feed:
 
     def _notify(self) -> None:
         for changed in (self._news, self._text):
-            changed.set()
-        self._news, self._text = anyio.Event(), anyio.Event()
+            if changed is not None:
+                changed.set()
+        self._news = self._text = None
+
+    def _change(self, *, pieces: bool) -> anyio.Event:
+        """Return what is set with the next event, or with `pieces` at the next piece too."""
+        if pieces:
+            self._text = self._text or anyio.Event()
+            return self._text
+        self._news = self._news or anyio.Event()
+        return self._news
 
     # --- the followers' side ---
 
     @contextmanager
-    def following(self, *, pieces: bool = False) -> Generator[None]:
-        """Count the caller as a follower, and as one who reads the pieces of replies."""
+    def following(self) -> Generator[None]:
+        """Count the caller as a follower."""
         self.followers += 1
-        self._readers += pieces
         try:
             yield
         finally:
             self.followers -= 1
-            self._readers -= pieces
 
     async def follow(
         self,
@@ -155,9 +168,9 @@ class Feed:
             Exception: The one the session failed with.
         """
         place = _Place(after=after, pieces=pieces)
-        with self.following(pieces=pieces != "none"):
+        with self.following():
             while True:
-                changed = self._news if pieces == "none" else self._text
+                changed = self._change(pieces=pieces != "none")
                 events = self._since(place.after)
                 if events is None or (not self._recent and place.after < last_seq):
                     events = await read_log(place.after, READ_EVENTS) or tuple(self._recent)

@@ -83,8 +83,11 @@ class Mailbox(Generic[T]):
         """Return all that waits, as soon as there is something; empty after `timeout_s`."""
         if not self._waiting:
             self._arrived = anyio.Event()
-            with anyio.move_on_after(timeout_s):
+            if timeout_s is None:  # while a turn runs, which is most of what is waited for
                 await self._arrived.wait()
+            else:
+                with anyio.move_on_after(timeout_s):
+                    await self._arrived.wait()
         taken = list(self._waiting)
         self._waiting.clear()
         return taken

@@ -43,7 +43,7 @@ _FIELDS = {
 
 def utc_text(instant: datetime) -> str:
     """Write an aware instant in UTC with microseconds: `2026-11-21T22:49:56.123456Z`."""
-    return instant.astimezone(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
+    return in_utc(instant).isoformat(timespec="microseconds")[:-6] + "Z"
 
 
 def type_name(body: Body) -> str:

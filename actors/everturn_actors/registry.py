@@ -126,7 +126,7 @@ class Registry:
             awake = self._awake.get(session_id)
             if awake is None:
                 awake = self._start(session_id, begin_with, rest_at_once=rest_at_once)
-            answer = Answer[T]()
+            answer: Answer[T] = Answer()
             try:
                 awake.mailbox.put(make(answer))
                 return await answer.wait()

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -113,11 +114,13 @@ async def open_model_memory(path: Path, clock: Clock) -> AsyncGenerator[FileMemo
 def _key(model: ModelSpec) -> str:
     """Return the name of a model in the file: `openai/gpt-5`, `openai/qwen3 at host:8000/v1`."""
     key = f"{model.provider}/{model.name}"
-    if not model.base_url:
-        return key
-    # What stands after a question mark can be a key.
-    parts = urlsplit(model.base_url)
-    return f"{key} at {parts.netloc}{parts.path.rstrip('/')}"
+    return f"{key} at {_place(model.base_url)}" if model.base_url else key
+
+
+@lru_cache
+def _place(base_url: str) -> str:
+    parts = urlsplit(base_url)  # what stands after a question mark can be a key
+    return f"{parts.netloc}{parts.path.rstrip('/')}"
 
 
 def _stamp(now: datetime) -> str:

@@ -92,7 +92,7 @@ def commit(jobs: Sequence[Job]) -> None:
     failed = _sync_parents(begun)
     for one in begun:
         try:
-            _finish(one, failed.get(one.job.files.folder.parent))
+            _finish(one, failed.get(one.job.files.folder.parent) if failed else None)
         finally:
             os.close(one.fd)
 

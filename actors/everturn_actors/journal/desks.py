@@ -1,12 +1,13 @@
-"""One desk for each session in use: who is at it, and what is known of the session's files."""
+"""One desk for each session in use: its files, who is at it, and what is known of them."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 import anyio
 
+from everturn_actors.journal.layout import SessionFiles
 from everturn_actors.journal.logs import Tail
 from everturn_actors.journal.results import Shelf
 
@@ -16,10 +17,10 @@ KEPT_MAX = 4096  # ends of logs kept in memory; beyond, they are read again from
 class Desk:
     """A place for one: whoever sits here is the only one to touch the session's files."""
 
-    __slots__ = ("free", "media", "session_id", "shelf", "tail", "users")
+    __slots__ = ("files", "free", "media", "shelf", "tail", "users")
 
-    def __init__(self, session_id: str) -> None:
-        self.session_id = session_id
+    def __init__(self, files: SessionFiles) -> None:
+        self.files = files
         self.tail: Tail | None = None
         "Where the log ends; None = look."
         self.shelf: Shelf | None = None
@@ -34,14 +35,20 @@ class Desk:
 class Desks:
     """Gives desks out. A desk that nobody uses is kept only for what it knows."""
 
-    def __init__(self) -> None:
+    def __init__(self, files_of: Callable[[str], SessionFiles]) -> None:
+        """Begin without a desk; `files_of` names the files of a session, or refuses its id."""
+        self._files_of = files_of
         self._desks: dict[str, Desk] = {}
 
     async def take(self, session_id: str) -> Desk:
-        """Wait for the session's desk. It must be given back, by whoever finishes the work."""
+        """Wait for the session's desk. It must be given back, by whoever finishes the work.
+
+        Raises:
+            UnknownSessionError: It is no session id.
+        """
         desk = self._desks.get(session_id)
         if desk is None:
-            desk = self._desks[session_id] = Desk(session_id)
+            desk = self._desks[session_id] = Desk(self._files_of(session_id))
         desk.users += 1
         try:
             await desk.free.acquire()
@@ -82,4 +89,4 @@ class Desks:
 
     def _tidy(self, desk: Desk) -> None:
         if desk.users == 0 and (desk.tail is None or len(self._desks) > KEPT_MAX):
-            del self._desks[desk.session_id]
+            del self._desks[desk.files.session_id]

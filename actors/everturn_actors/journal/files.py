@@ -108,7 +108,7 @@ class FileStore:
         self._writer = writer
         self._results_max_bytes = results_max_bytes
         self._media_max_bytes = media_max_bytes
-        self._desks = Desks()
+        self._desks = Desks(layout.session)
         self._awake = set[str]()
         "Sessions whose marker is known to be durable."
         self._threads = anyio.CapacityLimiter(READERS_MAX)
@@ -127,10 +127,10 @@ class FileStore:
         """See `SessionStore.load`."""
         if not is_session_id(session_id):
             return None
-        files = self._layout.session(session_id)
         async with self._desks.at(session_id) as desk:
             desk.tail = None
-            found = await self._in_thread(partial(load_session, files), files.folder)
+            work = partial(load_session, desk.files)
+            found = await self._in_thread(work, desk.files.folder)
             if found is None:
                 return None
             loaded, desk.tail = found
@@ -138,14 +138,13 @@ class FileStore:
 
     async def append(self, session_id: str, events: Sequence[Event], *, expected_seq: int) -> None:
         """See `SessionStore.append`."""
-        files = self._layout.session(session_id)
         check_numbers(events, expected_seq)
         if not events:
             return
         data = encode(session_id, events)
         desk = await self._desks.take(session_id)
         job = Append(
-            files=files,
+            files=desk.files,
             data=data,
             expected_seq=expected_seq,
             last_seq=events[-1].seq,
@@ -161,11 +160,10 @@ class FileStore:
 
     async def save_snapshot(self, state: SessionState, *, compaction: Compaction) -> None:
         """See `SessionStore.save_snapshot`."""
-        files = self._layout.session(state.session_id)
         async with self._desks.at(state.session_id) as desk:
             known, desk.tail = desk.tail, None
-            work = partial(_save, files, state, compaction, known)
-            desk.tail = await self._in_thread(work, files.state)
+            work = partial(_save, desk.files, state, compaction, known)
+            desk.tail = await self._in_thread(work, desk.files.state)
 
     async def read(self, session_id: str, *, after: int, limit: int) -> tuple[Event, ...]:
         """See `SessionStore.read`."""
@@ -185,10 +183,9 @@ class FileStore:
     async def save_result(self, session_id: str, name: str, text: str) -> None:
         """See `SessionStore.save_result`."""
         check_result_name(name)
-        files = self._layout.session(session_id)
         data = encode_text(text)
         async with self._desks.at(session_id) as desk:
-            known, desk.shelf = desk.shelf, None
+            files, known, desk.shelf = desk.files, desk.shelf, None
             limit = self._results_max_bytes
             work = partial(
                 results.save, files, files.results, name, data, max_bytes=limit, shelf=known
@@ -205,9 +202,8 @@ class FileStore:
     async def save_media(self, session_id: str, name: str, data: bytes) -> None:
         """See `SessionStore.save_media`."""
         check_result_name(name, "a file")
-        files = self._layout.session(session_id)
         async with self._desks.at(session_id) as desk:
-            known, desk.media = desk.media, None
+            files, known, desk.media = desk.files, desk.media, None
             limit = self._media_max_bytes
             work = partial(
                 results.save, files, files.media, name, data, max_bytes=limit, shelf=known
@@ -229,7 +225,7 @@ class FileStore:
             desk.tail = desk.shelf = desk.media = None
             self._awake.discard(session_id)
             work = partial(_delete, self._layout, session_id)
-            await self._in_thread(work, self._layout.session(session_id).folder)
+            await self._in_thread(work, desk.files.folder)
 
     async def bind(self, key: ConversationKey, session_id: str) -> None:
         """See `SessionStore.bind`."""
@@ -269,10 +265,9 @@ class FileStore:
 
     async def alone(self, session_id: str, work: Callable[[], T]) -> T:
         """Do blocking work on the files of a session while nobody else touches them."""
-        files = self._layout.session(session_id)
         async with self._desks.at(session_id) as desk:
             desk.tail = desk.shelf = desk.media = None
-            return await self._in_thread(work, files.folder)
+            return await self._in_thread(work, desk.files.folder)
 
     async def _in_thread(self, work: Callable[[], T], path: Path) -> T:
         """Do blocking work on `path` in a worker thread."""
@@ -295,6 +290,8 @@ def _enter(layout: Layout) -> int:
     try:
         for folder in layout.folders:
             make_directory(folder)
+        for folder in (layout.workspace, *layout.folders):
+            sync_directory(folder)  # names that a process gave that was killed before it could
     except OSError as error:
         raise write_error(error, layout.workspace) from error
     lock = take_lock(layout.lock)

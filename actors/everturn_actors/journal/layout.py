@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from everturn_actors.errors import UnknownSessionError
@@ -23,14 +24,14 @@ from everturn_actors.ids import is_session_id
 from everturn_actors.model import ConversationKey
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class SessionFiles:
     """The files of one session."""
 
     session_id: str
     folder: Path
 
-    @property
+    @cached_property
     def log(self) -> Path:
         """Events since the last compaction, oldest first."""
         return self.folder / "events.jsonl"

@@ -6,8 +6,8 @@ deadline passes or the gateway stops, the wait ends here and the turn is dealt w
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 
 import anyio
@@ -40,23 +40,21 @@ class OpenWaits:
         "Whether the server is going down."
         self._ending = False
 
-    @contextmanager
-    def follower(self) -> Generator[anyio.CancelScope]:
+    def follower(self) -> AbstractContextManager[anyio.CancelScope]:
         """Hold a scope that is cancelled when the server begins to stop."""
-        with self._open(self._followers, ended=self.stopping) as scope:
-            yield scope
+        return self._open(self._followers, lambda: self.stopping)
 
-    @contextmanager
-    def waiter(self) -> Generator[anyio.CancelScope]:
+    def waiter(self) -> AbstractContextManager[anyio.CancelScope]:
         """Hold a scope that is cancelled when a stopping server waits no longer."""
-        with self._open(self._waiters, ended=self._ending) as scope:
-            yield scope
+        return self._open(self._waiters, lambda: self._ending)
 
     @contextmanager
-    def _open(self, scopes: set[anyio.CancelScope], *, ended: bool) -> Generator[anyio.CancelScope]:
+    def _open(
+        self, scopes: set[anyio.CancelScope], is_over: Callable[[], bool]
+    ) -> Generator[anyio.CancelScope]:
         with anyio.CancelScope() as scope:
             scopes.add(scope)
-            if ended:
+            if is_over():
                 scope.cancel()
             try:
                 yield scope

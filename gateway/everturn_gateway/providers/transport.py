@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
+from functools import cached_property
 from math import inf
 from typing import Protocol
 
@@ -115,6 +116,11 @@ class Transport:
             **endpoint.headers,
         }
 
+    @cached_property
+    def _url(self) -> httpx2.URL:
+        """The address of calls, taken apart once; raises `httpx2.InvalidURL`."""
+        return httpx2.URL(self._endpoint.address + self._endpoint.path)
+
     def where(self, model: str) -> str:
         """Return how the texts of errors begin: which model, and where."""
         return f"{model} at {self._endpoint.address}"
@@ -156,7 +162,7 @@ class Transport:
         try:
             async with client.stream(
                 "POST",
-                self._endpoint.address + self._endpoint.path,
+                self._url,
                 content=body,
                 headers=self._headers,
                 timeout=self._timeout,
@@ -223,10 +229,6 @@ class Transport:
             except EventTooLargeError as error:
                 msg = f"{where}: {error.__doc__}"
                 raise ModelTransientError(msg) from error
-            if reader.done:
-                with anyio.move_on_after(DRAIN_S):
-                    async for _ in pieces:
-                        pass
 
 
 async def written(request: ModelRequest, write: Callable[[ModelRequest], bytes]) -> bytes:
@@ -237,16 +239,21 @@ async def written(request: ModelRequest, write: Callable[[ModelRequest], bytes])
 
 
 async def _read_events(pieces: AsyncIterator[bytes], parser: Parser, reader: Reader) -> None:
+    done = False
     with anyio.CancelScope() as patience:
         async for piece in pieces:
+            if done:
+                continue  # whatever follows: read to its end, the connection can be used again
             for name, data in parser.feed(piece):
                 reader.take(name, data)
-            if reader.done:
-                return
-            if reader.complete and patience.deadline == inf:
+            done = reader.done
+            if done:
+                patience.deadline = anyio.current_time() + DRAIN_S
+            elif reader.complete and patience.deadline == inf:
                 patience.deadline = anyio.current_time() + TAIL_S
-    for name, data in parser.finish():
-        reader.take(name, data)
+    if not done:
+        for name, data in parser.finish():
+            reader.take(name, data)
 
 
 async def _limited(pieces: AsyncIterator[bytes], limit_bytes: int) -> bytes:

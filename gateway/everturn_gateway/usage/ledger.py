@@ -116,7 +116,8 @@ class UsageLedger:
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self._folder, self._clock = folder, clock
-        self._months: dict[Path, _Month] = {}
+        self._months: dict[date, _Month] = {}
+        "By their first day."
 
     def add(self, agent: str, model: str, usage: Usage, *, priced: bool) -> None:
         """Count one call that was answered.
@@ -147,11 +148,11 @@ class UsageLedger:
         until = self._today()
         since = _since(until, days)
         found: _Rows = {}
-        for path in _paths(self._folder, since, until):
-            month = self._months.get(path)
+        for first in _months(since, until):
+            month = self._months.get(first)
             if month is None or not month.is_read:
-                held = await anyio.to_thread.run_sync(_read_only, path)
-                month = self._months.get(path)  # it may have been read meanwhile
+                held = await anyio.to_thread.run_sync(_read_only, _path(self._folder, first))
+                month = self._months.get(first)  # it may have been read meanwhile
                 if month is None or not month.is_read:
                     found = _added(found, held)
             if month is not None:
@@ -204,10 +205,10 @@ class UsageLedger:
         return self._clock.now().date()
 
     def _month(self, day: date) -> _Month:
-        path = _path(self._folder, day)
-        found = self._months.get(path)
+        first = day.replace(day=1)
+        found = self._months.get(first)
         if found is None:
-            found = self._months[path] = _Month(path=path)
+            found = self._months[first] = _Month(path=_path(self._folder, first))
         return found
 
 
@@ -243,7 +244,8 @@ def read_usage(folder: Path, *, until: date, days: int, agent: str = "") -> tupl
     """
     since = _since(until, days)
     found: _Rows = {}
-    for path in _paths(folder, since, until):
+    for first in _months(since, until):
+        path = _path(folder, first)
         try:
             found |= _decoded(path.read_bytes())  # each holds the days of its month
         except FileNotFoundError:
@@ -261,11 +263,11 @@ def _path(folder: Path, day: date) -> Path:
     return folder / f"{day:%Y-%m}.json"
 
 
-def _paths(folder: Path, since: date, until: date) -> Iterator[Path]:
-    """Yield the files of all months from one day to another, oldest first."""
+def _months(since: date, until: date) -> Iterator[date]:
+    """Yield the first days of all months from one day to another, oldest first."""
     day = since.replace(day=1)
     while day <= until:
-        yield _path(folder, day)
+        yield day
         day = (day + timedelta(days=31)).replace(day=1)
 
 

@@ -24,10 +24,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 
 from everturn_actors.context.budget import DEFAULT_RESERVE_TOKENS, Budget
-from everturn_actors.context.estimates import UNITS_PER_TOKEN, Estimates, message_units
+from everturn_actors.context.estimates import (
+    UNITS_PER_TOKEN,
+    Estimates,
+    message_units,
+    text_units,
+)
 from everturn_actors.context.markers import Markers, gap_messages
 from everturn_actors.context.policy import Limits, Policy, with_summary
 from everturn_actors.context.results import Shape, keep_ends
@@ -145,8 +150,14 @@ def _intake(numbers: Numbers, limits: Limits, result: ToolResult, path: str) -> 
 
 def _room(numbers: Numbers, view: View, budget: Budget, count: Estimates) -> int:
     """Return what all messages may cost, in tokens; may be below 0."""
-    notice = count.text(numbers.markers.notice(_MANY))
+    notice = count.tokens(_notice_units(numbers.markers))
     return budget.free_tokens - notice - count.text(with_summary("", view.whole_summary))
+
+
+@cache
+def _notice_units(markers: Markers) -> int:
+    """Return what the longest notice costs; there are two."""
+    return text_units(markers.notice(_MANY))
 
 
 def _limit(numbers: Numbers, count: Estimates) -> Callable[[View, Budget], int]:
