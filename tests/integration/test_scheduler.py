@@ -750,7 +750,7 @@ async def test_tasks_that_wait_for_people_do_not_hold_up_those_of_others(tmp_pat
         assert len(world.provider.requests) == RUNNING_TASKS
         await live.clock.until_sleeping(60)
         live.clock.advance(60)
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             await world.provider.until_called(RUNNING_TASKS + 1)
 
 

@@ -51,7 +51,7 @@ def load_session(files: SessionFiles) -> tuple[Loaded, Tail] | None:
     Raises:
         CorruptJournalError: The files do not fit together, or are damaged.
         UnknownFormatError: A file of another version.
-        JournalWriteError: A torn line could not be cut off.
+        JournalWriteError: A torn line could not be cut off, or what is there not be made durable.
     """
     data = read_optional(files.log)
     saved = read_optional(files.state)
@@ -66,6 +66,7 @@ def load_session(files: SessionFiles) -> tuple[Loaded, Tail] | None:
     events = _archived(files, after=after, log=log, has_snapshot=snapshot is not None) + log.events
     _check_reach(files, events, log=log, after=after, fault=fault)
     repairs = _repair_log(files, log)
+    _sync(files)
     if fault:
         repairs += (_set_snapshot_aside(files, fault),)
     elif saved is None and events and log.first_seq != 1:
@@ -217,6 +218,23 @@ def _repair_log(files: SessionFiles, log: Log) -> tuple[str, ...]:
     except OSError as error:
         raise write_error(error, path) from error
     return ()
+
+
+def _sync(files: SessionFiles) -> None:
+    """Make durable what is there, before anybody relies on it.
+
+    A process that was killed leaves what it wrote, synced or not, and the names that it gave. That
+    can be read, and is lost all the same when the machine loses power.
+    """
+    try:
+        fd = os.open(files.log, os.O_RDONLY)
+        try:
+            os.fdatasync(fd)
+        finally:
+            os.close(fd)
+        sync_directory(files.folder)
+    except OSError as error:
+        raise write_error(error, files.log) from error
 
 
 def _terminate(path: Path, size_bytes: int) -> None:

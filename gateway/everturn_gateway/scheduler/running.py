@@ -19,6 +19,7 @@ from everturn_actors.errors import (
     ActorStoppedError,
     CoreError,
     JournalError,
+    JournalWriteError,
     MailboxFullError,
     SessionEndedError,
     UnknownSessionError,
@@ -83,6 +84,8 @@ class Ended:
     "failed: whether another try may help."
     is_answered: bool = False
     "failed: the task is done, and only its answer could not be passed on."
+    is_open: bool = False
+    "failed: its session failed under it, and what it was given goes on: it is not given it anew."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +115,8 @@ class Performer:
 
         Raises:
             ActorStoppedError: The gateway stops; the next start goes on.
-            OSError: `accepted` raised it.
+            OSError: `accepted` raised it, or the session cannot be written. Nothing is lost: what
+                was accepted is open, and the same try goes on with it.
         """
         try:
             match job.payload:
@@ -128,6 +132,8 @@ class Performer:
                     assert_never(job.payload)
         except ActorStoppedError:
             raise
+        except JournalWriteError as error:
+            raise OSError(str(error)) from error
         except (CoreError, WebhookError) as error:
             return _failed(error, was_accepted=bool(run.seq))
         except TimeoutError:
@@ -187,7 +193,7 @@ class Performer:
         if job.where == "isolated" and job.to is not None:
             try:
                 await self._say(job, run, answer)
-            except ActorStoppedError:
+            except (ActorStoppedError, JournalWriteError):
                 raise
             except (CoreError, WebhookError) as error:
                 return replace(_failed(error), turn=result.turn, is_answered=True)
@@ -231,7 +237,9 @@ def _failed(error: CoreError | WebhookError, *, was_accepted: bool = False) -> E
             return Ended(outcome="failed", error=str(error), may_retry=not is_final)
         case SessionEndedError() | UnknownSessionError():  # somebody ended it under the task
             return Ended(outcome="cancelled" if was_accepted else "failed", error=str(error))
-        case MailboxFullError() | ActorFailedError() | JournalError():
+        case ActorFailedError() | JournalError():
+            return Ended(outcome="failed", error=str(error), may_retry=True, is_open=True)
+        case MailboxFullError():
             return Ended(outcome="failed", error=str(error), may_retry=True)
         case _:
             return Ended(outcome="failed", error=str(error))

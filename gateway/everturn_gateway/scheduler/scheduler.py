@@ -551,7 +551,8 @@ class Scheduler:
                 break
             job = entry.job  # somebody may have set right what failed
             tries += 1
-            run = self._present(job, run) if ended.is_answered else await self._again(job, run)
+            is_same = ended.is_answered or ended.is_open
+            run = self._present(job, run) if is_same else await self._again(job, run)
             ended = await self._try(job, run)
         if ended.outcome == "failed" and (job.is_once or not failed_before):
             after = f" after {tries} tries" if tries > 1 else ""

@@ -438,6 +438,8 @@ async def open_processes(
 def _load(folder: Path) -> dict[str, Process]:
     """Return what the folder holds, by handle; remove what was never begun to be."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # With its name all that is kept in it would be lost; a crash may have kept it from this before.
+    keeper.sync_folder(folder.parent)
     found: dict[str, Process] = {}
     for path in sorted(folder.iterdir()):
         if not path.is_dir():
