@@ -28,6 +28,7 @@ from everturn_actors.feed import LiveReply
 from everturn_actors.ids import result_name
 from everturn_actors.model import OpenTurn, Reply, Settled, ToolCall
 from everturn_actors.ports import Agent, Clock, ModelMemory, ToolContext
+from everturn_actors.replying import reply_of
 from everturn_actors.state import SessionState
 
 CALL_TRIES = 4  # one, and three more after transient failures
@@ -149,7 +150,7 @@ async def _complete(host: TurnHost, live: LiveReply, rendered: Rendered, agent: 
     """
     timeout_s = agent.spec.session.call_timeout_s
     with anyio.move_on_after(timeout_s):
-        return await agent.provider.complete(rendered.request, partial(host.add_text, live))
+        return await reply_of(agent.provider, rendered.request, partial(host.add_text, live))
     msg = f"the model gave no reply within {timeout_s:g} s"
     raise ModelError(msg)  # not tried again: the next try would take as long
 

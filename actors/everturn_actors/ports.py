@@ -209,7 +209,8 @@ class ModelProvider(Protocol):
 
         Raises:
             ModelError: One of its kinds, for every failure of the API, with a text that a person
-                may read and that holds no secret.
+                may read and that holds no secret. Anything else is a fault of the provider, and
+                fails this call alone.
         """
         ...
 

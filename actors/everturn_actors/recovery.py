@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from everturn_actors.errors import CorruptJournalError
 from everturn_actors.events import Body, CallFinished, Event, TurnFinished
 from everturn_actors.model import OpenTurn, Outcome, ToolCall
 from everturn_actors.state import SessionState, apply
@@ -35,10 +36,22 @@ def recover(snapshot: SessionState | None, events: Iterable[Event]) -> Recovered
     for event in events:
         if state is not None and event.seq <= state.last_seq:
             continue
-        state = apply(state, event)
+        try:
+            state = apply(state, event)
+        except CorruptJournalError as error:
+            raise _cannot_stand(state, error) from error
         if state.checkpoint_seq == state.last_seq:
             checkpoint = state
     return None if state is None else Recovered(state=state, checkpoint=checkpoint)
+
+
+def _cannot_stand(state: SessionState | None, error: CorruptJournalError) -> CorruptJournalError:
+    """Return the error of an event that is whole and makes no sense, with the way out."""
+    log = f"the log of session {state.session_id}" if state else "the log"
+    return CorruptJournalError(
+        f"{log}: {error}. Nothing was changed; `everturn doctor --repair` sets it aside and"
+        " rebuilds the session from what is good"
+    )
 
 
 def close_interrupted(

@@ -23,6 +23,7 @@ from everturn_actors.errors import ContextOverflowError, ModelError
 from everturn_actors.events import Summarised
 from everturn_actors.model import Usage
 from everturn_actors.ports import Clock, Summariser
+from everturn_actors.replying import reply_of
 
 TRIES: Final = 3
 PAUSE_S: Final = 0.1  # times the number of tries so far; a provider may ask for more
@@ -127,7 +128,7 @@ async def _try(asked: _Question) -> Summarised:
             halvings=asked.halvings,
         )
     )
-    reply = await asked.summariser.provider.complete(request, _unheard)
+    reply = await reply_of(asked.summariser.provider, request, _unheard)
     asked.usage += reply.usage
     return Summarised(
         last_turn=task.last_turn,

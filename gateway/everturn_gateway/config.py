@@ -388,8 +388,12 @@ def _agents_dir(base: Path, workspace: Path, given: str | None) -> Path:
     if given is not None:
         return base / given
     beside, inside = base / "agents", workspace / "agents"
-    # Duragent keeps them inside its workspace.
-    return inside if inside.is_dir() and not beside.is_dir() else beside
+    try:
+        # Duragent keeps them inside its workspace.
+        return inside if inside.is_dir() and not beside.is_dir() else beside
+    except OSError as error:
+        message = f"cannot be looked into: {error.strerror or error}"
+        raise ConfigError(faults=[Fault(file=inside, message=message)]) from error
 
 
 def _refuse_options(host: str | None, port: int | None) -> Iterator[Fault]:

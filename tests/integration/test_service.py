@@ -313,6 +313,26 @@ async def test_a_model_that_cannot_answer_ends_the_turn_with_its_reason(
         assert (await say(test, "still there?")).outcome == "answered"
 
 
+async def test_a_fault_of_a_provider_costs_the_call_and_not_the_session(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """What nobody foresaw ends one turn in words; let out, it ended the session at every start."""
+    disk = MemoryDisk()
+    provider = ScriptedProvider(KeyError("Bearer sk-secret"))
+    async with open_test_service(provider=provider, disk=disk) as test:
+        failed = await say(test, "hi")
+        answered = await say(test, "again")
+    async with open_test_service(disk=disk) as test:
+        later = await say(test, "after a restart")
+
+    assert (failed.outcome, answered.outcome, later.outcome) == ("failed", "answered", "answered")
+    assert "KeyError" in failed.error
+    assert "sk-secret" not in failed.error
+    assert [(r.message, r.exc_info is not None) for r in caplog.records] == [
+        ("a model call failed by a fault", True)
+    ]
+
+
 class Breaking(ScriptedProvider):
     """A model whose first reply breaks off after a few words."""
 
@@ -749,21 +769,21 @@ async def test_a_failure_in_the_middle_of_a_turn_reaches_whoever_waits() -> None
 
 async def until(condition) -> None:  # type: ignore[no-untyped-def] # noqa: ANN001
     """Wait until `condition()` holds, giving way to everything else."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         while not condition():
             await anyio.wait_all_tasks_blocked()
 
 
 async def until_status(test: TestService, session_id: str, status: str) -> None:
     """Wait until a session has a status."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         while (await test.service.view(session_id)).status != status:
             await anyio.wait_all_tasks_blocked()
 
 
 async def until_resting(test: TestService) -> None:
     """Wait until no session is marked awake."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         while await test.store.awake():
             await anyio.wait_all_tasks_blocked()
 
@@ -771,7 +791,7 @@ async def until_resting(test: TestService) -> None:
 async def finished(test: TestService, session_id: str, turns: int = 1) -> list[Event]:
     """Wait until so many turns are finished in a session's log; return its events."""
     events: list[Event] = []
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         async for update in test.service.follow(session_id, after=0):
             if isinstance(update, Event):
                 events.append(update)

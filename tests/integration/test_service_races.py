@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from everturn_actors.events import Event, Received, SessionEnded, TurnFinished
 from everturn_actors.ids import new_session_id
 from everturn_actors.journal.files import open_file_store
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
-from everturn_actors.model import Inbound, ModelRequest, Reply
+from everturn_actors.model import Inbound
 from everturn_actors.ports import SessionStore, SessionSummary
 from everturn_actors.service import ServiceSettings
 from everturn_actors.session import WAITING_LIMIT
@@ -27,7 +27,6 @@ from everturn_actors.spec import SessionSpec
 from everturn_actors.testing import (
     START,
     ManualClock,
-    ScriptedProvider,
     TestService,
     make_spec,
     open_test_service,
@@ -42,30 +41,29 @@ async def soon() -> None:
         await anyio.lowlevel.checkpoint()
 
 
-class BrokenProvider(ScriptedProvider):
-    """A model whose code has a fault, which shows when `fail` is set."""
+class Breaking:
+    """What an agent prepares before a turn, with a fault that shows when `fail` is set."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.fail = anyio.Event()
+        self.begun, self.fail = anyio.Event(), anyio.Event()
 
-    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
-        """Fail once as no model should; answer after that."""
+    async def prepare(self) -> None:
+        """Fail once, as nothing that is prepared should."""
         if not self.fail.is_set():
-            self.requests.append(request)
-            self._called.set()
+            self.begun.set()
             await self.fail.wait()
-            msg = "a fault in the provider"
+            msg = "a fault in the agent"
             raise RuntimeError(msg)
-        return await super().complete(request, on_text)
 
 
 async def test_a_message_that_is_being_written_when_the_turn_fails_is_accepted_once() -> None:
     """Tried again by the door, it would stand in the log twice and be answered twice."""
-    provider = BrokenProvider()
-    async with open_test_service(provider=provider) as test:
+    breaking = Breaking()
+    async with open_test_service() as test:
+        agent = replace(test.agents.get("test"), prepare=breaking.prepare)
+        test.agents.agents["test"] = agent
         first = await test.service.submit(Inbound(text="one", key=test.key()))
-        await provider.until_called()
+        await breaking.begun.wait()
         append = test.store.append
 
         async def append_while_the_turn_fails(
@@ -73,7 +71,7 @@ async def test_a_message_that_is_being_written_when_the_turn_fails_is_accepted_o
         ) -> None:
             await append(session_id, events, expected_seq=expected_seq)
             if any(isinstance(e.body, Received) for e in events):
-                provider.fail.set()
+                breaking.fail.set()
                 await soon()
 
         test.store.append = append_while_the_turn_fails  # type: ignore[method-assign]
@@ -193,7 +191,7 @@ async def test_a_cancel_that_meets_a_pause_closes_the_turn() -> None:
         async def cancel() -> None:
             cancelled.append(await test.service.cancel(first.session_id))
 
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(test.service.submit, Inbound(text="two", key=test.key()))
                 await writing.wait()
@@ -282,14 +280,14 @@ async def test_a_message_that_is_still_answered_is_not_taken_for_a_forgotten_one
         await first.leave()
         await clock.until_sleeping(0)
         clock.advance(0)
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             while (await test.service.view(first.session_id)).status != "paused":
                 await soon()
         await soon()
         assert await test.service.history(first.session_id, after=0, limit=9) == ()
         again = await test.service.submit(hello)
         test.provider.release()
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             result = await again.result()
 
         assert (again.duplicate, again.seq) == (True, first.seq)

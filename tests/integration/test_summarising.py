@@ -168,6 +168,14 @@ async def test_a_wait_beyond_the_deadline_is_not_begun() -> None:
     assert (event.source, event.tries, event.error) == ("digest", 1, "slow")
 
 
+async def test_a_fault_of_the_provider_leaves_a_digest() -> None:
+    """A summary is made beside the session: what nobody foresaw in it must not end the session."""
+    event = await ask(ScriptedProvider(KeyError("choices")))
+
+    assert (event.source, event.tries) == ("digest", 1)
+    assert "KeyError" in event.error
+
+
 @pytest.mark.parametrize("error", [ModelAuthError("bad key"), ModelRefusedError("no such model")])
 async def test_a_refusal_ends_the_tries(error: ModelError) -> None:
     """The next answer would be the same."""

@@ -5,61 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.discord_world import FORUM, Payload, World
+from support.discord_desk import Desk
+from support.discord_world import FORUM, Payload
 
-from everturn_channels.adapter import IncomingFile, Message
+from everturn_channels.adapter import Message
 from everturn_channels.discord import discord  # with what its import warns of kept quiet
 from everturn_channels.discord.client import Client
 from everturn_channels.discord.mapping import (
     is_from_people,
     place_of,
     read_command,
-    read_message,
 )
-
-
-class Desk:
-    """Turns payloads into the library's messages, without a network."""
-
-    def __init__(self) -> None:
-        self.world = World()
-        self.ann = self.world.add_user("ann")
-        self._state: Any = Client()._connection
-        self._state.user = discord.ClientUser(state=self._state, data=self._me())
-        self.guild: discord.Guild | None = None
-
-    def _me(self) -> Any:  # noqa: ANN401 - the library's payload
-        return self.world.bot | {"verified": True, "mfa_enabled": False}
-
-    @property
-    def me(self) -> int:
-        """The bot's id."""
-        return int(self.world.bot["id"])
-
-    def hears(self, payload: Payload) -> tuple[discord.Message, Any]:
-        """Return a message and its channel as the gateway brings them."""
-        if self.guild is None:
-            self.guild = self._state._add_guild_from_data(self.world.guild())
-        data: Any = payload
-        channel, _ = self._state._get_guild_channel(data)
-        return discord.Message(state=self._state, channel=channel, data=data), channel
-
-    def says(self, text: str, **extra: Any) -> Message:  # noqa: ANN401 - JSON
-        """Return what Ann's message becomes."""
-        return self.reads(self.world.add_message(self.ann, self.world.general, text, **extra))
-
-    def reads(self, payload: Payload) -> Message:
-        """Return what a message becomes."""
-        message, channel = self.hears(payload)
-        assert is_from_people(message)
-        return read_message(message, channel, self.me, _file)
-
-
-def _file(attachment: discord.Attachment) -> IncomingFile:
-    async def fetch(_limit_bytes: int) -> bytes:
-        return b""
-
-    return IncomingFile(fetch=fetch, file_name=attachment.filename)
 
 
 def _attachment(name: str) -> Payload:

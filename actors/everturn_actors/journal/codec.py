@@ -26,6 +26,7 @@ from everturn_actors.records import FORMAT_VERSION, from_record, to_record
 _CRC_FIELD = b',"crc":"'
 _CRC_BYTES = len(_CRC_FIELD) + 8 + len(b'"}')
 _HEAD = re.compile(rb'\{"v":([0-9]{1,9}),"seq":([0-9]{1,18}),')
+_DIGITS = 20  # a number of 64 bits has no more, its sign included
 HEAD_BYTES = 64  # hold the version and the number at the head of any line
 _OUR_HEAD = b'{"v":%d,"seq":' % FORMAT_VERSION
 
@@ -138,9 +139,17 @@ def load_json(data: bytes) -> dict[str, Any] | list[Any] | str | float | bool | 
         if b"\\u" not in data:
             raise
         try:
-            return cast("dict[str, Any]", json.loads(data))
+            return cast("dict[str, Any]", json.loads(data, parse_int=_number))
         except RecursionError:
             raise error from None
+
+
+def _number(digits: str) -> int | float:
+    """Return a whole number as orjson does: what does not fit 64 bits is none that we write."""
+    if len(digits) > _DIGITS:
+        return float(digits)
+    number = int(digits)
+    return number if -(2**63) <= number < 2**64 else float(number)
 
 
 def _why_not_whole(line: bytes) -> str:

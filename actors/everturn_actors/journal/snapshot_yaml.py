@@ -13,6 +13,7 @@ _Loader: TypeAlias = type[yaml.SafeLoader | yaml.CSafeLoader]
 _LOADER: _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DEPTH_MAX = 100  # what we write has four levels
 _NESTS = "[{?:-"  # without so many of them nothing is so deep
+_LEAST, _MOST = -(2**63), 2**64 - 1  # what JSON is written with
 _CANNOT_BE_MADE = (ValueError, LookupError, AttributeError, ArithmeticError, TypeError)
 "What PyYAML lets through of scalars that look like a number or a time, and are none."
 
@@ -43,6 +44,8 @@ def parse_mapping(data: bytes) -> dict[str, Any]:
     if not isinstance(document, dict):
         msg = "line 1: it holds no mapping of fields"
         raise BadYamlError(msg)
+    if _has_huge(cast("object", document)):
+        raise _huge(text)
     return {str(name): value for name, value in cast("dict[object, Any]", document).items()}
 
 
@@ -91,6 +94,29 @@ def _not_made(text: str) -> BadYamlError:
                 " where it is a text"
             )
     return BadYamlError("line 1: a value of it cannot be read")
+
+
+def _has_huge(value: object) -> bool:
+    """Whether a number stands in a value that could be read, and not be written again."""
+    match value:
+        case int():
+            return not _LEAST <= value <= _MOST
+        case list():
+            return any(map(_has_huge, cast("list[object]", value)))
+        case dict():
+            return any(map(_has_huge, cast("dict[object, object]", value).values()))
+        case _:
+            return False
+
+
+def _huge(text: str) -> BadYamlError:
+    """Return the error of the first number that is too large."""
+    make = cast("Callable[[yaml.Node], object]", SafeConstructor().construct_object)
+    for node in _scalars(_compose(text)):
+        if node.tag.endswith(":int") and _has_huge(make(node)):
+            line = node.start_mark.line + 1
+            return BadYamlError(f"line {line}: {node.value[:40]!r} has more than 64 bits")
+    return BadYamlError("line 1: a number has more than 64 bits")
 
 
 def _scalars(node: yaml.Node | None) -> Iterator[yaml.ScalarNode]:

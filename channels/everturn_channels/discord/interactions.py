@@ -12,7 +12,7 @@ import discord
 from everturn_channels.adapter import Command, CommandName, Place, Press
 from everturn_channels.discord.client import Client
 from everturn_channels.discord.failures import NETWORK_ERRORS
-from everturn_channels.discord.mapping import person_of, place_of
+from everturn_channels.discord.mapping import UNREADABLE, person_of, place_of
 from everturn_channels.discord.sending import NO_PINGS, Sender
 from everturn_channels.errors import SendError
 from everturn_channels.menu import COMMANDS
@@ -86,49 +86,31 @@ class Interactions:
 
     async def deal(self, interaction: discord.Interaction, give: Give) -> None:
         """Acknowledge a command or a press, and hand it on."""
-        if interaction.type is discord.InteractionType.application_command:
-            await self._deal_with_command(interaction, give)
-        elif interaction.type is discord.InteractionType.component:
-            await self._deal_with_press(interaction, give)
-
-    async def _deal_with_command(self, interaction: discord.Interaction, give: Give) -> None:
         answers = _CommandAnswers(interaction, self._sender, self._lay_out)
-        data: Any = interaction.data
-        given = [str(o["value"]) for o in data.get("options") or () if "value" in o]
+        try:
+            if interaction.type is discord.InteractionType.application_command:
+                arrival: Command | Press = read_command(interaction, answers.answer)
+            elif interaction.type is discord.InteractionType.component:
+                arrival = read_press(interaction, self._answering(interaction))
+            else:
+                return
+        except UNREADABLE:
+            log.exception("an interaction cannot be read and is left out")
+            return
+        if isinstance(arrival, Press):
+            if await self._acknowledge(interaction, {"type": _DEFERRED_UPDATE}):
+                give(arrival, _nothing_more)
+            return
         deferred = {"type": _DEFERRED, "data": {"flags": EPHEMERAL}}
-        if await self._acknowledge(interaction, deferred):
-            command = Command(
-                id=str(interaction.id),
-                name=data["name"],
-                argument=" ".join(given),
-                place=_place(interaction),
-                sender=person_of(interaction.user),
-                at=interaction.created_at,
-                is_addressed=True,
-                answer=answers.answer,
-            )
-            if not give(command, answers.finish):
-                await answers.finish()
+        if await self._acknowledge(interaction, deferred) and not give(arrival, answers.finish):
+            await answers.finish()
 
-    async def _deal_with_press(self, interaction: discord.Interaction, give: Give) -> None:
-        data: Any = interaction.data
-
+    def _answering(self, interaction: discord.Interaction) -> Callable[[str], Awaitable[None]]:
         async def answer(text: str) -> None:
             for payload in self._lay_out(text):
                 await self._sender.post("POST", _webhook(interaction), _only_for_one(payload))
 
-        async def nothing_more() -> None:
-            pass
-
-        if await self._acknowledge(interaction, {"type": _DEFERRED_UPDATE}):
-            press = Press(
-                data=data["custom_id"],
-                place=_place(interaction),
-                sender=person_of(interaction.user),
-                at=interaction.created_at,
-                answer=answer,
-            )
-            give(press, nothing_more)
+        return answer
 
     async def _acknowledge(self, interaction: discord.Interaction, body: dict[str, Any]) -> bool:
         path = f"/interactions/{interaction.id}/{interaction.token}/callback"
@@ -140,6 +122,47 @@ class Interactions:
             log.warning("an interaction could not be acknowledged", extra={"reason": str(error)})
             return False
         return True
+
+
+def read_command(
+    interaction: discord.Interaction, answer: Callable[[str], Awaitable[None]]
+) -> Command:
+    """Return a slash command as the value of a channel; raises `UNREADABLE`."""
+    data: Any = interaction.data
+    given = [str(o["value"]) for o in data.get("options") or () if "value" in o]
+    return Command(
+        id=str(interaction.id),
+        name=_text(data["name"]),
+        argument=" ".join(given),
+        place=_place(interaction),
+        sender=person_of(interaction.user),
+        at=interaction.created_at,
+        is_addressed=True,
+        answer=answer,
+    )
+
+
+def read_press(interaction: discord.Interaction, answer: Callable[[str], Awaitable[None]]) -> Press:
+    """Return the press of a button as the value of a channel; raises `UNREADABLE`."""
+    data: Any = interaction.data
+    return Press(
+        data=_text(data["custom_id"]),
+        place=_place(interaction),
+        sender=person_of(interaction.user),
+        at=interaction.created_at,
+        answer=answer,
+    )
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    msg = f"{type(value).__name__} where a text belongs"
+    raise TypeError(msg)
+
+
+async def _nothing_more() -> None:
+    pass
 
 
 class _CommandAnswers:

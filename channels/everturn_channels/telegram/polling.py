@@ -32,7 +32,14 @@ from everturn_channels.errors import ConnectionLostError, SendError, SetupError,
 from everturn_channels.menu import PASSING
 from everturn_channels.telegram.connection import Line, explained
 from everturn_channels.telegram.mapping import chat_of, message_of
-from everturn_channels.telegram.receiving import RawUpdates, Receiver, album_of, read_update
+from everturn_channels.telegram.receiving import (
+    RawUpdates,
+    Receiver,
+    album_of,
+    number_of,
+    numbered,
+    read_update,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -107,7 +114,7 @@ class Poller:
                 while self._busy:
                     self._idle = anyio.Event()
                     await self._idle.wait()
-            self._move_on([_number(raw) for raw in batch])
+            self._move_on([number_of(raw) for raw in batch])
             rounds_unkept = rounds_unkept + 1 if self._unkept else 0
             wait_s = _nth(_UNKEPT_S, rounds_unkept) if rounds_unkept else 0.0
             if not wait_s and (self._albums or self._busy or self._begun):
@@ -121,7 +128,8 @@ class Poller:
         while True:
             request = RawUpdates(offset=self._offset, timeout=timeout_s)
             try:
-                return await self._line.ask(request, deadline_s=timeout_s + _SLACK_S)
+                page = await self._line.ask(request, deadline_s=timeout_s + _SLACK_S)
+                return numbered(page)
             except TelegramConflictError as error:
                 conflicts += 1
                 await self._settle(error, conflicts)
@@ -172,11 +180,11 @@ class Poller:
         hanging_since = anyio.current_time() - _TAKE_S
         fresh: list[types.Update] = []
         for raw in batch:
-            if _number(raw) in self._taken or _number(raw) in self._begun:
+            if number_of(raw) in self._taken or number_of(raw) in self._begun:
                 continue
             update = read_update(raw)
             if update is None:
-                self._taken.add(_number(raw))
+                self._taken.add(number_of(raw))
             elif (since := self._busy.get(chat_of(update))) is None:
                 fresh.append(update)
             elif since <= hanging_since and _may_pass(update):
@@ -245,10 +253,6 @@ class Poller:
             self._begun -= numbers
         self._taken |= numbers
         return True
-
-
-def _number(raw: dict[str, object]) -> int:
-    return int(str(raw["update_id"]))
 
 
 def _may_pass(update: types.Update) -> bool:

@@ -6,7 +6,7 @@ import dataclasses
 import logging
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from aiogram import types
 from aiogram.methods import DeleteWebhook, GetWebhookInfo
@@ -50,6 +50,21 @@ def read_update(raw: Mapping[str, object]) -> types.Update | None:
             extra={"update": raw.get("update_id"), "faults": error.error_count()},
         )
         return None
+
+
+def numbered(page: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the updates of a page that have a number: others cannot be told apart or confirmed."""
+    found = [raw for raw in page if type(number := raw.get("update_id")) is int and number > 0]
+    if len(found) < len(page):
+        logger.warning(
+            "updates without a number are left out", extra={"count": len(page) - len(found)}
+        )
+    return found
+
+
+def number_of(raw: Mapping[str, object]) -> int:
+    """Return the number of an update that is `numbered`."""
+    return cast("int", raw["update_id"])
 
 
 def album_of(update: types.Update) -> str:
@@ -120,20 +135,20 @@ async def begin(line: Line, inlet: Inlet, *, skips_all: bool, backlog_max_messag
 
 
 async def _skip_all(line: Line, pending: int) -> int:
-    newest = await line.ask(RawUpdates(offset=-1, limit=1))
+    newest = numbered(await line.ask(RawUpdates(offset=-1, limit=1)))
     if not newest:
         return 0
     logger.info(
         "the bot runs for the first time: older messages are not read", extra={"count": pending}
     )
-    return await _confirmed(line, int(newest[-1]["update_id"]) + 1)
+    return await _confirmed(line, number_of(newest[-1]) + 1)
 
 
 async def _skip(line: Line, inlet: Inlet, count: int) -> int:
     offset, left = 0, count
     skipped: dict[tuple[str, str], tuple[Place, int]] = {}
     while left > 0:
-        page = await line.ask(RawUpdates(offset=offset, limit=min(left, BATCH)))
+        page = numbered(await line.ask(RawUpdates(offset=offset, limit=min(left, BATCH))))
         if not page:
             break
         for raw in page:
@@ -143,7 +158,7 @@ async def _skip(line: Line, inlet: Inlet, count: int) -> int:
             if place is not None:
                 key = (place.chat, place.topic)
                 skipped[key] = (place, skipped.get(key, (place, 0))[1] + 1)
-        offset, left = int(page[-1]["update_id"]) + 1, left - len(page)
+        offset, left = number_of(page[-1]) + 1, left - len(page)
     for place, number in skipped.values():
         await inlet.skipped(place, number, "too many messages came while the bot was away")
     return await _confirmed(line, offset) if offset else 0

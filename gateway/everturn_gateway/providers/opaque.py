@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, TypeVar, cast, get_origin
 
 import orjson
 
 from everturn_gateway.providers.encoding import dumps, loads
+
+T = TypeVar("T")
 
 
 def pack(origin: str, model: str, kept: object) -> str:
@@ -14,10 +16,10 @@ def pack(origin: str, model: str, kept: object) -> str:
     return dumps({"from": origin, "model": model, "kept": kept}).decode()
 
 
-def unpack(opaque: str, origin: str, model: str) -> Any:  # noqa: ANN401 - JSON
-    """Return what was packed, None where another model gave it.
+def unpack(opaque: str, origin: str, model: str, kind: type[T]) -> T | None:
+    """Return what was packed, None where another model gave it, or the same in another format.
 
-    What one model signed, another refuses.
+    What one model signed, another refuses; and one address may speak several formats.
     """
     if not opaque:
         return None
@@ -28,7 +30,9 @@ def unpack(opaque: str, origin: str, model: str) -> Any:  # noqa: ANN401 - JSON
     if not isinstance(packed, dict):
         return None
     parts = cast("dict[str, Any]", packed)
-    return parts.get("kept") if (parts.get("from"), parts.get("model")) == (origin, model) else None
+    kept = parts.get("kept")
+    is_own = (parts.get("from"), parts.get("model")) == (origin, model)
+    return kept if is_own and isinstance(kept, get_origin(kind) or kind) else None
 
 
 def fragment(kept: object) -> orjson.Fragment:

@@ -191,6 +191,18 @@ def named(value: object) -> str:
     return str(value)[:NAME_CHARS]
 
 
+def piece_of(value: object) -> str:
+    """Return a piece of a text that is joined later.
+
+    Raises:
+        TypeError: It is no text.
+    """
+    if isinstance(value, str):
+        return value
+    msg = f"a piece of text is {type(value).__name__}"
+    raise TypeError(msg)
+
+
 def count_of(value: object) -> int:
     """Return a reported number of tokens, within reason; 0 for what is none."""
     return min(value, COUNT_MAX) if type(value) is int and value > 0 else 0  # True is none

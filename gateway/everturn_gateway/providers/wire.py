@@ -118,7 +118,7 @@ class BodyWriter:
                 assert_never(message)
 
     def _calling(self, reply: Reply, model: str, *, echoes: bool) -> dict[str, Any]:
-        kept: dict[str, Any] = unpack(reply.opaque, self._origin, model) or {}
+        kept: dict[str, Any] = unpack(reply.opaque, self._origin, model, dict[str, Any]) or {}
         extras: list[Any] = list(kept.get("calls") or ())
         extras += [None] * (len(reply.calls) - len(extras))
         if self._vendor == "gemini" and not any(extras) and not _SIGNS_NONE.search(model):

@@ -41,7 +41,7 @@ def read_arguments(call: ToolCall, model: type[ArgumentsT]) -> ArgumentsT:
     """
     try:
         return model.model_validate(json.loads(call.arguments or "{}"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         if not isinstance(error, ValidationError):
             msg = f"the arguments are not JSON: {error}"
             raise ToolFailedError(msg) from error

@@ -24,6 +24,7 @@ from everturn_gateway.providers.parts import (
     ReplyParts,
     count_of,
     named,
+    piece_of,
 )
 
 _STOP_REASONS: Final = {
@@ -162,14 +163,17 @@ class ReplyReader:
             case "input_json_delta":
                 call = self._by_index[index].call
                 if call is not None:
-                    self._parts.count(len(delta["partial_json"]))
-                    call.arguments.append(delta["partial_json"])
+                    piece = piece_of(delta["partial_json"])
+                    self._parts.count(len(piece))
+                    call.arguments.append(piece)
             case "thinking_delta":
-                self._parts.think(delta["thinking"])
-                self._grow(index, "thinking", delta["thinking"])
+                piece = piece_of(delta["thinking"])
+                self._parts.think(piece)
+                self._grow(index, "thinking", piece)
             case "signature_delta":
-                self._parts.count(len(delta["signature"]))
-                self._grow(index, "signature", delta["signature"])
+                piece = piece_of(delta["signature"])
+                self._parts.count(len(piece))
+                self._grow(index, "signature", piece)
             case _:
                 pass
         return None

@@ -137,7 +137,7 @@ class BodyWriter:
                 origin, model = self._origin, request.model
                 form = f"{_FORM} {origin} {model}"  # to another model, nothing is given back
                 return remember(
-                    message, form, lambda: _reply(message, unpack(opaque, origin, model))
+                    message, form, lambda: _reply(message, unpack(opaque, origin, model, list[Any]))
                 )
             case _:
                 assert_never(message)
@@ -162,7 +162,7 @@ def may_think(request: ModelRequest, origin: str) -> bool:
     has_results = False
     for message in reversed(request.messages):
         if isinstance(message, Reply):
-            return not has_results or bool(unpack(message.opaque, origin, request.model))
+            return not has_results or bool(unpack(message.opaque, origin, request.model, list[Any]))
         has_results = has_results or isinstance(message, ToolResult)
     return True
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any, Final, cast
+from typing import Any, Final, TypeGuard, cast
 
 import anyio
 import orjson
@@ -150,7 +150,7 @@ def message_of(line: bytes | Oversized) -> JSONRPCMessage | None:
         return None
     said = cast("dict[str, Any]", found)
     result, request_id = said.get("result"), said.get("id")
-    if isinstance(result, dict) and isinstance(request_id, int | str) and "method" not in said:
+    if isinstance(result, dict) and _is_id(request_id) and "method" not in said:
         # What is in it is looked at where it is used, and once.
         return JSONRPCResponse.model_construct(
             jsonrpc="2.0", id=request_id, result=cast("dict[str, Any]", result)
@@ -161,8 +161,13 @@ def message_of(line: bytes | Oversized) -> JSONRPCMessage | None:
         return None if "method" in said else _error(request_id, NO_MESSAGE)
 
 
+def _is_id(value: object) -> TypeGuard[int | str]:
+    """Whether a value can be the id of a request; to Python, `true` is a number equal to 1."""
+    return isinstance(value, int | str) and not isinstance(value, bool)
+
+
 def _error(request_id: object, why: str) -> JSONRPCError | None:
-    if not isinstance(request_id, int | str):
+    if not _is_id(request_id):
         return None
     error = ErrorData(code=PARSE_ERROR, message=why, data={UNUSABLE: True})
     return JSONRPCError(jsonrpc="2.0", id=request_id, error=error)

@@ -189,8 +189,9 @@ def work(order: Order, body: bytes) -> tuple[Answer, str]:
     text = clean(decode(page, order["charset"], sniff=is_html))
     title = ""
     if is_html:
-        title = title_of(text)
+        title = clean(title_of(text))
         text, more = to_markdown(text, order["address"])
+        text = clean(text)  # references stand for control characters, too
         notes += more
     if not text.strip():
         notes.append("there is no text on it; a program in the browser may have to make it")

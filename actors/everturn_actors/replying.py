@@ -1,0 +1,38 @@
+"""The boundary around one call of a model: whatever goes wrong behind it is a `ModelError`.
+
+A provider is code that reads what a server sends. A fault in it must cost the call it was made
+for: let out, it would end the session, at each of its restarts anew.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from everturn_actors.errors import ModelError
+from everturn_actors.model import ModelRequest, Reply
+from everturn_actors.ports import ModelProvider
+
+logger = logging.getLogger(__name__)
+
+
+async def reply_of(
+    provider: ModelProvider, request: ModelRequest, on_text: Callable[[str], None]
+) -> Reply:
+    """Return the reply of `provider` to `request`; see `ModelProvider.complete`.
+
+    Raises:
+        ModelError: It gave none. Where that is the provider's own fault, the text names its kind
+            alone, as what an unforeseen error says may hold a secret; the log has the traceback.
+    """
+    try:
+        return await provider.complete(request, on_text)
+    except ModelError:
+        raise
+    except Exception as error:  # a boundary: the provider's own fault, and the turn ends in words
+        logger.exception("a model call failed by a fault", extra={"model": request.model})
+        msg = (
+            f"the model's answer could not be read: {type(error).__name__}, a fault in the program"
+            " and not in the message; the log of the gateway tells more"
+        )
+        raise ModelError(msg) from error

@@ -1,0 +1,151 @@
+"""Updates of Telegram, made bad: left out, or an arrival that a channel can take.
+
+See `test_fuzz_journal` for how to run it for longer.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from aiogram.types import Update
+from hypothesis import example, given
+from hypothesis import strategies as st
+from support.mutations import as_json, fuzz, mutated
+from support.telegram_api import ANN, BOT, BOT_ID, TelegramApi
+
+from everturn_channels.adapter import Message
+from everturn_channels.telegram.mapping import Note, Reading, chat_of, merged
+from everturn_channels.telegram.polling import _may_pass
+from everturn_channels.telegram.receiving import album_of, number_of, numbered, read_update
+
+NOW: Final = datetime(2026, 11, 22, tzinfo=UTC)
+API: Final = TelegramApi()
+BOB: Final = {"id": 1002, "is_bot": False, "first_name": "Bob", "last_name": "Ray"}
+PHOTO: Final = [{"file_id": "f", "file_unique_id": "u", "width": 9, "height": 9, "file_size": 99}]
+DOCUMENT: Final = {"file_id": "f", "file_unique_id": "u", "file_name": "a/b.txt", "file_size": 1}
+SAID: Final = API.message("@everturn_bot hello https://e.org", chat=-100)
+LINKED: Final = API.message("a \U0001f600 link") | {
+    "entities": [{"type": "text_link", "offset": 2, "length": 7, "url": "https://e.org"}]
+}
+UPDATES: Final[tuple[dict[str, Any], ...]] = (
+    {"message": SAID},
+    {"message": LINKED},
+    {"edited_message": SAID | {"edit_date": 1_795_348_900}},
+    {"message": API.message("/status now", chat=-100)},
+    {
+        "message": API.message(
+            "so?", reply_to_message=SAID | {"from": BOB}, quote={"text": "hello", "position": 14}
+        )
+    },
+    {"message": API.message("", photo=PHOTO, caption="look", media_group_id="7")},
+    {"message": API.message("", document=DOCUMENT)},
+    {"message": API.message("", location={"latitude": 1.0, "longitude": 2.0})},
+    {"message": API.message("hi", forward_origin={"type": "user", "date": 5, "sender_user": BOB})},
+    {"message": API.message("hi", is_topic_message=True, message_thread_id=9)},
+    {"channel_post": API.message("news") | {"chat": {"id": -7, "type": "channel", "title": "T"}}},
+    {
+        "callback_query": {
+            "id": "1",
+            "from": BOB,
+            "message": SAID,
+            "chat_instance": "1",
+            "data": "approve",
+        }
+    },
+    {
+        "my_chat_member": {
+            "chat": SAID["chat"],
+            "from": BOB,
+            "date": 5,
+            "old_chat_member": {"status": "member", "user": BOB},
+            "new_chat_member": {"status": "left", "user": BOB},
+        }
+    },
+)
+
+
+class NoReach:
+    """Nothing is answered or fetched here."""
+
+    async def fetch(self, file_id: str, size_bytes: int | None, limit_bytes: int) -> bytes:
+        raise AssertionError((file_id, size_bytes, limit_bytes))
+
+    async def answer(self, chat: str, topic: str, reply_to: str, text: str) -> None:
+        raise AssertionError((chat, topic, reply_to, text))
+
+    async def answer_press(self, query_id: str, text: str) -> None:
+        raise AssertionError((query_id, text))
+
+
+READING: Final = Reading(bot_id=BOT_ID, username=BOT, reach=NoReach())
+
+
+def sent(update: object) -> bytes:
+    """Return a page with one update."""
+    return as_json([{"update_id": 5} | update if isinstance(update, dict) else update])
+
+
+def arrive(data: bytes) -> None:
+    """Take a page of updates as polling does; check what comes of it."""
+    try:
+        page = json.loads(data)
+    except (ValueError, RecursionError):
+        return  # the client refuses the whole answer and asks again
+    page = [raw for raw in page if isinstance(raw, dict)]
+    for raw in numbered(page):
+        assert number_of(raw) > 0
+        update = read_update(raw)
+        if update is not None:
+            check(update)
+
+
+def numbering(updates: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return updates with their numbers."""
+    return [{"update_id": number, **update} for number, update in enumerate(updates, 1)]
+
+
+def check(update: Update) -> None:
+    """Check that an update is nobody's word, or something that an inlet can take."""
+    assert isinstance(chat_of(update), int)
+    assert isinstance(album_of(update), str)
+    assert _may_pass(update) in {True, False}
+    arrival = READING.arrival(update, NOW)
+    if isinstance(arrival, Note):
+        return
+    assert arrival.place.chat.lstrip("-").isdigit()
+    assert arrival.place.type in {"dm", "group", "channel"}
+    assert arrival.at.tzinfo is UTC
+    if isinstance(arrival, Message):
+        together = merged([arrival, arrival])
+        assert len(together.files) == 2 * len(arrival.files)
+        assert len(arrival.quoted) <= 1_001
+
+
+@fuzz(250)
+@given(st.sampled_from(UPDATES).flatmap(mutated).map(sent))
+@example(b'[{"update_id":"x"},{"update_id":true},{},{"update_id":-5},{"update_id":1e300}]')
+@example(as_json([{"update_id": 5, "edited_message": SAID | {"edit_date": 10**17}}]))
+@example(
+    as_json(
+        [
+            {
+                "update_id": 5,
+                "message": LINKED
+                | {"entities": [{"type": "text_link", "offset": 2, "length": 7, "url": "\ud800"}]},
+            }
+        ]
+    )
+)
+def test_any_update_is_left_out_or_arrives(data: bytes) -> None:
+    """What cannot be taken comes again with every poll: one odd update would silence the bot."""
+    arrive(data)
+
+
+@fuzz(60)
+@given(st.lists(st.sampled_from(UPDATES), min_size=1, max_size=4).map(numbering).flatmap(mutated))
+def test_no_update_hides_those_after_it(page: object) -> None:
+    """A page has up to a hundred, of as many people."""
+    if isinstance(page, list):
+        arrive(as_json([*page, {"update_id": 77, "message": API.message("hi", chat=ANN)}]))
