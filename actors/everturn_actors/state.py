@@ -476,7 +476,10 @@ def _step_started(state: SessionState, event: Event, body: StepStarted) -> Sessi
     if turn.step is not None or body.turn != turn.number or body.step != len(turn.steps) + 1:
         raise _impossible(event, "another step is open, or the number is wrong")
     if turn.preview_step and turn.preview_step != body.step:
-        turn = replace(turn, preview_step=0, preview_id="")
+        # A try that broke off was shown, and the reply that came then had no text to put there.
+        stays = bool(turn.preview_id) and not turn.steps[-1].reply.text.strip()
+        step, name = (body.step, turn.preview_id) if stays else (0, "")
+        turn = replace(turn, preview_step=step, preview_id=name)
     return _advance(state, event, open_turn=replace(turn, step=OpenStep()))
 
 

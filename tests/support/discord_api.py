@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 from aiohttp import WSMsgType, web
@@ -29,6 +29,7 @@ from support.discord_world import DM, FORUM, Payload
 
 GUILDS, GUILD_MESSAGES, DM_MESSAGES, MESSAGE_CONTENT = 1 << 0, 1 << 9, 1 << 12, 1 << 15
 GUILD_MEMBERS, PRESENCES = 1 << 1, 1 << 8
+_Api = TypeVar("_Api", bound="DiscordApi")
 
 
 @dataclass
@@ -297,9 +298,8 @@ def _ids(users: list[Payload]) -> list[str]:
 
 
 @asynccontextmanager
-async def open_discord_api() -> AsyncGenerator[DiscordApi]:
-    """Serve a pretended Discord on a free port."""
-    api = DiscordApi()
+async def serve_discord_api(api: _Api) -> AsyncGenerator[_Api]:
+    """Serve this pretended Discord on a free port while the block runs."""
     app = web.Application(client_max_size=30 * 2**20)
     app.router.add_route("*", "/api/v10/{path:.*}", api.serve_rest)
     app.router.add_get("/cdn/{name}", api.serve_blob)
@@ -318,4 +318,11 @@ async def open_discord_api() -> AsyncGenerator[DiscordApi]:
         await runner.cleanup()
 
 
-__all__ = ["FORUM", "TOKEN", "DiscordApi", "open_discord_api"]
+@asynccontextmanager
+async def open_discord_api() -> AsyncGenerator[DiscordApi]:
+    """Serve a pretended Discord of its own on a free port while the block runs."""
+    async with serve_discord_api(DiscordApi()) as api:
+        yield api
+
+
+__all__ = ["FORUM", "TOKEN", "DiscordApi", "open_discord_api", "serve_discord_api"]

@@ -16,13 +16,14 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import anyio
 from aiohttp import web
 
 Json: TypeAlias = dict[str, Any]
+_Api = TypeVar("_Api", bound="TelegramApi")
 
 TOKEN: Final = "4242424242:AAHtest-token_of-thirty-five-letters"  # noqa: S105 - nobody's
 BOT: Final = "everturn_bot"
@@ -481,9 +482,8 @@ class TelegramApi:
 
 
 @asynccontextmanager
-async def open_telegram_api() -> AsyncGenerator[TelegramApi]:
-    """Serve a Bot API on a free port of loopback while the block runs."""
-    api = TelegramApi()
+async def serve_telegram_api(api: _Api) -> AsyncGenerator[_Api]:
+    """Serve this Bot API on a free port of loopback while the block runs."""
     app = web.Application(client_max_size=64 * 1024 * 1024)
     app.router.add_post("/bot{token}/{method}", api.handle)
     app.router.add_get("/file/bot{token}/{path:.+}", api.hand_out)
@@ -494,6 +494,13 @@ async def open_telegram_api() -> AsyncGenerator[TelegramApi]:
         yield api
     finally:
         await runner.cleanup()
+
+
+@asynccontextmanager
+async def open_telegram_api() -> AsyncGenerator[TelegramApi]:
+    """Serve a Bot API of its own on a free port of loopback while the block runs."""
+    async with serve_telegram_api(TelegramApi()) as api:
+        yield api
 
 
 async def _read(request: web.Request) -> tuple[Json, dict[str, tuple[str, bytes]]]:

@@ -345,6 +345,19 @@ def test_a_preview_is_of_no_later_step() -> None:
     assert previews(state) == [("one", "77"), ("two", "")]
 
 
+def test_a_preview_of_a_try_that_broke_off_is_the_place_of_the_next_words() -> None:
+    """The try after it made calls and said nothing; what was shown must not stay for good."""
+    state = began(
+        PREVIEW,
+        ModelReplied(text="", calls=(CALL,)),
+        CallFinished(call_id="a", text="x"),
+        StepStarted(turn=1, step=2, model="m"),
+        ModelReplied(text="two"),
+    )
+
+    assert previews(state) == [("two", "77")]
+
+
 @pytest.mark.parametrize("is_over", [False, True])
 def test_a_preview_that_is_known_after_its_reply_still_is_its_place(*, is_over: bool) -> None:
     """The platform answers when it does; the model may have been quicker."""

@@ -44,7 +44,10 @@ RETRY_S = (1.0, 60.0)
 DMS_LIMIT = 500
 "Direct channels whose history is looked at after an absence: those written in last."
 _TAKEN_LIMIT = 5_000
-_DMS = "dms"
+_DMS_A_CURSOR = 45
+"An id has up to 20 digits, and a cursor 1,000 characters."
+_DMS = ("dms", *(f"dms {n}" for n in range(2, -(-DMS_LIMIT // _DMS_A_CURSOR) + 1)))
+"The cursors that list them, those written in last first."
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +113,7 @@ class Receiver:
         self._begun: dict[int, anyio.Event] = {}
         "Messages that are being taken, and what tells when that is over."
         self._edits: OrderedDict[tuple[int, object], None] = OrderedDict()
-        self._dms = dms_of(inlet.cursor(_DMS))
+        self._dms = dms_of(",".join(map(inlet.cursor, _DMS)))
         self._is_stopping = False
         self._session = 0
 
@@ -385,7 +388,10 @@ class Receiver:
         self._dms.append(channel_id)
         self._dms.sort(key=self._cursor, reverse=True)
         del self._dms[DMS_LIMIT:]
-        await self._inlet.keep_cursor(_DMS, ",".join(map(str, self._dms)))
+        for number, name in enumerate(_DMS):
+            begin = number * _DMS_A_CURSOR
+            if listed := self._dms[begin : begin + _DMS_A_CURSOR]:
+                await self._inlet.keep_cursor(name, ",".join(map(str, listed)))
 
     async def _catch_up(self, channel_id: int, after: int) -> None:
         """Read what was said in a channel after its cursor, and hand it in."""
