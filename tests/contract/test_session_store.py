@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import product
 from pathlib import Path
 from typing import get_args
 
@@ -223,17 +224,14 @@ async def test_a_snapshot_of_no_session_is_refused(world: World) -> None:
 
 
 @pytest.mark.parametrize("compaction", ["archive", "disabled"])
-@pytest.mark.parametrize("after", [0, 1, 5, 6, 10, 15, 16, 99])
-@pytest.mark.parametrize("limit", [0, 1, 4, 100])
-async def test_history_is_read_across_the_archive(
-    world: World, compaction: Compaction, after: int, limit: int
-) -> None:
+async def test_history_is_read_across_the_archive(world: World, compaction: Compaction) -> None:
     """Clients page through a history without seeing that part of it was moved."""
     async with world.open() as store:
         await store.append(SESSION_ID, LOG, expected_seq=0)
         await store.save_snapshot(replay(LOG[:6]), compaction=compaction)
 
-        assert await store.read(SESSION_ID, after=after, limit=limit) == LOG[after:][:limit]
+        for after, limit in product((0, 1, 5, 6, 10, 15, 16, 99), (0, 1, 4, 100)):
+            assert await store.read(SESSION_ID, after=after, limit=limit) == LOG[after:][:limit]
 
 
 async def test_history_that_was_discarded_is_missing(world: World) -> None:
@@ -292,7 +290,7 @@ async def test_a_closed_store_refuses_instead_of_hanging(world: World) -> None:
     """An actor that is late at shutdown gets an error that it can report."""
     async with world.open() as store:
         pass
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         with pytest.raises(CoreError):
             await store.append(SESSION_ID, LOG, expected_seq=0)
 
@@ -438,16 +436,16 @@ NO_NAMES = ["", ".", "..", "../x", "a/b", "/etc/passwd", f"../{OTHER_ID}/events.
 NO_NAMES += [".hidden", "end.", "a b", "a\n", "a\x00", "ä", "a:b", "x" * 101]
 
 
-@pytest.mark.parametrize("name", NO_NAMES, ids=lambda name: repr(name[:12]))
-async def test_a_result_under_what_is_no_name_is_refused(world: World, name: str) -> None:
+async def test_a_result_under_what_is_no_name_is_refused(world: World) -> None:
     """Names are made from what a model wrote: one that is a path must not leave its folder."""
     async with world.open() as store:
         await store.append(SESSION_ID, LOG, expected_seq=0)
         await store.append(OTHER_ID, simple_log(1, session_id=OTHER_ID), expected_seq=0)
-        with pytest.raises(InvalidInputError, match="is no name for a result"):
-            await store.save_result(SESSION_ID, name, "text")
+        for name in NO_NAMES:
+            with pytest.raises(InvalidInputError, match="is no name for a result"):
+                await store.save_result(SESSION_ID, name, "text")
+            assert await store.read_result(SESSION_ID, name) is None
 
-        assert await store.read_result(SESSION_ID, name) is None
         assert await state_in(store) == replay(LOG)
 
 
@@ -523,15 +521,14 @@ async def test_a_file_is_there_after_a_restart_as_it_was(world: World) -> None:
         assert await store.read_result(SESSION_ID, "a.png") is None
 
 
-@pytest.mark.parametrize("name", NO_NAMES, ids=lambda name: repr(name[:12]))
-async def test_a_file_under_what_is_no_name_is_refused(world: World, name: str) -> None:
+async def test_a_file_under_what_is_no_name_is_refused(world: World) -> None:
     """A name comes back over HTTP: one that is a path must not leave its folder."""
     async with world.open() as store:
         await store.append(SESSION_ID, LOG, expected_seq=0)
-        with pytest.raises(InvalidInputError, match="is no name for a file"):
-            await store.save_media(SESSION_ID, name, b"data")
-
-        assert await store.read_media(SESSION_ID, name) is None
+        for name in NO_NAMES:
+            with pytest.raises(InvalidInputError, match="is no name for a file"):
+                await store.save_media(SESSION_ID, name, b"data")
+            assert await store.read_media(SESSION_ID, name) is None
 
 
 async def test_a_file_belongs_to_a_session_and_goes_with_it(world: World) -> None:

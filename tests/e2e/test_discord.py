@@ -11,7 +11,7 @@ from support.answers import Answer
 from support.discord_api import TOKEN, DiscordApi, open_discord_api
 from support.discord_rest import Call
 from support.model_api import open_model_api
-from support.process import gateway_process
+from support.process import DISCORD, gateway_process
 from support.talking import (
     SOON,
     Brain,
@@ -59,7 +59,10 @@ async def test_a_guild_is_answered_once_through_lost_sessions_and_kills(tmp_path
                 }
             },
         )
-        async with gateway_process(tmp_path) as gateway, gateway.client() as client:
+        async with (
+            gateway_process(tmp_path, imported=DISCORD) as gateway,
+            gateway.client() as client,
+        ):
             await until_state(client, "connected")
             await until(lambda: discord.commands)
             await a_hanging_model_stops_no_command(brain, discord, people["ann"], dms["ann"])
@@ -72,7 +75,10 @@ async def test_a_guild_is_answered_once_through_lost_sessions_and_kills(tmp_path
         world.add_message(people["waits"], dms["waits"], "are you there?")
         discord.sessions.clear()
         discord.refuses_handshakes = 1_000_000
-        async with gateway_process(tmp_path) as gateway, gateway.client() as client:
+        async with (
+            gateway_process(tmp_path, imported=DISCORD) as gateway,
+            gateway.client() as client,
+        ):
             await until_state(client, "retrying")
             ready = await client.get("/readyz")
             discord.refuses_handshakes = 0

@@ -27,7 +27,7 @@ from support.planned import (
     write_job,
     write_planner,
 )
-from support.process import GatewayProcess, gateway_process
+from support.process import TELEGRAM, GatewayProcess, gateway_process
 from support.real_weights import real_weights
 from support.talking import ANN, Brain, calling, log_of, read, sends, until, until_listening, write
 from support.telegram_api import TOKEN, Json, TelegramApi, open_telegram_api
@@ -63,7 +63,7 @@ async def test_a_day_of_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         routes = [{"match": {}, "agent": "helper"}]
         write_planner(tmp_path, model.url, channels=bot, routes=routes)
         copy_digest(tmp_path)
-        async with gateway_process(tmp_path) as gateway:
+        async with gateway_process(tmp_path, imported=TELEGRAM) as gateway:
             await until_listening(telegram)
             async with anyio.create_task_group() as people:
                 people.start_soon(a_digest_is_posted, telegram, gateway, tmp_path)
@@ -199,12 +199,12 @@ async def test_a_kill_at_every_step_of_an_occurrence_does_it_once(tmp_path: Path
             channels={"telegram": {"bot_token": TOKEN, "api_base": telegram.url}},
             schedules={"allow_private": ["127.0.0.1"]},
         )
-        async with gateway_process(tmp_path) as gateway:
+        async with gateway_process(tmp_path, imported=TELEGRAM) as gateway:
             await until_listening(telegram)
             await everything_is_under_way(brain, telegram, tmp_path, f"{web.url}/hook")
             await web.until_asked()
             await gateway.kill()
-        async with gateway_process(tmp_path) as gateway:
+        async with gateway_process(tmp_path, imported=TELEGRAM) as gateway:
             await until(done(tmp_path, "ticks", times=3))
             await until(done(tmp_path, *JOBS))
             await until(lambda: all(is_told(tmp_path, chat) for chat in CHATS))

@@ -72,7 +72,7 @@ async def test_a_kill_in_the_middle_of_a_model_call_loses_and_doubles_nothing(
     async with open_model_api() as api:
         write_workspace(tmp_path, api.url)
         api.script(Answer(text="never finished", hold={1: anyio.Event()}), Answer(text="Hello."))
-        async with gateway_process(tmp_path) as gateway, gateway.client() as client:
+        async with gateway_process(tmp_path, imported=None) as gateway, gateway.client() as client:
             session = await new_session(client)
             accepted = await send(client, session, "hi", "key-1")
             await api.received(1)
@@ -80,7 +80,7 @@ async def test_a_kill_in_the_middle_of_a_model_call_loses_and_doubles_nothing(
 
         assert accepted.status_code == 202
 
-        async with gateway_process(tmp_path) as gateway, gateway.client() as client:
+        async with gateway_process(tmp_path, imported=None) as gateway, gateway.client() as client:
             await events_until_done(client, session, 0)
             after = await messages(client, session)
             repeated = await client.post(

@@ -11,7 +11,7 @@ from support.answers import Answer
 from support.command import everturn
 from support.model_api import ModelApi, open_model_api, refused
 from support.pictures import png
-from support.process import GatewayProcess, gateway_process
+from support.process import TELEGRAM, GatewayProcess, gateway_process
 from support.talking import (
     ANN,
     BOB,
@@ -55,7 +55,7 @@ async def test_a_day_of_two_bots(tmp_path: Path) -> None:
     ):
         work.token = WORK_TOKEN
         write_two_bots(tmp_path, model, family, work)
-        async with gateway_process(tmp_path) as gateway:
+        async with gateway_process(tmp_path, imported=TELEGRAM) as gateway:
             await until_listening(family)
             await until(lambda: work.webhook.get("url"))
             await a_burst_is_one_turn_and_shows_its_picture(brain, family)
@@ -66,7 +66,10 @@ async def test_a_day_of_two_bots(tmp_path: Path) -> None:
             delivered = await a_stranger_is_let_in(work, gateway, tmp_path)
             button = await a_question_is_asked(brain, family)
             await a_stop_comes_with_one_running_and_two_waiting(brain, family, gateway)
-        async with gateway_process(tmp_path) as gateway, gateway.client() as client:
+        async with (
+            gateway_process(tmp_path, imported=TELEGRAM) as gateway,
+            gateway.client() as client,
+        ):
             await until(lambda: len(read(family, CLERK)) == 3)
             family.press(*button)
             await until_state(client, "connected", "telegram-work")
@@ -295,13 +298,13 @@ async def test_a_kill_at_every_step_loses_nothing_and_repeats_only_what_it_must(
             ),
             policy="mode: dangerous\n",
         )
-        async with gateway_process(tmp_path) as gateway:
+        async with gateway_process(tmp_path, imported=TELEGRAM) as gateway:
             await until_listening(telegram)
             await everybody_waits_for_something(brain, telegram, tmp_path)
             await gateway.kill()
         others = (WAITS, TWICE, DONE, UNANSWERED, WORKS, DRAFTED, BURST, GROUP)
         repeated = telegram.hold(sends(UNSENT, "unsent 2"), carried_out=True)
-        async with gateway_process(tmp_path) as gateway:
+        async with gateway_process(tmp_path, imported=TELEGRAM) as gateway:
             await repeated.wait()
             await until_said(tmp_path, *others)
             write(telegram, "in the last moment", who=WAITS)
@@ -310,7 +313,10 @@ async def test_a_kill_at_every_step_loses_nothing_and_repeats_only_what_it_must(
         write(telegram, "nobody hears me", who=WAITS)
         telegram.fail("getUpdates", 409, CONFLICT)
         telegram.fail("getUpdates", 500, f"failed: https://api.telegram.org/bot{TOKEN}/getUpdates")
-        async with gateway_process(tmp_path) as gateway, gateway.client() as client:
+        async with (
+            gateway_process(tmp_path, imported=TELEGRAM) as gateway,
+            gateway.client() as client,
+        ):
             await until_state(client, "retrying")
             ready = await client.get("/readyz")
             await telegram.open()

@@ -248,9 +248,7 @@ async def test_an_interactive_process_works_in_the_served_gateway(tmp_path: Path
             session = await begin(client, "go")
             await until(client, session, "turn_finished")
             (said,) = tool_texts(await log(client, session))
-            handle = said.split()[0].strip(":.,") if "cannot" not in said else said
             await client.delete(f"/api/v1/sessions/{session}")
 
         assert "tmux" in said
         assert "cannot be used" not in said
-        assert handle

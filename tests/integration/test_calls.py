@@ -227,7 +227,7 @@ async def test_a_cancelled_turn_leaves_a_result_for_every_call_and_no_tool_runni
     async with open_test_service(provider=provider, tools=by_name(look)) as test:
         submission = await test.service.submit(Inbound(text="go", key=test.key()))
         await look.until_running("a", "b")
-        with anyio.fail_after(1):
+        with anyio.fail_after(30):
             assert await test.service.cancel(submission.session_id)
 
         assert look.running == []

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import json
-import logging
 import sys
 from collections.abc import Generator
 from pathlib import Path
-from typing import Protocol
 
 import anyio
 import pytest
 from support.command import DEADLINE_S, Done, everturn, start, write_agent
+from support.in_process import Run, running_here
 from support.plugins import PRELUDE
 
 from everturn_actors.testing import ManualClock
 from everturn_channels.adapter import Person
 from everturn_channels.pairing import Pairing
-from everturn_gateway import cli
 from everturn_gateway.app import SystemClock
 from everturn_gateway.channel_config import DiscordConfig, TelegramConfig
 from everturn_gateway.channels import PAIRING_FOLDER, make_adapter
 from everturn_gateway.channels.adapters import check_installed
-from everturn_gateway.commands.crash import crash_log
 from everturn_gateway.errors import GatewayError
 
 # Hands in one message, and tells the test over TCP what it is asked to send.
@@ -43,30 +40,13 @@ WELL = 'hello()\nsay(type="connected", account="@well")\nstay()\n'
 ILL = 'hello()\nsay(type="failed", kind="setup", why="the token s3cr3t is refused")\nstay()\n'
 
 
-class Run(Protocol):
-    """Runs `everturn` in this process and in the test's folder: a process takes a second."""
-
-    def __call__(self, *arguments: str) -> Done:
-        """Return how it ended."""
-        ...
-
-
 @pytest.fixture
 def run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Generator[Run]:
-    """Leave nothing of it behind: commands decide where logs go."""
-
-    def run(*arguments: str) -> Done:
-        code = cli.run(arguments)
-        said = capsys.readouterr()
-        return Done(code=code, out=said.out, err=said.err)
-
-    monkeypatch.chdir(tmp_path)
-    handlers = [*logging.getLogger().handlers]
-    yield run
-    logging.getLogger().handlers[:] = handlers
-    crash_log.folder = None
+    """Run commands in this process."""
+    with running_here(tmp_path, capsys, monkeypatch) as run:
+        yield run
 
 
 def write_channels(folder: Path, *, port: int = 0, **bodies: str) -> None:

@@ -154,7 +154,7 @@ async def test_alt_enter_makes_a_second_line_and_history_comes_back(tmp_path: Pa
         await person.type("first line\x1b\rsecond line\r")
         await person.expect("built-in", "you>")
         await person.enter("how many messages")
-        await person.expect("you>")
+        await person.expect("I can see", "you>")
         await person.enter("/exit")
         await person.end()
     async with terminal("chat", cwd=tmp_path) as person:

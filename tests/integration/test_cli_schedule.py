@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
 import sys
@@ -12,19 +11,17 @@ from contextlib import asynccontextmanager, nullcontext
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 import anyio
 import pytest
 from anyio import to_thread
 from support.command import Done, write_agent
 from support.gateway import HttpGateway, open_http_gateway
+from support.in_process import Run, running_here
 
 from everturn_actors.errors import ModelAuthError
 from everturn_actors.testing import ScriptedProvider
-from everturn_gateway import cli
 from everturn_gateway.commands import doors
-from everturn_gateway.commands.crash import crash_log
 from everturn_gateway.commands.running import Running, noted
 from everturn_gateway.config import ServerConfig
 from everturn_gateway.scheduler.book import JobBook
@@ -39,34 +36,16 @@ MORNINGS = (
 )
 
 
-class Run(Protocol):
-    """Runs `everturn` in this process and in the test's folder: a process takes a second."""
-
-    def __call__(self, *arguments: str) -> Done:
-        """Return how it ended."""
-        ...
-
-
 @pytest.fixture
 def run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Generator[Run]:
-    """Leave nothing of it behind: commands decide where logs go."""
-
-    def run(*arguments: str) -> Done:
-        code = cli.run(arguments)
-        said = capsys.readouterr()
-        assert "Traceback" not in said.out + said.err
-        return Done(code=code, out=said.out, err=said.err)
-
-    monkeypatch.chdir(tmp_path)
+    """Run commands in this process."""
     # A command's own loop may wait for its log: it serves nobody.
     monkeypatch.setattr(doors, "log_to_file", lambda *_: nullcontext())
     monkeypatch.setenv("TZ", "UTC")
-    handlers = [*logging.getLogger().handlers]
-    yield run
-    logging.getLogger().handlers[:] = handlers
-    crash_log.folder = None
+    with running_here(tmp_path, capsys, monkeypatch) as run:
+        yield run
 
 
 @asynccontextmanager

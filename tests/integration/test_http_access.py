@@ -7,11 +7,14 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
-import anyio
 import httpx2
 import pytest
-from anyio.abc import SocketStream
-from support.gateway import DEADLINE_S, HttpGateway, open_http_gateway, server_events
+from support.gateway import (
+    connect,
+    open_http_gateway,
+    read_all,
+    server_events,
+)
 
 from everturn_gateway.config import ServerConfig
 from everturn_gateway.errors import ConfigError, GatewayError
@@ -19,22 +22,6 @@ from everturn_gateway.http import limits, serve_http
 
 USER, ADMIN = "user-token", "admin-token"
 PATHS = ("/readyz", "/version", "/openapi.json", "/api/v1/agents", "/v1/models", "/nothing")
-
-
-async def connect(gateway: HttpGateway) -> SocketStream:
-    """Open a bare connection to the gateway."""
-    return await anyio.connect_tcp("127.0.0.1", int(gateway.base_url.rpartition(":")[2]))
-
-
-async def read_all(stream: SocketStream) -> bytes:
-    """Read until the other side closes."""
-    data = b""
-    with anyio.fail_after(DEADLINE_S):
-        try:
-            while True:
-                data += await stream.receive()
-        except (anyio.EndOfStream, anyio.BrokenResourceError):
-            return data
 
 
 async def statuses(

@@ -29,7 +29,7 @@ MODEL = ModelSpec(provider="openai", name="gpt-5")
 FACTS = ModelFacts(
     scale=1.1234, reports=7, units=90_000, window_tokens=400_000, limit_tokens=128_000
 )
-WAIT_S = 10.0
+WAIT_S = 30.0
 
 
 def names(folder: Path) -> list[str]:

@@ -128,7 +128,7 @@ async def test_the_window_it_was_loaded_with_is_learnt() -> None:
         model = OLLAMA.spec(api)
         async with open_providers(environ={}, models_dir=Path("none"), memory=memory) as providers:
             await providers.make(model, Path("none")).complete(request(), ignore)
-            with anyio.fail_after(10):
+            with anyio.fail_after(30):
                 await memory.learnt.wait()
 
     assert input_window(model, memory.facts(model)) == 4096

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 from anyio.abc import SocketStream
-from support.gateway import DEADLINE_S, HttpGateway, open_http_gateway
+from support.gateway import DEADLINE_S, connect, open_http_gateway, read_all
 
 from everturn_channels.health import ChannelStatus
 from everturn_gateway.config import ServerConfig
@@ -20,22 +20,6 @@ OPEN = {("get", "/livez")}
 WEBHOOK = "/channels/{name}/webhook"
 HEAD = b"POST /api/v1/sessions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
 MEGABYTE = 1024 * 1024
-
-
-async def connect(gateway: HttpGateway) -> SocketStream:
-    """Open a bare connection to the gateway."""
-    return await anyio.connect_tcp("127.0.0.1", int(gateway.base_url.rpartition(":")[2]))
-
-
-async def read_all(stream: SocketStream) -> bytes:
-    """Read until the other side closes, however it does."""
-    data = b""
-    with anyio.fail_after(DEADLINE_S):
-        try:
-            while True:
-                data += await stream.receive()
-        except (anyio.EndOfStream, anyio.BrokenResourceError):
-            return data
 
 
 async def pushed(stream: SocketStream, piece: bytes, most_bytes: int) -> int:

@@ -26,7 +26,7 @@ from everturn_gateway.providers.http_clients import HttpClients
 from everturn_gateway.providers.inquiry import Inquiring, Inquiry
 from everturn_gateway.providers.openai_compatible import OpenAICompatible
 
-WAIT_S = 10.0
+WAIT_S = 30.0
 LISTING = "/v1/models"
 MODEL = ModelSpec(provider="openai", name="m")
 REQUEST = ModelRequest(model="m", system="", messages=(UserMessage(text="Hi"),))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.conversations import turns
 
@@ -72,6 +72,7 @@ def test_sums_hold_however_a_conversation_is_counted(parts: list[str], scale: fl
     assert Estimates(scale).tokens(units) <= sum(Estimates(scale).message(m, 0) for m in messages)
 
 
+@settings(max_examples=40)
 @given(turns())
 def test_a_turn_costs_the_sum_of_its_messages(turn: Turn) -> None:
     """Turns are dropped whole; what that gains is counted by messages."""

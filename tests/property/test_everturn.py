@@ -104,29 +104,93 @@ def shown(applied: Applied) -> set[int]:
     return {message.seq for message in applied.view.messages if message.seq}
 
 
-@settings(max_examples=50)
-@given(messages=histories, how=hows)
-def test_a_request_fits_whatever_it_is_made_of(messages: list[Json], how: How) -> None:
-    """IN-03: all parts together, and not only those that a layer looks after."""
-    made = apply(messages, how)
-    if made is not None:
-        assert made[0].total_tokens <= how.window
-
-
-@settings(max_examples=50)
-@given(messages=histories, how=hows)
-def test_a_request_that_was_made_to_fit_is_left_alone(messages: list[Json], how: How) -> None:
+def it_is_left_alone(applied: Applied, how: How) -> None:
     """IN-04: all stages on the output of all stages, so that a number in a marker never drifts."""
-    made = apply(messages, how)
-    if made is None:
-        return
     policy = POLICIES["everturn"].with_numbers(how.numbers)
-    view = made[0].view
-    for stage in all_stages(policy, made[0].limits):
-        again, reductions = stage(view, made[0].budget)
+    view = applied.view
+    for stage in all_stages(policy, applied.limits):
+        again, reductions = stage(view, applied.budget)
 
         assert reductions == ()
         assert replace(again, notes=()) == replace(view, notes=())  # notes are for people
+
+
+def all_that_a_person_said_is_there(applied: Applied) -> None:
+    """IN-02, and the words that steer a turn: they may become shorter, but they are there."""
+    turn = applied.given.blocks[newest_turn(applied.given) :]
+
+    assert {block.seq for block in turn if isinstance(block, UserMessage)} <= shown(applied)
+
+
+def the_numbers_are_those_of_what_is_missing(applied: Applied, request: list[Json]) -> None:
+    """IN-09: in the notice all of it, and at each gap what is missing there."""
+    given_seqs = {message.seq for message in applied.given.messages if message.seq}
+    missing = given_seqs - shown(applied)
+    head = request[0]["content"] if request[0]["role"] == "system" else ""
+    told = applied.policy.notice(len(missing))
+    newest = {m.seq for b in applied.given.blocks[newest_turn(applied.given) :] for m in of(b)}
+    gaps = [gap_messages(m.text) for m in applied.view.messages if not m.seq]
+
+    assert applied.view.omitted_messages == len(missing)
+    assert head.endswith(told) if missing else "not shown" not in head
+    assert sum(gaps) == len(missing & newest)
+
+
+def of(block: Block) -> tuple[AnyMessage, ...]:
+    """Return the messages of a block."""
+    return block.messages if isinstance(block, Step) else (block,)
+
+
+def only_whole_turns_left(applied: Applied) -> None:
+    """R1: a turn without its question, or an answer without its steps, misleads."""
+    blocks, now = applied.given.blocks, shown(applied)
+    newest = newest_turn(applied.given)
+    starts = [0, *turn_starts(blocks[:newest]), newest]
+    for start, end in pairwise(starts):
+        seqs = {m.seq for b in blocks[start:end] for m in of(b) if m.seq}
+
+        assert seqs <= now or not seqs & now
+
+
+def arguments_are_the_json_of_an_object(applied: Applied) -> None:
+    """D17: a provider refuses a call whose arguments do not parse."""
+    for message in applied.view.messages:
+        for call in message.calls if isinstance(message, Reply) else ():
+            assert isinstance(json.loads(call.arguments), dict)
+
+
+def pictures_are_with_their_message(applied: Applied, request: list[Json]) -> None:
+    """A text may become a line; what was shown beside it is not the text's to lose."""
+    with_media = {seq for seq in applied.given.media if seq in shown(applied)}
+    sent = [
+        part
+        for message in request
+        if isinstance(message["content"], list)
+        for part in message["content"]
+        if part["type"] == "image_url"
+    ]
+
+    assert len(sent) == sum(applied.given.media[seq] for seq in with_media)
+
+
+@settings(max_examples=120)
+@given(messages=histories, how=hows)
+def test_a_request_keeps_every_promise_whatever_it_is_made_of(
+    messages: list[Json], how: How
+) -> None:
+    """IN-03 here: all parts together fit; the others where they are checked, above."""
+    made = apply(messages, how)
+    if made is None:
+        return
+    applied, request = made
+
+    assert applied.total_tokens <= how.window
+    it_is_left_alone(applied, how)
+    all_that_a_person_said_is_there(applied)
+    the_numbers_are_those_of_what_is_missing(applied, request)
+    only_whole_turns_left(applied)
+    arguments_are_the_json_of_an_object(applied)
+    pictures_are_with_their_message(applied, request)
 
 
 @settings(max_examples=50)
@@ -147,93 +211,6 @@ def test_a_smaller_window_never_shows_a_message_that_a_larger_one_hides(
 
         assert before is None or now <= before
         before = now
-
-
-@settings(max_examples=50)
-@given(messages=histories, how=hows)
-def test_the_newest_turn_keeps_all_that_a_person_said(messages: list[Json], how: How) -> None:
-    """IN-02, and the words that steer a turn: they may become shorter, but they are there."""
-    made = apply(messages, how)
-    if made is None:
-        return
-
-    given_view, now = made[0].given, shown(made[0])
-    turn = given_view.blocks[newest_turn(given_view) :]
-    assert {block.seq for block in turn if isinstance(block, UserMessage)} <= now
-
-
-@settings(max_examples=50)
-@given(messages=histories, how=hows)
-def test_the_numbers_told_are_those_of_what_is_missing(messages: list[Json], how: How) -> None:
-    """IN-09: in the notice all of it, and at each gap what is missing there."""
-    made = apply(messages, how)
-    if made is None:
-        return
-
-    applied, request = made
-    given_seqs = {message.seq for message in applied.given.messages if message.seq}
-    missing = given_seqs - shown(applied)
-    assert applied.view.omitted_messages == len(missing)
-    head = request[0]["content"] if request[0]["role"] == "system" else ""
-    told = applied.policy.notice(len(missing))
-    assert head.endswith(told) if missing else "not shown" not in head
-    newest = {m.seq for b in applied.given.blocks[newest_turn(applied.given) :] for m in of(b)}
-    gaps = [gap_messages(m.text) for m in applied.view.messages if not m.seq]
-    assert sum(gaps) == len(missing & newest)
-
-
-def of(block: Block) -> tuple[AnyMessage, ...]:
-    """Return the messages of a block."""
-    return block.messages if isinstance(block, Step) else (block,)
-
-
-@settings(max_examples=50)
-@given(messages=histories, how=hows)
-def test_only_whole_turns_leave_before_the_newest(messages: list[Json], how: How) -> None:
-    """R1: a turn without its question, or an answer without its steps, misleads."""
-    made = apply(messages, how)
-    if made is None:
-        return
-
-    given_view, now = made[0].given, shown(made[0])
-    newest = newest_turn(given_view)
-    starts = [0, *turn_starts(given_view.blocks[:newest]), newest]
-    for start, end in pairwise(starts):
-        seqs = {m.seq for b in given_view.blocks[start:end] for m in of(b) if m.seq}
-        assert seqs <= now or not seqs & now
-
-
-@settings(max_examples=50)
-@given(messages=histories, how=hows)
-def test_arguments_stay_the_json_of_an_object(messages: list[Json], how: How) -> None:
-    """D17: a provider refuses a call whose arguments do not parse."""
-    made = apply(messages, how)
-    if made is None:
-        return
-
-    for message in made[0].view.messages:
-        for call in message.calls if isinstance(message, Reply) else ():
-            assert isinstance(json.loads(call.arguments), dict)
-
-
-@settings(max_examples=50)
-@given(messages=histories, how=hows)
-def test_pictures_stay_with_their_message(messages: list[Json], how: How) -> None:
-    """A text may become a line; what was shown beside it is not the text's to lose."""
-    made = apply(messages, how)
-    if made is None:
-        return
-
-    applied, request = made
-    with_media = {seq for seq in applied.given.media if seq in shown(applied)}
-    sent = [
-        part
-        for message in request
-        if isinstance(message["content"], list)
-        for part in message["content"]
-        if part["type"] == "image_url"
-    ]
-    assert len(sent) == sum(applied.given.media[seq] for seq in with_media)
 
 
 @given(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.conversations import agent, logs
 from support.live import SESSION, LiveSession
@@ -64,6 +64,7 @@ _turns = st.lists(
 )
 
 
+@settings(max_examples=40)
 @given(turns=_turns, policy=st.sampled_from(list(POLICIES)), summaries=st.booleans())
 def test_what_a_live_session_sent_is_made_again_byte_for_byte(
     turns: list[tuple[str, list[str], int]], policy: str, *, summaries: bool

@@ -101,10 +101,10 @@ def test_a_request_and_its_reply_fit_the_window(
 
 
 @given(tasks(), windows)
-def test_the_summary_before_and_the_focus_are_always_asked_about(
+def test_a_request_asks_about_everything_and_lets_nothing_out_of_the_data(
     task: SummaryTask, window_tokens: int
 ) -> None:
-    """D13: a summary that is not passed on is memory that is lost for good."""
+    """D13, SE-06: what is not passed on is lost, and what a tool fetched stays what it fetched."""
     (message,) = summary_request(task, model=MODEL, window_tokens=window_tokens).messages
     previous = task.previous.text if task.previous else ""
 
@@ -117,19 +117,15 @@ def test_the_summary_before_and_the_focus_are_always_asked_about(
         assert previous[-50:].strip() in message.text
     for line in task.focus.splitlines():
         assert line.strip() in message.text
+    assert_nothing_that_was_said_stands_outside_the_data(task, message.text)
 
 
-@given(tasks(), windows)
-def test_nothing_that_was_said_stands_outside_the_data(
-    task: SummaryTask, window_tokens: int
-) -> None:
-    """SE-06: what a tool fetched must stay what a tool fetched."""
-    request = summary_request(task, model=MODEL, window_tokens=window_tokens)
-    (message,) = request.messages
-    found = re.search(r"<conversation-([0-9a-f]{16})>\n", message.text)
+def assert_nothing_that_was_said_stands_outside_the_data(task: SummaryTask, text: str) -> None:
+    """Every line of the conversation is indented, between two marks that nobody can guess."""
+    found = re.search(r"<conversation-([0-9a-f]{16})>\n", text)
     assert found is not None
     boundary = found[1]
-    data, closing, rest = message.text.partition(f"\n</conversation-{boundary}>")
+    data, closing, rest = text.partition(f"\n</conversation-{boundary}>")
     said = data.partition(f"<conversation-{boundary}>\n")[2]
     names = 2 if task.previous else 1
     lines = said.splitlines()
@@ -139,40 +135,30 @@ def test_nothing_that_was_said_stands_outside_the_data(
 
     assert closing
     assert rest.endswith("\n\nWrite the summary now.")
-    assert message.text.count(boundary) == 2 * names
+    assert text.count(boundary) == 2 * names
     assert [line for line in strays if line != OMISSION and not HEADING.fullmatch(line)] == []
 
 
-@given(tasks())
-def test_a_digest_is_bounded_and_always_the_same(task: SummaryTask) -> None:
-    """It stands in every request from now on, and a restart must render the same bytes."""
+@given(tasks(), st.sampled_from([1, 60]))
+def test_a_digest_is_bounded_keeps_the_summary_before_and_counts_what_it_leaves_out(
+    task: SummaryTask, times: int
+) -> None:
+    """D13, R9: it stands in every request from now on, and a restart renders the same bytes."""
+    turns = tuple(replace(turn, number=n) for n, turn in enumerate(task.turns * times, 1))
+    task = replace(task, turns=turns)
     text = digest(task)
-
-    assert 0 < len(text) <= DIGEST_CHARACTERS
-    assert digest(replace(task)) == text
-
-
-@given(tasks())
-def test_a_digest_keeps_the_newest_part_of_the_summary_before(task: SummaryTask) -> None:
-    """D13 without a model."""
-    text = digest(task)
-    previous = task.previous.text if task.previous else ""
-
-    assert previous[-DIGEST_CHARACTERS // 4 :] in text
-    if len(previous) <= DIGEST_CHARACTERS // 3:
-        assert text.startswith(previous)
-
-
-@given(tasks())
-def test_the_messages_that_a_digest_leaves_out_are_counted(task: SummaryTask) -> None:
-    """R9: the count is true, whatever the messages pretend."""
     previous = task.previous.text if task.previous else ""
     lines = digest(replace(task, previous=None, note="")).split("\n\n")[-1].split("\n")
     left = [re.fullmatch(r"\[\.\.\. (\d+) messages left out \.\.\.\]", line) for line in lines]
     counts = [int(found[1]) for found in left if found]
     messages = sum(turn.size_messages for turn in task.turns)
-    event("left out" if counts else "all there", previous[:10])
+    event("left out" if counts else "all there")
 
+    assert 0 < len(text) <= DIGEST_CHARACTERS
+    assert digest(replace(task)) == text
+    assert previous[-DIGEST_CHARACTERS // 4 :] in text
+    if len(previous) <= DIGEST_CHARACTERS // 3:
+        assert text.startswith(previous)
     assert len(counts) <= 1
     assert len(lines) - len(counts) + sum(counts) == messages
 

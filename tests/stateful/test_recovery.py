@@ -319,7 +319,7 @@ class SessionInMemory(Session):
         self.stop()
 
 
-LIVES = settings(max_examples=60, stateful_step_count=30)
+LIVES = settings(max_examples=40, stateful_step_count=30)
 SessionOnDisk.TestCase.settings = LIVES
 SessionInMemory.TestCase.settings = LIVES
 TestSessionOnDisk = SessionOnDisk.TestCase

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -17,6 +18,7 @@ import anyio.abc
 import anyio.to_thread
 import pexpect
 from support.process import EVERTURN
+from support.warm_start import open_everturn
 
 DEADLINE_S = 40.0  # a machine that runs other things as well needs its time
 _ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[=>()][0-9A-Z]?)")
@@ -45,13 +47,8 @@ async def everturn(
     env: Mapping[str, str] | None = None,
 ) -> Done:
     """Run `everturn` to its end and return what it said."""
-    with anyio.fail_after(DEADLINE_S):
-        done = await anyio.run_process(
-            [EVERTURN, *arguments], cwd=cwd, input=stdin, env=environment(env), check=False
-        )
-    out, err = done.stdout.decode(), done.stderr.decode()
-    assert "Traceback" not in out + err
-    return Done(code=done.returncode, out=out, err=err)
+    async with start(*arguments, cwd=cwd, env=env) as running:
+        return await running.end(stdin)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,13 +71,17 @@ class Running:
         assert self.process.stdin is not None
         await self.process.stdin.send(text.encode())
 
-    async def end(self) -> Done:
-        """Close its stdin, wait for its end, and return the rest of what it says."""
+    async def end(self, last: bytes = b"") -> Done:
+        """Write `last`, close its stdin, wait for its end, and return the rest of what it says."""
+        assert self.process.stdin is not None
         assert self.process.stdout is not None
         assert self.process.stderr is not None
-        if self.process.stdin is not None:
-            await self.process.stdin.aclose()
-        said = {"out": b"", "err": b""}
+        stdin, said = self.process.stdin, {"out": b"", "err": b""}
+
+        async def write() -> None:
+            with contextlib.suppress(anyio.BrokenResourceError):  # it reads no more
+                await stdin.send(last)
+            await stdin.aclose()
 
         async def read(name: str, stream: anyio.abc.ByteReceiveStream) -> None:
             async for chunk in stream:
@@ -88,6 +89,7 @@ class Running:
 
         with anyio.fail_after(DEADLINE_S):
             async with anyio.create_task_group() as tg:
+                tg.start_soon(write)
                 tg.start_soon(read, "out", self.process.stdout)
                 tg.start_soon(read, "err", self.process.stderr)
             code = await self.process.wait()
@@ -102,11 +104,11 @@ class Running:
 
 @asynccontextmanager
 async def start(
-    *arguments: str, cwd: Path, env: Mapping[str, str] | None = None
+    *arguments: str | bytes, cwd: Path, env: Mapping[str, str] | None = None
 ) -> AsyncGenerator[Running]:
     """Start `everturn`; it is gone when the block ends."""
-    process = await anyio.open_process(
-        [EVERTURN, *arguments], cwd=cwd, env=environment(env), stdin=subprocess.PIPE
+    process = await open_everturn(
+        arguments, cwd=cwd, environment=environment(env), stdin=subprocess.PIPE
     )
     async with process:
         try:

@@ -48,7 +48,7 @@ from everturn_channels.settings import (
     Route,
 )
 
-WAIT_S = 10  # for what takes milliseconds
+WAIT_S = 30  # for what takes milliseconds
 
 AT_ONCE = QueueRules(debounce_s=0)
 OPEN = AccessRules(

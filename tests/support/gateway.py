@@ -15,6 +15,7 @@ import anyio
 import httpx2
 import orjson
 import yaml
+from anyio.abc import SocketStream
 
 from everturn_actors.journal.files import open_file_store
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
@@ -235,3 +236,19 @@ async def server_events(response: httpx2.Response) -> AsyncGenerator[ServerEvent
                 event, data, seq = "message", "", None
             case _:
                 pass
+
+
+async def connect(gateway: HttpGateway) -> SocketStream:
+    """Open a bare connection to the gateway."""
+    return await anyio.connect_tcp("127.0.0.1", int(gateway.base_url.rpartition(":")[2]))
+
+
+async def read_all(stream: SocketStream) -> bytes:
+    """Return all that comes until the other side closes, however it does."""
+    data = b""
+    with anyio.fail_after(DEADLINE_S):
+        try:
+            while True:
+                data += await stream.receive()
+        except (anyio.EndOfStream, anyio.BrokenResourceError):
+            return data

@@ -24,7 +24,7 @@ from everturn_gateway.telemetry.tracing import Tracer
 from everturn_gateway.tools.policy import Policy, guarded
 from everturn_gateway.usage import DailyLimit
 
-WAIT_S = 10  # for what takes milliseconds
+WAIT_S = 30  # for what takes milliseconds
 
 
 class Scrape:

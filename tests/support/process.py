@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import sysconfig
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +16,11 @@ import anyio
 import anyio.abc
 import httpx2
 from anyio.streams.text import TextReceiveStream
+from support.warm_start import open_everturn
 
 EVERTURN = Path(sysconfig.get_path("scripts")) / "everturn"
+TELEGRAM = ("everturn_channels.telegram",)
+DISCORD = ("everturn_channels.discord",)
 _START_S = 60.0  # a machine that runs other things as well needs its time
 _ADDRESS = re.compile(r"listens on (http://\S+)")
 
@@ -64,13 +67,26 @@ class GatewayProcess:
 
 
 @asynccontextmanager
-async def gateway_process(folder: Path) -> AsyncGenerator[GatewayProcess]:
-    """Run `everturn serve` in `folder`; ready when this yields, gone when the block ends."""
+async def gateway_process(
+    folder: Path, *, imported: Sequence[str] | None = ()
+) -> AsyncGenerator[GatewayProcess]:
+    """Run `everturn serve` in `folder`; ready when this yields, gone when the block ends.
+
+    Args:
+        folder: Where its files are.
+        imported: Platforms that it need not import any more; None = it is the installed command,
+            which imports everything itself.
+    """
     env = {**os.environ, "OPENAI_API_KEY": "sk-test", "NO_COLOR": "1"}
     with (folder / "serve.log").open("ab") as log:
-        process = await anyio.open_process(
-            [EVERTURN, "serve"], cwd=folder, env=env, stdout=subprocess.PIPE, stderr=log
-        )
+        if imported is None:
+            process = await anyio.open_process(
+                [EVERTURN, "serve"], cwd=folder, env=env, stdout=subprocess.PIPE, stderr=log
+            )
+        else:
+            process = await open_everturn(
+                ["serve"], cwd=folder, environment=env, stderr=log, imported=imported
+            )
     async with process:
         try:
             yield GatewayProcess(await _address(process, folder), process)

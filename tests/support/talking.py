@@ -23,7 +23,7 @@ from support.telegram_api import Call, Json, TelegramApi
 from everturn_actors.model import ToolCall
 from everturn_gateway.app import SystemClock
 
-DEADLINE_S = 40.0
+DEADLINE_S = 60.0
 ANN, BOB = 1001, 1002
 GROUP = -5005
 

@@ -25,7 +25,6 @@ from everturn_channels.adapter import IncomingFile
 from everturn_channels.inbound.fetching import clean_name, fetch_files, saved_name, shown_name
 from everturn_channels.inbound.receiving import message_key, queueing
 from everturn_channels.inbound.reports import compacted_text, context_text, status_text
-from everturn_channels.money import dollars
 from everturn_channels.pacing import Buckets, Lately, Seldom
 from everturn_channels.places import Places
 from everturn_channels.settings import QueueRules
@@ -278,12 +277,3 @@ def test_compacted_tells_what_was_done_or_why_nothing_was() -> None:
         "The oldest message is summarised by a model: 2,000 tokens before, 300 after.\nWhy so."
     )
     assert compacted_text(Compacted(done=False, text="Too short.")) == "Too short."
-
-
-@pytest.mark.parametrize(
-    ("nanodollars", "text"),
-    [(0, "$0.00"), (10, "under $0.0001"), (4_200_000, "$0.0042"), (12_340_000_000, "$12.34")],
-)
-def test_costs_are_shown_as_people_read_them(nanodollars: int, text: str) -> None:
-    """Small amounts need more places, large ones none of them."""
-    assert dollars(nanodollars) == text

@@ -167,6 +167,13 @@ def test_regions_are_the_window(policy: str, *, running: bool) -> None:
     assert (by_name["turn"] > 0) == running
 
 
+def test_a_notice_of_what_is_hidden_counts_as_the_summary() -> None:
+    """It stands in the place of the oldest messages, and is none of them."""
+    found = tokens(report(replace(talk(), standing=Standing(cut_turn=3)), spec("duragent")))
+
+    assert (found["summary"], found["history"], found["turn"]) == snapshot((18, 79, 44))
+
+
 def test_what_does_not_fit_is_not_called_free() -> None:
     """Over the window nothing is free, and the percentage says so instead of stopping at 100."""
     found = report(talk(text="word " * 4_000), spec("jutul", window=2_000))

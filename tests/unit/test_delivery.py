@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import get_args
 
 import anyio
 import pytest
@@ -137,17 +138,11 @@ def test_arguments_that_are_no_json_are_shown_as_they_stand(arguments: str) -> N
     assert arguments.replace("\x00", "\\u0000") in text
 
 
-@pytest.mark.parametrize(
-    "settled", ["allow_once", "allow_always", "deny", "expired", "overtaken", None]
-)
-def test_every_end_of_a_question_has_its_words(settled: Settled | None) -> None:
+def test_every_end_of_a_question_has_its_words() -> None:
     """None of them may read like another."""
-    every: list[Settled | None] = [
-        "allow_once", "allow_always", "deny", "expired", "overtaken", None,
-    ]  # fmt: skip
-    texts = [settled_text(each, "ann") for each in every]
+    ends = (*get_args(Settled), None)
 
-    assert texts.count(settled_text(settled, "ann")) == 1
+    assert len({settled_text(each, "ann") for each in ends}) == len(ends) == 6
 
 
 def test_many_tools_make_a_short_line() -> None:
@@ -187,7 +182,7 @@ def test_a_reply_becomes_a_file_above_the_limit_alone(after: int, size: int) -> 
 
 def test_a_nonce_is_the_same_for_the_same_message_alone() -> None:
     """It is how a platform knows a message that it has already."""
-    assert nonce("s", 1, 0) == nonce("s", 1, 0)
+    assert nonce("s", 1, 0) == "e67c19bb961becd707b13916"  # after an upgrade, too
     assert len({nonce("s", 1, 0), nonce("s", 1, 1), nonce("s", 2, 0), nonce("t", 1, 0)}) == 4
 
 
@@ -206,7 +201,7 @@ async def test_who_waited_for_a_place_waits_for_quiet_too() -> None:
         await pace.take()
         taken.append("taken")
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(wait)
             await anyio.wait_all_tasks_blocked()
@@ -225,7 +220,7 @@ async def test_the_wait_after_failures_grows_to_a_minute_and_varies() -> None:
     clock = ManualClock()
     for jitter, failures, expected_s in ((0.0, 1, 1), (0.0, 4, 8), (0.0, 99, 60), (1.0, 99, 30)):
         pace = Pace(clock, lambda jitter=jitter: jitter)  # type: ignore[misc]
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(pace.back_off, failures)
                 await clock.until_sleeping(expected_s)
@@ -237,7 +232,7 @@ async def test_a_platform_that_is_back_ends_the_waits_after_failures() -> None:
     """What could not be sent in an outage need not wait another minute after it."""
     clock = ManualClock()
     pace = Pace(clock, lambda: 0.0)
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(pace.back_off, 99)
             tasks.start_soon(pace.back_off, 1)
@@ -252,7 +247,7 @@ async def test_what_may_have_arrived_is_sent_again_when_the_platform_is_heard_fr
     """The one repeat made while the platform is down would lose the reply for good."""
     clock = ManualClock()
     pace = Pace(clock, lambda: 0.0)
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(pace.until_heard)
             await clock.until_sleeping(DOUBT_S)

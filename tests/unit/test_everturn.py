@@ -15,13 +15,26 @@ from inline_snapshot import snapshot
 from support.live import LiveSession
 from support.transcripts import IMAGE, Json, called, result, run, said, step, user
 
+from everturn_actors.context.arguments import shorten_call
 from everturn_actors.context.catalog import POLICIES, policy_of
 from everturn_actors.context.estimates import UNITS_PER_TOKEN, Estimates, text_units
 from everturn_actors.context.markers import Markers, gap_messages, is_cleared, whole_tokens
 from everturn_actors.context.policy import Applied, Limits
+from everturn_actors.context.results import Shape, keep_ends
+from everturn_actors.context.standing import shown_blocks
+from everturn_actors.context.turns import flatten
 from everturn_actors.context.view import View, in_order, view_units
 from everturn_actors.errors import ContextDoesNotFitError
-from everturn_actors.model import ToolDefinition, ToolResult, UserMessage
+from everturn_actors.model import (
+    Reply,
+    Standing,
+    Step,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+    Turn,
+    UserMessage,
+)
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec
 from everturn_gateway.commands.transcript import read_transcript
 
@@ -387,6 +400,41 @@ def test_what_cannot_fit_is_refused_with_its_parts() -> None:
         " = N tokens for messages (history cap none); send less at once, shorten the prompt, lower"
         " max_output_tokens or choose a model with a larger window"
     )
+
+
+@pytest.mark.parametrize("shape", ["head", "tail", "both"])
+def test_a_marker_tells_how_much_of_a_text_is_shown(shape: Shape) -> None:
+    """A model that is told a wrong number does not ask for the rest."""
+    text = "word " * 4_000
+    short = keep_ends(text, 100 * UNITS_PER_TOKEN, shape, "{} of {}".format)
+    marker = next(part for part in short.split("\n\n") if " of " in part)
+    ends = [part for part in short.split("\n\n") if part != marker]
+    kept = -(-sum(map(text_units, ends)) // UNITS_PER_TOKEN)
+
+    assert marker == f"{kept} of {-(-text_units(text) // UNITS_PER_TOKEN)}"
+    assert 80 <= kept <= 100
+    assert keep_ends(text, 0, shape, "{} of {}".format).startswith("0 of ")
+
+
+def test_steps_that_left_the_middle_of_a_turn_leave_a_line_that_counts_them() -> None:
+    """A model that sees no gap takes what is left for all that was done."""
+    steps = tuple(Step(reply=Reply(seq=seq, text=f"step {seq}")) for seq in (3, 4, 5))
+    turn = Turn(number=1, users=(UserMessage(seq=2, text="go"),), steps=steps)
+
+    def texts(*dropped: int) -> list[str]:
+        shown = shown_blocks(turn, Standing(dropped=frozenset(dropped)), "({} left)".format)
+        return [message.text for message in flatten(shown)]
+
+    assert texts(3, 4) == ["go", "(2 left)", "step 5"]
+    assert texts(3, 5) == ["go", "(1 left)", "step 4", "(1 left)"]
+
+
+def test_arguments_that_are_no_object_are_replaced_by_one() -> None:
+    """Providers refuse a list; what a model wrote must not stop the conversation for good."""
+    call = ToolCall(call_id="a", name="write", arguments=json.dumps(["x" * 9_000]))
+    short = shorten_call(call, limit_characters=500, head_characters=100, marker=str)
+
+    assert json.loads(short.arguments) == {"left_out": "9004"}
 
 
 def test_a_number_in_a_marker_is_that_of_what_was_said() -> None:

@@ -140,14 +140,11 @@ BOMBS = {
 @pytest.mark.parametrize("name", BOMBS)
 def test_markup_bombs_go_off_quietly(name: str) -> None:
     """One odd reply must not hold up everybody else, and still arrives."""
-    took_s: list[float] = []
-    for _ in range(3):  # the garbage of other tests may be collected meanwhile
-        began = time.process_time()
-        lay_out(BOMBS[name])
-        took_s.append(time.process_time() - began)
+    began = time.process_time()
+    laid_out = chunks(BOMBS[name])
 
-    assert min(took_s) < 0.2
-    assert chunks(BOMBS[name])
+    assert time.process_time() - began < 3  # of the processor; squares would take minutes
+    assert laid_out
 
 
 def test_plain_text_is_taken_as_it_stands() -> None:

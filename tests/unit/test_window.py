@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.conversations import simple_turn
 
-from everturn_actors.context.window import DEFAULT_WINDOW_MESSAGES, let_go, window_messages
+from everturn_actors.context.window import let_go, window_messages
 
 
 @pytest.mark.parametrize(
@@ -24,11 +24,6 @@ from everturn_actors.context.window import DEFAULT_WINDOW_MESSAGES, let_go, wind
 def test_the_window_follows_from_the_models_window(max_input: int, messages: int) -> None:
     """Twice what an average conversation fits, between 100 and 2,000, never configured."""
     assert window_messages(max_input) == messages
-
-
-def test_a_session_without_a_known_model_holds_a_thousand() -> None:
-    """Until the first turn names a window, recovery must not throw history away."""
-    assert DEFAULT_WINDOW_MESSAGES == 1000
 
 
 TURNS = [simple_turn(1), simple_turn(2, calls=(3,)), simple_turn(3)]  # 2, 5 and 2 messages

@@ -1,0 +1,339 @@
+"""`everturn` in a process of its own that has nothing to import: a child of one that has.
+
+A start spends more than a second of CPU on imports, those of a chat platform several, and the
+tests start the command some three hundred times. So one process for each run of tests imports
+once (`_Nursery`), and forks a child for each start. The child is a process like any other: its own
+standard streams, folder, environment, signals and exit code, and nobody's memory but its own.
+
+What it does not show is what happens before `main`: the installed script, lazy imports, another
+seed of hashes for each process. Those have tests that start the real command.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+import anyio
+import anyio.abc
+import anyio.lowlevel
+
+_REQUEST_BYTES = 128 * 1024  # arguments and environment of one start
+_CHUNK_BYTES = 64 * 1024
+_LAZY = (
+    # What commands import where they need it, besides the packages of the gateway itself.
+    *("prompt_toolkit", "rich.console", "rich.markdown", "rich.table"),
+    *("uvicorn", "uvicorn.lifespan.on", "uvicorn.loops.auto", "uvicorn.protocols.http.auto"),
+    *("anyio._backends._asyncio", "cronsim", "fastapi", "httpx2", "watchfiles"),
+)
+_LEFT_OUT = ("everturn_gateway.__main__", "everturn_gateway.telemetry.otel")
+
+
+# --- the process that has imported everything -----------------------------------------------------
+
+
+def _import_all(more: Iterable[str]) -> None:
+    import everturn_gateway  # noqa: PLC0415 - a test that only starts children does not need it
+
+    found = pkgutil.walk_packages(everturn_gateway.__path__, "everturn_gateway.")
+    names = [each.name for each in found if not each.name.startswith(_LEFT_OUT)]
+    for name in (*names, *_LAZY, *more):
+        with contextlib.suppress(ImportError):  # an extra that is not installed
+            importlib.import_module(name)
+
+
+def _give_birth(line: socket.socket) -> list[str]:
+    """Fork a child for each request; return in the child, with its arguments.
+
+    Raises:
+        SystemExit: In the parent, when nobody asks any more.
+    """
+    with selectors.DefaultSelector() as watched:
+        watched.register(line, selectors.EVENT_READ)
+        while True:
+            for key, _ in watched.select():
+                if key.data:
+                    watched.unregister(key.fd)
+                    _tell_the_end(key.fd, *key.data)
+                    continue
+                data, fds, _, _ = socket.recv_fds(line, _REQUEST_BYTES, 4)
+                if not data:
+                    raise SystemExit(0)
+                told = fds.pop()
+                if not (pid := os.fork()):
+                    for sibling in watched.get_map().values():
+                        for fd in (sibling.fd, *(sibling.data or ())[1:]):
+                            os.close(fd)
+                    line.detach()
+                    os.close(told)
+                    return _become(json.loads(data), fds)
+                os.write(told, b"%d\n" % pid)
+                watched.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, told))
+                for fd in fds:
+                    os.close(fd)
+
+
+def _tell_the_end(ended: int, pid: int, told: int) -> None:
+    _, status = os.waitpid(pid, 0)
+    with contextlib.suppress(BrokenPipeError):  # nobody wants to know
+        os.write(told, b"%d\n" % os.waitstatus_to_exitcode(status))
+    for fd in (ended, told):
+        os.close(fd)
+
+
+def _become(request: Mapping[str, Any], streams: Sequence[int]) -> list[str]:
+    for number, fd in enumerate(streams):
+        os.dup2(fd, number)
+        os.close(fd)
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    return [*request["arguments"]]
+
+
+def _main() -> None:
+    if os.fork():
+        os._exit(0)  # nobody's child from here on: tests look at what a gateway leaves behind
+    line = socket.socket(fileno=int(sys.argv[1]))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who sends it means the tests, which then hang up
+    _import_all(sys.argv[2:])
+    gc.collect()
+    gc.freeze()  # a collection would write to pages that all children share
+    sys.argv[:] = ["everturn", *_give_birth(line)]
+    _command()
+
+
+def _command() -> NoReturn:
+    """Run the command; leave without taking apart what was imported, which takes half a second."""
+    from everturn_gateway.__main__ import main  # noqa: PLC0415 - only here, in a child
+
+    code: object = None
+    try:
+        main()
+    except SystemExit as ended:
+        code = ended.code
+    threading._shutdown()  # type: ignore[attr-defined]  # as at the end of any program
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code if isinstance(code, int) else int(code is not None))
+
+
+# --- and those who ask it for a child -------------------------------------------------------------
+
+
+@cache
+def _nursery(more: tuple[str, ...]) -> socket.socket:
+    """Return the line to a process that has imported everything, and these modules too.
+
+    It ends when the line is closed, which the end of the tests does, whatever it is.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        subprocess.run(  # noqa: S603 - this file
+            [sys.executable, "-P", __file__, str(theirs.fileno()), *more],
+            stdin=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            check=True,
+        )
+    return ours
+
+
+class _Source(anyio.abc.ByteReceiveStream):
+    """The end of a pipe that is read."""
+
+    def __init__(self, fd: int) -> None:
+        os.set_blocking(fd, False)
+        self._fd = fd
+
+    async def receive(self, max_bytes: int = _CHUNK_BYTES) -> bytes:
+        while True:
+            await anyio.wait_readable(self._fd)
+            with contextlib.suppress(BlockingIOError):
+                if data := os.read(self._fd, max_bytes):
+                    return data
+                raise anyio.EndOfStream
+
+    def read_now(self) -> bytes:
+        """Return what is there already."""
+        with contextlib.suppress(BlockingIOError):
+            return os.read(self._fd, _CHUNK_BYTES)
+        return b""
+
+    async def aclose(self) -> None:
+        if self._fd >= 0:
+            anyio.notify_closing(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+        await anyio.lowlevel.checkpoint()
+
+
+class _Sink(anyio.abc.ByteSendStream):
+    """The end of a pipe that is written."""
+
+    def __init__(self, fd: int) -> None:
+        os.set_blocking(fd, False)
+        self._fd = fd
+
+    async def send(self, item: bytes) -> None:
+        while item:
+            await anyio.wait_writable(self._fd)
+            try:
+                item = item[os.write(self._fd, item) :]
+            except BlockingIOError:
+                continue
+            except BrokenPipeError as error:
+                raise anyio.BrokenResourceError from error
+
+    async def aclose(self) -> None:
+        if self._fd >= 0:
+            anyio.notify_closing(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+        await anyio.lowlevel.checkpoint()
+
+
+class _Child(anyio.abc.Process):
+    """A command that runs."""
+
+    def __init__(self, pid: int, told: _Source, ends: Sequence[int | None]) -> None:
+        self._pid = pid
+        self._told = told
+        self._code: int | None = None
+        self._reading = anyio.Lock()
+        stdin, stdout, stderr = ends
+        self._stdin = None if stdin is None else _Sink(stdin)
+        self._stdout, self._stderr = (
+            None if fd is None else _Source(fd) for fd in (stdout, stderr)
+        )
+
+    @property
+    def pid(self) -> int:
+        return self._pid
+
+    @property
+    def returncode(self) -> int | None:
+        if self._code is None and (told := self._told.read_now()):
+            self._code = int(told)
+        return self._code
+
+    async def wait(self) -> int:
+        async with self._reading:
+            if self._code is None:
+                self._code = int(await self._told.receive())
+        return self._code
+
+    def send_signal(self, signal: int) -> None:  # the name is anyio's
+        if self.returncode is None:
+            os.kill(self._pid, signal)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    @property
+    def stdin(self) -> anyio.abc.ByteSendStream | None:
+        return self._stdin
+
+    @property
+    def stdout(self) -> anyio.abc.ByteReceiveStream | None:
+        return self._stdout
+
+    @property
+    def stderr(self) -> anyio.abc.ByteReceiveStream | None:
+        return self._stderr
+
+    async def aclose(self) -> None:
+        """Wait for its end, as anyio's own does."""
+        with anyio.CancelScope(shield=True) as scope:
+            for stream in (self._stdin, self._stdout, self._stderr):
+                if stream is not None:
+                    await stream.aclose()
+            scope.shield = False
+            try:
+                await self.wait()
+            except BaseException:
+                scope.shield = True
+                self.kill()
+                await self.wait()
+                raise
+            finally:
+                scope.shield = True
+                await self._told.aclose()
+
+
+async def open_everturn(
+    arguments: Sequence[str | bytes],
+    *,
+    cwd: Path,
+    environment: Mapping[str, str],
+    stdin: int = subprocess.DEVNULL,
+    stdout: int | IO[bytes] = subprocess.PIPE,
+    stderr: int | IO[bytes] = subprocess.PIPE,
+    imported: Sequence[str] = (),
+) -> anyio.abc.Process:
+    """Start `everturn`; streams are a pipe, nothing, or an open file.
+
+    Args:
+        arguments: What follows its name.
+        cwd: Its folder.
+        environment: All of its environment.
+        stdin: Where it reads.
+        stdout: Where it writes.
+        stderr: Where it writes what is wrong.
+        imported: Modules that it finds imported, besides those that every start needs.
+    """
+    ours: list[int | None] = []
+    with contextlib.ExitStack() as theirs:
+
+        def end_of(stream: int | IO[bytes], *, is_read: bool) -> int:
+            kept: int | None = None
+            if not isinstance(stream, int):
+                fd = os.dup(stream.fileno())
+            elif stream == subprocess.PIPE:
+                read, write = os.pipe()
+                fd, kept = (read, write) if is_read else (write, read)
+            else:
+                fd = os.open(os.devnull, os.O_RDWR)
+            ours.append(kept)
+            theirs.callback(os.close, fd)
+            return fd
+
+        ends = [end_of(stdin, is_read=True), *(end_of(s, is_read=False) for s in (stdout, stderr))]
+        told, tells = os.pipe()
+        theirs.callback(os.close, tells)
+        request = {
+            "arguments": [os.fsdecode(each) for each in arguments],
+            "cwd": str(cwd),
+            "environment": dict(environment),
+        }
+        socket.send_fds(_nursery(tuple(imported)), [json.dumps(request).encode()], [*ends, tells])
+    source = _Source(told)
+    with anyio.CancelScope(shield=True):  # it will be born, and somebody has to end it
+        pid, _, code = (await source.receive()).partition(b"\n")
+    child = _Child(int(pid), source, ours)
+    if code:  # it has ended already
+        child._code = int(code)
+    return child
+
+
+if __name__ == "__main__":
+    _main()
