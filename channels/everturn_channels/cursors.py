@@ -46,6 +46,7 @@ class Cursors:
         self._written: int = 0
         "The version that the file holds."
         self._is_failing = False
+        self._writing = anyio.Lock()
 
     @property
     def is_new(self) -> bool:
@@ -64,6 +65,9 @@ class Cursors:
     async def put(self, name: str, value: str) -> None:
         """Keep `value`: in memory at once, in the file within seconds or when the cursors close.
 
+        The very first value is in the file when this returns. Without it a channel that is killed
+        soon after its first login begins anew, and takes what was written since for old news.
+
         Raises:
             ChannelError: The name or the value is too long.
         """
@@ -73,7 +77,7 @@ class Cursors:
                 f"characters, a value {VALUE_LIMIT}"
             )
             raise ChannelError(msg)
-        self._is_new = False
+        is_first, self._is_new = self._is_new, False
         is_same = self._values.pop(name, None) == value
         self._values[name] = value
         if is_same:
@@ -81,6 +85,8 @@ class Cursors:
         while len(self._values) > NAMES_MAX:
             del self._values[next(iter(self._values))]
         self._version += 1
+        if is_first:
+            await self.flush()
         self._changed.set()
 
     async def keep_writing(self) -> None:
@@ -95,6 +101,10 @@ class Cursors:
 
     async def flush(self) -> None:
         """Write what changed now; where that fails the log says so, and it is tried again."""
+        async with self._writing:  # one draft at a time
+            await self._flush()
+
+    async def _flush(self) -> None:
         version = self._version
         if version == self._written:
             return

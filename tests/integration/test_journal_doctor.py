@@ -214,6 +214,22 @@ async def test_a_damaged_snapshot_is_set_aside(tmp_path: Path, compaction: Compa
         assert await state_in(store) == replay(LOG)
 
 
+async def test_a_torn_end_of_the_archive_is_said_to_go_by_itself_and_does(tmp_path: Path) -> None:
+    """A kill while old events are archived leaves one; nothing is lost, and nothing to repair."""
+    async with open_file_store(tmp_path) as store:
+        files = await write_session(store, snapshot_at=6)
+        files.archive.write_bytes(b"".join(LINES[:6]) + LINES[6][:40])
+        findings = await check(tmp_path, SESSION_ID)
+        await store.save_snapshot(await state_in(store), compaction="archive")
+
+        assert [(each.path, each.line, each.blocks) for each in findings] == [
+            (files.archive, 7, False)
+        ]
+        assert "as the last line it is cut off by itself" in findings[0].text
+        assert await check(tmp_path, SESSION_ID) == ()
+        assert files.archive.read_bytes() == b"".join(LINES)
+
+
 async def test_a_damaged_archive_is_rebuilt_from_what_is_good(tmp_path: Path) -> None:
     """History with a gap that is told beats history that cannot be read at all."""
     async with open_file_store(tmp_path) as store:

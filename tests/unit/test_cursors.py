@@ -75,6 +75,17 @@ async def test_a_channel_is_new_until_it_kept_something(tmp_path: Path) -> None:
     assert (still_new, after_the_first) == (True, False)
 
 
+async def test_the_very_first_value_is_on_disk_when_it_is_kept(tmp_path: Path) -> None:
+    """Killed before that, a new bot takes what was written to it since for old news."""
+    path = tmp_path / "c.json"
+
+    async with open_cursors(path, ManualClock()) as cursors:
+        await cursors.put("begun", "now")
+        at_once = await anyio.Path(path).read_text()
+
+    assert json.loads(at_once)["cursors"] == {"begun": "now"}
+
+
 async def test_a_cancelled_channel_keeps_its_cursors(tmp_path: Path) -> None:
     """A stop is a cancellation, and the usual way to end."""
     path = tmp_path / "c.json"

@@ -138,6 +138,8 @@ class _Line:
     event: Event | None
     "None = it is bad."
     why: str = ""
+    has_end: bool = True
+    "Whether a newline ends it."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,11 +174,14 @@ def _read_lines(files: SessionFiles, path: Path) -> tuple[_Line, ...]:
         return ()
     start = seed(files.session_id)
     lines: list[_Line] = []
-    for number, raw in enumerate(data.removesuffix(b"\n").split(b"\n"), 1):
+    pieces = data.removesuffix(b"\n").split(b"\n")
+    for number, raw in enumerate(pieces, 1):
         try:
             lines.append(_Line(number=number, raw=raw, event=decode(raw, start)))
         except BadLineError as error:
-            lines.append(_Line(number=number, raw=raw, event=None, why=str(error)))
+            has_end = number < len(pieces) or data.endswith(b"\n")
+            why = str(error)
+            lines.append(_Line(number=number, raw=raw, event=None, why=why, has_end=has_end))
         except UnknownFormatError as error:
             message = f"line {number}: {error}"
             raise UnknownFormatError(message, path=path) from error
@@ -238,7 +243,8 @@ def _check_lines(
             findings.append(_finding(files, path, line.number, "and so on"))
             break
         if line.event is None:
-            is_torn = is_log and line is lines[-1]
+            # The next archiving cuts off a line without its end; the log still holds its event.
+            is_torn = line is lines[-1] and (is_log or not line.has_end)
             why = f"{line.why}; as the last line it is cut off by itself" if is_torn else line.why
             blocks = is_log and not is_torn
             findings.append(_finding(files, path, line.number, why, blocks=blocks))
