@@ -109,6 +109,7 @@ def workspace(model_url: str, *, compaction: str = "archive") -> Generator[Path]
 def gateway(folder: Path) -> Generator[Running]:
     """Run `everturn serve` in `folder` until the block ends."""
     env = {**os.environ, "OPENAI_API_KEY": "bench"}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)  # nobody compiles all sources at each start
     began = time.perf_counter()
     process = subprocess.Popen(
         [EVERTURN, "serve"], cwd=folder, env=env, stdout=subprocess.PIPE, text=True

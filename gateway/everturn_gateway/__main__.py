@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 
 from everturn_gateway.cli import run
+from everturn_gateway.collector import begin_loading
 
 
 def main() -> None:
     """Run one command and leave with its exit code."""
+    begin_loading()
     sys.exit(run(sys.argv[1:]))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import shlex
@@ -74,7 +73,6 @@ async def _serve(config: Config, options: Options, secrets: SecretRegistry) -> i
         await watch.start(_watch_signals, config, serving, supervisor)
         watch.start_soon(supervisor.keep_alive)
         async with open_gateway(config, environ=os.environ, secrets=secrets) as gateway:
-            gc.collect()
             spare_the_collector()
             with serving:
                 await _listen(gateway, options, supervisor)

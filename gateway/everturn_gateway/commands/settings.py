@@ -11,6 +11,7 @@ from pathlib import Path
 
 import anyio
 
+from everturn_gateway.collector import end_loading
 from everturn_gateway.commands.crash import LOG_NAME, crash_log
 from everturn_gateway.commands.options import Options
 from everturn_gateway.config import Config, load_config
@@ -64,6 +65,7 @@ def run_async(main: Callable[[], Awaitable[int]], *, fast_loop: bool = False) ->
         main: What to do.
         fast_loop: Use uvloop, where there is one: worth its start-up in a server.
     """
+    end_loading()
     use_uvloop = fast_loop and sys.platform != "win32"
     return anyio.run(main, backend="asyncio", backend_options={"use_uvloop": use_uvloop})
 

@@ -40,10 +40,16 @@ _LIMITS = {
 
 
 class Section(BaseModel):
-    """A section of a file: unknown fields are refused, one without a value counts as left out."""
+    """A section of a file: unknown fields are refused, one without a value counts as left out.
+
+    The texts under its fields are their descriptions in the schema, `specs/schema.py`.
+    """
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, use_attribute_docstrings=True, hide_input_in_errors=True
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        defer_build=True,  # a section is built once, with the document it is a part of
     )
 
     @model_validator(mode="before")

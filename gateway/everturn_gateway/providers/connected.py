@@ -15,14 +15,11 @@ from everturn_actors.errors import ModelError
 from everturn_actors.ports import ModelMemory
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.observe import SecretRegistry
-from everturn_gateway.providers.anthropic import Anthropic
 from everturn_gateway.providers.endpoints import Endpoint
 from everturn_gateway.providers.errors import ProviderConfigError
 from everturn_gateway.providers.http_clients import HttpClients
 from everturn_gateway.providers.inquiry import Asked, Inquiring, Inquiry
 from everturn_gateway.providers.local import LocalModel, LocalServer, LocalWeights, local_weights
-from everturn_gateway.providers.ollama import Ollama
-from everturn_gateway.providers.ollama.adapter import keep_alive_of
 from everturn_gateway.providers.openai_compatible import OpenAICompatible
 
 logger = logging.getLogger(__name__)
@@ -66,8 +63,17 @@ class ConnectedProviders:
             case "openai":
                 return OpenAICompatible(endpoint, clients=clients, mask=mask, model=model.name)
             case "anthropic":
+                from everturn_gateway.providers.anthropic import (  # noqa: PLC0415 - only who asks Claude pays for it
+                    Anthropic,
+                )
+
                 return Anthropic(endpoint, clients=clients, mask=mask, model=model.name)
             case "ollama":
+                from everturn_gateway.providers.ollama.adapter import (  # noqa: PLC0415 - as above
+                    Ollama,
+                    keep_alive_of,
+                )
+
                 keep_alive = keep_alive_of(self._environ)
                 return Ollama(
                     endpoint, clients=clients, mask=mask, model=model, keep_alive=keep_alive

@@ -5,9 +5,15 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
+import textwrap
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, cast
 
+from everturn_gateway.documents.checking import Section
 from everturn_gateway.specs.sections import AgentDocument
 
 # Any value may come from the environment.
@@ -18,11 +24,45 @@ _NOT_TEXT = {"integer", "number", "boolean"}
 def agent_schema() -> dict[str, Any]:
     """Return the schema, for editors and other programs."""
     made = AgentDocument.model_json_schema(by_alias=True)
+    _describe(made, AgentDocument)
+    for section in _sections(Section):
+        if section.__name__ in made["$defs"]:
+            _describe(made["$defs"][section.__name__], section)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Everturn agent",
         **cast("dict[str, Any]", _for_people(made)),
     }
+
+
+def _sections(section: type[Section]) -> Iterator[type[Section]]:
+    """Yield all kinds of sections."""
+    for each in section.__subclasses__():
+        yield each
+        yield from _sections(each)
+
+
+def _describe(schema: dict[str, Any], section: type[Section]) -> None:
+    """Give the fields of a section the texts that stand under them in its source.
+
+    The library can do so as well, but only when a class is made, at every start of a gateway.
+    """
+    described: dict[str, dict[str, Any]] = schema["properties"]
+    for kind in section.__mro__:
+        if not issubclass(kind, Section) or kind is Section:
+            continue
+        (made,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+        for field, text in pairwise(cast("ast.ClassDef", made).body):
+            match field, text:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name)),
+                    ast.Expr(value=ast.Constant(value=str(words))),
+                ):
+                    key = kind.model_fields[name].alias or name
+                    described[key].setdefault("description", inspect.cleandoc(words))
+                    described[key] = dict(sorted(described[key].items()))
+                case _:
+                    pass
 
 
 def schema_text() -> str:
