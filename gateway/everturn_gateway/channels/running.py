@@ -112,12 +112,10 @@ class Channels:
         Returns:
             None where no channel of this name takes any.
         """
-        channel = self._open.get(name)
-        if channel is None or not isinstance(channel.config, TelegramConfig):
+        found = self._webhook(name)
+        if found is None:
             return None
-        if channel.config.mode != "webhook":
-            return None
-        wanted = channel.config.webhook_secret.encode()
+        wanted = found[1].webhook_secret.encode()
         return bool(wanted) and hmac.compare_digest(secret.encode("utf-8", "replace"), wanted)
 
     async def take_webhook(self, name: str, secret: str, body: bytes) -> int | None:
@@ -131,15 +129,20 @@ class Channels:
         Returns:
             None where no channel of this name takes any.
         """
-        channel = self._open.get(name)
-        if channel is None or not isinstance(channel.config, TelegramConfig):
+        found = self._webhook(name)
+        if found is None:
             return None
-        if channel.config.mode != "webhook":
-            return None
-        adapter: object = channel.adapter
+        adapter: object = found[0].adapter
         if isinstance(adapter, _TakesWebhooks):
             return await adapter.take_webhook(secret, body)
         return _UNAVAILABLE  # it is not loaded yet
+
+    def _webhook(self, name: str) -> tuple[_Channel, TelegramConfig] | None:
+        """Return the channel of this name, if its platform delivers to it."""
+        channel = self._open.get(name)
+        if channel is None or not isinstance(channel.config, TelegramConfig):
+            return None
+        return (channel, channel.config) if channel.config.mode == "webhook" else None
 
     async def run(self, service: TurnService, library: Library, workshop: Workshop) -> NoReturn:
         """Receive and answer on all channels, until cancelled.

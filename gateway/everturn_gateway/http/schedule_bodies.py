@@ -10,7 +10,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from everturn_gateway.errors import Fault
 from everturn_gateway.http.problems import Problem, ProblemError, invalid
@@ -30,6 +30,8 @@ _TAKEN: Final = "id"  # the one field of a checked body that others may have use
 
 class NewJob(JobFields):
     """A scheduled job, in the fields of its file."""
+
+    model_config = ConfigDict(defer_build=False)  # the routes ask for it when they are made
 
     id: Annotated[str, AfterValidator(check_job_id)] | None = Field(
         default=None,

@@ -81,9 +81,10 @@ class Counter:
             half()
         if self._at.moment != "after":
             os.kill(os.getpid(), signal.SIGKILL)
-        done = do()
-        os.kill(os.getpid(), signal.SIGKILL)
-        return done
+        try:
+            return do()
+        finally:  # also where it failed, such as to remove what is not there
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def install_from_environment() -> None:
