@@ -196,10 +196,13 @@ def _check_chat(
     labelled: Counter[str] = Counter()
     order: dict[str, None] = {}
     repeated = {token for e in texts if e.is_labelled for token in TOKEN.findall(e.text)}
+    # The end of a long reply, shown as it came: the label stands at the reply's beginning.
+    told_of = {token.partition("-")[0] for token in repeated}
     known = _known_numbers(log)
     for each in texts:
         tokens = TOKEN.findall(each.text)
-        is_told = not tokens or bool(repeated & {*tokens})
+        is_page = each.text.startswith("…") and {t.partition("-")[0] for t in tokens} <= told_of
+        is_told = is_page or not tokens or bool(repeated & {*tokens})
         if str(each.number) not in known and is_told and _is_left_behind(book, log, each):
             found.counts["messages that stayed though their answer was lost"] += 1
             continue

@@ -127,6 +127,7 @@ def check(update: Update) -> None:
 @given(st.sampled_from(UPDATES).flatmap(mutated).map(sent))
 @example(b'[{"update_id":"x"},{"update_id":true},{},{"update_id":-5},{"update_id":1e300}]')
 @example(as_json([{"update_id": 5, "edited_message": SAID | {"edit_date": 10**17}}]))
+@example(as_json([{"update_id": 5, "message": SAID | {"date": "0001-01-01T00:00:00+14:00"}}]))
 @example(
     as_json(
         [

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +37,7 @@ from everturn_gateway.errors import GatewayError
 TAKES_SPACE: tuple[Kind, ...] = ("create", "write", "mkdir", "pipe", "link")
 ANY: tuple[Kind, ...] = (*TAKES_SPACE, "truncate", "sync", "rename", "remove", "rmdir")
 SERVED_S = 10  # for a look at a session, which takes less than a millisecond
+FOLDERS = ("awake", "sessions")  # each name in them is that of a session
 TRIES = 4  # of a step: what is refused is tried again when the disk works
 
 
@@ -277,7 +278,7 @@ async def _live_slowly(
         try:
             await threads.settle()
             for gateway in here:
-                await _check_served(gateway, disk.held)
+                await _check_served(gateway, disk.held, recorder.trace.operations)
             taken.append(_as_of_now(recorder, disk.held))
         finally:
             disk.let_go()
@@ -297,11 +298,15 @@ async def _live_slowly(
                     tasks.cancel_scope.cancel()
 
 
-async def _check_served(gateway: Gateway, held: Operation) -> None:
+async def _check_served(gateway: Gateway, held: Operation, before: Sequence[Operation]) -> None:
     """Check that conversations that write nothing are served while an operation is held."""
+    writes = held.path
+    if writes in FOLDERS:  # the session that was named last waits for its name
+        names = (each.path for each in reversed(before) if each.path.startswith(f"{writes}/"))
+        writes = next(names, writes)
     for name, key in KEYS.items():
         session_id = gateway.service._bindings.session_of.get(key)
-        if not session_id or session_id in held.path:
+        if not session_id or session_id in writes:
             continue
         with anyio.move_on_after(SERVED_S) as scope, suppress(CoreError):
             await gateway.service.view(session_id)

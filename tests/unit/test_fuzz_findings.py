@@ -39,6 +39,7 @@ from everturn_gateway.providers.wire import BodyWriter
 from everturn_gateway.tools.policy import AfterTool
 from everturn_gateway.tools.policy.hooks import notes
 from everturn_gateway.tools.policy.writing import PolicyWriteError, add_allowed
+from everturn_gateway.tools.skills import load_skills
 from everturn_gateway.tools.web.converter import Order, work
 
 START = seed(SESSION_ID)
@@ -134,6 +135,14 @@ def test_an_event_that_cannot_stand_where_it_stands_tells_the_way_out() -> None:
 
 
 # --- settings --------------------------------------------------------------------------------
+
+
+def test_a_folder_that_no_system_can_hold_is_a_fault_of_the_file(tmp_path: Path) -> None:
+    """A NUL in `skills_dir` was an error without a place."""
+    skills, faults = load_skills(tmp_path / "\0" / "skills")
+
+    assert skills == ()
+    assert [fault.message for fault in faults] == ["cannot be read: embedded null byte"]
 
 
 async def test_a_session_may_live_for_ever() -> None:

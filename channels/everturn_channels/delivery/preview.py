@@ -309,6 +309,9 @@ class Preview:
             return  # there may be one, of which only the platform knows
         sent = PreviewSent(turn=wish.turn, step=wish.step)
         await self._session.tell(replace(sent, mark="sending"))
+        if self._awaited() is None:  # the reply is complete: it comes by itself
+            await self._session.tell(replace(sent, mark="unsent"))
+            return
         message = Outbound(
             chat=key.chat,
             topic=key.topic,

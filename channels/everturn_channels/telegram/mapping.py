@@ -136,7 +136,7 @@ class Reading:
             place=place,
             sender=_sender(message),
             text=text,
-            at=message.date.astimezone(UTC),
+            at=_sent_at(message),
             is_addressed=is_addressed,
             files=files,
             quoted=quoted,
@@ -215,7 +215,7 @@ class Reading:
             argument=rest.strip(),
             place=place,
             sender=_sender(message),
-            at=message.date.astimezone(UTC),
+            at=_sent_at(message),
             is_addressed=bool(at) or place.type == "dm" or is_reply,
             answer=partial(self.reach.answer, place.chat, place.topic, reply_to),
         )
@@ -375,7 +375,15 @@ def _edited_at(message: types.Message) -> datetime:
     try:
         return datetime.fromtimestamp(message.edit_date or message.date.timestamp(), UTC)
     except (OverflowError, OSError, ValueError):  # no time that there is
+        return _sent_at(message)
+
+
+def _sent_at(message: types.Message) -> datetime:
+    """Return when a message was sent; the library reads texts as well, with any zone."""
+    try:
         return message.date.astimezone(UTC)
+    except OverflowError:  # beyond the years that there are
+        return message.date.replace(tzinfo=UTC)
 
 
 def _sender(message: types.Message) -> Person:

@@ -62,8 +62,9 @@ def load_skills(folder: Path) -> tuple[tuple[Skill, ...], tuple[Fault, ...]]:
         found = sorted(each.name for each in folder.iterdir())
     except FileNotFoundError:
         return (), ()
-    except OSError as error:
-        return (), (Fault(file=folder, message=f"cannot be read: {error.strerror or error}"),)
+    except (OSError, ValueError) as error:  # a name with a NUL in it is no name
+        why = error.strerror if isinstance(error, OSError) else None
+        return (), (Fault(file=folder, message=f"cannot be read: {why or error}"),)
     skills: list[Skill] = []
     faults: list[Fault] = []
     for name in found:
