@@ -6,8 +6,8 @@
 The installed gateway talks to pretended platforms and a pretended model, all on loopback, and is
 killed again and again. The first message of every conversation comes undisturbed. Then, until seven
 tenths of the time are over, everything fails: the process is killed, the model and the platforms
-refuse, are slow or cut connections, clients leave. The rest has no faults: it comes in two halves,
-and memory and descriptors at rest after the second are held against those after the first. Last
+refuse, are slow or cut connections, clients leave. The rest has no faults: it comes in four parts,
+and memory and descriptors at rest after the last are held against those after the one before. Last
 each request over HTTP is repeated with its key, and the audit holds every message against every
 log, request, reply and witness.
 
@@ -54,6 +54,7 @@ SHARES: Sequence[tuple[Kind, float]] = (
 )
 FAULTS_UNTIL = 0.7  # of the time
 REST_S = 180  # until everything has come to rest
+CALM_PARTS = 4  # of the time without faults; after each the process is looked at, at rest
 COMMANDS_EVERY_S = 15.0
 
 
@@ -161,13 +162,14 @@ async def talk(
         people.start_soon(go_on)
         await gateway.torment(began + seconds * FAULTS_UNTIL, options.kill_every_s)
         book.phase = "calm"
-        half_s = max(began + seconds - anyio.current_time(), seconds * 0.2) / 2
-        await anyio.sleep(half_s)
-        book.is_paused = True
-        await wait_all(book)
-        await settle(book, options.quiet_s)
-        book.is_paused = False
-        await anyio.sleep(half_s)
+        part_s = max(began + seconds - anyio.current_time(), seconds * 0.2) / CALM_PARTS
+        for _ in range(CALM_PARTS - 1):
+            await anyio.sleep(part_s)
+            book.is_paused = True
+            await wait_all(book)
+            await settle(book, options.quiet_s)
+            book.is_paused = False
+        await anyio.sleep(part_s)
         book.phase = "rest"
         for each in [*talks, command]:
             each.is_over = True

@@ -34,13 +34,13 @@ def calm(book: Book) -> list[Sample]:
 def flatness(book: Book) -> list[tuple[str, str]]:
     """Return what grew while the gateway was left in peace.
 
-    A measure is flat when it is, at rest after the second half of the calm phase, not above what it
-    was at rest after the first by more than `MEASURES` allows. While sessions are at work each
-    keeps its newest events; what the allocator took for them once it keeps.
+    A measure is flat when it is, at rest after the last part of the calm phase, not above what it
+    was at rest after the part before by more than `MEASURES` allows. While sessions are at work
+    each keeps its newest events; what the allocator took for them once it keeps.
     """
     if len(book.rests) < 2:
         return []
-    first, last = book.rests
+    first, last = book.rests[-2:]
     return [
         (name, f"{measure(first):.1f} -> {measure(last):.1f}")
         for name, measure, share, amount in MEASURES
@@ -122,9 +122,10 @@ def _show_growth(book: Book) -> None:
         rests = [measure(each) for each in book.rests]
         judged = "no" if name in grown else "yes"
         rows.append((name, measure(book.samples[0]), max(ends), slope, *rests, judged))
-    columns = ("measure", "first look", "highest end", "a minute", "at rest", "at rest again")
+    at_rest = (f"at rest {n}" for n, _ in enumerate(book.rests, 1))
+    columns = ("measure", "first look", "highest end", "a minute", *at_rest)
     took = samples[-1].at_s - samples[0].at_s
-    show(f"growth over {took:.0f} s of calm, in two halves", (*columns, "flat"), rows)
+    show(f"growth over {took:.0f} s of calm, at rest after each part", (*columns, "flat"), rows)
 
 
 def _lives(book: Book) -> list[int]:
