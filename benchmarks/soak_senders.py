@@ -63,6 +63,8 @@ class Talk:
                 while self.book.is_paused:  # noqa: ASYNC110 - a flag for hundreds
                     await anyio.sleep(0.2)
                 await anyio.sleep(self.book.dice.uniform(0, pause_s))
+                if self.is_over:  # nobody would wait for its answer
+                    return
             self.open = [m for m in self.open if not m.answered.is_set()]
             await self.send(self)
             in_a_breath = self.book.phase != "warm-up" and self.book.dice.random() < 0.15
