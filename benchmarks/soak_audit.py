@@ -304,9 +304,12 @@ def _check_jobs(
         )
         found.counts["occurrences of scheduled jobs"] += len(began)
         taken = {key.removeprefix(f"schedule:{job}:")[:INSTANT_CHARACTERS] for key in keys}
+        if kept:  # what was shortened away was compared by nobody: the sessions still know it
+            taken = {instant for instant in taken if instant >= min(began, default="")}
         if taken != began or any(n > 1 for n in keys.values()):
             found.fault("an occurrence was not taken once", detail=(job, len(began), keys))
         if (channel, chat) in shown:
             said = [e.is_labelled for e in shown[channel, chat]]
-            if not said.count(False) <= len(began) <= len(said):
+            begun = len(began) if not kept else kept["ran"] + len(began - {*over})
+            if not said.count(False) <= begun <= len(said):
                 found.fault("an occurrence was not said once", detail=(job, len(began), said))
