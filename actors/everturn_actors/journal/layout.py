@@ -24,7 +24,7 @@ from everturn_actors.ids import is_session_id
 from everturn_actors.model import ConversationKey
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots: the path of the log is built once
 class SessionFiles:
     """The files of one session."""
 
