@@ -58,11 +58,18 @@ class ServerConfig:
     request_timeout_s: float = 300
     idle_timeout_s: float = 60
     max_connections: int = 1024
+    max_followers: int = 0
+    "Connections that may follow sessions at a time; 0 = three quarters of `max_connections`."
     max_body_bytes: int = 1024 * 1024
     max_upload_bytes: int = 40 * _MEGABYTE
     "Of the body of a message, which may hold files; never less than `max_body_bytes`."
     stop_timeout_s: float = STOP_TIMEOUT_S
     "How long an orderly stop may take, all of it together."
+
+    @property
+    def follower_limit(self) -> int:
+        """How many connections may follow sessions, so that messages find room beside them."""
+        return self.max_followers or max(1, self.max_connections * 3 // 4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,6 +210,7 @@ class _Server(Section):
     idle_timeout_seconds: _Seconds = 60
     keep_alive_interval_seconds: _Seconds | None = None
     max_connections: _Count = 1024
+    max_followers: _Count | None = None
     max_body_bytes: _Count = 1024 * 1024
     max_upload_bytes: _Count = 40 * _MEGABYTE
     stop_timeout_seconds: Annotated[float, Field(ge=5, le=600)] = STOP_TIMEOUT_S
@@ -300,6 +308,7 @@ def load_config(
         found, faults = check(document, _File)
         faults += (
             *_conflicts(document),
+            *(_crowding(document, found.server) if found is not None else ()),
             *provider_faults(document),
             *(channel_faults(document) if with_channels else ()),
         )
@@ -378,6 +387,7 @@ def _server(values: _Server, host: str | None, port: int | None) -> ServerConfig
         request_timeout_s=values.request_timeout_seconds,
         idle_timeout_s=values.idle_timeout_seconds,
         max_connections=values.max_connections,
+        max_followers=values.max_followers or 0,
         max_body_bytes=values.max_body_bytes,
         max_upload_bytes=values.max_upload_bytes,
         stop_timeout_s=values.stop_timeout_seconds,
@@ -411,6 +421,15 @@ def _conflicts(document: Document) -> Iterator[Fault]:
     if {"channels", "gateways"} <= document.data.keys():
         message = "is Duragent's name for channels; keep one of the two"
         yield document.fault(("gateways",), message)
+
+
+def _crowding(document: Document, server: _Server) -> Iterator[Fault]:
+    if server.max_followers is not None and server.max_followers >= server.max_connections:
+        message = (
+            f"must be below server.max_connections ({server.max_connections}), so that messages"
+            f" find room beside followers, not '{server.max_followers}'"
+        )
+        yield document.fault(("server", "max_followers"), message)
 
 
 def _notes(document: Document) -> Iterator[str]:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import signal
 import socket
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 
+import anyio
 import httpx2
 import pytest
 from support.gateway import (
+    HttpGateway,
     connect,
     open_http_gateway,
     read_all,
     server_events,
 )
 
+from everturn_actors.testing import ScriptedProvider
 from everturn_gateway.config import ServerConfig
 from everturn_gateway.errors import ConfigError, GatewayError
 from everturn_gateway.http import limits, serve_http
@@ -139,7 +143,7 @@ async def test_connections_beyond_the_limit_get_503(tmp_path: Path) -> None:
             async with first.stream("GET", path) as response:
                 events = server_events(response)
                 begun = await anext(events)
-                refused = await second.get("/livez")
+                refused = await second.get("/api/v1/agents")
                 await events.aclose()
         async with gateway.client() as third:
             later = await third.get("/livez")
@@ -149,6 +153,76 @@ async def test_connections_beyond_the_limit_get_503(tmp_path: Path) -> None:
     assert refused.json()["type"] == "urn:everturn:problem:too-many-connections"
     assert refused.headers["retry-after"] == "1"
     assert later.status_code == 200
+
+
+@asynccontextmanager
+async def following(gateway: HttpGateway, session_id: str) -> AsyncGenerator[None]:
+    """Follow a session with a connection of one's own."""
+    path = f"/api/v1/sessions/{session_id}/events"
+    async with gateway.client() as client, client.stream("GET", path) as response:
+        assert response.status_code == 200
+        async with aclosing(server_events(response)) as events:
+            await anext(events)
+            yield
+
+
+async def test_followers_leave_room_for_messages_and_health(tmp_path: Path) -> None:
+    """As many as may follow do; the next is told to come again, and everything else works."""
+    server = ServerConfig(max_connections=6, max_followers=4)
+    async with open_http_gateway(tmp_path, server=server) as gateway, AsyncExitStack() as stack:
+        session = await gateway.session()
+        for _ in range(4):
+            await stack.enter_async_context(following(gateway, session))
+        path = f"/api/v1/sessions/{session}"
+        async with gateway.client() as client:
+            refused = await client.get(f"{path}/events")
+            unknown = await client.get("/api/v1/sessions/s-unknown/events")
+            answered = await client.post(f"{path}/messages", json={"content": "Hello"})
+            health = [
+                (await client.get(each)).status_code for each in ("/livez", "/readyz", "/metrics")
+            ]
+        await stack.aclose()
+        async with following(gateway, session):
+            pass
+
+    assert refused.status_code == unknown.status_code == 503
+    assert refused.headers["content-type"] == "application/problem+json"
+    assert refused.headers["retry-after"] == "5"
+    assert refused.json()["type"] == "urn:everturn:problem:too-many-followers"
+    assert answered.status_code == 200
+    assert health == [200, 200, 200]
+
+
+async def test_whoever_watches_is_answered_when_nobody_else_is(tmp_path: Path) -> None:
+    """Every connection waits for an answer, and still the process can be looked at."""
+    provider = ScriptedProvider()
+    provider.hold()
+    server = ServerConfig(max_connections=3)
+    async with (
+        open_http_gateway(tmp_path, server=server, provider=provider) as gateway,
+        anyio.create_task_group() as tasks,
+    ):
+        sessions = [await gateway.session() for _ in range(3)]
+
+        async def ask(session: str) -> None:
+            async with gateway.client() as client:
+                path = f"/api/v1/sessions/{session}/messages"
+                answers.append(await client.post(path, json={"content": "Hello"}))
+
+        answers = list[httpx2.Response]()
+        for session in sessions:
+            tasks.start_soon(ask, session)
+        await provider.until_called(3)
+        async with gateway.client() as client:
+            refused = await client.get("/api/v1/agents")
+            health = [
+                (await client.get(each)).status_code for each in ("/livez", "/readyz", "/metrics")
+            ]
+        provider.release()
+
+    assert refused.status_code == 503
+    assert health == [200, 200, 200]
+    assert [each.status_code for each in answers] == [200] * 3
 
 
 @pytest.mark.parametrize("said", [b"", b"GET /livez HT", b"GET /livez HTTP/1.1\r\nHost: loc"])

@@ -27,6 +27,8 @@ from everturn_gateway.http import serve_http
 from everturn_gateway.scheduler.errors import UnknownJobError
 from everturn_gateway.scheduler.jobs import At, Job, JobView, Run, SendMessage, Standing
 from everturn_gateway.telemetry.gauges import Sources, gauges
+from everturn_gateway.telemetry.instruments import Instruments
+from everturn_gateway.telemetry.requests import RequestCounts
 
 PAGE = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
 ROW = re.compile(r"^\| `(\w+)` \| (counter|gauge|histogram) \| ([\w, ]*) ?\| \S", re.MULTILINE)
@@ -199,7 +201,9 @@ async def now(parts: Parts) -> dict[str, list[tuple[dict[str, str], float]]]:
         clock=ManualClock(),
         journal_waiting=lambda: 9,
     )
-    found = await gauges(sources, requests_in_flight=6)
+    requests = RequestCounts(Instruments())
+    requests.in_flight, requests.followers = 6, range(8)
+    found = await gauges(sources, requests=requests)
     return {each.name: [(s.labels, s.value) for s in each.samples] for each in found}
 
 
@@ -216,6 +220,7 @@ async def test_the_load_is_read_at_the_scrape() -> None:
     assert values["everturn_deliveries_owed"] == 4
     assert values["everturn_journal_queue_jobs"] == 9
     assert values["everturn_http_requests_in_flight"] == 6
+    assert values["everturn_http_followers"] == 8
     assert (values["everturn_agents"], values["everturn_agent_faults"]) == (2, 1)
 
 

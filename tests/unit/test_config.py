@@ -102,6 +102,7 @@ def test_without_a_file_the_defaults_stand(tmp_path: Path) -> None:
         request_timeout_s=300,
         idle_timeout_s=60,
         max_connections=1024,
+        max_followers=0,
         max_body_bytes=1024 * 1024,
     )
     assert config.sessions == SessionsConfig(
@@ -171,6 +172,27 @@ def test_options_out_of_range_are_refused_together_with_the_file_s_faults(tmp_pa
         "command line: --port: must be 0 to 65535, not 70000",
         ("command line: --host: must be a host name or an address to listen on, like 127.0.0.1"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "followers"),
+    [("", 768), ("max_connections: 10", 7), ("max_connections: 1", 1), ("max_followers: 3", 3)],
+)
+def test_followers_may_have_a_part_of_the_connections(
+    tmp_path: Path, text: str, followers: int
+) -> None:
+    """Where nothing else is said, a quarter is left for messages."""
+    assert load(tmp_path, f"server: {{{text}}}\n").server.follower_limit == followers
+
+
+def test_followers_may_not_have_all_connections(tmp_path: Path) -> None:
+    """Messages would find no room, and nobody would know why."""
+    (fault,) = faults_of(tmp_path, "server:\n  max_connections: 8\n  max_followers: 8\n")
+
+    assert fault == (
+        ":3: server.max_followers: must be below server.max_connections (8), so that messages"
+        " find room beside followers, not '8'"
+    )
 
 
 def test_every_bad_value_is_named(tmp_path: Path) -> None:

@@ -142,6 +142,7 @@ def create_app(gateway: Gateway, waits: OpenWaits | None = None) -> FastAPI:
         max_upload_bytes=server.max_upload_bytes,
         timeout_s=server.request_timeout_s,
     )
+    gateway.telemetry.requests.followers = waits.followers
     app.add_middleware(Guard, access=access)
     app.add_middleware(MeasuredRequests, counts=gateway.telemetry.requests)
     _add_error_handlers(app)

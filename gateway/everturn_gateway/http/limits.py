@@ -16,12 +16,17 @@ from everturn_gateway.http.waiting import DEADLINE
 GRACE_S = 10.0  # after its deadline, for a route to answer by itself
 DRAIN_BYTES = 32 * 1024 * 1024  # of a refused body that are read away
 DRAIN_S = 5.0
+HEALTH_PATHS = frozenset({"/livez", "/readyz", "/metrics"})  # answered however full it is
 # Their bodies may hold files.
 _UPLOADS = re.compile(r"/api/v1/sessions/[^/]+/(?:messages|stream)|/v1/chat/completions")
 
 
 class ConnectionLimit:
-    """Refuses requests while the server has more connections than it may."""
+    """Refuses requests while the server has more connections than it may.
+
+    Not those of whoever watches the process: an overload is when they matter most, and each is
+    answered at once.
+    """
 
     def __init__(self, app: ASGIApp, *, max_connections: int) -> None:
         self._app = app
@@ -34,7 +39,11 @@ class ConnectionLimit:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
-        if len(self._connections) <= self._max or scope["type"] != "http":
+        if (
+            len(self._connections) <= self._max
+            or scope["type"] != "http"
+            or scope["path"] in HEALTH_PATHS
+        ):
             await self._app(scope, receive, send)
             return
         problem = Problem(

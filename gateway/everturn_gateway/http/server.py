@@ -57,7 +57,7 @@ async def serve_http(gateway: Gateway, *, on_ready: Callable[[str], None]) -> No
     # A warning for each request that is none would let strangers fill the disk with lines.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     sockets = await run_sync(listen, config.host, config.port)
-    waits = OpenWaits()
+    waits = OpenWaits(max_followers=config.follower_limit)
     limited = ConnectionLimit(create_app(gateway, waits), max_connections=config.max_connections)
     server = _Server(_uvicorn_config(limited, config))
     limited.watch(server.server_state.connections)

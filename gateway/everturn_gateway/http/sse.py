@@ -78,14 +78,18 @@ class EventStream(Response):
         self._left = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the stream."""
+        """Send the stream.
+
+        Raises:
+            ProblemError: It is a follower's, and there is no room for one; nothing was sent.
+        """
         del scope
-        await send(
-            {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
-        )
-        opened = self._waits.waiter() if self._farewell else self._waits.follower()
         async with aclosing(self._source) as source:
-            with opened as wait:
+            with self._waits.waiter() if self._farewell else self._waits.follower() as wait:
+                with anyio.CancelScope(
+                    shield=True
+                ):  # a server that stops may have ended it already
+                    await self._begin(send)
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(self._watch, receive, tasks.cancel_scope)
                     tasks.start_soon(self._keep_alive, send)
@@ -97,6 +101,11 @@ class EventStream(Response):
             await send({"type": "http.response.body", "body": last, "more_body": False})
         elif self._on_leave is not None:
             await self._on_leave()
+
+    async def _begin(self, send: Send) -> None:
+        await send(
+            {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+        )
 
     async def _write(self, send: Send, chunk: bytes) -> None:
         await send({"type": "http.response.body", "body": chunk, "more_body": True})

@@ -6,7 +6,7 @@ deadline passes or the gateway stops, the wait ends here and the turn is dealt w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sized
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 
@@ -31,18 +31,46 @@ class OpenWaits:
 
     Followers of a session can come back at any time and are let go at once. Requests that wait
     for a turn are given time first.
+
+    Followers stay for as long as they like, so they have a limit of their own: without one they
+    would take, one by one, all connections that messages need.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, max_followers: int = 768) -> None:
+        self._max_followers = max_followers
         self._followers: set[anyio.CancelScope] = set()
+        self._background: set[anyio.CancelScope] = set()
         self._waiters: set[anyio.CancelScope] = set()
         self.stopping = False
         "Whether the server is going down."
         self._ending = False
 
+    @property
+    def followers(self) -> Sized:
+        """Those there are now."""
+        return self._followers
+
+    def check_follower(self) -> None:
+        """Refuse a follower for whom there is no room.
+
+        Raises:
+            ProblemError: There is none (503).
+        """
+        if len(self._followers) >= self._max_followers:
+            raise ProblemError(_too_many_followers(self._max_followers))
+
     def follower(self) -> AbstractContextManager[anyio.CancelScope]:
-        """Hold a scope that is cancelled when the server begins to stop."""
+        """Hold a scope for one more follower; it is cancelled when the server begins to stop.
+
+        Raises:
+            ProblemError: There is no room for one (503).
+        """
+        self.check_follower()
         return self._open(self._followers, lambda: self.stopping)
+
+    def background(self) -> AbstractContextManager[anyio.CancelScope]:
+        """Hold a scope for work without a client; cancelled when the server begins to stop."""
+        return self._open(self._background, lambda: self.stopping)
 
     def waiter(self) -> AbstractContextManager[anyio.CancelScope]:
         """Hold a scope that is cancelled when a stopping server waits no longer."""
@@ -62,9 +90,9 @@ class OpenWaits:
                 scopes.discard(scope)
 
     def end_followers(self) -> None:
-        """Let the followers go: the server begins to stop."""
+        """Let the followers go, and end what works without a client: the server begins to stop."""
         self.stopping = True
-        for scope in tuple(self._followers):
+        for scope in (*self._followers, *self._background):
             scope.cancel()
 
     def end_waiters(self) -> None:
@@ -72,6 +100,17 @@ class OpenWaits:
         self._ending = True
         for scope in tuple(self._waiters):
             scope.cancel()
+
+
+def _too_many_followers(most: int) -> Problem:
+    return Problem(
+        kind="too-many-followers",
+        title="Too many followers",
+        status=503,
+        detail=f"{most} connections follow sessions, which is all that may (server.max_followers);"
+        " try again later, or read `messages`",
+        headers={"Retry-After": "5"},
+    )
 
 
 async def disconnected(receive: Receive) -> None:

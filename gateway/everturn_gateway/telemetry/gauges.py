@@ -23,6 +23,7 @@ from everturn_gateway.errors import Fault
 from everturn_gateway.scheduler.desk import ScheduleDesk
 from everturn_gateway.scheduler.errors import UnknownJobError
 from everturn_gateway.scheduler.jobs import JobView
+from everturn_gateway.telemetry.requests import RequestCounts
 
 STATES: Final = ("scheduled", "running", "paused", "waiting", "done")
 JOBS_AT_ONCE: Final = 50  # each takes some 50 microseconds; then others may go on
@@ -64,18 +65,18 @@ class Sources:
     "How many appends and marks wait for the disk."
 
 
-async def gauges(sources: Sources, *, requests_in_flight: int) -> tuple[Metric, ...]:
+async def gauges(sources: Sources, *, requests: RequestCounts) -> tuple[Metric, ...]:
     """Return how things stand; keeps the event loop for a few milliseconds at most."""
     now = sources.clock.now()
     return (
         _info("everturn_build", "Which version runs.", {"version": sources.version}),
-        *_work(sources, await sources.service.load(), requests_in_flight),
+        *_work(sources, await sources.service.load(), requests),
         *_channels(sources.channels.statuses(), now),
         *await _schedules(sources.schedules, now),
     )
 
 
-def _work(sources: Sources, load: Load, requests_in_flight: int) -> Iterator[Metric]:
+def _work(sources: Sources, load: Load, requests: RequestCounts) -> Iterator[Metric]:
     yield _gauge("everturn_sessions_awake", "Sessions in memory.", load.awake)
     yield _gauge("everturn_turns_running", "Open turns that are worked on.", load.running)
     yield _gauge("everturn_messages_waiting", "Messages that wait for a turn.", load.waiting)
@@ -100,7 +101,10 @@ def _work(sources: Sources, load: Load, requests_in_flight: int) -> Iterator[Met
     yield _gauge(
         "everturn_http_requests_in_flight",
         "Requests that are not answered to their end.",
-        requests_in_flight,
+        requests.in_flight,
+    )
+    yield _gauge(
+        "everturn_http_followers", "Connections that follow a session.", len(requests.followers)
     )
     yield _gauge("everturn_agents", "Agents that are loaded.", len(sources.library.names()))
     yield _gauge(

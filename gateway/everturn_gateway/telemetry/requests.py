@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sized
 from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -21,6 +22,8 @@ class RequestCounts:
 
     def __init__(self, instruments: Instruments) -> None:
         self.in_flight = 0
+        self.followers: Sized = ()
+        "The connections that follow sessions now."
         self._to = instruments
 
     def ended(self, scope: Scope, status: str, took_s: float) -> None:

@@ -128,7 +128,7 @@ class Telemetry:
         async with self._scraping:
             now: tuple[Metric, ...] = ()
             if self._sources is not None:
-                now = await gauges(self._sources, requests_in_flight=self.requests.in_flight)
+                now = await gauges(self._sources, requests=self.requests)
             counted = self.instruments.snapshot()
             return await to_thread.run_sync(partial(self._render, now, counted, accept))
 

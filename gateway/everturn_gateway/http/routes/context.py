@@ -95,7 +95,7 @@ def _explanation(explanation: Explanation) -> str:
 
 async def _compact(service: TurnService, waits: OpenWaits, session_id: str, focus: str) -> None:
     """Have a session summarised when its client has its answer."""
-    with waits.follower():
+    with waits.background():
         try:
             await service.compact(session_id, focus)
         except CoreError as error:

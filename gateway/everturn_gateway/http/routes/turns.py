@@ -144,7 +144,7 @@ def turns_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
         responses={
             **event_stream("Server-sent events: every event by its type, and token"),
             204: {"description": "The session has ended, and there is nothing more to send"},
-            **problems(404),
+            **problems(404, 503),
         },
     )
     async def follow_events(
@@ -155,6 +155,7 @@ def turns_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
     ) -> Response:
         """Follow a session: all events from the first, or those after a number, then live."""
         number = int(last_event_id) if "Last-Event-ID" in request.headers else after
+        waits.check_follower()  # before the session is looked up
         state = await service.view(session_id)
         if state.status == "ended" and number >= state.last_seq:
             # To a browser's EventSource, 204 says: do not connect again.
