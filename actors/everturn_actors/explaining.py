@@ -6,7 +6,7 @@ the outcome says whether the request is the one that was sent; it is never guess
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from everturn_actors.context.calibration import ModelFacts
@@ -45,7 +45,7 @@ def explain(
 ) -> Explanation:
     """Return the account of the request that was sent at event `seq`, or next after it in its turn.
 
-    Takes as long as a replay of the log: run it beside the event loop.
+    Takes as long as a replay of the log up to there: run it beside the event loop.
 
     Args:
         session_id: Of the session, for errors.
@@ -60,111 +60,130 @@ def explain(
             beginning of the log was discarded, so that none can be made again.
         ContextDoesNotFitError: Today's agent has no room for it.
     """
-    if not events:
-        raise UnknownRequestError(session_id, seq, "its log was discarded, or is not written yet")
-    if not isinstance(events[0].body, SessionStarted):
-        raise UnknownRequestError(
-            session_id,
-            seq,
-            f"the log before event {events[0].seq} was discarded, and without its beginning no"
-            " past request can be made again; `compaction: archive` keeps it",
-        )
-    asked = _find(session_id, events, seq)
-    replay = _Replay()
-    for event in events:
-        if event.seq > asked.last_seq:
-            break
-        replay.read(event, keep=event.seq >= asked.past.started_seq)
-    rendered, scene = _again(asked.past, replay.scenes, spec, tools, facts)
-    return explain_request(asked.past, rendered, scene.messages(), scene.hidden)
+    replay = RequestReplay(session_id, seq)
+    replay.read(events)
+    return replay.explanation(spec, tools, facts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Request:
-    """A step of a log: the request was sent in it."""
+class RequestReplay:
+    """Finds one past request while a log is read, page by page, and makes it again.
 
-    past: Past
-    last_seq: int
-    "The last event before the answer; of a step without one, its last event."
+    Each event is looked at once, and nothing after the answer to the request is needed.
+    """
 
+    def __init__(self, session_id: str, seq: int) -> None:
+        """Begin before the first event.
 
-def _find(session_id: str, events: Sequence[Event], seq: int) -> _Request:
-    """Return the request of the turn that event `seq` belongs to, at it or next after it."""
-    requests = list(_requests(events))
-    turn = _turn_of(events, seq)
-    for request in requests:
-        end = request.past.replied_seq or request.last_seq
-        if request.past.turn == turn and end >= seq:
-            return request
-    raise UnknownRequestError(session_id, seq, _which(requests, seq, last_seq=events[-1].seq))
+        Args:
+            session_id: Of the session, for errors.
+            seq: Any event of a turn; its request is the one sent there, or next after it.
+        """
+        self._session_id = session_id
+        self._seq = seq
+        self._replay = _Replay()
+        self._open_turn = 0
+        self._asked_turn = 0
+        "The turn that `seq` belongs to; 0 = it has not come yet."
+        self._step: tuple[int, StepStarted] | None = None
+        self._past: Past | None = None
+        self._last_seq = 0
+        self._requests = list[tuple[int, int]]()
+        "Of each request that was met: where its step began, and by which number it is named."
 
+    def read(self, events: Sequence[Event]) -> bool:
+        """Take the next events, oldest first; return whether no more are needed.
 
-def _requests(events: Sequence[Event]) -> Iterator[_Request]:
-    """Yield every request of the log, oldest first."""
-    started: tuple[int, StepStarted] | None = None
-    last_seq = 0
-    for event in events:
+        Raises:
+            UnknownRequestError: The log does not begin at its beginning.
+            CorruptJournalError: The events do not follow each other.
+        """
+        for event in events:
+            if self._past is not None:
+                break
+            self._read(event)
+        return self._past is not None
+
+    def explanation(
+        self, spec: AgentSpec, tools: tuple[ToolDefinition, ...], facts: ModelFacts
+    ) -> Explanation:
+        """Return the account of the request, when all was read that `read` asked for.
+
+        Raises:
+            UnknownRequestError: No request was sent there; the text names those that were.
+            ContextDoesNotFitError: Today's agent has no room for it.
+        """
+        if self._step is not None and self._past is None:  # the log ends before its answer
+            self._close(self._last_seq, None)
+        if self._past is None:
+            raise UnknownRequestError(self._session_id, self._seq, self._which())
+        rendered, scene = _again(self._past, self._replay.scenes, spec, tools, facts)
+        messages, hidden = self._replay.account(scene)
+        return explain_request(self._past, rendered, messages, hidden)
+
+    def _read(self, event: Event) -> None:
         body = event.body
+        if not self._last_seq and not isinstance(body, SessionStarted):
+            raise UnknownRequestError(
+                self._session_id,
+                self._seq,
+                f"the log before event {event.seq} was discarded, and without its beginning no"
+                " past request can be made again; `compaction: archive` keeps it",
+            )
         match body:
+            case TurnStarted():
+                self._open_turn = body.turn
+                if self._seq in body.received:
+                    self._asked_turn = self._asked_turn or body.turn
             case StepStarted():
-                started = (event.seq, body)
-            case ModelReplied() if started is not None:
-                yield _request(started, last_seq, event.seq, body)
-                started = None
-            case TurnFinished() if started is not None:
-                yield _request(started, last_seq, 0, None)
-                started = None
+                self._step = (event.seq, body)
+            case ModelReplied():
+                self._close(event.seq, body)
+            case TurnFinished():
+                self._close(self._last_seq, None)
             case _:
                 pass
-        last_seq = event.seq
-    if started is not None:
-        yield _request(started, last_seq, 0, None)
+        if event.seq == self._seq:
+            self._asked_turn = self._asked_turn or self._open_turn
+        if isinstance(body, TurnFinished):
+            self._open_turn = 0
+        self._last_seq = event.seq
+        if self._past is None:
+            self._replay.read(event)
 
-
-def _request(
-    started: tuple[int, StepStarted], last_seq: int, replied_seq: int, reply: ModelReplied | None
-) -> _Request:
-    seq, step = started
-    return _Request(
-        past=Past(
+    def _close(self, end_seq: int, reply: ModelReplied | None) -> None:
+        """Note that a request was answered by the event `end_seq`, or ended there without."""
+        if self._step is None:
+            return
+        (started_seq, step), self._step = self._step, None
+        replied_seq = end_seq if reply else 0
+        self._requests.append((started_seq, replied_seq or started_seq))
+        # The event `seq` may be this answer: its turn is the one that is open.
+        asked_turn = self._asked_turn or (self._open_turn if end_seq == self._seq else 0)
+        if step.turn != asked_turn or end_seq < self._seq:
+            return
+        self._past = Past(
             turn=step.turn,
             step=step.step,
-            started_seq=seq,
+            started_seq=started_seq,
             replied_seq=replied_seq,
             model=step.model,
             prefix=reply.sent.prefix if reply else "",
             reported=reply.usage if reply else Usage(),
-        ),
-        last_seq=last_seq,
-    )
+        )
 
-
-def _turn_of(events: Sequence[Event], seq: int) -> int:
-    """Return the number of the turn that an event belongs to; 0 where it belongs to none."""
-    open_turn = 0
-    for event in events:
-        body = event.body
-        if isinstance(body, TurnStarted):
-            open_turn = body.turn
-            if seq in body.received:
-                return open_turn
-        if event.seq == seq and open_turn:
-            return open_turn
-        if isinstance(body, TurnFinished):
-            open_turn = 0
-    return 0
-
-
-def _which(requests: Sequence[_Request], seq: int, *, last_seq: int) -> str:
-    """Return which requests there are, those next to `seq`."""
-    if not requests:
-        return "no request was sent in this session yet"
-    where = f"the log ends at event {last_seq}; " if seq > last_seq else ""
-    near = sorted(requests, key=lambda r: abs(r.past.started_seq - seq))[:_NAMED]
-    seqs = [request.past.replied_seq or request.past.started_seq for request in near]
-    names = ", ".join(map(str, sorted(seqs)))
-    of = f" (of {len(requests)} in all)" if len(requests) > len(near) else ""
-    return f"{where}requests were sent for the events {names}{of}"
+    def _which(self) -> str:
+        """Return which requests there are, those next to the one that was asked for."""
+        if not self._last_seq:
+            return "its log was discarded, or is not written yet"
+        if not self._requests:
+            return "no request was sent in this session yet"
+        past_end = self._seq > self._last_seq
+        where = f"the log ends at event {self._last_seq}; " if past_end else ""
+        near = sorted(self._requests, key=lambda request: abs(request[0] - self._seq))[:_NAMED]
+        names = ", ".join(str(named) for named in sorted(named for _, named in near))
+        total = len(self._requests)
+        of = f" (of {total} in all)" if total > len(near) else ""
+        return f"{where}requests were sent for the events {names}{of}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,37 +191,40 @@ class _Scene:
     """A state that a request may have been made of."""
 
     conversation: Conversation
-    past_messages: tuple[AnyMessage, ...]
-    "Of the finished turns, let go or not, oldest first."
-    hidden: dict[int, Hidden]
-
-    def messages(self) -> tuple[AnyMessage, ...]:
-        """Return every message of the session up to here, oldest first."""
-        current = self.conversation.current
-        running = () if current is None else flatten(blocks(current))
-        return (*self.past_messages, *running)
+    messages: int
+    "How many messages of finished turns there were, let go or not."
+    changes: int
+    "How many times something had been hidden."
 
 
 @dataclass(slots=True)
 class _Replay:
-    """Replays a log, and keeps what of it is hidden, and by which event."""
+    """Replays a log, and keeps what of it is hidden, and by which event.
+
+    Messages and changes are only ever added, and a scene remembers how many there were: a copy of
+    them at each step would make the whole quadratic.
+    """
 
     state: SessionState | None = None
     scenes: list[_Scene] = field(default_factory=list[_Scene])
-    "The states in which the asked step was, oldest first."
+    "The states in which the newest step was, oldest first."
     _messages: list[AnyMessage] = field(default_factory=list[AnyMessage])
     _turns: list[tuple[int, tuple[int, ...]]] = field(
         default_factory=list[tuple[int, tuple[int, ...]]]
     )
     "Numbers of the finished turns, and the seqs of their messages."
+    _gone_turns: int = 0
+    "How many of the oldest of them are hidden whole."
     _hidden: dict[int, Hidden] = field(default_factory=dict[int, Hidden])
+    _changes: list[tuple[int, Hidden]] = field(default_factory=list[tuple[int, Hidden]])
+    "What became of which message, in the order in which it happened."
     _held_from: int = 1
     "The oldest turn that the session holds."
     _told_messages: int = 0
     "How many messages the summary stands for."
 
-    def read(self, event: Event, *, keep: bool) -> None:
-        """Take the next event; with `keep`, the state after it may be a scene."""
+    def read(self, event: Event) -> None:
+        """Take the next event; the state after it may be a scene."""
         before, self.state = self.state, apply(self.state, event)
         body = event.body
         if isinstance(body, TurnFinished) and before is not None and before.open_turn is not None:
@@ -210,13 +232,22 @@ class _Replay:
             self._messages += turn.messages
             self._turns.append((turn.number, tuple(message.seq for message in turn.messages)))
         self._note(event)
-        if keep and isinstance(body, StepStarted | ContextReduced | Summarised):
+        if isinstance(body, StepStarted):
+            self.scenes.clear()
+        if isinstance(body, StepStarted | ContextReduced | Summarised):
             scene = _Scene(
                 conversation=self.state.conversation,
-                past_messages=tuple(self._messages),
-                hidden=dict(self._hidden),
+                messages=len(self._messages),
+                changes=len(self._changes),
             )
             self.scenes.append(scene)
+
+    def account(self, scene: _Scene) -> tuple[tuple[AnyMessage, ...], dict[int, Hidden]]:
+        """Return every message of the session up to a scene, and what was done to them by then."""
+        current = scene.conversation.current
+        running = () if current is None else flatten(blocks(current))
+        messages = (*self._messages[: scene.messages], *running)
+        return messages, dict(self._changes[: scene.changes])
 
     def _note(self, event: Event) -> None:
         """Note what an event hides."""
@@ -238,11 +269,14 @@ class _Replay:
 
     def _hide_turns(self, before: int, how: Hidden) -> None:
         """Note that the finished turns with a number below `before` are hidden."""
-        for number, seqs in self._turns:
+        # What is gone stays gone, and turns leave oldest first: none is looked at twice.
+        while self._gone_turns < len(self._turns):
+            number, seqs = self._turns[self._gone_turns]
             if number >= before:
                 break
             for seq in seqs:
                 self._hide(seq, how)
+            self._gone_turns += 1
 
     def _tell(self, body: Summarised, how: Hidden) -> None:
         """Note which turns a summary tells of that the one before did not.
@@ -265,6 +299,7 @@ class _Replay:
         if known is not None and known.fate in _GONE and (known.fate, how.fate) != _TOLD_OF:
             return
         self._hidden[seq] = how
+        self._changes.append((seq, how))
 
 
 def _first_held(state: SessionState | None) -> int:

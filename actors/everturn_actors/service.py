@@ -46,7 +46,7 @@ from everturn_actors.errors import (
     UnknownSessionError,
 )
 from everturn_actors.events import ApprovalDecided, Event, SessionStarted
-from everturn_actors.explaining import explain
+from everturn_actors.explaining import RequestReplay
 from everturn_actors.feed import TextDelta, Update
 from everturn_actors.following import follow_feed
 from everturn_actors.ids import new_session_id
@@ -108,6 +108,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 SEEN_BEFORE = 200  # idempotency keys that a session knows from the one before it
+EXPLAIN_PAGE_EVENTS = 1000  # some 50 ms of a thread: what a client that left can still cost
 LOOK_BACK_EVENTS = 500  # in which a word that comes too late finds out why
 
 
@@ -599,7 +600,8 @@ class TurnService:
     async def explain(self, session_id: str, seq: int) -> Explanation:
         """Return why a past request was as it was: the one at event `seq` or next in its turn.
 
-        Reads the whole log of the session.
+        Reads the log of the session up to there, page by page; a caller that is cancelled waits
+        for the page that is being read and for no other.
 
         Raises:
             UnknownSessionError: There is no such session.
@@ -611,10 +613,16 @@ class TurnService:
         state = await self.view(session_id)
         agent = self._runtime.agents.get(state.key.agent)
         facts = self._runtime.memory.facts(agent.spec.model)
-        events = await self._store.read(session_id, after=0, limit=state.last_seq)
-        return await to_thread.run_sync(
-            partial(explain, session_id, events, seq, agent.spec, agent.offered(facts), facts)
-        )
+        replay = RequestReplay(session_id, seq)
+        after, is_found = 0, False
+        while not is_found and after < state.last_seq:
+            limit = min(EXPLAIN_PAGE_EVENTS, state.last_seq - after)
+            events = await self._store.read(session_id, after=after, limit=limit)
+            if not events:
+                break
+            after = events[-1].seq
+            is_found = await to_thread.run_sync(replay.read, events)
+        return await to_thread.run_sync(replay.explanation, agent.spec, agent.offered(facts), facts)
 
     async def compact(self, session_id: str, focus: str = "") -> Compacted:
         """Have older turns summarised now; return when that is done, or found to be needless.

@@ -9,6 +9,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
+from everturn_actors import service as service_module
 from everturn_actors.errors import (
     InvalidInputError,
     ModelAuthError,
@@ -798,3 +799,31 @@ async def finished(test: TestService, session_id: str, turns: int = 1) -> list[E
                 if sum(isinstance(e.body, TurnFinished) for e in events) == turns:
                     return events
     return events
+
+
+async def test_nothing_more_is_read_for_somebody_who_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To explain a request of a long log takes a while; who stops waiting for it ends that."""
+    monkeypatch.setattr(service_module, "EXPLAIN_PAGE_EVENTS", 4)
+    async with open_test_service() as test:
+        for text in ("one", "two", "three"):
+            await say(test, text)
+        session = await test.service.current(test.key())
+        (*_, last) = await test.service.history(session, after=0, limit=100)
+        read = test.store.read
+        pages: list[int] = []
+        with anyio.CancelScope() as scope:
+
+            async def counted(session_id: str, *, after: int, limit: int) -> tuple[Event, ...]:
+                pages.append(after)
+                if len(pages) == 2:
+                    scope.cancel()
+                return await read(session_id, after=after, limit=limit)
+
+            monkeypatch.setattr(test.store, "read", counted)
+            await test.service.explain(session, last.seq)
+        monkeypatch.undo()
+        whole = await test.service.explain(session, last.seq - 1)
+
+    assert scope.cancelled_caught
+    assert pages == [0, 4]
+    assert (whole.turn, whole.verdict) == (3, "same")

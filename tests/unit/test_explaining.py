@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import cProfile
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from inline_snapshot import snapshot
@@ -28,7 +31,7 @@ from everturn_actors.events import (
     TurnFinished,
     TurnStarted,
 )
-from everturn_actors.explaining import explain
+from everturn_actors.explaining import RequestReplay, explain
 from everturn_actors.model import Replaced, ToolCall, ToolDefinition, Usage
 from everturn_actors.reports import explanation_from, explanation_record
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, PromptSpec, SessionSpec
@@ -379,3 +382,38 @@ def test_an_explanation_comes_back_from_its_record() -> None:
 
     assert replace(again, request=found.request) == found
     assert explanation_record(again) == record
+
+
+def calls_made(work: Callable[[], object]) -> int:
+    """Return how many Python functions `work` calls."""
+    profile = cProfile.Profile()
+    profile.runcall(work)
+    return sum(entry.callcount for entry in profile.getstats())
+
+
+def test_the_work_of_an_explanation_grows_no_faster_than_the_log() -> None:
+    """In a session that let go of most of its turns, the last request is as dear as it is long."""
+    work: list[int] = []
+    for exchanges in (100, 400):
+        talk = Talk(window_messages=20)
+        for number in range(exchanges - 1):
+            talk.exchange(f"message {number}")
+        last = talk.exchange("the last one")
+        work.append(calls_made(partial(talk.explain, last)))
+    few, many = work
+
+    assert many < 5 * few
+
+
+def test_nothing_is_read_after_the_answer() -> None:
+    """An early request of a long session is explained without the rest of its log."""
+    talk = Talk()
+    early = talk.exchange("one")
+    for number in range(3):
+        talk.exchange(f"message {number}")
+    replay = RequestReplay("s1", early)
+    pages = [talk.events[start : start + 2] for start in range(0, len(talk.events), 2)]
+    wanted = 1 + next(number for number, page in enumerate(pages) if replay.read(page))
+
+    assert pages[wanted - 1][-1].seq == early + 1
+    assert replay.explanation(talk.spec, TOOLS, FACTS) == talk.explain(early)

@@ -6,9 +6,10 @@ deadline passes or the gateway stops, the wait ends here and the turn is dealt w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sized
+from collections.abc import Awaitable, Callable, Generator, Sized
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import TypeVar
 
 import anyio
 from starlette.requests import Request
@@ -17,6 +18,8 @@ from starlette.types import Receive
 from everturn_actors.errors import ActorFailedError, CoreError, JournalWriteError
 from everturn_actors.service import Submission, TurnResult
 from everturn_gateway.http.problems import Problem, ProblemError, core_problem
+
+T = TypeVar("T")
 
 DEADLINE = "everturn.deadline"  # in the ASGI scope: when the request has to be answered, loop time
 LEAVE_S = 5.0  # for telling a session that its client is gone
@@ -119,13 +122,32 @@ async def disconnected(receive: Receive) -> None:
         pass
 
 
-@dataclass(slots=True)
-class _Wait:
-    """How one wait ended."""
+async def while_connected(request: Request, work: Callable[[], Awaitable[T]]) -> T:
+    """Return what `work` gives, and end it where the client of the request leaves before.
 
-    result: TurnResult | None = None
+    Raises:
+        ClientLeftError: The client is gone; `work` was cancelled.
+        CoreError: As `work` does.
+    """
+    done: list[T] = []
     failure: CoreError | None = None
-    left: bool = False
+    async with anyio.create_task_group() as tasks:
+
+        async def watch() -> None:
+            await disconnected(request.receive)
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(watch)
+        try:
+            done.append(await work())
+        except CoreError as error:  # raised outside the group, which would wrap it
+            failure = error
+        tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    if not done:
+        raise ClientLeftError
+    return done[0]
 
 
 async def wait_for_turn(request: Request, submission: Submission, waits: OpenWaits) -> TurnResult:
@@ -137,31 +159,25 @@ async def wait_for_turn(request: Request, submission: Submission, waits: OpenWai
             gateway is stopping, and the turn goes on when it is started again (503); or the
             session failed.
     """
-    wait = _Wait()
-    async with anyio.create_task_group() as tasks:
+    results: list[TurnResult] = []  # none where its scope ended the wait
 
-        async def watch() -> None:
-            await disconnected(request.receive)
-            wait.left = True
-            tasks.cancel_scope.cancel()
-
-        tasks.start_soon(watch)
+    async def wait() -> None:
         with waits.waiter() as scope:
             scope.deadline = request.scope.get(DEADLINE, scope.deadline)
-            try:
-                wait.result = await submission.result()
-            except CoreError as error:
-                wait.failure = error
-        tasks.cancel_scope.cancel()
-    if wait.result is not None:
-        return wait.result
-    if wait.failure is not None:
-        raise ProblemError(accepted_problem(wait.failure, submission))
-    if waits.stopping and not wait.left:
+            results.append(await submission.result())
+
+    try:
+        await while_connected(request, wait)
+    except CoreError as error:
+        raise ProblemError(accepted_problem(error, submission)) from error
+    except ClientLeftError:
+        await leave(submission)
+        raise
+    if results:
+        return results[0]
+    if waits.stopping:
         raise ProblemError(stopping_problem(submission))
     await leave(submission)
-    if wait.left:
-        raise ClientLeftError
     raise ProblemError(_late_problem(submission))
 
 

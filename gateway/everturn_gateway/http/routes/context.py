@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Annotated
 
 from anyio.to_thread import run_sync
@@ -26,7 +27,7 @@ from everturn_gateway.http.openapi import SessionId, problems
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.preferences import Prefer, wants_async
 from everturn_gateway.http.problems import Problem, ProblemError
-from everturn_gateway.http.waiting import DEADLINE, OpenWaits, events_path
+from everturn_gateway.http.waiting import DEADLINE, OpenWaits, events_path, while_connected
 
 logger = logging.getLogger(__name__)
 
@@ -45,11 +46,13 @@ def context_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
 
     @router.get("/context/{seq}", response_model=ExplanationBody, responses=problems(404, 409))
     async def explain_context(
+        request: Request,
         session_id: SessionId,
         seq: Annotated[int, Path(ge=1, le=2**53, description="An event of a turn.", examples=[4])],
     ) -> Response:
         """Explain a past request: the one sent at an event, or next after it in its turn."""
-        explanation = await service.explain(session_id, seq)
+        explain = partial(service.explain, session_id, seq)
+        explanation = await while_connected(request, explain)
         # In a thread: it is as long as the session.
         content = await run_sync(_explanation, explanation)
         return Response(content, media_type="application/json")
