@@ -10,7 +10,8 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
+from types import MappingProxyType
+from typing import Final, Protocol
 
 import anyio
 
@@ -21,6 +22,7 @@ from everturn_actors.errors import (
     ContextDoesNotFitError,
     ContextOverflowError,
     ModelError,
+    ModelRefusedError,
     ToolsRefusedError,
 )
 from everturn_actors.events import Body, ModelReplied, ReplyBroken
@@ -34,6 +36,14 @@ from everturn_actors.state import SessionState
 CALL_TRIES = 4  # one, and three more after transient failures
 FIRST_DELAY_S = 0.5  # doubled with every try, plus up to a quarter of jitter
 MAX_DELAY_S = 60.0  # a provider that asks for more is not waited for
+
+# Stop reasons of a reply that was not given, in the words of the formats that are spoken here.
+_WITHHELD: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "refusal": "the model declined to give one",
+        "content_filter": "the content filter of the model's provider held it back",
+    }
+)
 
 
 class TurnHost(Protocol):
@@ -138,7 +148,8 @@ async def call_model(
             await pace.clock.sleep(delay_s)
         else:
             _learn(host, agent, rendered, reply)
-            reason = _flaw(reply)
+            _check_withheld(reply)
+            reason = _flaw(reply, sent_files=turn.sent_files)
             return _broken(turn, reply, reason) if reason else _replied(reply, rendered)
 
 
@@ -260,16 +271,48 @@ def _has_image(rendered: Rendered, *, newest: bool) -> bool:
     return False
 
 
-def _flaw(reply: Reply) -> str:
-    """Return why a reply cannot be used; empty for one that can."""
+def _check_withheld(reply: Reply) -> None:
+    """Check that nobody held the whole answer back.
+
+    Raises:
+        ModelRefusedError: The model declined, or its provider's filter did, without a word. Asked
+            again, it would do the same.
+    """
+    why = _WITHHELD.get(reply.stop_reason)
+    if why and not reply.calls and not has_words(reply.text):
+        msg = f"there is no answer: {why}"
+        raise ModelRefusedError(msg)
+
+
+def has_words(text: str) -> bool:
+    """Whether a person who is shown this text sees anything."""
+    return any(char.isprintable() and not char.isspace() for char in text)
+
+
+def _flaw(reply: Reply, *, sent_files: bool) -> str:
+    """Return why a reply cannot be used; empty for one that can.
+
+    One without calls ends the turn, so it has to say something. A file that the turn has sent is
+    said enough: a model that ends such a turn without a word means it so. Text beside calls is
+    not: it was written before the model knew what they give.
+    """
     if not reply.calls:
-        return ""
+        return "" if sent_files or has_words(reply.text) else _emptiness(reply)
     if reply.stop_reason == "length":
         return "it was cut off at the output limit before its calls were complete"
     ids = {call.call_id for call in reply.calls}
     if len(ids) < len(reply.calls) or "" in ids:
         return "its calls share an id or have none"
     return next((flaw for call in reply.calls if (flaw := _call_flaw(call))), "")
+
+
+def _emptiness(reply: Reply) -> str:
+    """Return what is wrong with a reply that neither says nor does anything."""
+    if reply.stop_reason == "length":
+        return "it reached the output limit before it said anything"
+    if has_words(reply.reasoning):
+        return "it was empty after its thinking"
+    return "it was empty"
 
 
 def _call_flaw(call: ToolCall) -> str:

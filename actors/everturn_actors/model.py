@@ -442,8 +442,8 @@ class OpenTurn:
     "Why the newest replies, one after the other, could not be used; empty after one that could."
     delivers: bool = False
     "Whether what is said in it is owed to the people of a channel."
-    has_spoken: bool = False
-    "Whether anything was said in it: text, or a file."
+    sent_files: bool = False
+    "Whether a call of it sent files: where one did, the reply that ends it may be without a word."
     told_of_drops: bool = False
     "Whether its people are told that messages which came meanwhile are not answered."
     preview_step: int = 0

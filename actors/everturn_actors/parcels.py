@@ -20,8 +20,6 @@ from everturn_actors.events import (
 )
 from everturn_actors.model import SCHEDULE, Chunk, Mark, OpenTurn, Parcel
 
-NOTHING_SAID: Final = "the model gave an empty answer"
-
 _MAY_FOLLOW: Final[Mapping[Mark, frozenset[Mark]]] = MappingProxyType(
     {
         "planned": frozenset(("sending", "failed", "closed")),
@@ -95,20 +93,15 @@ def owed_end(seq: int, turn: OpenTurn, body: TurnFinished) -> Iterator[Parcel]:
 
     Who cancelled it knows; and of a turn that only scheduled jobs asked for, the scheduler tells.
     """
-    if not turn.delivers or body.outcome == "cancelled":
+    if not turn.delivers or body.outcome in {"answered", "cancelled"}:
         return
     if all(user.sender == SCHEDULE for user in turn.heard):
         return
-    text = body.error
-    if body.outcome == "answered":
-        if turn.has_spoken:
-            return
-        text = NOTHING_SAID
     yield Parcel(
         seq=seq,
         turn=turn.number,
         kind="end",
-        text=text,
+        text=body.error,
         outcome=body.outcome,
         reply_to=turn.reply_to,
     )

@@ -503,8 +503,6 @@ def _model_replied(state: SessionState, event: Event, body: ModelReplied) -> Ses
     # The request told of a broken reply, and no later one will: nothing to compare the next with.
     is_passing = bool(turn.broken) or _overtaken(state)
     owed = (*state.owed, *owed_reply(event.seq, turn, body))
-    if turn.delivers and body.text.strip():
-        turn = replace(turn, has_spoken=True)
     if body.calls:
         turn = replace(turn, step=OpenStep(reply=reply), broken=())
     else:
@@ -573,8 +571,8 @@ def _call_finished(state: SessionState, event: Event, body: CallFinished) -> Ses
     turn, step, reply = _open_calls(state, event, body.call_id)
     call: ToolCall = next(c for c in reply.calls if c.call_id == body.call_id)
     owed = (*state.owed, *owed_files(event.seq, turn, body))
-    if turn.delivers and body.attachments:
-        turn = replace(turn, has_spoken=True)
+    if body.attachments:
+        turn = replace(turn, sent_files=True)
     result = ToolResult(
         seq=event.seq,
         call_id=call.call_id,

@@ -354,15 +354,16 @@ async def test_the_chat_after_reset_is_not_sent_what_the_old_session_owed() -> N
 
 async def test_people_are_told_why_a_turn_was_not_answered() -> None:
     """Silence is the worst answer: people wait for it."""
-    async with delivering(ModelRefusedError("no such model"), "") as test:
+    async with delivering(ModelRefusedError("no such model"), "", " ") as test:
         failed = await test.say()
         await test.until_delivered(failed.session_id)
         empty = await test.say("again")
         await test.until_delivered(empty.session_id)
 
+        why = "the model's reply could not be used, 2 times in a row: it was empty"
         assert test.adapter.world.texts == [
             "I could not answer: no such model",
-            "There is no answer: the model gave an empty answer.",
+            f"I could not answer: {why}",
         ]
 
 

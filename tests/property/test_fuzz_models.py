@@ -187,7 +187,7 @@ def reply_of(said: Said) -> Reply | None:
 
 def check(reply: Reply) -> None:
     """Check that a reply can be kept, read at the next start, and sent back, to any API."""
-    reason = _flaw(reply)
+    reason = _flaw(reply, sent_files=False)
     body: Body = ModelReplied(
         text=reply.text,
         reasoning=reply.reasoning,

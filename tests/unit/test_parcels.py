@@ -35,7 +35,7 @@ from everturn_actors.events import (
     TurnStarted,
 )
 from everturn_actors.model import Attachment, ConversationKey, Mark, Outcome, Parcel, ToolCall
-from everturn_actors.parcels import NOTHING_SAID, deliver
+from everturn_actors.parcels import deliver
 from everturn_actors.state import SessionState, apply
 from everturn_actors.testing import START
 
@@ -158,13 +158,6 @@ def test_a_turn_without_an_answer_owes_the_reason(outcome: Outcome) -> None:
             reply_to="44",
         ),
     )
-
-
-def test_an_empty_answer_is_told_as_one() -> None:
-    """The person asked something, and nothing else will come."""
-    state = began(ModelReplied(text=""), ANSWERED)
-
-    assert [(e.kind, e.text, e.outcome) for e in state.owed] == [("end", NOTHING_SAID, "answered")]
 
 
 def test_who_cancelled_a_turn_is_told_nothing() -> None:

@@ -150,7 +150,6 @@ def test_every_end_of_a_turn_is_told() -> None:
     assert shown([partial, failed]) == "Hel\nno answer: no key\n"
     assert shown([partial, cancelled]) == "Hel\n(cancelled)\n"
     assert shown([partial, interrupted]) == "Hel\nthe answer was interrupted: too long\n"
-    assert shown([event(ModelReplied(text=""))]) == "(an empty reply)\n"
     assert shown([event(SessionEnded(reason="reset"))]) == "(the session has ended: reset)\n"
     assert shown([event(StatusChanged(status="paused"))]) == "(paused)\n"
 

@@ -160,8 +160,8 @@ def _open_turn_lines(turn: OpenTurn | None) -> Iterator[dict[str, Any]]:
         opened["broken"] = list(turn.broken)
     if turn.delivers:
         opened["delivers"] = True
-    if turn.has_spoken:
-        opened["has_spoken"] = True
+    if turn.sent_files:
+        opened["sent_files"] = True
     if turn.told_of_drops:
         opened["told_of_drops"] = True
     if turn.preview_step or turn.preview_id:

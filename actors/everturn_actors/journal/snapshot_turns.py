@@ -227,7 +227,7 @@ def open_turn_of(lines: Sequence[Line], instant: Callable[[object], datetime]) -
         steered=turn.steered,
         broken=opening.broken,
         delivers=opening.delivers,
-        has_spoken=opening.has_spoken,
+        sent_files=opening.sent_files,
         told_of_drops=opening.told_of_drops,
         preview_step=opening.preview_step,
         preview_id=opening.preview_id,
@@ -242,7 +242,7 @@ class _Opening:
     at: datetime
     broken: tuple[str, ...] = ()
     delivers: bool = False
-    has_spoken: bool = False
+    sent_files: bool = False
     told_of_drops: bool = False
     preview_step: int = 0
     preview_id: str = ""

@@ -10,16 +10,13 @@ from everturn_actors.model import Approval, Attachment, Parcel, Settled, ToolCal
 from everturn_channels.names import visible
 from everturn_channels.wording import BUTTONS, turn_ended
 
-NOTHING: Final = "There is no answer"
 _NAMES_MAX: Final = 6  # tools in a line; more tell nobody anything
 _ARGUMENTS_INDENT: Final = 2
 
 
 def end_text(parcel: Parcel) -> str:
     """Return why a turn was not answered, as Markdown."""
-    if parcel.outcome != "answered":
-        return turn_ended(parcel.outcome, parcel.text)
-    return f"{NOTHING}: {parcel.text}." if parcel.text else f"{NOTHING}."
+    return turn_ended(parcel.outcome, parcel.text)
 
 
 def missing_file(attachment: Attachment) -> str:

@@ -35,7 +35,7 @@ from everturn_actors.events import (
     TurnFinished,
     TurnStarted,
 )
-from everturn_actors.model import ToolCall, UserMessage
+from everturn_actors.model import Attachment, ToolCall, UserMessage
 from everturn_actors.service import TextDelta, Update
 from everturn_channels.names import clean, visible
 
@@ -107,8 +107,6 @@ class ReplyReader:
                 told = UserMessage(text=body.text, attachments=body.attachments).told
                 return (Piece(style="user", text=f"{who}: {clean(told)}"),)
             case ModelReplied():
-                if not body.text and not body.calls:
-                    return (*self._leave(), Piece(style="note", text="(an empty reply)"))
                 self._calls = {call.call_id: call for call in body.calls}
                 pieces = self._replied(body.text)
                 return (*pieces, *(_call(call) for call in body.calls))
@@ -116,7 +114,7 @@ class ReplyReader:
                 return self._announced(body)
             case CallFinished():
                 if not body.is_error:
-                    return ()
+                    return tuple(_sent_file(file) for file in body.attachments)
                 reason = clean(body.text).strip().partition("\n")[0]
                 return (Piece(style="note", text=f"  failed: {reason}"),)
             case TurnFinished():
@@ -203,6 +201,11 @@ def _asked(body: ApprovalAsked, call: ToolCall | None) -> str:
                 f"  ... and {len(arguments) - ASKED_SHOWN:,} characters that are not shown"
             )
     return "\n".join(lines)
+
+
+def _sent_file(file: Attachment) -> Piece:
+    """Return the line of a file that a call sent; its bytes are no matter for a terminal."""
+    return Piece(style="note", text=f"  sent {clean(file.described)}")
 
 
 def _call(call: ToolCall) -> Piece:

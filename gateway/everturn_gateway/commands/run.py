@@ -12,7 +12,14 @@ from uuid import uuid4
 import anyio
 
 from everturn_actors.errors import InvalidInputError
-from everturn_actors.events import Announced, ApprovalAsked, ContextReduced, Event
+from everturn_actors.events import (
+    Announced,
+    ApprovalAsked,
+    Body,
+    CallFinished,
+    ContextReduced,
+    Event,
+)
 from everturn_actors.intake import check_uploads
 from everturn_actors.model import Upload
 from everturn_channels.names import clean
@@ -151,8 +158,8 @@ async def _ask(
                     pieces = reply.read(update)
                     if streams and not isinstance(body, Announced):  # it is no part of the answer
                         screen.show([piece for piece in pieces if piece.style == "reply"])
-                    if isinstance(body, ApprovalAsked):
-                        aside.show([piece for piece in pieces if piece.style == "warning"])
+                    if isinstance(body, ApprovalAsked) or _sends_files(body):
+                        aside.show([piece for piece in pieces if piece.style != "reply"])
                     questions.read(update)
         if exchange.cancelled_caught:
             gave_up = gave_up or "late"
@@ -163,6 +170,11 @@ async def _ask(
                 screen.end_line()
         tg.cancel_scope.cancel()
     return answer, gave_up
+
+
+def _sends_files(body: Body | None) -> bool:
+    """Whether people are told of a file, which may be all that the answer is."""
+    return isinstance(body, CallFinished) and bool(body.attachments)
 
 
 class _Person:
