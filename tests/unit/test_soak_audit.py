@@ -154,6 +154,13 @@ def test_where_all_is_well_nothing_is_found(case: Case) -> None:
     assert case.findings() == []
 
 
+def test_a_run_log_that_was_shortened_within_an_occurrence_is_in_order(case: Case) -> None:
+    """Its first line counts the occurrence that was open then; that one is not two."""
+    standing = {"ran": 1, "open": [{"instant": INSTANT}], "recent": []}
+    case.runs[0] = {"kind": "kept", "standing": standing}
+    assert case.findings() == []
+
+
 def _lose_the_message(case: Case) -> None:
     case.find(SESSION, "received")["text"] = "something else"
 
