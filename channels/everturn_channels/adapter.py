@@ -144,14 +144,32 @@ class Inlet(Protocol):
     async def take(self, arrival: Arrival) -> None:
         """Deal with one arrival; return when it is durable, or settled that it never will be.
 
-        The adapter may then confirm it to the platform. Calls for one chat have to be made one
+        Only then the adapter may confirm it to the platform. Calls for one chat have to be made one
         after the other, in the order of the platform; different chats may overlap.
         Never raises for what a person sent. The same arrival twice does no harm.
 
         Raises:
-            ActorStoppedError: The gateway stops; do not confirm.
-            JournalError: It cannot be kept now (disk full); do not confirm, try again later.
+            NotNowError: It cannot be taken now. Do not confirm it, nor hand in what follows it in
+                its chat; hand it in again after `retry_after_s`, for as long as it takes.
         """
+        ...
+
+    def unreadable(self, kind: str, why: str, place: Place | None = None) -> None:
+        """Say that an event could not be read and is passed over.
+
+        Args:
+            kind: What it is on the platform: `MESSAGE_CREATE`.
+            why: For the log.
+            place: Where somebody waits for an answer to it; None = nowhere, or it is not known.
+        """
+        ...
+
+    def blocked(self, chat: str, why: str) -> float:
+        """Say that nothing of a chat can be read now; return how long to wait before a new try."""
+        ...
+
+    def unblocked(self, chat: str) -> None:
+        """Say that a chat can be read again."""
         ...
 
     async def skipped(self, place: Place, count: int, why: str) -> None:

@@ -23,6 +23,24 @@ class DoorError(ChannelError):
     """The gateway cannot be reached, or does not understand what it was asked."""
 
 
+# --- between a channel and the conversations ---
+
+
+class NotNowError(ChannelError):
+    """It cannot be taken now: it stays with its platform, and is handed in again later.
+
+    Attributes:
+        retry_after_s: How long whoever hands it in waits before the next try.
+        is_stopping: The gateway stops: there is no next try in this process.
+    """
+
+    def __init__(
+        self, message: str = "", *, retry_after_s: float = 1.0, is_stopping: bool = False
+    ) -> None:
+        self.retry_after_s, self.is_stopping = retry_after_s, is_stopping
+        super().__init__(message)
+
+
 # --- between a channel and its platform ---
 
 

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final, Literal, TypeAlias
 
 from everturn_actors.ports import Clock
+from everturn_channels.lanes import BlockedLane, BlockedLanes
 
 ChannelState: TypeAlias = Literal["starting", "connected", "retrying", "failed setup", "stopped"]
 """How far a channel is.
@@ -18,6 +19,9 @@ be reached, and is tried again soon. failed setup: its owner has to change somet
 again seldom. stopped: the gateway stops.
 """
 
+BLOCKED_S: Final = 30.0
+"A chat whose next message could not be taken for so long is shown as blocked."
+BLOCKED_SHOWN: Final = 20  # of those
 ERROR_LIMIT: Final = 500  # characters; a page of HTML is no help in a status line
 # The token stands in the path of every call to Telegram's API, and so in errors about them.
 _TOKEN: Final = re.compile(r"\bbot\d+:[\w-]+")
@@ -50,6 +54,12 @@ class ChannelStatus:
     "Messages sent since the gateway started."
     skipped: int = 0
     "Messages that were not read since the gateway started: too old or too many."
+    unreadable: int = 0
+    "Events since then that could not be read and were passed over."
+    blocked: tuple[BlockedLane, ...] = ()
+    "Chats in which nothing can be taken for a while, those that wait longest first; not all."
+    blocked_count: int = 0
+    "How many there are."
 
 
 def mask_token(text: str) -> str:
@@ -88,6 +98,9 @@ class Health:
         self._received = 0
         self._sent = 0
         self._skipped = 0
+        self._unreadable = 0
+        self.lanes = BlockedLanes()
+        "The chats in which something cannot be taken now."
 
     # --- what happens ---
 
@@ -109,13 +122,13 @@ class Health:
         if error or self._state != "failed setup":
             self._enter("retrying")
         if error:
-            self._error = self._words(error)
+            self._error = self.words(error)
         self._retry_at = at
         self._retries += 1
 
     def failed(self, error: str) -> None:
         """Note that its owner has to change something."""
-        self._error, self._retry_at = self._words(error), None
+        self._error, self._retry_at = self.words(error), None
         self._enter("failed setup")
 
     def stopped(self) -> None:
@@ -135,6 +148,10 @@ class Health:
         """Count messages that were not read."""
         self._skipped += count
 
+    def count_unreadable(self) -> None:
+        """Count an event that could not be read."""
+        self._unreadable += 1
+
     # --- what is told ---
 
     @property
@@ -152,6 +169,7 @@ class Health:
 
     def status(self) -> ChannelStatus:
         """Return how it fares now."""
+        blocked = self.lanes.blocked(self._clock.now(), for_s=BLOCKED_S)
         return ChannelStatus(
             name=self._name,
             platform=self._platform,
@@ -166,13 +184,17 @@ class Health:
             received=self._received,
             sent=self._sent,
             skipped=self._skipped,
+            unreadable=self._unreadable,
+            blocked=blocked[:BLOCKED_SHOWN],
+            blocked_count=len(blocked),
         )
 
     def _enter(self, state: ChannelState) -> None:
         if state != self._state:
             self._state, self._since = state, self._clock.now()
 
-    def _words(self, error: str) -> str:
+    def words(self, error: str) -> str:
+        """Return why something failed, in a line that may be shown: without secrets, not long."""
         # Masked before it is cut: half a token is still a secret.
         line = " ".join(mask_token(self._mask(error)).split())
         return line if len(line) <= ERROR_LIMIT else line[: ERROR_LIMIT - 1] + "…"

@@ -81,6 +81,19 @@ def not_kept() -> str:
     return "Something is wrong on my side, and I could not take your message. Please try later."
 
 
+def not_yet_kept() -> str:
+    """Tell somebody that their message is not durable yet, and is tried again."""
+    return (
+        "Something is wrong on my side, so I could not take your message yet. I keep trying; there "
+        "is no need to send it again."
+    )
+
+
+def not_readable() -> str:
+    """Tell a chat that something that was written there cannot be read."""
+    return "I could not read the last thing that was sent here. Please write it in another way."
+
+
 def not_read(count: int, why: str = "") -> str:
     """Tell a chat that messages were skipped, for example because they were too old."""
     what = "1 message" if count == 1 else f"{count} messages"

@@ -10,7 +10,6 @@ import anyio
 import pytest
 from support.discord_api import FORUM, TOKEN, DiscordApi, open_discord_api
 
-from everturn_actors.errors import JournalError
 from everturn_actors.testing import ManualClock
 from everturn_channels.adapter import (
     Arrival,
@@ -29,6 +28,7 @@ from everturn_channels.errors import (
     ChannelError,
     ConnectionLostError,
     FileTooLargeError,
+    NotNowError,
     NotSentError,
     RefusedError,
     SetupError,
@@ -44,7 +44,6 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "IDENTIFY_PAUSE_S", (0.0, 0.0))
     monkeypatch.setattr(client, "GUILD_READY_S", 0.02)
     monkeypatch.setattr(client, "CONNECT_PAUSE_S", (0.01, 0.01))
-    monkeypatch.setattr(receiving, "RETRY_S", (0.01, 0.01))
 
 
 class Notebook:
@@ -54,6 +53,8 @@ class Notebook:
         self.arrivals: list[Arrival] = []
         self.cursors: dict[str, str] = {}
         self.told: list[tuple[str, int, str]] = []
+        self.unread: list[tuple[str, str, Place | None]] = []
+        self.blocks: list[tuple[str, str]] = []
         self.account = ""
         self.logins = self.heard = 0
         self.is_new = True
@@ -72,12 +73,25 @@ class Notebook:
         if self.failures:
             self.failures -= 1
             text = "disk full"
-            raise JournalError(text)
+            raise NotNowError(text, retry_after_s=0.01)
         self.arrivals.append(arrival)
 
     async def skipped(self, place: Place, count: int, why: str) -> None:
         """Write down what was left out."""
         self.told.append((place.chat, count, why))
+
+    def unreadable(self, kind: str, why: str, place: Place | None = None) -> None:
+        """Write down what could not be read."""
+        self.unread.append((kind, why, place))
+
+    def blocked(self, chat: str, why: str) -> float:
+        """Write down which chat could not be read."""
+        self.blocks.append((chat, why))
+        return 0.01
+
+    def unblocked(self, chat: str) -> None:
+        """Write down that it could."""
+        self.blocks.append((chat, ""))
 
     def received(self) -> None:
         """Count."""

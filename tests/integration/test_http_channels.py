@@ -11,7 +11,9 @@ from support.gateway import open_http_gateway
 
 from everturn_channels.errors import DoorError
 from everturn_channels.health import ChannelStatus
+from everturn_channels.lanes import BlockedLane
 from everturn_gateway.client import ask_channels
+from everturn_gateway.commands.channel import channel_text
 from everturn_gateway.config import ServerConfig
 
 AT = datetime(2026, 11, 22, 8, 0, 0, tzinfo=UTC)
@@ -26,6 +28,11 @@ WELL = ChannelStatus(
     received=5,
     sent=4,
     skipped=3,
+    unreadable=2,
+    blocked=(
+        BlockedLane(chat="-100", since=AT, tried_at=AT, tries=4, why="the disk does not answer"),
+    ),
+    blocked_count=1,
 )
 ILL = ChannelStatus(
     name="discord-club",
@@ -81,6 +88,14 @@ async def test_how_channels_fare_is_told_with_the_token(tmp_path: Path) -> None:
 
     assert asked == (WELL, ILL)
     assert stranger.status_code == 401
+
+
+def test_what_a_channel_leaves_undone_stands_in_its_line() -> None:
+    """A bot that receives looks well, while one of its chats is deaf."""
+    line = channel_text(WELL)
+
+    assert "1 chat waits, the longest (-100) since " in line
+    assert line.endswith(": the disk does not answer; 2 events could not be read")
 
 
 async def test_the_gateway_is_not_ready_while_a_channel_is_deaf(tmp_path: Path) -> None:

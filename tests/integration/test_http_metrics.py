@@ -235,6 +235,8 @@ async def test_a_channel_s_age_is_since_it_was_heard_from() -> None:
         retries=2,
         received=11,
         skipped=4,
+        unreadable=5,
+        blocked_count=6,
     )
     new = ChannelStatus(name="club", platform="discord", state="starting", since=START)
     told = await now(Parts(channels=(deaf, new)))
@@ -252,6 +254,8 @@ async def test_a_channel_s_age_is_since_it_was_heard_from() -> None:
         "arrivals": [11, 0],
         "skipped": [4, 0],
         "retries": [2, 0],
+        "unreadable": [5, 0],
+        "blocked_chats": [6, 0],
     }
 
 

@@ -26,7 +26,6 @@ from support.plugins import (
     write_plugin,
 )
 
-from everturn_actors.errors import ActorStoppedError, JournalWriteError
 from everturn_actors.testing import ManualClock
 from everturn_channels.adapter import (
     Adapter,
@@ -42,17 +41,17 @@ from everturn_channels.adapter import (
 from everturn_channels.errors import (
     ConnectionLostError,
     FileTooLargeError,
+    NotNowError,
     NotSentError,
     RefusedError,
     SendError,
     SetupError,
     UnknownOutcomeError,
 )
-from everturn_channels.plugin import arrivals
 from everturn_channels.plugin.adapter import PluginAdapter, Restart
 from everturn_channels.plugin.protocol import WINDOW
 
-FULL = JournalWriteError("no space left")
+FULL = NotNowError("no space left", retry_after_s=5)
 SAMPLE = Path(__file__).parents[2] / "docs/plugin-example/tcp_chat.py"
 
 
@@ -165,16 +164,14 @@ async def test_the_sample_says_who_has_left_and_what_it_cannot() -> None:
     assert caught.value.is_chat_gone
 
 
-async def test_the_sample_sends_again_what_could_not_be_kept(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_the_sample_sends_again_what_could_not_be_kept() -> None:
     """A full disk must cost nobody a message."""
-    monkeypatch.setattr(arrivals, "RETRY_S", 0.01)
     inlet = OpenInlet()
 
     async def fail_once(_arrival: Arrival) -> None:
         if len(inlet.begun) == 1:
-            raise FULL
+            msg = "no space left"
+            raise NotNowError(msg, retry_after_s=0.01)
 
     inlet.deal = fail_once
     async with tcp_chat(inlet) as (adapter, ann, _run):
@@ -326,7 +323,7 @@ async def test_a_flood_waits_in_the_pipe_and_not_in_memory(tmp_path: Path) -> No
     assert most == WINDOW
 
 
-@pytest.mark.parametrize("error", [FULL, ActorStoppedError()])
+@pytest.mark.parametrize("error", [FULL, NotNowError("stops", retry_after_s=5, is_stopping=True)])
 async def test_what_cannot_be_kept_comes_back_in_order(tmp_path: Path, error: Exception) -> None:
     """Neither lost nor overtaken by the next one of its chat."""
     clock = ManualClock()

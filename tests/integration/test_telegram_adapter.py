@@ -599,6 +599,31 @@ async def test_a_webhook_is_answered_when_the_update_is_durable() -> None:
     assert api.webhook["url"] == HOOK["webhook_url"]
 
 
+async def test_what_a_webhook_sends_back_is_not_overtaken() -> None:
+    """Telegram sends each update on its own, and again when it likes."""
+    async with open_telegram_api() as api:
+        adapter = make(api, **HOOK)
+
+        async def deliver(number: int, chat: int) -> int:
+            update = {"update_id": number, "message": api.message(f"{number}", chat=chat)}
+            return await adapter.take_webhook("s3cret", json.dumps(update).encode())
+
+        async with serving(adapter, Inbox()) as inbox:
+            await api.until(lambda: api.sent("setWebhook"))
+            inbox.full_chats.add(str(ANN))
+            first = await deliver(5, ANN)
+            inbox.full_chats.clear()
+            later = [await deliver(number, ANN) for number in (7, 6)]
+            elsewhere = await deliver(8, BOB)
+            again = [await deliver(number, ANN) for number in (7, 5, 7, 6, 7)]
+
+    assert first == 503
+    assert later == [503, 503]
+    assert elsewhere == 200
+    assert again == [503, 200, 503, 200, 200]
+    assert texts(inbox) == ["5", "6", "7"]
+
+
 async def test_a_webhook_that_telegram_cannot_reach_is_not_healthy(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

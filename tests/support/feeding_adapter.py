@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TypeAlias
 
 import anyio
 from support.arrivals import ANN, DM, GROUP
@@ -47,6 +48,8 @@ from everturn_channels.settings import (
     QueueRules,
     Route,
 )
+
+SaveFile: TypeAlias = Callable[[str, str, bytes], Awaitable[str | None]]
 
 WAIT_S = 30  # for what takes milliseconds
 
@@ -254,6 +257,7 @@ async def feeding(
     summariser: ScriptedProvider | None = None,
     limits: Limits | None = None,
     has_files: bool = True,
+    save_file: SaveFile | None = None,
     carrier: Carrier | None = None,
 ) -> AsyncGenerator[Fed]:
     """Run a channel named `test`, with the agent `test`, whose small files lie in `folder`.
@@ -292,7 +296,7 @@ async def feeding(
             rules={"test": rules},
         )
 
-        async def save_file(agent: str, name: str, data: bytes) -> str | None:
+        async def save_in_memory(agent: str, name: str, data: bytes) -> str | None:
             if not has_files:
                 return None
             path = f"inbox/{name}"
@@ -306,7 +310,7 @@ async def feeding(
             rules=fed.rules.get,
             describe_agent=lambda name: f"The agent {name}.",
             describe_model=lambda name: f"{name} uses scripted.",
-            save_file=save_file,
+            save_file=save_file or save_in_memory,
             pairing=pairing,
         )
 

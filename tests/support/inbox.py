@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 import anyio
 import anyio.lowlevel
 
-from everturn_actors.errors import JournalError
 from everturn_channels.adapter import Adapter, Arrival, Inlet, Place
+from everturn_channels.errors import NotNowError
 
 _WAIT_S = 30.0  # for what has to happen soon
 _MOMENT_S = 0.01  # instead of every longer wait
@@ -41,6 +41,10 @@ class Inbox:
         self.is_new = is_new
         self.taken: list[Arrival] = []
         self.skips: list[tuple[Place, int, str]] = []
+        self.unread: list[tuple[str, str, Place | None]] = []
+        "What could not be read: its kind, why, and where."
+        self.blocks: list[tuple[str, str]] = []
+        "Chats that could not be read, and why; empty where they could again."
         self.cursors: dict[str, str] = {}
         self.account = ""
         self.heard = 0
@@ -57,12 +61,23 @@ class Inbox:
             self.refused.append(arrival)
             self._wake()
             msg = "no space left on the disk"
-            raise JournalError(msg)
+            raise NotNowError(msg, retry_after_s=0)
         self.taken.append(arrival)
         self._wake()
 
     async def skipped(self, place: Place, count: int, why: str) -> None:
         self.skips.append((place, count, why))
+
+    def unreadable(self, kind: str, why: str, place: Place | None = None) -> None:
+        self.unread.append((kind, why, place))
+        self._wake()
+
+    def blocked(self, chat: str, why: str) -> float:
+        self.blocks.append((chat, why))
+        return _MOMENT_S
+
+    def unblocked(self, chat: str) -> None:
+        self.blocks.append((chat, ""))
 
     def received(self) -> None:
         self.heard += 1

@@ -90,6 +90,7 @@ class OpenInlet:
         self.begun: list[Arrival] = []
         self.taken: list[Arrival] = []
         self.passed_over: list[tuple[Place, int, str]] = []
+        self.unread: list[tuple[str, str, Place | None]] = []
         self.heard = 0
         self.accounts: list[str] = []
         self.cursors: dict[str, str] = {}
@@ -106,6 +107,19 @@ class OpenInlet:
         """Remember it."""
         self.passed_over.append((place, count, why))
         self._tell()
+
+    def unreadable(self, kind: str, why: str, place: Place | None = None) -> None:
+        """Remember it."""
+        self.unread.append((kind, why, place))
+        self._tell()
+
+    def blocked(self, chat: str, why: str) -> float:
+        """Remember nothing: plug-ins read no histories."""
+        del chat, why
+        return 0
+
+    def unblocked(self, chat: str) -> None:
+        """Remember nothing."""
 
     def received(self) -> None:
         """Count it."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 
+import anyio
 from anyio.lowlevel import checkpoint
 
 from everturn_actors.errors import (
@@ -112,6 +113,8 @@ class MemoryDisk:
         "Appends tried so far, those that failed included."
         self.failures: dict[int, Failure] = {}
         "By the number of the append."
+        self.stalled: anyio.Event | None = None
+        "Where there is one, appends wait for it, as on a disk that hangs."
         self.saved_results = 0
         "Results that were to be saved so far, those that failed included."
         self.result_failures: dict[int, Failure] = {}
@@ -218,6 +221,8 @@ class MemoryStore:
         disk = await self._powered()
         if not events:
             return
+        if disk.stalled is not None:
+            await disk.stalled.wait()
         disk.appends += 1
         failure = disk.failures.pop(disk.appends, None)
         if failure is not None and failure.error:

@@ -17,7 +17,6 @@ import anyio
 import discord
 from anyio.abc import TaskGroup
 
-from everturn_actors.errors import ActorStoppedError, JournalError
 from everturn_channels.adapter import Arrival, Command, Edit, Inlet, Message, Place
 from everturn_channels.discord.catching_up import Backlog, Looker, cursor_of, dms_of
 from everturn_channels.discord.client import Client
@@ -33,14 +32,13 @@ from everturn_channels.discord.mapping import (
     read_message,
     read_text,
 )
+from everturn_channels.errors import NotNowError
 from everturn_channels.menu import PASSING
 
 LANE_LIMIT = 500
 "What waits in one chat."
 PATIENCE_S = 0.5
 "So long a command waits in its lane before it is taken beside it."
-RETRY_S = (1.0, 60.0)
-"First and longest pause where something cannot be kept, or a history not be read."
 DMS_LIMIT = 500
 "Direct channels whose history is looked at after an absence: those written in last."
 _TAKEN_LIMIT = 5_000
@@ -228,8 +226,8 @@ class Receiver:
         try:
             while lane.items and not self._is_stopping:
                 await self._released.wait()
-                await self._deal(lane, lane.items.popleft())
-        except ActorStoppedError:
+                await self._deal(chat, lane, lane.items.popleft())
+        except NotNowError:
             self._is_stopping = True
         finally:
             self._lanes.pop(chat, None)
@@ -238,9 +236,9 @@ class Receiver:
         """See to it that a command does not wait long in its lane."""
         lane = self._lanes.get(chat)
         if lane is not None:
-            self._tasks.start_soon(self._take_beside, lane, item)
+            self._tasks.start_soon(self._take_beside, chat, lane, item)
 
-    async def _take_beside(self, lane: _Lane, item: _Said | _Given) -> None:
+    async def _take_beside(self, chat: str, lane: _Lane, item: _Said | _Given) -> None:
         """Take a command that still waits in its lane after a moment."""
         await self._released.wait()
         await anyio.sleep(PATIENCE_S)
@@ -251,11 +249,11 @@ class Receiver:
                 await self._take_message(item.message, is_passing=True)
             else:
                 lane.items.remove(item)
-                await self._deal(lane, item)
-        except ActorStoppedError:
+                await self._deal(chat, lane, item)
+        except NotNowError:
             self._is_stopping = True
 
-    async def _deal(self, lane: _Lane, item: _Item) -> None:
+    async def _deal(self, chat: str, lane: _Lane, item: _Item) -> None:
         match item:
             case _Said(message):
                 await self._deal_with_message(message)
@@ -266,7 +264,7 @@ class Receiver:
                 await then()
             case _Missed(channel_id, after):
                 lane.missed.discard(channel_id)
-                await self._catch_up(channel_id, after)
+                await self._catch_up(chat, channel_id, after)
             case _:
                 assert_never(item)
 
@@ -361,15 +359,18 @@ class Receiver:
             return channel
 
     async def _take(self, arrival: Arrival) -> None:
-        """Hand something in, as long as it takes: what comes after it waits in the lane."""
-        pause_s = RETRY_S[0]
+        """Hand something in, as long as it takes: what comes after it waits in the lane.
+
+        Raises:
+            NotNowError: The gateway stops.
+        """
         while True:
             try:
                 await self._inlet.take(arrival)
-            except JournalError:
-                log.warning("a message could not be kept; it is tried again", exc_info=True)
-                await anyio.sleep(pause_s)
-                pause_s = min(pause_s * 2, RETRY_S[1])
+            except NotNowError as error:
+                if error.is_stopping:
+                    raise
+                await anyio.sleep(error.retry_after_s)
             else:
                 return
 
@@ -393,15 +394,12 @@ class Receiver:
             if listed := self._dms[begin : begin + _DMS_A_CURSOR]:
                 await self._inlet.keep_cursor(name, ",".join(map(str, listed)))
 
-    async def _catch_up(self, channel_id: int, after: int) -> None:
+    async def _catch_up(self, chat: str, channel_id: int, after: int) -> None:
         """Read what was said in a channel after its cursor, and hand it in."""
-        pause_s = RETRY_S[0]
-        while True:
-            backlog = await self._looker.read(channel_id, after)
-            if backlog is not None:
-                break
-            await anyio.sleep(pause_s)
-            pause_s = min(pause_s * 2, RETRY_S[1])
+        while (backlog := await self._looker.read(channel_id, after)) is None:
+            why = "what was said there while nobody listened cannot be read"
+            await anyio.sleep(self._inlet.blocked(chat, why))
+        self._inlet.unblocked(chat)
         await self._tell_skipped(backlog)
         for message in backlog.messages:
             await self._deal_with_message(message)

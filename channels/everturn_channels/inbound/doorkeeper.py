@@ -8,12 +8,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, assert_never
 
 from everturn_actors.errors import CoreError
 from everturn_actors.model import ConversationKey
 from everturn_channels.access import Ruling, find_route, judge
-from everturn_channels.adapter import Adapter, Arrival, Message, Person, Place
+from everturn_channels.adapter import Adapter, Arrival, Command, Edit, Message, Person, Place, Press
 from everturn_channels.hall import Hall
 from everturn_channels.pacing import Buckets, Lately, Seldom
 from everturn_channels.settings import ChannelSettings
@@ -50,6 +50,8 @@ class Limits:
     "How often a person is told the same about messages that are not taken."
     fetch_retry_s: float = 0.5
     "The wait before a file is fetched again."
+    take_s: float = 60
+    "For one arrival, its files included: three times what those may take."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,9 +146,9 @@ class Doorkeeper:
         """
         now = self._hall.clock.now()
         who = arrival.place.chat, arrival.sender.id
-        name = arrival.place.chat, arrival.id if isinstance(arrival, Message) else ""
+        name = arrival.place.chat, _counted_as(arrival)
         if name in self._counted:
-            return False  # it could not be kept before, and comes again
+            return False  # it could not be taken before, and comes again
         if self._floods.take(who, min(arrival.at, now)):
             if name[1]:
                 self._counted.note(name)
@@ -182,6 +184,21 @@ class Doorkeeper:
                     "why": why,
                 },
             )
+
+
+def _counted_as(arrival: Arrival) -> str:
+    """Return what tells an arrival from others of its chat; empty where nothing does."""
+    match arrival:
+        case Message():
+            return arrival.id
+        case Edit():  # a message may be changed many times, and each counts
+            return f"{arrival.id} {arrival.at.isoformat()}"
+        case Command():
+            return f"/{arrival.id}"
+        case Press():
+            return ""
+        case _:
+            assert_never(arrival)
 
 
 def log_damaged(key: ConversationKey | None, error: CoreError) -> None:

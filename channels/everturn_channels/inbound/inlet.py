@@ -1,38 +1,47 @@
-"""What an adapter hands arrivals to. Here each is settled, whatever happens to it.
+"""What an adapter hands arrivals to. Each is settled here, or stays with its platform for now.
 
-A message that makes our own code fail counts as not accepted: it is logged with its traceback, its
-sender is told, and the channel goes on.
+`dispositions` says which. What nobody foresaw is tried a few times and then counts as settled: it
+is logged with its traceback, its sender is told, and the channel goes on.
 """
 
 from __future__ import annotations
 
 import logging
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Final, assert_never
 
 import anyio
 
-from everturn_actors.errors import ActorStoppedError, CoreError, JournalError
+from everturn_actors.errors import ActorStoppedError, CoreError
 from everturn_channels.adapter import Adapter, Arrival, Command, Edit, Message, Place, Press
 from everturn_channels.cursors import Cursors
 from everturn_channels.delivery.pace import Pace
+from everturn_channels.errors import NotNowError
 from everturn_channels.hall import Hall
 from everturn_channels.health import Health
 from everturn_channels.inbound.attending import Attendant
 from everturn_channels.inbound.backlog import Backlog
+from everturn_channels.inbound.dispositions import disposition_of
 from everturn_channels.inbound.doorkeeper import Doorkeeper, Limits
-from everturn_channels.inbound.receiving import TAKE_S, Receiver
+from everturn_channels.inbound.receiving import Receiver
 from everturn_channels.inbound.speaking import Errands, Voice
 from everturn_channels.pacing import Lately, Seldom
 from everturn_channels.places import Places
 from everturn_channels.settings import ChannelSettings
-from everturn_channels.wording import not_kept
+from everturn_channels.wording import not_kept, not_readable, not_yet_kept
 
 logger = logging.getLogger(__name__)
 
 FAULT_EVERY_S: Final = 60  # how often a chat is told of a fault of ours
+UNCLEAR_S: Final = (1.0, 3.0)  # before the second and the third try of what nobody foresaw
+BLOCKED_TOLD_S: Final = 30.0  # then a chat is told that what was written there is not taken yet
+BLOCKED_TOLD_EVERY_S: Final = 900.0
+UNREADABLE_TOLD_EVERY_S: Final = 900.0
+UNREADABLE_LOGGED_EVERY_S: Final = 600.0  # with its traceback, for each kind
 _HOUR_S: Final = 3600
+_HISTORY: Final = "history"
+"Stands for what was said in a chat and cannot be read now."
 
 
 class ChannelInlet:
@@ -59,6 +68,7 @@ class ChannelInlet:
         self._health = health
         self._cursors = cursors
         self._errands = errands
+        self._limits = limits
         self._voice = Voice(adapter, errands=errands, pace=pace, clock=hall.clock, health=health)
         self._doorkeeper = Doorkeeper(adapter, hall, settings, limits)
         self._receiver = Receiver(
@@ -87,6 +97,9 @@ class ChannelInlet:
         )
         self._settled: Lately[tuple[str, str, str]] = Lately()
         self._faults: Seldom[str] = Seldom(FAULT_EVERY_S)
+        self._late: Seldom[str] = Seldom(BLOCKED_TOLD_EVERY_S)
+        self._unreadable: Seldom[str] = Seldom(UNREADABLE_TOLD_EVERY_S)
+        self._unreadable_kinds: Seldom[str] = Seldom(UNREADABLE_LOGGED_EVERY_S)
         self._began = hall.clock.now()
         self.heard_at = self._began
         "When the platform was last heard from; before that, when the present try began. UTC."
@@ -108,37 +121,90 @@ class ChannelInlet:
         if name is not None and name in self._settled:
             return
         await self._settle(arrival)
+        self._health.lanes.release(
+            arrival.place.chat, _what_of(arrival), is_passing=isinstance(arrival, Command)
+        )
         if name is not None:
             self._settled.note(name)
 
     async def _settle(self, arrival: Arrival) -> None:
-        try:
-            if not self._is_stale(arrival):
-                await self._receive(arrival)
-        except (ActorStoppedError, JournalError):
-            raise  # the adapter does not confirm it
-        except Exception as error:  # the channel runner's boundary
-            fields = {
-                "channel": self._adapter.name,
-                "chat": arrival.place.chat,
-                "kind": type(arrival).__name__,
-                "error": str(error),
-            }
-            logger.exception("an arrival could not be dealt with and is left out", extra=fields)
-            self._tell_fault(arrival)
+        """Deal with an arrival for good.
+
+        Raises:
+            NotNowError: That has to wait.
+        """
+        # What a command or a press did before it failed must not be done again.
+        pauses_s = UNCLEAR_S if isinstance(arrival, Message | Edit) else ()
+        for pause_s in (*pauses_s, None):
+            began = self._hall.clock.now()
+            try:
+                if not self._is_stale(arrival):
+                    await self._receive(arrival)
+            except Exception as error:  # the channel runner's boundary
+                match disposition_of(error):
+                    case "not now":
+                        raise self._not_now(arrival, error, began) from error
+                    case "unclear" if pause_s is not None:
+                        self._log_unclear(arrival, error)
+                        await self._hall.clock.sleep(pause_s)
+                        continue
+                    case _:
+                        self._give_up(arrival, error)
+            return
+
+    def _not_now(self, arrival: Arrival, error: Exception, began: datetime) -> NotNowError:
+        """Note that an arrival has to wait; return what its adapter is told."""
+        why = str(error) or "it took too long"
+        if isinstance(error, ActorStoppedError):
+            return NotNowError(why, is_stopping=True)
+        now, chat = self._hall.clock.now(), arrival.place.chat
+        lane = self._health.lanes.block(
+            chat, _what_of(arrival), self._health.words(why), began_at=began, now=now
+        )
+        logger.warning(
+            "an arrival cannot be taken now and is tried again",
+            extra={**self._fields(arrival), "error": lane.why, "tries": lane.tries},
+        )
+        # A time-out may have been ours alone: the message may be in the log all the same, which
+        # then knows it again. So nothing is said of its being lost, or of sending it again.
+        is_late = now - lane.since >= timedelta(seconds=BLOCKED_TOLD_S)
+        if is_late and _is_awaited(arrival) and self._late.may(chat, now):
+            self._voice.say(arrival.place, not_yet_kept())
+        return NotNowError(lane.why, retry_after_s=lane.retry_after_s)
+
+    def _log_unclear(self, arrival: Arrival, error: Exception) -> None:
+        logger.warning(
+            "an arrival could not be dealt with and is tried again",
+            extra={**self._fields(arrival), "error": str(error) or type(error).__name__},
+        )
+
+    def _give_up(self, arrival: Arrival, error: Exception) -> None:
+        logger.error(
+            "an arrival could not be dealt with and is left out",
+            extra={**self._fields(arrival), "error": str(error)},
+            exc_info=error,
+        )
+        self._tell_fault(arrival)
+
+    def _fields(self, arrival: Arrival) -> dict[str, str]:
+        return {
+            "channel": self._adapter.name,
+            "chat": arrival.place.chat,
+            "kind": type(arrival).__name__,
+        }
 
     async def _receive(self, arrival: Arrival) -> None:
         match arrival:
             case Message():
                 await self._receiver.message(arrival)
             case Edit():
-                with anyio.fail_after(TAKE_S):
+                with anyio.fail_after(self._limits.take_s):
                     await self._receiver.edit(arrival)
             case Command():
-                with anyio.fail_after(TAKE_S):
+                with anyio.fail_after(self._limits.take_s):
                     await self._attendant.command(arrival)
             case Press():
-                with anyio.fail_after(TAKE_S):
+                with anyio.fail_after(self._limits.take_s):
                     await self._attendant.press(arrival)
             case _:
                 assert_never(arrival)
@@ -148,7 +214,7 @@ class ChannelInlet:
         match arrival:
             case Command() | Press():
                 self._errands.start("an answer", partial(arrival.answer, not_kept()))
-            case Message() if arrival.is_addressed or arrival.place.type == "dm":
+            case Message() if _is_awaited(arrival):
                 if self._faults.may(arrival.place.chat, self._hall.clock.now()):
                     self._voice.say(arrival.place, not_kept())
             case _:
@@ -169,6 +235,35 @@ class ChannelInlet:
     async def skipped(self, place: Place, count: int, why: str) -> None:
         """Count messages that were not read, and tell of them. See `Inlet.skipped`."""
         self._backlog.skip(place, count, why)
+
+    def unreadable(self, kind: str, why: str, place: Place | None = None) -> None:
+        """Count what could not be read, and tell of it. See `Inlet.unreadable`."""
+        self._health.count_unreadable()
+        now, fields = self._hall.clock.now(), {"channel": self._adapter.name, "kind": kind}
+        if self._unreadable_kinds.may(kind, now):
+            chat = place.chat if place is not None else ""
+            extra = {**fields, "chat": chat, "error": self._health.words(why)}
+            logger.warning(
+                "an event of the platform cannot be read and is passed over", extra=extra
+            )
+        if place is not None and self._unreadable.may(place.chat, now):
+            self._errands.start("a line", partial(self._tell_unreadable, place))
+
+    async def _tell_unreadable(self, place: Place) -> None:
+        if await self._is_known(place):
+            await self._voice.tell(place, not_readable())
+
+    def blocked(self, chat: str, why: str) -> float:
+        """Note that a chat cannot be read now. See `Inlet.blocked`."""
+        now = self._hall.clock.now()
+        lane = self._health.lanes.block(
+            chat, _HISTORY, self._health.words(why), began_at=now, now=now
+        )
+        return lane.retry_after_s
+
+    def unblocked(self, chat: str) -> None:
+        """Note that a chat can be read again. See `Inlet.unblocked`."""
+        self._health.lanes.release(chat, _HISTORY, is_passing=True)
 
     async def _is_known(self, place: Place) -> bool:
         """Whether a conversation goes on in a place."""
@@ -206,6 +301,17 @@ class ChannelInlet:
     def is_new(self) -> bool:
         """Whether this channel never ran before. See `Inlet.is_new`."""
         return self._cursors.is_new
+
+
+def _is_awaited(arrival: Arrival) -> bool:
+    """Whether whoever sent something awaits an answer to it in their chat."""
+    return isinstance(arrival, Message) and (arrival.is_addressed or arrival.place.type == "dm")
+
+
+def _what_of(arrival: Arrival) -> tuple[str, str]:
+    """Return what tells an arrival from others of its chat."""
+    what = arrival.data if isinstance(arrival, Press) else arrival.id
+    return type(arrival).__name__, what
 
 
 def _name_of(arrival: Arrival) -> tuple[str, str, str] | None:

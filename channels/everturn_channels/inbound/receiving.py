@@ -20,7 +20,6 @@ from everturn_actors.errors import (
     BusyError,
     CorruptJournalError,
     InvalidInputError,
-    MailboxFullError,
     QueueFullError,
     UnknownAgentError,
     UnknownFormatError,
@@ -54,7 +53,6 @@ from everturn_channels.wording import (
 
 logger = logging.getLogger(__name__)
 
-TAKE_S: Final = 60  # for one arrival, its files included: three times what those may take
 ALBUM_HOLD_S: Final = 1.0  # the parts of an album come one by one, within a second
 FETCH_HOLD_MAX_S: Final = 10.0  # of what the fetching of one part is thought to say of the next
 EXTRAS_MAX: Final = 64  # messages whose files' text is kept for an edit: those of the last moments
@@ -104,15 +102,14 @@ class Receiver:
     async def message(self, message: Message) -> None:
         """Take a message; return when it is durable, or refused.
 
-        Raises:
-            TimeoutError: Neither could be brought about.
+        What it raises is judged by `dispositions`; TimeoutError: neither could be brought about.
         """
         place, sender = message.place, message.sender
 
         async def tell(text: str) -> None:
             self._say(message, text)
 
-        with anyio.fail_after(TAKE_S):
+        with anyio.fail_after(self._limits.take_s):
             admitted = await self._doorkeeper.admit(
                 place, sender, is_addressed=message.is_addressed, tell=tell
             )
@@ -129,7 +126,7 @@ class Receiver:
         elif is_for_us and message.is_addressed and (message.quoted or place.type != "dm"):
             await self._take(message, admitted)  # a name alone: what was said before is meant
         elif message.text.strip() or message.files or message.unsupported:
-            with anyio.fail_after(TAKE_S):
+            with anyio.fail_after(self._limits.take_s):
                 await self._overhear(message, admitted)
 
     async def _overhear(self, message: Message, admitted: Admitted) -> None:
@@ -160,7 +157,7 @@ class Receiver:
             await self._hall.service.keep_aside(aside)
         except (CorruptJournalError, UnknownFormatError) as error:
             log_damaged(admitted.key, error)
-        except (InvalidInputError, UnknownAgentError, MailboxFullError) as error:
+        except (InvalidInputError, UnknownAgentError) as error:
             logger.warning(
                 "an overheard message was not kept",
                 extra={**self._fields, "chat": message.place.chat, "error": str(error)},
@@ -170,13 +167,13 @@ class Receiver:
         """Fetch what comes with a message and hand it to its conversation."""
         if not message.files:
             extras = _Extras(message=message, texts=(), saved=(), refused=())
-            with anyio.fail_after(TAKE_S):
+            with anyio.fail_after(self._limits.take_s):
                 await self._hand_in(extras, admitted, (), 0)
             return
         # Until it is handed in: its files are in memory as long. Those before it are waited for
         # without a deadline of its own, because each of them has one.
         async with self._holding:
-            with anyio.fail_after(TAKE_S):
+            with anyio.fail_after(self._limits.take_s):
                 await self._take_files(message, admitted)
 
     async def _take_files(self, message: Message, admitted: Admitted) -> None:
@@ -279,10 +276,6 @@ class Receiver:
             logger.info("a message was dropped, a turn runs", extra=fields)
             if is_for_us:
                 self._word(message, busy())
-        except MailboxFullError:
-            logger.warning("a message was refused, too many wait", extra=fields)
-            if is_for_us:
-                self._word(message, queue_full())
         except InvalidInputError as error:
             logger.info("a message was refused", extra={**fields, "error": str(error)})
             if is_for_us:
@@ -338,12 +331,7 @@ class Receiver:
             is_changed = await self._hall.service.edit(admitted.key, key, text)
         except (CorruptJournalError, UnknownFormatError) as error:
             log_damaged(admitted.key, error)
-        except (
-            InvalidInputError,
-            UnknownAgentError,
-            UnknownSessionError,
-            MailboxFullError,
-        ) as error:
+        except (InvalidInputError, UnknownAgentError, UnknownSessionError) as error:
             logger.info("an edit was refused", extra={**fields, "error": str(error)})
         else:
             if not is_changed:

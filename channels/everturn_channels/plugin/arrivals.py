@@ -5,18 +5,15 @@ from __future__ import annotations
 import logging
 from collections import deque
 from datetime import datetime, timedelta
-from typing import Final
 
 import anyio
 import anyio.abc
 
-from everturn_actors.errors import ActorStoppedError, JournalError
 from everturn_actors.ports import Clock
 from everturn_channels.adapter import Inlet
+from everturn_channels.errors import NotNowError
 from everturn_channels.plugin.connection import Connection
 from everturn_channels.plugin.protocol import WINDOW, Arrived, NotTaken, Taken
-
-RETRY_S: Final = 5.0  # for what could not be kept: a full disk is not emptied in a moment
 
 logger = logging.getLogger(__name__)
 
@@ -63,11 +60,11 @@ class Arrivals:
         else:
             try:
                 await self._inlet.take(arrived.arrival)
-            except (ActorStoppedError, JournalError) as error:
+            except NotNowError as error:
                 extra = {"channel": self._channel, "chat": chat, "why": str(error)}
-                logger.warning("message cannot be kept now; it is sent back", extra=extra)
-                self._held[chat] = self._clock.now() + timedelta(seconds=RETRY_S)
-                reply = NotTaken(id=arrived.id, retry_after_s=RETRY_S)
+                logger.info("message cannot be taken now; it is sent back", extra=extra)
+                self._held[chat] = self._clock.now() + timedelta(seconds=error.retry_after_s)
+                reply = NotTaken(id=arrived.id, retry_after_s=error.retry_after_s)
         await self._connection.tell(reply)
         self._room.release()
 

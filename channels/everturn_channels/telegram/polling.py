@@ -11,6 +11,7 @@ import itertools
 import logging
 import re
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
 import anyio
@@ -25,10 +26,15 @@ from aiogram.exceptions import (
 from aiogram.methods import DeleteWebhook
 from anyio.abc import TaskGroup
 
-from everturn_actors.errors import ActorStoppedError, JournalError
 from everturn_actors.ports import Clock
 from everturn_channels.adapter import Inlet
-from everturn_channels.errors import ConnectionLostError, SendError, SetupError, quiet_s
+from everturn_channels.errors import (
+    ConnectionLostError,
+    NotNowError,
+    SendError,
+    SetupError,
+    quiet_s,
+)
 from everturn_channels.menu import PASSING
 from everturn_channels.telegram.connection import Line, explained
 from everturn_channels.telegram.mapping import chat_of, message_of
@@ -54,7 +60,7 @@ _FAILURES_MAX: Final = 5  # then the connection is made anew
 _BACKOFF_S: Final = (0.5, 1.0, 2.0, 4.0, 8.0)
 _CONFLICT_S: Final = (2.0, 5.0, 10.0, 30.0)
 _TAKE_S: Final = 0.5  # so long everything waits for what is being taken; then commands pass it
-_UNKEPT_S: Final = (1.0, 2.0, 5.0)
+_UNKEPT_S: Final = 1.0  # between two polls while something stays with Telegram
 _PASSING: Final = re.compile(
     rf"/({'|'.join(sorted(PASSING))})(@\w+)?(\s.*)?", re.DOTALL | re.IGNORECASE
 )
@@ -75,8 +81,8 @@ class Poller:
         "Chats of which something is being taken, and since when that is so of the present update."
         self._begun: set[int] = set()
         "Updates that are being taken at this moment."
-        self._unkept: set[int] = set()
-        "Chats of which something could not be kept."
+        self._unkept: dict[int, datetime] = {}
+        "Chats of which something cannot be taken now, and until when it is not tried again."
         self._side_by_side = anyio.CapacityLimiter(_CHATS_AT_ONCE)
         self._idle = anyio.Event()
 
@@ -98,7 +104,6 @@ class Poller:
             raise failure
 
     async def _receive(self, tasks: TaskGroup) -> None:
-        rounds_unkept = 0
         wait_s, is_first = 0.0, True
         while True:
             # The first one does not wait: that the platform answers is known at once.
@@ -115,8 +120,8 @@ class Poller:
                     self._idle = anyio.Event()
                     await self._idle.wait()
             self._move_on([number_of(raw) for raw in batch])
-            rounds_unkept = rounds_unkept + 1 if self._unkept else 0
-            wait_s = _nth(_UNKEPT_S, rounds_unkept) if rounds_unkept else 0.0
+            # not longer: those who write elsewhere wait for the next poll
+            wait_s = _UNKEPT_S if self._unkept else 0.0
             if not wait_s and (self._albums or self._busy or self._begun):
                 wait_s = _ALBUM_S
             if wait_s:
@@ -191,7 +196,13 @@ class Poller:
                 tasks.start_soon(self._take_beside, update)
         seen = {album: len(parts) for album, parts in _by(fresh, album_of) if album}
         self._albums = {a: count for a, count in seen.items() if self._albums.get(a) != count}
-        for chat, updates in _by(fresh, chat_of):
+        now, by_chat = self._clock.now(), _by(fresh, chat_of)
+        # Telegram takes back after a day what it holds, and then nothing stays there any more.
+        waiting = {chat for chat, _ in by_chat} | set(self._busy)
+        self._unkept = {c: until for c, until in self._unkept.items() if c in waiting}
+        for chat, updates in by_chat:
+            if now < self._unkept.get(chat, now):
+                continue
             self._busy[chat] = anyio.current_time()
             tasks.start_soon(self._take_chat, chat, updates)
 
@@ -212,16 +223,15 @@ class Poller:
     async def _take_chat(self, chat: int, updates: Sequence[types.Update]) -> None:
         try:
             async with self._side_by_side:
-                is_kept = await self._take(updates)
-            (self._unkept.discard if is_kept else self._unkept.add)(chat)
+                if await self._take(updates):
+                    self._unkept.pop(chat, None)
         finally:
             del self._busy[chat]
             if not self._busy:
                 self._idle.set()
 
     async def _take_beside(self, update: types.Update) -> None:
-        if not await self._take_unit([update]):
-            self._unkept.add(chat_of(update))  # until its chat, which comes to it too, goes on
+        await self._take_unit([update])  # where that fails, its chat comes to it too
 
     async def _take(self, updates: Sequence[types.Update]) -> bool:
         """Take what came in one chat; tell whether nothing had to be left for its journal."""
@@ -243,11 +253,13 @@ class Poller:
         self._begun |= numbers
         try:
             await self._receiver.take(unit)
-        except (ActorStoppedError, JournalError) as error:
-            logger.warning(
-                "a message cannot be kept now and stays with Telegram",
-                extra={"chat": chat_of(unit[0]), "why": str(error)},
+        except NotNowError as error:
+            chat = chat_of(unit[0])
+            logger.info(
+                "a message cannot be taken now and stays with Telegram",
+                extra={"chat": chat, "why": str(error)},
             )
+            self._unkept[chat] = self._clock.now() + timedelta(seconds=error.retry_after_s)
             return False
         finally:
             self._begun -= numbers
@@ -266,12 +278,12 @@ def _may_pass(update: types.Update) -> bool:
 
 def _by(
     updates: Iterable[types.Update], key: Callable[[types.Update], K]
-) -> Iterable[tuple[K, list[types.Update]]]:
+) -> list[tuple[K, list[types.Update]]]:
     """Return updates by what they have in common, each in their order."""
     found: dict[K, list[types.Update]] = {}
     for update in updates:
         found.setdefault(key(update), []).append(update)
-    return found.items()
+    return list(found.items())
 
 
 def _nth(delays_s: tuple[float, ...], number: int) -> float:

@@ -86,7 +86,7 @@ class Receiver:
         Returns when it is durable.
 
         Raises:
-            ActorStoppedError, JournalError: It is not; do not confirm.
+            NotNowError: It is not, and has to be handed in again; do not confirm.
         """
         parts: list[Message] = []
         for update in updates:

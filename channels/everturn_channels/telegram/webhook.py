@@ -7,7 +7,7 @@ import logging
 import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, cast
 
 import anyio
@@ -16,10 +16,9 @@ from aiogram import types
 from aiogram.exceptions import TelegramBadRequest
 from aiogram.methods import GetWebhookInfo, SetWebhook
 
-from everturn_actors.errors import ActorStoppedError, JournalError
 from everturn_actors.ports import Clock
 from everturn_channels.adapter import Inlet
-from everturn_channels.errors import SetupError
+from everturn_channels.errors import NotNowError, SetupError
 from everturn_channels.telegram.connection import Line, explained
 from everturn_channels.telegram.mapping import UPDATES, chat_of
 from everturn_channels.telegram.receiving import Receiver, read_update
@@ -31,6 +30,8 @@ OK, BAD_REQUEST, UNAUTHORIZED, UNAVAILABLE = 200, 400, 401, 503
 
 _LOOK_S: Final = 60.0  # between two looks at whether Telegram reaches us
 _CONNECTIONS: Final = 16  # updates that Telegram sends side by side
+_CHAT_CONNECTIONS: Final = 4  # of them so many wait for one chat
+_SENT_BACK_S: Final = 600.0  # Telegram's pauses between its tries grow to some minutes
 _UPDATE_MAX_BYTES: Final = 1024 * 1024  # far more than any update is
 _SECRET: Final = re.compile(r"[A-Za-z0-9_-]{1,256}")  # api#setwebhook, secret_token
 
@@ -62,6 +63,8 @@ class Hook:
         self._line, self._inlet, self._receiver, self._clock = line, inlet, receiver, clock
         self._where, self._url, self._secret = where, url, secret
         self._turns: dict[int, tuple[anyio.Lock, int]] = {}
+        self._sent_back: dict[int, dict[int, datetime]] = {}
+        "By chat, the updates that Telegram was told to send again, and how long they are awaited."
         self._pending = 0
         self._last_error: datetime | None = None
 
@@ -96,16 +99,45 @@ class Hook:
         update = read_update(raw)
         if update is None:
             return OK  # sent again it would not be understood either
-        try:
-            async with self._in_turn(chat_of(update)):
+        return await self._take(update)
+
+    async def _take(self, update: types.Update) -> int:
+        """Take an update unless one before it in its chat was sent back and may come again."""
+        chat, number = chat_of(update), update.update_id
+        if self._turns.get(chat, (None, 0))[1] >= _CHAT_CONNECTIONS:
+            return self._send_back(chat, number)  # the other connections are for other chats
+        async with self._in_turn(chat):
+            now = self._clock.now()
+            before = self._sent_back.get(chat, {})
+            if any(other < number and now < until for other, until in before.items()):
+                return self._send_back(chat, number)
+            try:
                 await self._receiver.take([update])
-        except (ActorStoppedError, JournalError) as error:
-            logger.warning(
-                "a message cannot be kept now and stays with Telegram",
-                extra={"chat": chat_of(update), "why": str(error)},
-            )
-            return UNAVAILABLE
+            except NotNowError as error:
+                logger.info(
+                    "a message cannot be taken now and stays with Telegram",
+                    extra={"chat": chat, "why": str(error)},
+                )
+                return self._send_back(chat, number)
+            self._forget(chat, number)
         return OK
+
+    def _send_back(self, chat: int, number: int) -> int:
+        """Note that an update comes again; those after it in its chat wait for it for a while."""
+        until = self._clock.now() + timedelta(seconds=_SENT_BACK_S)
+        self._sent_back.setdefault(chat, {})[number] = until
+        return UNAVAILABLE
+
+    def _forget(self, chat: int, number: int) -> None:
+        """Note that an update was taken, and forget those that did not come again."""
+        left = self._sent_back.get(chat, {})
+        left.pop(number, None)
+        now = self._clock.now()
+        left = {other: until for other, until in left.items() if now < until}
+        if left:
+            self._sent_back[chat] = left
+        else:
+            self._sent_back.pop(chat, None)
 
     @asynccontextmanager
     async def _in_turn(self, chat: int) -> AsyncGenerator[None]:

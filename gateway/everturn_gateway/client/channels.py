@@ -10,6 +10,7 @@ import httpx2
 
 from everturn_channels.errors import DoorError
 from everturn_channels.health import ChannelStatus
+from everturn_channels.lanes import BlockedLane
 from everturn_gateway.client.answers import TryAgainError, document, refuse, value_of
 from everturn_gateway.client.door import open_client
 
@@ -55,6 +56,19 @@ def _status(data: Mapping[str, Any]) -> ChannelStatus:
         received=data["received"],
         sent=data["sent"],
         skipped=data["skipped"],
+        unreadable=data["unreadable"],
+        blocked=tuple(map(_lane, data["blocked"])),
+        blocked_count=data["blocked_count"],
+    )
+
+
+def _lane(data: Mapping[str, Any]) -> BlockedLane:
+    return BlockedLane(
+        chat=data["chat"],
+        since=datetime.fromisoformat(data["since"]),
+        tried_at=datetime.fromisoformat(data["tried_at"]),
+        tries=data["tries"],
+        why=data["why"],
     )
 
 

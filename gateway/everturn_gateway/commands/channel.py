@@ -65,7 +65,8 @@ def channel_text(status: ChannelStatus) -> str:
     """Return how a channel fares, in a line."""
     account = f" as {status.account}" if status.account else ""
     if status.is_healthy:
-        return f"receives{account}, last heard of {_moment(status.last_received_at)}"
+        heard = f"receives{account}, last heard of {_moment(status.last_received_at)}"
+        return "; ".join((heard, *_shortfalls(status)))
     last = status.last_received_at
     why = f": {status.error}" if status.error else f" since {_moment(last)}" if last else ""
     return f"has not shown that it receives: {_state(status)}{why}"
@@ -91,11 +92,32 @@ def _row(status: ChannelStatus) -> tuple[str, ...]:
         status.name,
         status.platform,
         status.account,
-        _state(status) + (f": {status.error}" if status.error else ""),
+        "; ".join((_state(status) + _why(status), *_shortfalls(status))),
         _moment(status.last_received_at),
         f"{status.received:,}",
         f"{status.sent:,}",
     )
+
+
+def _why(status: ChannelStatus) -> str:
+    return f": {status.error}" if status.error else ""
+
+
+def _shortfalls(status: ChannelStatus) -> tuple[str, ...]:
+    """Return what a channel that receives leaves undone, in words."""
+    found: list[str] = []
+    if status.blocked:
+        first = status.blocked[0]
+        chats = (
+            "1 chat waits" if status.blocked_count == 1 else f"{status.blocked_count:,} chats wait"
+        )
+        found.append(
+            f"{chats}, the longest ({first.chat}) since {_moment(first.since)}: {first.why}"
+        )
+    if status.unreadable:
+        events = "1 event" if status.unreadable == 1 else f"{status.unreadable:,} events"
+        found.append(f"{events} could not be read")
+    return tuple(found)
 
 
 def _state(status: ChannelStatus) -> str:
@@ -124,6 +146,12 @@ def _record(status: ChannelStatus) -> dict[str, Any]:
         "received": status.received,
         "sent": status.sent,
         "skipped": status.skipped,
+        "unreadable": status.unreadable,
+        "blocked_count": status.blocked_count,
+        "blocked": [
+            {"chat": each.chat, "since": utc_text(each.since), "tries": each.tries, "why": each.why}
+            for each in status.blocked
+        ],
     }
 
 

@@ -183,7 +183,7 @@ async def _channels(
 def _verdict(status: ChannelStatus) -> Verdict:
     """Return what to think of a channel; one that was just started has yet to be heard from."""
     if status.is_healthy:
-        return "ok"
+        return "problem" if status.blocked else "note" if status.unreadable else "ok"
     age = SystemClock().now() - status.since
     is_early = not status.error and not status.last_received_at
     return "note" if is_early and age < timedelta(seconds=START_GRACE_S) else "problem"

@@ -9,6 +9,16 @@ from everturn_channels.health import ChannelState, ChannelStatus
 from everturn_gateway.http.bodies import Body, Instant
 
 
+class BlockedBody(Body):
+    """A chat in which nothing can be taken for a while."""
+
+    chat: str = Field(description="The platform's id of it.")
+    since: Instant = Field(description="When what is first in it was tried for the first time.")
+    tried_at: Instant = Field(description="When it was tried for the last time.")
+    tries: int = Field(description="How often that was tried.")
+    why: str = Field(description="Why the newest try failed.")
+
+
 class ChannelBody(Body):
     """How one channel fares."""
 
@@ -27,6 +37,12 @@ class ChannelBody(Body):
     received: int = Field(description="What came since the gateway started.")
     sent: int = Field(description="Messages sent since the gateway started.")
     skipped: int = Field(description="Messages not read since then: too old, or too many.")
+    unreadable: int = Field(description="Events since then that nobody could read.")
+    blocked_count: int = Field(description="Chats in which nothing can be taken for a while.")
+    blocked: tuple[BlockedBody, ...] = Field(
+        description="Those of them that wait longest, at most 20: their messages stay with the "
+        "platform until they can be taken."
+    )
 
     @staticmethod
     def of(status: ChannelStatus) -> ChannelBody:
@@ -46,6 +62,18 @@ class ChannelBody(Body):
             received=status.received,
             sent=status.sent,
             skipped=status.skipped,
+            unreadable=status.unreadable,
+            blocked_count=status.blocked_count,
+            blocked=tuple(
+                BlockedBody(
+                    chat=lane.chat,
+                    since=utc_text(lane.since),
+                    tried_at=utc_text(lane.tried_at),
+                    tries=lane.tries,
+                    why=lane.why,
+                )
+                for lane in status.blocked
+            ),
         )
 
 

@@ -133,6 +133,16 @@ def _channels(statuses: Sequence[ChannelStatus], now: datetime) -> Iterator[Metr
     retries = GaugeMetricFamily(
         "everturn_channel_retries", "Tries since it was last connected.", labels=of_channel
     )
+    unreadable = CounterMetricFamily(
+        "everturn_channel_unreadable",
+        "Events that could not be read and were passed over.",
+        labels=of_channel,
+    )
+    blocked = GaugeMetricFamily(
+        "everturn_channel_blocked_chats",
+        "Chats in which nothing can be taken for half a minute or longer.",
+        labels=of_channel,
+    )
     for status in statuses:
         labels = (status.name, status.platform)
         up.add_metric(labels, float(status.is_healthy))
@@ -141,7 +151,9 @@ def _channels(statuses: Sequence[ChannelStatus], now: datetime) -> Iterator[Metr
         received.add_metric(labels, status.received)
         skipped.add_metric(labels, status.skipped)
         retries.add_metric(labels, status.retries)
-    yield from (up, age, received, skipped, retries)
+        unreadable.add_metric(labels, status.unreadable)
+        blocked.add_metric(labels, status.blocked_count)
+    yield from (up, age, received, skipped, retries, unreadable, blocked)
 
 
 async def _schedules(desk: ScheduleDesk, now: datetime) -> tuple[Metric, ...]:
