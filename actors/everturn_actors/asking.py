@@ -7,6 +7,7 @@ all the same is made smaller once; a failure that may pass is tried again.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,6 +16,7 @@ from typing import Final, Protocol
 
 import anyio
 
+from everturn_actors.call_status import listening
 from everturn_actors.context.calibration import learn, with_limit
 from everturn_actors.context.render import Rendered, Renderer
 from everturn_actors.context.view import Stored
@@ -23,6 +25,7 @@ from everturn_actors.errors import (
     ContextOverflowError,
     ModelError,
     ModelRefusedError,
+    NotCalledError,
     ToolsRefusedError,
 )
 from everturn_actors.events import Body, ModelReplied, ReplyBroken
@@ -32,6 +35,8 @@ from everturn_actors.model import OpenTurn, Reply, Settled, ToolCall
 from everturn_actors.ports import Agent, Clock, ModelMemory, ToolContext
 from everturn_actors.replying import reply_of
 from everturn_actors.state import SessionState
+
+logger = logging.getLogger(__name__)
 
 CALL_TRIES = 4  # one, and three more after transient failures
 FIRST_DELAY_S = 0.5  # doubled with every try, plus up to a quarter of jitter
@@ -140,6 +145,10 @@ async def call_model(
                 raise
             host.memory.learn(agent.spec.model, replace(facts, calls_tools=False))
             rendered = await _prepare(host, agent)
+        except NotCalledError as error:
+            # No try failed, as there was none: it waits on until the turn's own deadline.
+            tries -= 1
+            logger.warning("a model call waits for long", extra={"reason": str(error)})
         except ModelError as error:
             delay_s = pace.delay_s(tries, error.retry_after_s)
             final = not error.retryable or live.was_read or tries == CALL_TRIES
@@ -157,11 +166,15 @@ async def _complete(host: TurnHost, live: LiveReply, rendered: Rendered, agent: 
     """Call the model once.
 
     Raises:
+        NotCalledError: It was not called at all.
         ModelError: It gave no reply.
     """
     timeout_s = agent.spec.session.call_timeout_s
-    with anyio.move_on_after(timeout_s):
+    with anyio.move_on_after(timeout_s), listening(partial(setattr, live, "waiting_for")):
         return await reply_of(agent.provider, rendered.request, partial(host.add_text, live))
+    if live.waiting_for:
+        msg = f"the model was not called within {timeout_s:g} s: waited for {live.waiting_for}"
+        raise NotCalledError(msg)
     msg = f"the model gave no reply within {timeout_s:g} s"
     raise ModelError(msg)  # not tried again: the next try would take as long
 

@@ -269,6 +269,13 @@ class ModelTransientError(ModelError):
     retryable = True
 
 
+class NotCalledError(ModelTransientError):
+    """The model was not called in time: the call waited for a limit of our own.
+
+    Nothing is wrong with the model, and no try of it has failed.
+    """
+
+
 class TruncatedStreamError(ModelTransientError):
     """The model's reply broke off before its end."""
 

@@ -56,6 +56,8 @@ class LiveReply:
     was_read: bool = False
     """Whether a follower has read any of it that cannot take it back: such a reply is not tried
     again."""
+    waiting_for: str = ""
+    "What the call waits for before it is made; empty = for nothing."
 
 
 class Feed:
@@ -70,6 +72,11 @@ class Feed:
         self._failure: Exception | None = None
         self._closed = False
         self.followers = 0
+
+    @property
+    def waiting_for(self) -> str:
+        """What the running model call waits for; empty = for nothing, or there is none."""
+        return self._live.waiting_for if self._live is not None else ""
 
     # --- the actor's side ---
 

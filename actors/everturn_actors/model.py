@@ -692,3 +692,5 @@ class ModelRequest:
 
     An attachment of a message whose bytes are not here is told in words: its name and type.
     """
+    in_background: bool = False
+    "Whether nobody waits for the reply; such a call lets all others go before it."

@@ -101,6 +101,11 @@ class Registry:
             feed = self._feeds[session_id] = Feed()
         return feed
 
+    def waiting_for(self, session_id: str) -> str:
+        """Return what the session's model call waits for; empty = for nothing, or there is none."""
+        feed = self._feeds.get(session_id)
+        return feed.waiting_for if feed is not None else ""
+
     async def ask(
         self,
         session_id: str,

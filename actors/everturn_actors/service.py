@@ -452,6 +452,14 @@ class TurnService:
         """
         return await self._registry.ask(session_id, look)
 
+    def waiting_for(self, session_id: str) -> str:
+        """Return what a session's model call waits for, in words, before it is made.
+
+        Empty where it waits for nothing, and where no call is under way. Looks into memory alone.
+        """
+        own, scratch = self._registry, self._scratch_registry
+        return own.waiting_for(session_id) or scratch.waiting_for(session_id)
+
     async def history(self, session_id: str, *, after: int, limit: int) -> tuple[Event, ...]:
         """Return up to `limit` events with a seq above `after` from the log, oldest first.
 

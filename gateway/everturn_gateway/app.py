@@ -140,6 +140,7 @@ async def open_gateway(
             registry=secrets,
             memory=memory,
             settings=config.providers,
+            on_wait=telemetry.model_waited,
         ) as providers,
         open_ledger(config.workspace / USAGE_FOLDER, clock) as usage,
         open_workshop(
@@ -203,6 +204,7 @@ async def open_gateway(
                     schedules=schedules,
                     clock=clock,
                     journal_waiting=lambda: files.waiting,
+                    model_queues=providers.queues,
                 )
             )
             if watch:

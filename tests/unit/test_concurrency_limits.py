@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import anyio
+import anyio.lowlevel
 import pytest
 
+from everturn_actors.call_status import listening
 from everturn_actors.errors import ModelTransientError
 from everturn_actors.model import ModelRequest, UserMessage
 from everturn_actors.testing import ScriptedProvider
-from everturn_gateway.providers import limits
-from everturn_gateway.providers.limits import ConcurrencyLimits
+from everturn_gateway.providers.limits import ConcurrencyLimits, QueueLoad
 
 WAIT_S = 10.0
 
@@ -105,30 +108,113 @@ async def test_a_call_that_fails_or_is_cut_off_gives_its_place_back() -> None:
     assert reply.text == "fine"
 
 
-async def test_a_queue_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those at its end would wait beyond their deadline; a fallback can have them at once."""
-    monkeypatch.setattr(limits, "WAITING_MAX", 2)
+async def test_however_many_wait_all_are_served() -> None:
+    """A queue that is full would cost its callers their turns."""
+    model = ScriptedProvider()
+    queues = ConcurrencyLimits({"openai": 1})
+    provider = queues.limited("openai", model)
+    model.hold()
+    async with anyio.create_task_group() as tasks:
+        for number in range(3000):
+            tasks.start_soon(provider.complete, request(str(number)), ignore)
+        await settle()
+        at_first = queues.loads()
+        model.release()
+
+    assert at_first == (QueueLoad(name="openai", limit=1, running=1, waiting=2999),)
+    assert asked(model) == [str(number) for number in range(3000)]
+    assert queues.loads() == (QueueLoad(name="openai", limit=1, running=0, waiting=0),)
+
+
+async def test_calls_that_nobody_waits_for_let_others_go_first() -> None:
+    """A summary has time; a person who wrote has not."""
     model = ScriptedProvider()
     provider = ConcurrencyLimits({"openai": 1}).limited("openai", model)
     model.hold()
     async with anyio.create_task_group() as tasks:
-        for text in ("a", "b", "c"):
-            tasks.start_soon(provider.complete, request(text), ignore)
+        for text, in_background in (("a", False), ("s", True), ("t", True), ("b", False)):
+            asking = replace(request(text), in_background=in_background)
+            tasks.start_soon(provider.complete, asking, ignore)
             await settle()
-        with pytest.raises(ModelTransientError, match="2 calls wait for the provider openai"):
-            await provider.complete(request("d"), ignore)
-        tasks.cancel_scope.cancel()
+        model.release()
 
-    assert asked(model) == ["a"]
+    assert asked(model) == ["a", "b", "s", "t"]
 
 
-def test_remote_providers_have_no_limit_and_the_own_machine_has_one() -> None:
-    """A remote API has its own; two models on this machine would halve each other's speed."""
+async def test_who_gives_up_as_it_gets_its_place_leaves_it_to_the_next() -> None:
+    """Both can be true in one moment; the place must not be lost then."""
     model = ScriptedProvider()
-    places = ConcurrencyLimits({})
+    queues = ConcurrencyLimits({"openai": 1})
+    provider = queues.limited("openai", model)
+    model.hold()
+    with anyio.fail_after(WAIT_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(provider.complete, request("a"), ignore)
+            await settle()
+            with anyio.CancelScope() as second:
 
-    assert places.limited("openai", model) is model
-    assert places.limited("local", model) is not model
+                async def give_up() -> None:
+                    model.release()
+                    while queues.loads()[0].waiting == 2:
+                        await anyio.lowlevel.checkpoint()
+                    second.cancel()
+
+                tasks.start_soon(give_up)
+                tasks.start_soon(provider.complete, request("c"), ignore)
+                await provider.complete(request("b"), ignore)
+
+    assert asked(model)[0] == "a"
+    assert "c" in asked(model)
+    assert queues.loads() == (QueueLoad(name="openai", limit=1, running=0, waiting=0),)
+
+
+async def test_waits_are_told_to_who_measures_and_to_who_waits() -> None:
+    """An operator sees the queue, and a person why nothing comes."""
+    model, waits, told = ScriptedProvider(), list[str](), list[str]()
+    queues = ConcurrencyLimits({"openai": 1}, lambda queue, _s: waits.append(queue))
+    provider = queues.limited("openai", model)
+
+    async def ask() -> None:
+        with listening(told.append):
+            await provider.complete(request("b"), ignore)
+
+    model.hold()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(provider.complete, request("a"), ignore)
+        await settle()
+        tasks.start_soon(ask)
+        await settle()
+        at_first = list(told)
+        model.release()
+
+    assert waits == ["openai", "openai"]
+    (why, *then) = told
+    assert at_first == [why]
+    assert why.startswith("a free place for a call to openai: 1 are under way")
+    assert why.endswith("(providers.openai.max_concurrent)")
+    assert then == [""]
+
+
+def test_an_address_has_its_limit_and_the_own_machine_too() -> None:
+    """A connection is needed for each call; two models here would halve each other's speed."""
+    model = ScriptedProvider()
+    queues = ConcurrencyLimits({"openrouter": 3})
+    limited = [
+        queues.limited("openai", model, "https://one.example"),
+        queues.limited("openai", model, "https://two.example"),
+        queues.limited("ollama", model, "https://two.example"),
+        queues.limited("openrouter", model, "https://three.example"),
+        queues.limited("local", model),
+    ]
+
+    assert model not in limited
+    assert queues.limited("scripted", model) is model
+    assert {queue.name: queue.limit for queue in queues.loads()} == {
+        "https://one.example": 256,
+        "https://two.example": 256,
+        "openrouter": 3,
+        "local": 1,
+    }
 
 
 async def test_the_owner_may_let_the_own_machine_do_more() -> None:

@@ -85,6 +85,21 @@ async def test_a_silent_stream_is_kept_open_by_comments() -> None:
     assert wire.sent[0]["type"] == "http.response.start"
 
 
+async def test_in_silence_there_may_be_something_to_say() -> None:
+    """Who waits for a busy model learns of it; a comment stands for nothing else."""
+    wire, said = Wire(), [b"data: busy\n\n", b""]
+    stream = sse.EventStream(
+        endless(b"data: 1\n\n"),
+        OpenWaits(),
+        keep_alive_s=0.001,
+        in_silence=lambda: said.pop(0) if said else b"",
+    )
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(serve, stream, wire)
+        await wire.until_sent(b"data: 1\n\ndata: busy\n\n: keep-alive\n\n")
+        wire.gone.set()
+
+
 async def test_a_client_that_goes_is_told_of_and_nothing_more_is_sent() -> None:
     """The session learns of it once, and the source is closed."""
     wire, left = Wire(), list[str]()

@@ -180,6 +180,7 @@ def summary_request(
     parts = [_fenced("earlier-summary", boundary, previous)] if previous else []
     parts += [_fenced("conversation", boundary, without_middle(said, limit)), wish]
     return ModelRequest(
+        in_background=True,
         model=model.name,
         system=system,
         messages=(UserMessage(text="\n\n".join(parts)),),

@@ -92,7 +92,8 @@ async def _in_session(command: Command, session_id: str, hall: Hall) -> str:
             except ContextDoesNotFitError as error:
                 return f"No request would fit: {error}"
         case _:
-            return status_text(await service.view(session_id))
+            state = await service.view(session_id)
+            return status_text(state, in_queue=bool(service.waiting_for(session_id)))
 
 
 async def _reset(command: Command, session_id: str, hall: Hall) -> str:

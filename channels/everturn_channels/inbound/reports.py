@@ -13,9 +13,17 @@ from everturn_channels.money import dollars
 _NAME, _TOKENS = 8, 10  # columns
 
 
-def status_text(state: SessionState) -> str:
-    """Return what a session is doing, and what it has used so far."""
+def status_text(state: SessionState, *, in_queue: bool = False) -> str:
+    """Return what a session is doing, and what it has used so far.
+
+    Args:
+        state: Of the session.
+        in_queue: Whether its model call waits until the model has room for it. For what exactly
+            is the operator's affair: it names addresses.
+    """
     lines = [f"**Session** `{state.session_id}`", _turns(state)]
+    if in_queue:
+        lines.append("The model is busy with others: the next call to it waits for its turn")
     if state.waiting:
         lines.append(f"Waiting: {_count(len(state.waiting), 'message')}")
     asked = len(state.open_approvals)

@@ -163,8 +163,8 @@ def number_of(name: str) -> int:
 
 def update_of(event: str, data: str) -> Update | None:
     """Return the update that a message of the stream stands for."""
-    if not data:
-        return None  # how soon to connect again
+    if not data or event == "status":
+        return None  # how soon to connect again, or what is true for a moment
     record = document(data.encode())
     if event == "error":
         _raise(record, "the gateway failed while it sent the events")

@@ -149,9 +149,12 @@ class OpenTurnBody(Body):
     turn_id: TurnId
     started_at: Instant
     steps: int = Field(description="Steps that are done.")
+    waiting_for: str = Field(
+        description="What its model call waits for before it is made; empty = for nothing."
+    )
 
     @staticmethod
-    def of(turn: OpenTurn | None) -> OpenTurnBody | None:
+    def of(turn: OpenTurn | None, waiting_for: str) -> OpenTurnBody | None:
         """Return the body of `turn`."""
         if turn is None:
             return None
@@ -159,6 +162,7 @@ class OpenTurnBody(Body):
             turn_id=f"t{turn.number}",
             started_at=utc_text(turn.started_at),
             steps=len(turn.steps),
+            waiting_for=waiting_for,
         )
 
 
@@ -262,8 +266,8 @@ class SessionBody(SessionRow):
     last_event: int = Field(description="Number of its last event.")
 
     @staticmethod
-    def of(state: SessionState) -> SessionBody:
-        """Return the body of `state`."""
+    def of(state: SessionState, waiting_for: str = "") -> SessionBody:
+        """Return the body of `state`; its model call, if there is one, waits for `waiting_for`."""
         return SessionBody(
             id=state.session_id,
             agent=state.key.agent,
@@ -276,7 +280,7 @@ class SessionBody(SessionRow):
             turns=state.turns,
             messages=state.logged_messages,
             waiting=len(state.waiting),
-            open_turn=OpenTurnBody.of(state.open_turn),
+            open_turn=OpenTurnBody.of(state.open_turn, waiting_for),
             approvals=approval_bodies(state),
             usage=UsageBody.of(state.usage),
             last_event=state.last_seq,

@@ -49,6 +49,7 @@ class EventStream(Response):
         farewell: bytes = b"",
         headers: Mapping[str, str] | None = None,
         keep_alive_s: float = KEEP_ALIVE_S,
+        in_silence: Callable[[], bytes] = bytes,
     ) -> None:
         """Prepare the answer.
 
@@ -60,6 +61,7 @@ class EventStream(Response):
                 ends it with this where that was not enough.
             headers: Further headers.
             keep_alive_s: The longest silence, in seconds; a comment is sent before it is over.
+            in_silence: What there is to say in place of the comment; empty = nothing.
         """
         super().__init__(
             headers={
@@ -74,6 +76,7 @@ class EventStream(Response):
         self._on_leave = on_leave
         self._farewell = farewell
         self._keep_alive_s = keep_alive_s
+        self._in_silence = in_silence
         self._sent = 0
         self._left = False
 
@@ -121,4 +124,5 @@ class EventStream(Response):
             sent = self._sent
             await anyio.sleep(self._keep_alive_s / 2)
             if self._sent == sent:
-                await send({"type": "http.response.body", "body": _COMMENT, "more_body": True})
+                said = self._in_silence() or _COMMENT
+                await send({"type": "http.response.body", "body": said, "more_body": True})

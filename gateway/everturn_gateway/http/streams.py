@@ -82,6 +82,12 @@ def farewell(submission: Submission) -> bytes:
     return _error(stopping_problem(submission), _stream_path(submission))
 
 
+def waiting_status(service: TurnService, session_id: str) -> bytes:
+    """Return the message that says what a session's model call waits for; empty = for nothing."""
+    reason = service.waiting_for(session_id)
+    return sse.message("status", {"waiting_for": reason}) if reason else b""
+
+
 def _stream_path(submission: Submission) -> str:
     return f"/api/v1/sessions/{submission.session_id}/stream"
 

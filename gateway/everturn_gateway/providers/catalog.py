@@ -21,7 +21,7 @@ from everturn_gateway.providers.endpoints import PROVIDERS, Endpoint, endpoint_f
 from everturn_gateway.providers.errors import ProviderConfigError
 from everturn_gateway.providers.fallbacks import Choice, CoolDowns, Fallbacks
 from everturn_gateway.providers.keys import Keys
-from everturn_gateway.providers.limits import ConcurrencyLimits
+from everturn_gateway.providers.limits import ConcurrencyLimits, QueueLoad, unnoted
 from everturn_gateway.providers.scripted import load_script
 
 logger = logging.getLogger(__name__)
@@ -51,6 +51,7 @@ class Providers:
         memory: ModelMemory,
         settings: Mapping[str, ProviderConfig],
         now: Callable[[], float],
+        on_wait: Callable[[str, float], None],
     ) -> None:
         self._environ = environ
         self._models_dir = models_dir
@@ -61,7 +62,7 @@ class Providers:
             environ, {name: s.api_key_file for name, s in settings.items() if s.api_key_file}
         )
         self._limits = ConcurrencyLimits(
-            {name: s.max_concurrent for name, s in settings.items() if s.max_concurrent}
+            {name: s.max_concurrent for name, s in settings.items() if s.max_concurrent}, on_wait
         )
         self._cooling = CoolDowns(now)
         self._opened: _Connected | None = None
@@ -77,29 +78,41 @@ class Providers:
             ConfigError: The file of `scripted` is not valid; names every place.
         """
         own, *others = (
-            Choice(
-                model=each, provider=self._limits.limited(each.provider, self._one(each, folder))
-            )
+            Choice(model=each, provider=self._one(each, folder))
             for each in (model, *model.fallbacks)
         )
         return Fallbacks(own, others, cooling=self._cooling) if others else own.provider
 
     def _one(self, model: ModelSpec, folder: Path) -> ModelProvider:
-        if model.provider == "builtin":
-            return BuiltinResponder()
-        if model.provider == "scripted":
-            return load_script(folder / (model.base_url or model.name), self._environ)
-        if model.provider == "local":
-            return self._connected().local(model, folder)
-        if model.provider not in PROVIDERS:
-            kinds = ", ".join(KINDS)
-            msg = f"spec.model.provider {model.provider!r} is not available; there are: {kinds}"
-            raise ProviderConfigError(msg)
+        if model.provider in PROVIDERS:
+            return self._remote(model)
+        return self._limits.limited(model.provider, self._own(model, folder))
+
+    def _own(self, model: ModelSpec, folder: Path) -> ModelProvider:
+        """Return a model of this machine."""
+        match model.provider:
+            case "builtin":
+                return BuiltinResponder()
+            case "scripted":
+                return load_script(folder / (model.base_url or model.name), self._environ)
+            case "local":
+                return self._connected().local(model, folder)
+            case _:
+                kinds = ", ".join(KINDS)
+                msg = f"spec.model.provider {model.provider!r} is not available; there are: {kinds}"
+                raise ProviderConfigError(msg)
+
+    def _remote(self, model: ModelSpec) -> ModelProvider:
         endpoint = endpoint_for(model, self._keys)
         self._registry.add(endpoint.key)
         if endpoint.key and endpoint.address.startswith("http://") and not endpoint.is_loopback:
             logger.warning("key goes out unencrypted", extra={"address": endpoint.address})
-        return self._connected().remote(model, endpoint)
+        remote = self._connected().remote(model, endpoint)
+        return self._limits.limited(model.provider, remote, endpoint.address)
+
+    def queues(self) -> tuple[QueueLoad, ...]:
+        """Return how full each queue of calls is now."""
+        return self._limits.loads()
 
     async def warm(self) -> None:
         """Start the local models that agents use, so that the first message need not wait.
@@ -139,13 +152,15 @@ async def open_providers(
     memory: ModelMemory | None = None,
     settings: Mapping[str, ProviderConfig] | None = None,
     now: Callable[[], float] = anyio.current_time,
+    on_wait: Callable[[str, float], None] = unnoted,
 ) -> AsyncGenerator[Providers]:
     """Open the providers; at the end connections are closed and child processes are gone.
 
     Keys come from `environ`, and from the files that it and `settings` name. Those that are used
     are added to `registry`, which also masks every error text; weights of local models are in
     `models_dir`. `memory` is told the windows of models; `settings` are the owner's, by provider's
-    name; `now` tells the time in seconds, for models that are left alone after an outage.
+    name; `now` tells the time in seconds, for models that are left alone after an outage; `on_wait`
+    is told of each call that begins: the name of its queue, and how many seconds it waited there.
     """
     # Connections are closed last: tasks that are being cancelled may still use them.
     async with AsyncExitStack() as last, anyio.create_task_group() as tasks:
@@ -157,6 +172,7 @@ async def open_providers(
             memory=memory or ShortMemory(),
             settings=settings or {},
             now=now,
+            on_wait=on_wait,
         )
         last.push_async_callback(providers.aclose)
         try:

@@ -12,7 +12,6 @@ from everturn_actors.errors import ModelRefusedError
 from everturn_gateway.providers.endpoints import is_loopback
 
 CONNECT_TIMEOUT_S = 10.0
-MAX_CONNECTIONS = 256  # to one address; a call beyond them waits CONNECT_TIMEOUT_S for a free one
 KEPT_CONNECTIONS = 64
 KEPT_S = 60.0  # as long as the load balancers in front of the large providers keep theirs
 CLOSE_TIMEOUT_S = 2.0
@@ -77,7 +76,7 @@ class HttpClients:
             follow_redirects=False,
             headers={"user-agent": "everturn", "accept-encoding": "identity"},
             limits=httpx2.Limits(
-                max_connections=MAX_CONNECTIONS,
+                max_connections=None,  # calls wait in the queues of `limits`, where none is lost
                 max_keepalive_connections=KEPT_CONNECTIONS,
                 keepalive_expiry=KEPT_S,
             ),

@@ -108,7 +108,7 @@ class Transport:
         self._mask = mask
         self._parser = parser
         self._timeout = httpx2.Timeout(
-            endpoint.stall_timeout_s, connect=CONNECT_TIMEOUT_S, pool=CONNECT_TIMEOUT_S
+            endpoint.stall_timeout_s, connect=CONNECT_TIMEOUT_S, pool=None
         )
         self._headers = {
             "content-type": "application/json",
@@ -202,8 +202,6 @@ class Transport:
             case httpx2.ReadTimeout():
                 stall_s = self._endpoint.stall_timeout_s
                 return ModelTransientError(f"{where}: sent nothing for {stall_s:g} seconds")
-            case httpx2.PoolTimeout():
-                return ModelTransientError(f"{where}: all connections to it are in use")
             case httpx2.ConnectError() | httpx2.ConnectTimeout() | httpx2.ProxyError():
                 hint = f"; {self._endpoint.hint}" if self._endpoint.hint else ""
                 return ModelTransientError(f"{where}: cannot be reached ({error}){hint}")

@@ -20,6 +20,7 @@ from everturn_actors.ports import Clock
 from everturn_actors.service import Load
 from everturn_channels.health import ChannelStatus
 from everturn_gateway.errors import Fault
+from everturn_gateway.providers.limits import QueueLoad
 from everturn_gateway.scheduler.desk import ScheduleDesk
 from everturn_gateway.scheduler.errors import UnknownJobError
 from everturn_gateway.scheduler.jobs import JobView
@@ -63,6 +64,8 @@ class Sources:
     clock: Clock
     journal_waiting: Callable[[], int]
     "How many appends and marks wait for the disk."
+    model_queues: Callable[[], Sequence[QueueLoad]] = tuple
+    "How full the queues of model calls are."
 
 
 async def gauges(sources: Sources, *, requests: RequestCounts) -> tuple[Metric, ...]:
@@ -71,6 +74,7 @@ async def gauges(sources: Sources, *, requests: RequestCounts) -> tuple[Metric, 
     return (
         _info("everturn_build", "Which version runs.", {"version": sources.version}),
         *_work(sources, await sources.service.load(), requests),
+        *_models(sources.model_queues()),
         *_channels(sources.channels.statuses(), now),
         *await _schedules(sources.schedules, now),
     )
@@ -110,6 +114,23 @@ def _work(sources: Sources, load: Load, requests: RequestCounts) -> Iterator[Met
     yield _gauge(
         "everturn_agent_faults", "What is wrong with agents.", len(sources.library.faults())
     )
+
+
+def _models(queues: Sequence[QueueLoad]) -> Iterator[Metric]:
+    running = GaugeMetricFamily(
+        "everturn_model_calls_running", "Calls of models that are under way.", labels=("queue",)
+    )
+    waiting = GaugeMetricFamily(
+        "everturn_model_calls_waiting", "Calls that wait for a free place.", labels=("queue",)
+    )
+    limit = GaugeMetricFamily(
+        "everturn_model_calls_limit", "How many calls may be under way.", labels=("queue",)
+    )
+    for queue in queues:
+        running.add_metric((queue.name,), queue.running)
+        waiting.add_metric((queue.name,), queue.waiting)
+        limit.add_metric((queue.name,), queue.limit)
+    yield from (running, waiting, limit)
 
 
 def _channels(statuses: Sequence[ChannelStatus], now: datetime) -> Iterator[Metric]:

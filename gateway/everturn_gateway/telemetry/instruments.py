@@ -229,6 +229,12 @@ class Instruments:
             ("model",),
             buckets=_MODEL_S,
         )
+        self.model_wait_seconds = Spread(
+            "everturn_model_wait_seconds",
+            "How long a call waited for a free place, before it was made.",
+            ("queue",),
+            buckets=_MODEL_S,
+        )
         self.model_first_token_seconds = Spread(
             "everturn_model_first_token_seconds",
             "From a call to the first text of its reply; replies without text are left out.",

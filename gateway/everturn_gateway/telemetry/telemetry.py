@@ -117,6 +117,10 @@ class Telemetry:
         )
         return _Answering(scope, span, self._running)
 
+    def model_waited(self, queue: str, waited_s: float) -> None:
+        """Note that a call of a model begins, which waited so long in `queue`."""
+        self.instruments.model_wait_seconds.add(waited_s, queue)
+
     # --- scrape ---
 
     def attach(self, sources: Sources) -> None:

@@ -75,7 +75,8 @@ def sessions_router(gateway: Gateway) -> APIRouter:
     @router.get("/{session_id}", response_model=SessionBody, responses=problems(404))
     async def get_session(session_id: SessionId) -> Response:
         """Tell how a session stands."""
-        return answer(SessionBody.of(await service.view(session_id)))
+        state = await service.view(session_id)
+        return answer(SessionBody.of(state, service.waiting_for(session_id)))
 
     @router.delete("/{session_id}", status_code=204, responses=problems(404))
     async def delete_session(session_id: SessionId) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
@@ -27,7 +28,12 @@ from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.preferences import Prefer, wants_async
 from everturn_gateway.http.problems import Problem, ProblemError
 from everturn_gateway.http.sse import EventStream
-from everturn_gateway.http.streams import farewell, session_messages, turn_messages
+from everturn_gateway.http.streams import (
+    farewell,
+    session_messages,
+    turn_messages,
+    waiting_status,
+)
 from everturn_gateway.http.turns import turn_problem
 from everturn_gateway.http.uploads import uploads_of
 from everturn_gateway.http.waiting import OpenWaits, events_path, leave, wait_for_turn
@@ -136,6 +142,7 @@ def turns_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
             on_leave=lambda: leave(submission),
             farewell=farewell(submission),
             headers=replay_headers(submission),
+            in_silence=partial(waiting_status, service, submission.session_id),
         )
 
     @router.get(
@@ -160,7 +167,11 @@ def turns_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
         if state.status == "ended" and number >= state.last_seq:
             # To a browser's EventSource, 204 says: do not connect again.
             return Response(status_code=204)
-        return EventStream(session_messages(service, session_id, after=number), waits)
+        return EventStream(
+            session_messages(service, session_id, after=number),
+            waits,
+            in_silence=partial(waiting_status, service, session_id),
+        )
 
     @router.post("/cancel", response_model=CancelledBody, responses=problems(404))
     async def cancel_turn(session_id: SessionId) -> Response:
