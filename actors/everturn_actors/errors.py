@@ -181,6 +181,21 @@ class FencedError(JournalError):
     """Another writer appended to this session; this one has to drop its state and load again."""
 
 
+class WorkspaceLostError(JournalWriteError):
+    """The lock of the workspace was removed or replaced while this process held it.
+
+    Another process may use the workspace now: nothing more is written, and this one has to end.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            "was removed or replaced while this process used the workspace. Another one may use it"
+            " now, so this one takes nothing more and stops; what it accepted is on disk. Start it"
+            " again, and leave the file alone: it does no harm where nothing runs",
+            path=path,
+        )
+
+
 class WorkspaceLockedError(CoreError):
     """Another process uses this workspace.
 

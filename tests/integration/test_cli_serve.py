@@ -252,3 +252,34 @@ async def test_a_busy_workspace_names_who_has_it(tmp_path: Path) -> None:
 
     assert done.code == 2
     assert f"in use by process {person.process.pid}" in done.err
+
+
+async def test_a_gateway_whose_lock_is_removed_ends_and_says_why(tmp_path: Path) -> None:
+    """Two on one workspace would answer everything twice; the next start finds all as it was."""
+    write_agent(tmp_path)
+    async with start("serve", "--port", "0", cwd=tmp_path) as running:
+        await running.until(READY)
+        url = json.loads(note_of(tmp_path).read_text())["url"]
+        async with httpx2.AsyncClient(timeout=30) as http:
+            made = await http.post(f"{url}/api/v1/sessions", json={"agent": "helper"})
+            path = f"{url}/api/v1/sessions/{made.json()['id']}"
+            answered = await http.post(f"{path}/messages", json={"content": "hi"})
+        running.process.send_signal(signal.SIGSTOP)  # it has not noticed yet
+        (tmp_path / ".everturn" / "workspace.lock").unlink()
+        refused = await everturn("serve", "--port", "0", cwd=tmp_path)
+        running.process.send_signal(signal.SIGCONT)
+        done = await running.end()
+    async with start("serve", "--port", "0", cwd=tmp_path) as again:
+        await again.until(READY)
+        url = json.loads(note_of(tmp_path).read_text())["url"]
+        async with httpx2.AsyncClient(timeout=30) as http:
+            rows = (await http.get(f"{url}/api/v1/sessions")).json()
+        again.process.send_signal(signal.SIGTERM)
+        await again.end()
+
+    assert answered.status_code == 200
+    assert refused.code == 2
+    assert "is in use by process" in refused.err
+    assert done.code == 1
+    assert "workspace.lock: was removed or replaced" in done.err
+    assert [row["id"] for row in rows["sessions"]] == [made.json()["id"]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -24,6 +26,7 @@ from everturn_actors.errors import (
     JournalError,
     JournalWriteError,
     WorkspaceLockedError,
+    WorkspaceLostError,
 )
 from everturn_actors.events import SessionStarted
 from everturn_actors.journal.codec import encode
@@ -41,7 +44,7 @@ from everturn_actors.journal.files import open_file_store
 async def main():
     async with open_file_store(Path(sys.argv[1])):
         print("open", flush=True)
-        await anyio.to_thread.run_sync(sys.stdin.read)
+        await anyio.sleep_forever()
 
 anyio.run(main)
 """
@@ -156,6 +159,118 @@ async def test_a_second_process_is_refused_and_told_who_is_there(tmp_path: Path)
     assert caught.value.pid == first.pid
     async with open_file_store(tmp_path) as store:  # the kernel let go of the dead one's lock
         assert await store.awake() == ()
+
+
+def take_away(how: str, workspace: Path) -> None:
+    """Do with a workspace in use what people and scripts that tidy up do."""
+    lock = workspace / "workspace.lock"
+    match how:
+        case "removed":
+            lock.unlink()
+        case "made anew":
+            lock.unlink()
+            lock.touch()
+        case _:
+            workspace.rename(workspace.with_name("moved"))
+
+
+async def files_in(folder: Path) -> list[str]:
+    """Return the names in a folder."""
+    return sorted([path.name async for path in anyio.Path(folder).iterdir()])
+
+
+@pytest.mark.parametrize("how", ["removed", "made anew"])
+async def test_a_lock_file_that_somebody_removes_lets_nobody_in(tmp_path: Path, how: str) -> None:
+    """It looks like what a crash left behind, and `rm` is what people do with that."""
+    with python(HOLD, tmp_path) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "open\n"
+        first.send_signal(signal.SIGSTOP)  # it has not noticed yet
+        take_away(how, tmp_path)
+        before = await files_in(tmp_path)
+        with pytest.raises(WorkspaceLockedError):
+            async with open_file_store(tmp_path):
+                raise AssertionError
+        after = await files_in(tmp_path)
+        first.send_signal(signal.SIGCONT)
+        assert first.wait(timeout=30) != 0
+
+    assert after == before
+    async with open_file_store(tmp_path) as store:
+        assert await store.awake() == ()
+
+
+@pytest.mark.parametrize("how", ["removed", "made anew", "moved away"])
+async def test_a_store_whose_lock_is_gone_writes_nothing_more(tmp_path: Path, how: str) -> None:
+    """Whoever comes next may believe that the workspace is theirs; and nobody is told otherwise."""
+    workspace = tmp_path / "workspace"
+    errors: list[Exception] = []
+    was_ended = False
+    with pytest.raises(ExceptionGroup) as caught:
+        async with open_file_store(workspace) as store:
+            await store.append(SESSION_ID, LOG[:6], expected_seq=0)
+            state = replay(LOG[:6])
+            await store.save_snapshot(state, compaction="disabled")
+            take_away(how, workspace)
+            for refused in (
+                partial(store.append, SESSION_ID, LOG[6:], expected_seq=6),
+                partial(store.mark_awake, SESSION_ID),
+                partial(store.save_snapshot, state, compaction="archive"),
+                partial(store.bind, KEY, SESSION_ID),
+                partial(store.save_result, SESSION_ID, "call_1.txt", "text"),
+                partial(store.delete, SESSION_ID),
+            ):
+                try:
+                    await refused()
+                except WorkspaceLostError as error:
+                    errors.append(error)
+            with anyio.fail_after(30):
+                try:
+                    await anyio.sleep_forever()
+                finally:
+                    was_ended = True
+    if how == "moved away":
+        assert not workspace.exists()
+        workspace.with_name("moved").rename(workspace)
+    async with open_file_store(workspace) as again:
+        loaded = await again.load(SESSION_ID)
+        current = await again.bound(KEY)
+
+    assert len(errors) == 6
+    assert was_ended
+    assert caught.group_contains(WorkspaceLostError)
+    assert loaded is not None
+    assert loaded.snapshot == state
+    assert loaded.events == ()
+    assert current == ""
+
+
+async def test_where_folders_cannot_be_locked_the_file_keeps_others_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On NFS; there a lock file that was removed is at least seen by who held it."""
+    real = fcntl.flock
+
+    def flock(fd: int, operation: int) -> None:
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        real(fd, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(ExceptionGroup) as caught:
+        async with open_file_store(tmp_path) as store:
+            with pytest.raises(WorkspaceLockedError, match=str(os.getpid())):
+                async with open_file_store(tmp_path):
+                    raise AssertionError
+            take_away("made anew", tmp_path)
+            async with open_file_store(tmp_path) as second:
+                with pytest.raises(WorkspaceLostError):
+                    await store.append(SESSION_ID, LOG, expected_seq=0)
+                await second.append(SESSION_ID, LOG, expected_seq=0)
+            with anyio.fail_after(30):
+                await anyio.sleep_forever()
+
+    assert caught.group_contains(WorkspaceLostError)
 
 
 @pytest.mark.parametrize("acknowledged", [1, 7, 60])

@@ -94,7 +94,7 @@ class Running:
                 tg.start_soon(read, "err", self.process.stderr)
             code = await self.process.wait()
         out, err = said["out"].decode(), said["err"].decode()
-        assert "Traceback" not in out + err
+        assert "Traceback" not in out + err, err
         return Done(code=code, out=out, err=err)
 
     def interrupt(self) -> None:

@@ -28,7 +28,7 @@ from everturn_actors.journal.desks import Desk, Desks
 from everturn_actors.journal.disk import make_directory, remove, sync_directory, write_error
 from everturn_actors.journal.layout import Layout, SessionFiles
 from everturn_actors.journal.loading import find_tail, load_session
-from everturn_actors.journal.lock import release_lock, take_lock
+from everturn_actors.journal.lock import WorkspaceLock, take_lock
 from everturn_actors.journal.logs import REPAIR_HINT, Tail, read_events
 from everturn_actors.journal.results import (
     MEDIA_MAX_BYTES,
@@ -46,6 +46,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+LOCK_LOOK_S = 1.0  # how often an idle process looks whether the workspace is still its own
 READERS_MAX = 8  # worker threads that load, list and save at the same time; disks gain no more
 
 
@@ -69,25 +70,44 @@ async def open_file_store(
 
     Raises:
         WorkspaceLockedError: Another process, or another store of this one, has it open.
+        WorkspaceLostError: The lock was removed or replaced meanwhile; the block is cancelled.
         JournalWriteError: The workspace cannot be written.
     """
     layout = Layout(workspace=workspace)
     lock = await to_thread.run_sync(_enter, layout)
     try:
-        writer = Writer(on_batch) if on_batch is not None else Writer()
+        writer = Writer(lock.check, on_batch)
+        watching = anyio.CancelScope()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(writer.run, name="journal writer")
+            tasks.start_soon(_watch, lock, watching, name="workspace lock")
             try:
                 yield FileStore(
                     layout,
                     writer,
+                    lock,
                     results_max_bytes=results_max_bytes,
                     media_max_bytes=media_max_bytes,
                 )
             finally:
                 writer.close()
+                watching.cancel()
     finally:
-        release_lock(lock)
+        lock.release()
+
+
+async def _watch(lock: WorkspaceLock, scope: anyio.CancelScope) -> None:
+    """Look from time to time whether the workspace is still the one that was locked.
+
+    Ends when `scope` is cancelled.
+
+    Raises:
+        WorkspaceLostError: It is not.
+    """
+    with scope:
+        while True:
+            await anyio.sleep(LOCK_LOOK_S)
+            await to_thread.run_sync(lock.check)
 
 
 class FileStore:
@@ -102,10 +122,17 @@ class FileStore:
     """
 
     def __init__(
-        self, layout: Layout, writer: Writer, *, results_max_bytes: int, media_max_bytes: int
+        self,
+        layout: Layout,
+        writer: Writer,
+        lock: WorkspaceLock,
+        *,
+        results_max_bytes: int,
+        media_max_bytes: int,
     ) -> None:
         self._layout = layout
         self._writer = writer
+        self._lock = lock
         self._results_max_bytes = results_max_bytes
         self._media_max_bytes = media_max_bytes
         self._desks = Desks(layout.session)
@@ -270,15 +297,20 @@ class FileStore:
             return await self._in_thread(work, desk.files.folder)
 
     async def _in_thread(self, work: Callable[[], T], path: Path) -> T:
-        """Do blocking work on `path` in a worker thread."""
+        """Do blocking work on `path` in a worker thread, while the workspace is our own."""
+
+        def checked() -> T:
+            self._lock.check()
+            return work()
+
         try:
-            return await to_thread.run_sync(work, limiter=self._threads)
+            return await to_thread.run_sync(checked, limiter=self._threads)
         except OSError as error:
             message = f"cannot be used: {error.strerror or error}"
             raise JournalError(message, path=Path(error.filename or path)) from error
 
 
-def _enter(layout: Layout) -> int:
+def _enter(layout: Layout) -> WorkspaceLock:
     """Make the workspace what it has to be, and lock it."""
     if layout.sessions.is_dir() and not layout.awake.is_dir():
         logger.warning(
@@ -294,12 +326,12 @@ def _enter(layout: Layout) -> int:
             sync_directory(folder)  # names that a process gave that was killed before it could
     except OSError as error:
         raise write_error(error, layout.workspace) from error
-    lock = take_lock(layout.lock)
+    lock = take_lock(layout.workspace, layout.lock)
     try:
         for folder in layout.deleted.iterdir():  # what a crash left of deleted sessions
             shutil.rmtree(folder)
     except OSError as error:
-        release_lock(lock)
+        lock.release()
         raise write_error(error, layout.deleted) from error
     return lock
 

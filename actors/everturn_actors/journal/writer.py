@@ -9,23 +9,19 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import anyio
 from anyio import to_thread
 
-from everturn_actors.errors import JournalWriteError
+from everturn_actors.errors import JournalWriteError, WorkspaceLostError
 from everturn_actors.journal.commit import Append, Job, Mark, commit
 from everturn_actors.ports import Batch
 
 WAITING_JOBS_MAX = 1024  # each is one session's; more sessions than this wait their turn to wait
 BATCH_JOBS_MAX = 128  # each holds a file descriptor open while the batch is written
 BATCH_BYTES_MAX = 8 * 1024 * 1024  # bounds how long a batch keeps the others waiting
-
-
-def _unmeasured(batch: Batch) -> None:
-    del batch
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -44,8 +40,17 @@ class _Ticket:
 class Writer:
     """Owns the queue of jobs. `run` is its task; it ends after `close`, when the queue is empty."""
 
-    def __init__(self, on_batch: Callable[[Batch], None] = _unmeasured) -> None:
-        """Begin with an empty queue; `on_batch` is told of each batch, on the event loop."""
+    def __init__(
+        self, check: Callable[[], None], on_batch: Callable[[Batch], None] | None = None
+    ) -> None:
+        """Begin with an empty queue.
+
+        Args:
+            check: Is called before each batch, in its thread; raises `WorkspaceLostError` where
+                nothing may be written any more.
+            on_batch: Is told of each batch, on the event loop.
+        """
+        self._check = check
         self._on_batch = on_batch
         self._waiting: deque[_Ticket] = deque()
         self._room = anyio.Semaphore(WAITING_JOBS_MAX, fast_acquire=True)
@@ -108,9 +113,11 @@ class Writer:
             size += batch[-1].size_bytes
         began_s = time.perf_counter()
         try:
-            await to_thread.run_sync(commit, [ticket.job for ticket in batch], limiter=self._thread)
+            jobs = [ticket.job for ticket in batch]
+            await to_thread.run_sync(self._commit, jobs, limiter=self._thread)
             took_s = time.perf_counter() - began_s
-            self._on_batch(Batch(jobs=len(batch), size_bytes=size, duration_s=took_s))
+            if self._on_batch is not None:
+                self._on_batch(Batch(jobs=len(batch), size_bytes=size, duration_s=took_s))
         finally:
             # The thread has ended also where this task was cancelled meanwhile: outcomes are true.
             for ticket in batch:
@@ -118,6 +125,16 @@ class Writer:
                     self._settle(ticket)
                 else:
                     self._refuse(ticket)
+
+    def _commit(self, jobs: Sequence[Job]) -> None:
+        """Do a batch in a worker thread."""
+        try:
+            self._check()
+        except WorkspaceLostError as lost:
+            for job in jobs:
+                job.error = lost
+        else:
+            commit(jobs)
 
     def _settle(self, ticket: _Ticket) -> None:
         self._room.release()

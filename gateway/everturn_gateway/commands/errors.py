@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from typing import cast
 
-from everturn_actors.errors import CoreError
+from everturn_actors.errors import CoreError, WorkspaceLostError
 from everturn_channels.errors import ChannelError
 from everturn_channels.names import clean
 from everturn_gateway.commands.crash import crash_log
@@ -35,6 +35,8 @@ def explain(error: BaseException) -> int:
         return EXIT_INTERRUPTED
     for text in dict.fromkeys(map(_text, expected)):
         say(text)
+    if any(isinstance(leaf, WorkspaceLostError) for leaf in expected):
+        return EXIT_FAILED  # nothing is wrong with what was asked: it may be started again
     return EXIT_BAD_INPUT
 
 

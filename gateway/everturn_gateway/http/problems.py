@@ -36,6 +36,7 @@ from everturn_actors.errors import (
     UnknownFormatError,
     UnknownRequestError,
     UnknownSessionError,
+    WorkspaceLostError,
 )
 
 MEDIA_TYPE = "application/problem+json"
@@ -123,6 +124,12 @@ _CORE: Final[Mapping[type[Exception], _Kind]] = {
     ),
     ActorFailedError: _Kind(
         kind="session-failed", title="The session failed", status=503, retry_after_s=1
+    ),
+    WorkspaceLostError: _Kind(
+        kind="workspace-lost",
+        title="The gateway no longer holds its workspace",
+        status=503,
+        retry_after_s=5,
     ),
     JournalWriteError: _Kind(
         kind="not-written", title="The message could not be written to disk", status=507
