@@ -88,6 +88,7 @@ from everturn_actors.registry import Load, Registry
 from everturn_actors.session import Runtime
 from everturn_actors.state import SessionState
 from everturn_actors.submission import Submission, Told, TurnResult, announce, submit
+from everturn_actors.supervisor import TRANSIENT, Supervisor
 from everturn_actors.upkeep import end_expired, resume_open_turns
 
 __all__ = [
@@ -716,6 +717,7 @@ async def open_service(
     on_delete: Callable[[str], Awaitable[None]] | None = None,
     carriers: Mapping[str, Carrier] | None = None,
     observer: Observer | None = None,
+    supervisor: Supervisor | None = None,
 ) -> AsyncGenerator[TurnService]:
     """Open the door; turns that were open when the last process ended go on by themselves.
 
@@ -732,7 +734,9 @@ async def open_service(
         on_delete: Lets go of what belongs to a session elsewhere, before it is removed.
         carriers: By the name of a channel: who tells its people what its sessions say.
         observer: Is told what sessions do.
+        supervisor: Runs what the service does by itself; by default one of its own.
     """
+    supervisor = supervisor or Supervisor(clock)
     learnt = memory or ShortMemory()
     settings = settings or ServiceSettings()
     pace = Pace(clock=clock, jitter=random.random)
@@ -766,8 +770,10 @@ async def open_service(
         try:
             async with anyio.create_task_group() as upkeep:
                 if settings.resume:
-                    upkeep.start_soon(resume_open_turns, store, registry, clock)
-                upkeep.start_soon(end_expired, store, registry, agents, clock, settings.sweep_s)
+                    resume = partial(resume_open_turns, store, registry, clock)
+                    supervisor.start(upkeep, "resume", resume, policy=TRANSIENT)
+                expire = partial(end_expired, store, registry, agents, clock, settings.sweep_s)
+                supervisor.start(upkeep, "expiry", expire)
                 yield service
                 upkeep.cancel_scope.cancel()
         finally:

@@ -14,9 +14,11 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Literal, TypeAlias, cast
 
 import anyio
+from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from everturn_actors.ports import Clock
@@ -135,8 +137,8 @@ class _Row:
 class Supervisor:
     """Knows every long task of a process, and runs each until it is cancelled or given up.
 
-    Where a child lives is its owner's business: `run` is started in the owner's task group, so
-    that children end in the order in which their owners close.
+    Where a child lives is its owner's business: it is started in the owner's task group, so that
+    children end in the order in which their owners close.
     """
 
     def __init__(
@@ -170,6 +172,19 @@ class Supervisor:
     def restarts(self) -> Mapping[str, int]:
         """Return how often children were started again, by part; children that are gone count."""
         return dict(self._restarts)
+
+    def start(
+        self,
+        tasks: TaskGroup,
+        name: str,
+        body: Body,
+        *,
+        policy: RestartPolicy = PERMANENT,
+        is_needed: bool = False,
+    ) -> None:
+        """Start a child in a task group; see `run`."""
+        life = partial(self.run, name, body, policy=policy, is_needed=is_needed)
+        tasks.start_soon(life, name=name)
 
     async def run(
         self,
@@ -223,7 +238,7 @@ class Supervisor:
 
     async def _once(self, body: Body, policy: RestartPolicy) -> Exception | None:
         """Return why a run failed; None where it ended as it may."""
-        failure = await _attempt(body)
+        failure = await attempt(body)
         if failure is None and policy.restart == "permanent":
             return UnexpectedEndError("it ended, and should not have")
         return failure
@@ -269,6 +284,26 @@ class Supervisor:
         return ChildError(kind=type(cause).__name__, text=" ".join(text.split())[:_TEXT_CHARACTERS])
 
 
+async def attempt(body: Body) -> Exception | None:
+    """Run `body`; return why it failed, None where it did not. The caller logs it.
+
+    A cancellation is passed on where a scope around the task was cancelled. Any other comes from
+    elsewhere - a library that cancels a task, or waits for a future that was cancelled - and is a
+    failure like another: in a task group it would end all siblings without a word.
+    """
+    try:
+        await body()
+    except Exception as error:  # noqa: BLE001 - the boundary around one task; the caller logs it
+        return error
+    except anyio.get_cancelled_exc_class() as error:
+        if _is_cancelled():
+            raise
+        failure = UnexpectedEndError("it was cancelled from elsewhere")
+        failure.__cause__ = error
+        return failure
+    return None
+
+
 async def contain(
     what: str, body: Body, *, on_error: Callable[[Exception], None] | None = None
 ) -> bool:
@@ -282,7 +317,7 @@ async def contain(
     Returns:
         Whether it ended without a fault.
     """
-    failure = await _attempt(body)
+    failure = await attempt(body)
     if failure is None:
         return True
     logger.error("a task failed", extra={"task": what}, exc_info=failure)
@@ -301,26 +336,6 @@ def first_cause(error: Exception) -> Exception:
     while isinstance(error, ExceptionGroup):
         error = cast("ExceptionGroup[Exception]", error).exceptions[0]
     return error
-
-
-async def _attempt(body: Body) -> Exception | None:
-    """Run `body`; return why it failed.
-
-    A cancellation is passed on where a scope around the task was cancelled. Any other comes from
-    elsewhere - a library that cancels a task, or waits for a future that was cancelled - and is a
-    failure like another: in a task group it would end all siblings without a word.
-    """
-    try:
-        await body()
-    except Exception as error:  # noqa: BLE001 - the boundary around one task; the caller logs it
-        return error
-    except anyio.get_cancelled_exc_class() as error:
-        if _is_cancelled():
-            raise
-        failure = UnexpectedEndError("it was cancelled from elsewhere")
-        failure.__cause__ = error
-        return failure
-    return None
 
 
 def _is_cancelled() -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 import anyio
 
@@ -10,6 +11,7 @@ from everturn_actors.commands import look
 from everturn_actors.errors import CoreError, JournalError
 from everturn_actors.ports import Agents, Clock, SessionStore
 from everturn_actors.registry import Registry
+from everturn_actors.supervisor import contain
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +30,7 @@ async def resume_open_turns(store: SessionStore, registry: Registry, clock: Cloc
 
     async with anyio.create_task_group() as tasks:
         for session_id in await _awake(store, clock):
-            tasks.start_soon(wake, session_id)
+            tasks.start_soon(contain, f"resume of {session_id}", partial(wake, session_id))
 
 
 async def _awake(store: SessionStore, clock: Clock) -> tuple[str, ...]:

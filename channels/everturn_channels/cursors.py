@@ -18,6 +18,7 @@ import anyio
 from anyio import to_thread
 
 from everturn_actors.ports import Clock
+from everturn_actors.supervisor import Supervisor
 from everturn_channels.errors import ChannelError, SetupError
 from everturn_channels.files import put_aside, read_kept, replace_kept
 
@@ -125,7 +126,9 @@ class Cursors:
 
 
 @asynccontextmanager
-async def open_cursors(path: Path, clock: Clock) -> AsyncGenerator[Cursors]:
+async def open_cursors(
+    path: Path, clock: Clock, *, supervisor: Supervisor | None = None
+) -> AsyncGenerator[Cursors]:
     """Open the cursors that are kept in `path`, and write them until the block ends.
 
     A damaged file is put aside and the channel begins as if it had never run. That loses at most
@@ -138,11 +141,12 @@ async def open_cursors(path: Path, clock: Clock) -> AsyncGenerator[Cursors]:
     Raises:
         SetupError: The file is there and may not be read.
     """
+    supervisor = supervisor or Supervisor(clock)
     values = await to_thread.run_sync(partial(_read, path))
     cursors = Cursors(path, clock, values or {}, is_new=values is None)
     try:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(cursors.keep_writing, name=f"cursors:{path.name}")
+            supervisor.start(tasks, f"cursors:{path.stem}", cursors.keep_writing)
             yield cursors
             tasks.cancel_scope.cancel()
     finally:

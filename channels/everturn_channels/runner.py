@@ -14,6 +14,7 @@ from typing import Final, NoReturn, cast
 import anyio
 
 from everturn_actors.errors import ActorStoppedError, JournalError
+from everturn_actors.supervisor import attempt
 from everturn_channels.adapter import Adapter
 from everturn_channels.cursors import Cursors
 from everturn_channels.delivery.pace import Pace
@@ -120,13 +121,16 @@ class _Run:
 
     async def _serve(self) -> Exception:
         """Run the adapter; return why it ended."""
-        try:
+
+        async def serve() -> None:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._watch, group.cancel_scope)
                 await self._adapter.serve(self._inlet)
                 group.cancel_scope.cancel()
-        except Exception as error:  # noqa: BLE001 - the boundary around one channel; told of below
-            return error
+
+        failure = await attempt(serve)  # the boundary around one channel
+        if failure is not None:
+            return failure
         if self._is_deaf():
             deaf_s = self._adapter.traits.idle_s * DEAF_TIMES
             return ConnectionLostError(f"nothing was heard from the platform for {deaf_s:.0f} s")

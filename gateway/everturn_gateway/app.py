@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 
 import anyio
 import anyio.to_thread
@@ -19,6 +20,7 @@ from everturn_actors.journal.files import open_file_store
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.ports import Clock
 from everturn_actors.service import ServiceSettings, TurnService, open_service
+from everturn_actors.supervisor import TRANSIENT, Supervisor
 from everturn_gateway.channels import Channels, make_channels, no_channels
 from everturn_gateway.config import Config
 from everturn_gateway.model_memory import open_model_memory
@@ -69,6 +71,7 @@ class Gateway:
     channels: Channels
     schedules: Scheduler
     telemetry: Telemetry
+    supervisor: Supervisor
     started_at: datetime
     version: str
     closing: bool = False
@@ -119,6 +122,7 @@ async def open_gateway(
     settings = ServiceSettings(
         idle_rest_s=config.sessions.idle_rest_s, resume=resume, drain_s=drain_s
     )
+    supervisor = Supervisor(clock, mask=secrets.mask)
     own_version = await anyio.to_thread.run_sync(version)  # it is read from a file
     async with (
         open_telemetry(
@@ -131,9 +135,10 @@ async def open_gateway(
             config.workspace,
             results_max_bytes=config.sessions.results_max_bytes,
             on_batch=telemetry.batch,
+            supervisor=supervisor,
         ) as files,
         open_memory_store(MemoryDisk()) as scratch,
-        open_model_memory(config.workspace / MODELS_FILE, clock) as memory,
+        open_model_memory(config.workspace / MODELS_FILE, clock, supervisor=supervisor) as memory,
         open_providers(
             environ=environ,
             models_dir=config.workspace / MODELS_FOLDER,
@@ -142,7 +147,7 @@ async def open_gateway(
             settings=config.providers,
             on_wait=telemetry.model_waited,
         ) as providers,
-        open_ledger(config.workspace / USAGE_FOLDER, clock) as usage,
+        open_ledger(config.workspace / USAGE_FOLDER, clock, supervisor=supervisor) as usage,
         open_workshop(
             state=config.workspace,
             environ=environ,
@@ -150,6 +155,7 @@ async def open_gateway(
             clock=clock,
             hidden=config.private_files,
             watch=telemetry.tools,
+            supervisor=supervisor,
         ) as workshop,
     ):
         library = await open_library(
@@ -178,6 +184,7 @@ async def open_gateway(
                 on_delete=workshop.processes.forget,
                 carriers=channels.carriers,
                 observer=telemetry,
+                supervisor=supervisor,
             ) as service,
             open_scheduler(
                 config.workspace / SCHEDULES_FOLDER,
@@ -188,6 +195,7 @@ async def open_gateway(
                 poster=make_poster(config.schedules.allow_private),
                 clock=clock,
                 is_running=workshop.processes.is_running,
+                supervisor=supervisor,
             ) as schedules,
             anyio.create_task_group() as upkeep,
         ):
@@ -205,14 +213,16 @@ async def open_gateway(
                     clock=clock,
                     journal_waiting=lambda: files.waiting,
                     model_queues=providers.queues,
+                    supervisor=supervisor,
                 )
             )
             if watch:
-                upkeep.start_soon(telemetry.watch_loop)
-                upkeep.start_soon(library.watch)
-                upkeep.start_soon(providers.warm)
-                upkeep.start_soon(schedules.serve)
-                connections.start_soon(channels.run, service, library, workshop)
+                supervisor.start(upkeep, "loop lag", telemetry.watch_loop)
+                supervisor.start(upkeep, "agents", library.watch)
+                supervisor.start(upkeep, "local models", providers.warm, policy=TRANSIENT)
+                supervisor.start(upkeep, "schedules", schedules.serve)
+                talk = partial(channels.run, service, library, workshop, supervisor)
+                supervisor.start(connections, "channels", talk)
             else:
                 await schedules.load()
             gateway = Gateway(
@@ -223,6 +233,7 @@ async def open_gateway(
                 channels=channels,
                 schedules=schedules,
                 telemetry=telemetry,
+                supervisor=supervisor,
                 started_at=clock.now(),
                 version=own_version,
             )

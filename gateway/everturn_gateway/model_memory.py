@@ -23,6 +23,7 @@ import orjson
 from everturn_actors.context.calibration import ModelFacts, bounded, cold_facts
 from everturn_actors.ports import Clock
 from everturn_actors.spec import ModelSpec
+from everturn_actors.supervisor import Supervisor
 from everturn_channels.files import put_aside, replace_kept
 
 logger = logging.getLogger(__name__)
@@ -93,17 +94,21 @@ class FileMemory:
 
 
 @asynccontextmanager
-async def open_model_memory(path: Path, clock: Clock) -> AsyncGenerator[FileMemory]:
+async def open_model_memory(
+    path: Path, clock: Clock, *, supervisor: Supervisor | None = None
+) -> AsyncGenerator[FileMemory]:
     """Open the memory of a workspace; at the end what is new is saved.
 
     Args:
         path: The file, in a directory that exists. One that is damaged is put aside, beside it.
         clock: Says when something was learnt, and when to save.
+        supervisor: Runs the task that saves; by default one of its own.
     """
+    supervisor = supervisor or Supervisor(clock)
     memory = FileMemory(path, clock, await anyio.to_thread.run_sync(_read, path))
     try:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(memory.save_for_ever, name="model memory")
+            supervisor.start(tasks, "model memory", memory.save_for_ever)
             yield memory
             tasks.cancel_scope.cancel()
     finally:

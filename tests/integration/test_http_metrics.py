@@ -18,6 +18,7 @@ from support.command import write_agent
 from support.metered import Scrape
 
 from everturn_actors.service import Load
+from everturn_actors.supervisor import Supervisor
 from everturn_actors.testing import START, ManualClock
 from everturn_channels.health import ChannelStatus
 from everturn_gateway.app import Gateway, open_gateway
@@ -200,6 +201,7 @@ async def now(parts: Parts) -> dict[str, list[tuple[dict[str, str], float]]]:
         schedules=parts,  # type: ignore[arg-type]  # of the desk, a scrape asks no more than this
         clock=ManualClock(),
         journal_waiting=lambda: 9,
+        supervisor=Supervisor(ManualClock()),
     )
     requests = RequestCounts(Instruments())
     requests.in_flight, requests.followers = 6, range(8)

@@ -22,6 +22,7 @@ from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.ports import Clock
 from everturn_actors.service import ServiceSettings, TurnService, open_service
 from everturn_actors.spec import OnDisconnect
+from everturn_actors.supervisor import Supervisor
 from everturn_actors.testing import ScriptedProvider
 from everturn_gateway.app import USAGE_FOLDER, SystemClock, make_meter
 from everturn_gateway.channels import no_channels
@@ -57,6 +58,7 @@ class HttpGateway:
     started_at: datetime
     telemetry: Telemetry = field(default_factory=Telemetry)
     version: str = "1.2.3"
+    supervisor: Supervisor = field(default_factory=lambda: Supervisor(SystemClock()))
     is_ready: bool = True
     base_url: str = ""
     listening: anyio.Event = field(default_factory=anyio.Event)

@@ -20,7 +20,6 @@ from everturn_actors.service import TurnService
 from everturn_actors.testing import ManualClock, ScriptedProvider, open_test_service
 from everturn_gateway.errors import Fault
 from everturn_gateway.scheduler.jobs import Job, JobView, Run
-from everturn_gateway.scheduler.running import WebhookError
 from everturn_gateway.scheduler.scheduler import Scheduler, open_scheduler
 
 CHAT = ConversationKey(channel="test", chat="42", agent="test")
@@ -84,7 +83,7 @@ class Postbox:
     """Implements `Poster`: keeps what it is given, after as many failures as it is told."""
 
     posts: list[Post] = field(default_factory=list[Post])
-    failures: list[WebhookError] = field(default_factory=list[WebhookError])
+    failures: list[Exception] = field(default_factory=list[Exception])
 
     async def post(self, url: str, data: Mapping[str, object], *, key: str) -> None:
         """Take what is sent."""

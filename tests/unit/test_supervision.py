@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from everturn_gateway.commands.supervision import READY, STOPPING, Supervisor
+from everturn_gateway.commands.supervision import READY, STOPPING, ServiceManager
 
 
 @pytest.fixture
@@ -26,9 +26,9 @@ def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[socket
 
 def test_it_tells_what_systemd_understands(manager: socket.socket) -> None:
     """`Type=notify` waits for exactly this; a unit that never gets it is killed."""
-    supervisor = Supervisor({"NOTIFY_SOCKET": manager.getsockname()})
-    supervisor.tell(READY, "STATUS=listens on http://127.0.0.1:8080")
-    supervisor.tell(STOPPING)
+    systemd = ServiceManager({"NOTIFY_SOCKET": manager.getsockname()})
+    systemd.tell(READY, "STATUS=listens on http://127.0.0.1:8080")
+    systemd.tell(STOPPING)
 
     assert manager.recv(1000) == b"READY=1\nSTATUS=listens on http://127.0.0.1:8080"
     assert manager.recv(1000) == b"STOPPING=1"
@@ -39,7 +39,7 @@ def test_an_abstract_socket_is_found() -> None:
     name = f"everturn-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(f"\0{name}")
-        Supervisor({"NOTIFY_SOCKET": f"@{name}"}).tell(READY)
+        ServiceManager({"NOTIFY_SOCKET": f"@{name}"}).tell(READY)
 
         assert listener.recv(1000) == b"READY=1"
 
@@ -47,8 +47,8 @@ def test_an_abstract_socket_is_found() -> None:
 @pytest.mark.usefixtures("manager")
 def test_nobody_is_told_where_nobody_asked(caplog: pytest.LogCaptureFixture) -> None:
     """In a terminal there is no supervisor, and nothing to warn about."""
-    Supervisor({}).tell(READY)
-    Supervisor({"NOTIFY_SOCKET": ""}).tell(READY)
+    ServiceManager({}).tell(READY)
+    ServiceManager({"NOTIFY_SOCKET": ""}).tell(READY)
 
     assert caplog.messages == []
 
@@ -58,7 +58,7 @@ def test_a_socket_that_is_gone_stops_nothing(
 ) -> None:
     """The gateway's own work matters more than the news of it."""
     caplog.set_level(logging.WARNING)
-    Supervisor({"NOTIFY_SOCKET": str(tmp_path / "gone")}).tell(READY)
+    ServiceManager({"NOTIFY_SOCKET": str(tmp_path / "gone")}).tell(READY)
 
     assert caplog.messages == ["systemd cannot be told how the gateway fares"]
 
@@ -72,7 +72,7 @@ async def test_it_says_that_it_lives_twice_as_often_as_it_must(manager: socket.s
     }
     heard: list[bytes] = []
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(Supervisor(environ).keep_alive)
+        tasks.start_soon(ServiceManager(environ).keep_alive)
         with anyio.fail_after(30):
             while len(heard) < 3:
                 await anyio.wait_readable(manager)
@@ -96,7 +96,7 @@ async def test_without_a_watchdog_it_says_nothing(
 ) -> None:
     """Another process's watchdog, or none, is not ours to feed."""
     with anyio.fail_after(30):
-        await Supervisor({"NOTIFY_SOCKET": manager.getsockname(), **watchdog}).keep_alive()
+        await ServiceManager({"NOTIFY_SOCKET": manager.getsockname(), **watchdog}).keep_alive()
 
     with pytest.raises(BlockingIOError):
         manager.recv(1000)

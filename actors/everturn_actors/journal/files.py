@@ -17,7 +17,12 @@ from typing import TypeVar
 import anyio
 from anyio import to_thread
 
-from everturn_actors.errors import FencedError, JournalError, UnknownSessionError
+from everturn_actors.errors import (
+    FencedError,
+    JournalError,
+    UnknownSessionError,
+    WorkspaceLostError,
+)
 from everturn_actors.events import Event
 from everturn_actors.ids import is_session_id
 from everturn_actors.journal import index, results
@@ -41,12 +46,15 @@ from everturn_actors.journal.writer import Writer
 from everturn_actors.model import Compaction, ConversationKey
 from everturn_actors.ports import Batch, Loaded, SessionSummary
 from everturn_actors.state import SessionState
+from everturn_actors.supervisor import Backoff, RestartPolicy, Supervisor, attempt, contain
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 LOCK_LOOK_S = 1.0  # how often an idle process looks whether the workspace is still its own
+# Those who wrote wait for it: it does not pause for long, and soon says that it is down.
+_WRITER = RestartPolicy(restart="transient", backoff=Backoff(first_s=0.05, longest_s=2.0))
 READERS_MAX = 8  # worker threads that load, list and save at the same time; disks gain no more
 
 
@@ -57,6 +65,7 @@ async def open_file_store(
     results_max_bytes: int = RESULTS_MAX_BYTES,
     media_max_bytes: int = MEDIA_MAX_BYTES,
     on_batch: Callable[[Batch], None] | None = None,
+    supervisor: Supervisor | None = None,
 ) -> AsyncGenerator[FileStore]:
     """Open the workspace, creating it where it is missing, and keep others out until the end.
 
@@ -67,6 +76,8 @@ async def open_file_store(
         results_max_bytes: How much `save_result` keeps of each session.
         media_max_bytes: How much `save_media` keeps of each session.
         on_batch: Is told of each group commit, on the event loop; never raises.
+        supervisor: Starts the task anew that writes, where it fails; None = it is given up then,
+            and every append is refused.
 
     Raises:
         WorkspaceLockedError: Another process, or another store of this one, has it open.
@@ -79,7 +90,7 @@ async def open_file_store(
         writer = Writer(lock.check, on_batch)
         watching = anyio.CancelScope()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(writer.run, name="journal writer")
+            tasks.start_soon(_write_on, writer, supervisor, name="journal writer")
             tasks.start_soon(_watch, lock, watching, name="workspace lock")
             try:
                 yield FileStore(
@@ -104,10 +115,26 @@ async def _watch(lock: WorkspaceLock, scope: anyio.CancelScope) -> None:
     Raises:
         WorkspaceLostError: It is not.
     """
+    look = partial(to_thread.run_sync, lock.check)
     with scope:
         while True:
             await anyio.sleep(LOCK_LOOK_S)
-            await to_thread.run_sync(lock.check)
+            failure = await attempt(look)
+            if isinstance(failure, WorkspaceLostError):
+                raise failure
+            if failure is not None:  # the next look may succeed, and each batch looks by itself
+                logger.error("the lock of the workspace cannot be checked", exc_info=failure)
+
+
+async def _write_on(writer: Writer, supervisor: Supervisor | None) -> None:
+    """Keep the writer at work until it is closed or given up; then refuse the rest."""
+    try:
+        if supervisor is None:
+            await contain("journal writer", writer.run)
+        else:
+            await supervisor.run("journal writer", writer.run, policy=_WRITER, is_needed=True)
+    finally:
+        writer.stop()
 
 
 class FileStore:

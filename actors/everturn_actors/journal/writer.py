@@ -56,6 +56,7 @@ class Writer:
         self._room = anyio.Semaphore(WAITING_JOBS_MAX, fast_acquire=True)
         self._wake = anyio.Event()
         self._closed = False
+        self._why_closed = "the store is closing"
         # Its own limit: appends do not queue behind reads and whatever else uses worker threads.
         self._thread = anyio.CapacityLimiter(1)
 
@@ -92,18 +93,24 @@ class Writer:
         self._wake.set()
 
     async def run(self) -> None:
-        """Work through the queue."""
-        try:
-            while self._waiting or not self._closed:
-                if self._waiting:
-                    await self._write_batch()
-                else:
-                    self._wake = anyio.Event()
-                    await self._wake.wait()
-        finally:
-            self._closed = True
-            while self._waiting:
-                self._refuse(self._waiting.popleft())
+        """Work through the queue until it is closed and empty.
+
+        A fault that is none of a job's own ends it: the jobs of that batch are refused, the others
+        wait until it is run again, or for `stop`.
+        """
+        while self._waiting or not self._closed:
+            if self._waiting:
+                await self._write_batch()
+            else:
+                self._wake = anyio.Event()
+                await self._wake.wait()
+
+    def stop(self, why: str = "") -> None:
+        """Refuse what waits and whatever comes; `run` is not run again."""
+        self._why_closed = why or self._why_closed
+        self.close()
+        while self._waiting:
+            self._refuse(self._waiting.popleft())
 
     async def _write_batch(self) -> None:
         batch: list[_Ticket] = []
@@ -142,7 +149,7 @@ class Writer:
         ticket.done.set()
 
     def _refuse(self, ticket: _Ticket) -> None:
-        ticket.job.error = JournalWriteError("the store is closing; nothing was written")
+        ticket.job.error = JournalWriteError(f"{self._why_closed}; nothing was written")
         self._settle(ticket)
 
 

@@ -15,6 +15,7 @@ from anyio.abc import TaskGroup
 
 from everturn_actors.errors import CoreError
 from everturn_actors.ports import Clock
+from everturn_actors.supervisor import attempt
 from everturn_channels.adapter import Adapter, Outbound, Place
 from everturn_channels.delivery.pace import Pace
 from everturn_channels.errors import ChannelError, NotSentError
@@ -59,13 +60,13 @@ class Errands:
         fields = {"channel": self._channel, "what": what}
         try:
             with anyio.move_on_after(within_s) as scope:
-                await errand()
+                failure = await attempt(errand)
+                if isinstance(failure, ChannelError | CoreError):
+                    logger.info("could not be done", extra={**fields, "error": str(failure)})
+                elif failure is not None:
+                    logger.error("failed", extra=fields, exc_info=failure)
             if scope.cancelled_caught:
                 logger.warning("given up, it took too long", extra=fields)
-        except (ChannelError, CoreError) as error:
-            logger.info("could not be done", extra={**fields, "error": str(error)})
-        except Exception:  # the channel runner's boundary: a fault here takes no channel down
-            logger.exception("failed", extra=fields)
         finally:
             self._running -= 1
 

@@ -12,6 +12,7 @@ import anyio
 
 from everturn_actors.outgoing import Outgoing
 from everturn_actors.ports import Clock
+from everturn_actors.supervisor import Supervisor, first_cause
 from everturn_channels.adapter import Adapter
 from everturn_channels.cursors import open_cursors
 from everturn_channels.delivery import Deliverer
@@ -90,20 +91,26 @@ class BotChannel:
         if self._bot is not None:
             await self._bot.deliverer.carry(session)
 
-    async def run(self, hall: Hall, folder: Path, loading: anyio.Lock) -> NoReturn:
+    async def run(
+        self, hall: Hall, folder: Path, loading: anyio.Lock, supervisor: Supervisor
+    ) -> NoReturn:
         """Receive and answer until cancelled; what goes wrong at the start is tried again.
 
         Args:
             hall: What stands behind every channel.
             folder: Where it is kept how far channels have read.
             loading: Held while a library is loaded; two at a time would take as long.
+            supervisor: Runs what saves how far it has read.
+
+        Raises:
+            Exception: A fault of ours; the status says so.
         """
         while True:
             try:
                 async with loading:
                     bot = self._bot or await self._load()
                 path = folder / f"{self._config.name}.json"
-                async with open_cursors(path, self._clock) as cursors:
+                async with open_cursors(path, self._clock, supervisor=supervisor) as cursors:
                     await run_channel(
                         bot.adapter,
                         hall,
@@ -113,8 +120,11 @@ class BotChannel:
                         places=bot.places,
                         pace=bot.pace,
                     )
-            except (SetupError, GatewayError) as error:
-                self._note(str(error))
+            except Exception as error:
+                cause = first_cause(error)
+                self._note(str(cause) or type(cause).__name__)
+                if not isinstance(cause, SetupError | GatewayError):
+                    raise
                 logger.error(  # noqa: TRY400 - the words say it all
                     "a channel cannot begin",
                     extra={"channel": self._config.name, "error": str(error)},

@@ -6,6 +6,7 @@ import hmac
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn, Protocol, runtime_checkable
 
@@ -15,6 +16,7 @@ from anyio import to_thread
 from everturn_actors.outgoing import Carrier, Outgoing
 from everturn_actors.ports import Clock
 from everturn_actors.service import TurnService
+from everturn_actors.supervisor import Supervisor
 from everturn_channels.adapter import Adapter
 from everturn_channels.hall import Hall
 from everturn_channels.health import ChannelStatus
@@ -69,7 +71,9 @@ class _Channel(Carrier, Protocol):
         """Return how it fares."""
         ...
 
-    async def run(self, hall: Hall, folder: Path, loading: anyio.Lock) -> NoReturn:
+    async def run(
+        self, hall: Hall, folder: Path, loading: anyio.Lock, supervisor: Supervisor
+    ) -> NoReturn:
         """Receive and answer until cancelled."""
         ...
 
@@ -144,19 +148,27 @@ class Channels:
             return None
         return (channel, channel.config) if channel.config.mode == "webhook" else None
 
-    async def run(self, service: TurnService, library: Library, workshop: Workshop) -> NoReturn:
+    async def run(
+        self,
+        service: TurnService,
+        library: Library,
+        workshop: Workshop,
+        supervisor: Supervisor,
+    ) -> NoReturn:
         """Receive and answer on all channels, until cancelled.
 
         Args:
             service: The door to the conversations.
             library: Who answers.
             workshop: Knows where the agents' tools work.
+            supervisor: Runs each of them.
         """
         hall = make_hall(self.config, service, library, workshop, self.clock)
         folder, loading = self.config.workspace / CURSORS_FOLDER, anyio.Lock()
         async with anyio.create_task_group() as runners:
             for name, channel in self._open.items():
-                runners.start_soon(channel.run, hall, folder, loading, name=f"channel {name}")
+                life = partial(channel.run, hall, folder, loading, supervisor)
+                supervisor.start(runners, f"channel:{name}", life)
             await anyio.sleep_forever()
         msg = "channels run until they are cancelled"
         raise AssertionError(msg)

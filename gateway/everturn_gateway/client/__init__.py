@@ -2,5 +2,14 @@
 
 from everturn_gateway.client.channels import ask_channels
 from everturn_gateway.client.door import HttpDoor, open_client, open_http_door
+from everturn_gateway.client.readiness import Readiness, TaskDown, ask_readiness
 
-__all__ = ["HttpDoor", "ask_channels", "open_client", "open_http_door"]
+__all__ = [
+    "HttpDoor",
+    "Readiness",
+    "TaskDown",
+    "ask_channels",
+    "ask_readiness",
+    "open_client",
+    "open_http_door",
+]

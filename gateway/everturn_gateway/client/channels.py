@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
-import httpx2
-
-from everturn_channels.errors import DoorError
 from everturn_channels.health import ChannelStatus
 from everturn_channels.lanes import BlockedLane
-from everturn_gateway.client.answers import TryAgainError, document, refuse, value_of
-from everturn_gateway.client.door import open_client
-
-_ANSWER_S: Final = 10.0  # it reads nothing from disk
+from everturn_gateway.client.answers import value_of
+from everturn_gateway.client.asking import ask
 
 
 async def ask_channels(url: str, *, token: str) -> tuple[ChannelStatus, ...]:
@@ -28,17 +23,8 @@ async def ask_channels(url: str, *, token: str) -> tuple[ChannelStatus, ...]:
         CoreError: It refuses the request.
         DoorError: It cannot be reached, or its answer is not understood.
     """
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    try:
-        async with open_client(url, headers=headers, silence_s=_ANSWER_S) as http:
-            response = await http.get("/api/v1/channels")
-            if not response.is_success:
-                refuse(response, response.content)
-    except (httpx2.TransportError, TryAgainError) as error:
-        why = f": {error}" if str(error) else ""
-        msg = f"the gateway at {url} cannot be reached{why}"
-        raise DoorError(msg) from error
-    return value_of(lambda data: tuple(map(_status, data["channels"])), document(response.content))
+    said = await ask(url, "/api/v1/channels", token=token)
+    return value_of(lambda data: tuple(map(_status, data["channels"])), said)
 
 
 def _status(data: Mapping[str, Any]) -> ChannelStatus:

@@ -20,7 +20,7 @@ from everturn_channels.errors import DoorError
 from everturn_channels.health import ChannelStatus
 from everturn_gateway.app import SystemClock, check_journals
 from everturn_gateway.channels import START_GRACE_S, route_notes
-from everturn_gateway.client import ask_channels
+from everturn_gateway.client import ask_channels, ask_readiness
 from everturn_gateway.commands.agents import check_agents
 from everturn_gateway.commands.channel import channel_text
 from everturn_gateway.commands.crash import LOG_NAME
@@ -93,6 +93,8 @@ async def _examine(options: Options, *, repair: bool) -> AsyncGenerator[Finding]
     if running is not None:
         text = f"process {running.pid} serves this workspace on {running.url}"
         yield Finding(verdict="ok", subject="gateway", text=text)
+        async for finding in _tasks(config, running):
+            yield finding
     else:
         yield await anyio.to_thread.run_sync(_stale_note, config, repair)
     async for finding in _channels(config, running, [agent.spec.name for agent in agents]):
@@ -101,6 +103,28 @@ async def _examine(options: Options, *, repair: bool) -> AsyncGenerator[Finding]
         yield finding
     async for finding in _journals(config, repair=repair):
         yield finding
+
+
+async def _tasks(config: Config, running: Running) -> AsyncGenerator[Finding]:
+    """Say which parts of a running gateway are down, and what to do."""
+    try:
+        told = await ask_readiness(running.url, token=api_token(config))
+    except (CoreError, DoorError) as error:
+        yield Finding(verdict="problem", subject="gateway", text=str(error))
+        return
+    for task in told.tasks:
+        what = f"{task.name} failed {task.failures} times in a row ({task.error})"
+        if task.is_given_up:
+            text = (
+                f"{what} and is down since {task.since:%Y-%m-%d %H:%M:%S} UTC; its log says where;"
+                " start the gateway anew when the cause is mended"
+            )
+            yield Finding(verdict="problem", subject="gateway", text=text)
+        else:
+            text = f"{what} and is started again"
+            yield Finding(verdict="note", subject="gateway", text=text)
+    if told.fault:
+        yield Finding(verdict="problem", subject="gateway", text=told.fault)
 
 
 def _config(config: Config) -> Iterator[Finding]:

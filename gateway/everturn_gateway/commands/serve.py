@@ -23,7 +23,7 @@ from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT
 from everturn_gateway.commands.options import DEFAULT_AGENT, Options
 from everturn_gateway.commands.running import Running, noted, remove_note
 from everturn_gateway.commands.settings import API_TOKEN_VARIABLE, load, make_private, run_async
-from everturn_gateway.commands.supervision import READY, STOPPING, Supervisor
+from everturn_gateway.commands.supervision import READY, STOPPING, ServiceManager
 from everturn_gateway.config import Config, check_listener
 from everturn_gateway.errors import ConfigError
 from everturn_gateway.http import serve_http
@@ -68,19 +68,19 @@ def serve(
 
 
 async def _serve(config: Config, options: Options, secrets: SecretRegistry) -> int:
-    serving, supervisor = anyio.CancelScope(), Supervisor(os.environ)
+    serving, manager = anyio.CancelScope(), ServiceManager(os.environ)
     async with anyio.create_task_group() as watch:
-        await watch.start(_watch_signals, config, serving, supervisor)
-        watch.start_soon(supervisor.keep_alive)
+        await watch.start(_watch_signals, config, serving, manager)
+        watch.start_soon(manager.keep_alive)
         async with open_gateway(config, environ=os.environ, secrets=secrets) as gateway:
             spare_the_collector()
             with serving:
-                await _listen(gateway, options, supervisor)
+                await _listen(gateway, options, manager)
         watch.cancel_scope.cancel()
     return EXIT_OK
 
 
-async def _listen(gateway: Gateway, options: Options, supervisor: Supervisor) -> None:
+async def _listen(gateway: Gateway, options: Options, manager: ServiceManager) -> None:
     address = ""
     listening = anyio.Event()
 
@@ -94,7 +94,7 @@ async def _listen(gateway: Gateway, options: Options, supervisor: Supervisor) ->
         running = Running(pid=os.getpid(), url=from_here(address))
         async with noted(gateway.config.workspace, running):
             _greet(gateway, running.url, address, options)
-            supervisor.tell(READY, f"STATUS=listens on {address}")
+            manager.tell(READY, f"STATUS=listens on {address}")
             await anyio.sleep_forever()
 
     async with anyio.create_task_group() as tg:
@@ -161,7 +161,7 @@ def from_here(url: str) -> str:
 async def _watch_signals(
     config: Config,
     serving: anyio.CancelScope,
-    supervisor: Supervisor,
+    manager: ServiceManager,
     *,
     task_status: TaskStatus[None],
 ) -> None:
@@ -170,7 +170,7 @@ async def _watch_signals(
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         task_status.started()
         await anext(signals)
-        supervisor.tell(STOPPING)
+        manager.tell(STOPPING)
         say(f"stopping; what runs gets up to {stop_s:g} s, a second signal stops at once")
         serving.cancel()
         with anyio.move_on_after(stop_s):

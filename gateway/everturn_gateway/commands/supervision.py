@@ -21,7 +21,7 @@ STOPPING: Final = "STOPPING=1"
 _ALIVE: Final = "WATCHDOG=1"
 
 
-class Supervisor:
+class ServiceManager:
     """Whoever started the gateway, if it wants to be told; nobody is told otherwise."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:

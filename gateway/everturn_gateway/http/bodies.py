@@ -28,6 +28,7 @@ from everturn_actors.ports import SessionSummary
 from everturn_actors.records import utc_text
 from everturn_actors.service import TurnResult
 from everturn_actors.state import SessionState
+from everturn_actors.supervisor import ChildStatus
 from everturn_gateway.errors import Fault
 from everturn_gateway.http.ports import AgentView, ReloadView
 from everturn_gateway.http.uploads import AttachmentBody, Attachments
@@ -476,9 +477,44 @@ class ReloadBody(Body):
 
 
 class StatusBody(Body):
-    """Whether the gateway lives, or takes messages."""
+    """Whether the gateway lives."""
 
-    status: Literal["ok", "ready"]
+    status: Literal["ok"]
+
+
+class TaskBody(Body):
+    """A long task of the gateway that should run and does not."""
+
+    name: str
+    state: Literal["backing_off", "failed"] = Field(
+        description="backing_off: it is started again; failed: it stays down until a restart."
+    )
+    since: Instant
+    restarts: int
+    failures: int = Field(description="In a row.")
+    error: str = Field(description="Why it failed the last time.")
+    needed: bool = Field(description="Whether no message can be taken without it.")
+
+    @staticmethod
+    def of(status: ChildStatus) -> TaskBody:
+        """Return the body of a task that is down."""
+        error = status.error
+        return TaskBody(
+            name=status.name,
+            state="failed" if status.state == "failed" else "backing_off",
+            since=utc_text(status.since),
+            restarts=status.restarts,
+            failures=status.failures,
+            error=f"{error.kind}: {error.text}".removesuffix(": ") if error else "",
+            needed=status.is_needed,
+        )
+
+
+class ReadyBody(Body):
+    """That the gateway takes messages, and what of it does not work meanwhile."""
+
+    status: Literal["ready"]
+    tasks: tuple[TaskBody, ...] = Field(description="Long tasks that are down.")
 
 
 class VersionBody(Body):

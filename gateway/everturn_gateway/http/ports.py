@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from everturn_actors.service import TurnService
 from everturn_actors.spec import AgentSpec
+from everturn_actors.supervisor import ChildStatus
 from everturn_channels.health import ChannelStatus
 from everturn_gateway.config import Config
 from everturn_gateway.errors import Fault
@@ -115,6 +116,14 @@ class Channels(Protocol):
         ...
 
 
+class Tasks(Protocol):
+    """The long tasks of a gateway."""
+
+    def down(self) -> tuple[ChildStatus, ...]:
+        """Return those that should run and do not, by name."""
+        ...
+
+
 class Gateway(Protocol):
     """An open gateway."""
 
@@ -151,6 +160,11 @@ class Gateway(Protocol):
     @property
     def telemetry(self) -> Telemetry:
         """What measures it."""
+        ...
+
+    @property
+    def supervisor(self) -> Tasks:
+        """Its long tasks."""
         ...
 
     @property

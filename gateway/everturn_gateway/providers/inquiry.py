@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from anyio.abc import TaskGroup
@@ -14,6 +15,7 @@ from everturn_actors.errors import ContextOverflowError
 from everturn_actors.model import ModelRequest, Reply
 from everturn_actors.ports import ModelMemory, ModelProvider, WindowSource
 from everturn_actors.spec import ModelSpec
+from everturn_actors.supervisor import contain
 
 logger = logging.getLogger(__name__)
 
@@ -37,12 +39,15 @@ class Inquiry:
         """Ask, unless that was done, or often enough in vain. Returns at once."""
         if not self._asking and self._asks < _ASKS_MAX:
             self._asking = True
-            self._tasks.start_soon(self._ask, source, model, name=f"window of {model.name}")
+            ask = partial(self._ask, source, model)
+            self._tasks.start_soon(contain, f"window of {model.name}", ask)
 
     async def _ask(self, source: WindowSource, model: ModelSpec) -> None:
         self._asks += 1
-        told = await source.window_tokens()
-        self._asking = False
+        try:
+            told = await source.window_tokens()
+        finally:
+            self._asking = False
         if told is None:
             return
         self._asks = _ASKS_MAX

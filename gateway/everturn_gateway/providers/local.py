@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final, cast
 
@@ -26,6 +27,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from everturn_actors.errors import ModelRefusedError, ModelTransientError
 from everturn_actors.model import ModelRequest, Reply
 from everturn_actors.spec import ModelSpec
+from everturn_actors.supervisor import attempt
 from everturn_gateway.providers.endpoints import OWN_STALL_TIMEOUT_S, Endpoint
 from everturn_gateway.providers.http_clients import HttpClients
 from everturn_gateway.providers.openai_compatible import OpenAICompatible
@@ -109,16 +111,39 @@ class LocalServer:
                 raise ModelRefusedError(msg)
             try:
                 with anyio.fail_after(START_TIMEOUT_S):
-                    started: Endpoint = await self._tasks.start(self._run, name="local model")
-                    return started
+                    started: Endpoint | Exception = await self._tasks.start(
+                        self._run, name="local model"
+                    )
             except TimeoutError:
                 msg = f"the local model did not start within {START_TIMEOUT_S:g} seconds"
                 raise ModelTransientError(msg) from None
-            except OSError as error:
-                msg = f"the process of the local model cannot be started: {error}"
-                raise ModelTransientError(msg) from error
+            if isinstance(started, OSError):
+                msg = f"the process of the local model cannot be started: {started}"
+                raise ModelTransientError(msg) from started
+            if isinstance(started, Exception):
+                raise started
+            return started
 
-    async def _run(self, *, task_status: TaskStatus[Endpoint]) -> None:
+    async def _run(self, *, task_status: TaskStatus[Endpoint | Exception]) -> None:
+        """Run the process; say when it is ready, or why it never was.
+
+        A fault after that ends the process, and nothing else: the next call starts another.
+        """
+        is_ready = False
+
+        def ready(endpoint: Endpoint) -> None:
+            nonlocal is_ready
+            is_ready = True
+            task_status.started(endpoint)
+
+        failure = await attempt(partial(self._live, ready))
+        if failure is not None and is_ready:
+            fields = {"model": self._weights.name}
+            logger.error("local model failed", extra=fields, exc_info=failure)
+        elif failure is not None:
+            task_status.started(failure)
+
+    async def _live(self, on_ready: Callable[[Endpoint], None]) -> None:
         """Run the process from its start to its end."""
         key = secrets.token_urlsafe(32)
         self._on_secret(key)
@@ -151,7 +176,7 @@ class LocalServer:
                         key=key,
                         stall_timeout_s=OWN_STALL_TIMEOUT_S,
                     )
-                    task_status.started(self._endpoint)
+                    on_ready(self._endpoint)
                 await process.wait()
         finally:
             self._endpoint = None

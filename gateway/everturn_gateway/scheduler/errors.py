@@ -24,6 +24,10 @@ class UnknownJobError(GatewayError):
         super().__init__(f"there is no scheduled job {job_id[:80]!r}; {hint} {some}")
 
 
+class NotWrittenError(OSError):
+    """What happened to an occurrence could not be written down; the same step is done again."""
+
+
 class JobRefusedError(ConfigError):
     """A job cannot be as it is described; nothing was changed. The caller acts.
 

@@ -6,12 +6,14 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Final, Protocol
 
 import anyio
 import anyio.lowlevel
 
 from everturn_actors.ports import Clock
+from everturn_actors.supervisor import contain
 from everturn_gateway.errors import Fault
 from everturn_gateway.scheduler import rules
 from everturn_gateway.scheduler.book import JobBook, Page
@@ -78,6 +80,10 @@ class Entry:
     job: Job
     why: str = ""
     "Why it cannot run now; empty = it can."
+    halted: str = ""
+    "Why nothing of it is tried until its definition changes: its handling failed too often."
+    faults: int = 0
+    "How often its handling failed unexpectedly, in a row."
     error: OSError | None = None
     "Why it could not be armed; that is tried again."
     news: anyio.Event = field(default_factory=anyio.Event)
@@ -177,9 +183,11 @@ class Roster:
     def faults(self) -> tuple[Fault, ...]:
         """Return what is wrong with definitions and run logs, and which jobs cannot run."""
         stuck = (
-            waiting(each.job, each.why)
+            waiting(each.job, each.why or each.halted)
             for each in self._entries.values()
-            if each.why and not self._logs.damage(each.job_id) and not self._is_done(each)
+            if (each.why or each.halted)
+            and not self._logs.damage(each.job_id)
+            and not self._is_done(each)
         )
         of_agents = (each for each in self._agents.faults() if each.field.startswith(_IN_AGENTS))
         return (*self._faults, *of_agents, *self._logs.faults(), *stuck)
@@ -187,7 +195,7 @@ class Roster:
     def view(self, entry: Entry, next_at: datetime | None) -> JobView:
         """Return a job as people see it; `next_at` is when it is due."""
         standing = self.standing(entry.job_id)
-        job, why = entry.job, entry.why
+        job, why = entry.job, entry.why or entry.halted
         if standing.open:
             return JobView(job=job, state="running", why=why, next_at=next_at, standing=standing)
         if self.is_over(entry):
@@ -269,11 +277,14 @@ class Roster:
                         continue
                     if entry is None:
                         entry = self._entries[job.job_id] = Entry(job)
+                    if entry.job != job:
+                        entry.halted, entry.faults = "", 0
                     if why and entry.why != why:
                         fields = {"job": job.job_id, "file": str(job.file), "line": job.line}
                         logger.warning("a scheduled job waits", extra={**fields, "why": why})
                     entry.job, entry.why = job, why
-                    arming.start_soon(self._arm, entry)
+                    arm = partial(self._arm, entry)
+                    arming.start_soon(contain, f"job:{entry.job_id}", arm)
 
     def _note(self, faults: tuple[Fault, ...]) -> None:
         known = set(self._faults)

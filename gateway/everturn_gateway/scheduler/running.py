@@ -27,6 +27,7 @@ from everturn_actors.errors import (
 from everturn_actors.model import Announcement, ConversationKey, Inbound, Queueing
 from everturn_actors.records import utc_text
 from everturn_actors.service import Told, TurnResult, TurnService
+from everturn_gateway.scheduler.errors import NotWrittenError
 from everturn_gateway.scheduler.jobs import (
     ISOLATED,
     SENDER,
@@ -115,8 +116,8 @@ class Performer:
 
         Raises:
             ActorStoppedError: The gateway stops; the next start goes on.
-            OSError: `accepted` raised it, or the session cannot be written. Nothing is lost: what
-                was accepted is open, and the same try goes on with it.
+            NotWrittenError: `accepted` raised it, or the session cannot be written. Nothing is
+                lost: what was accepted is open, and the same try goes on with it.
         """
         try:
             match job.payload:
@@ -133,7 +134,7 @@ class Performer:
         except ActorStoppedError:
             raise
         except JournalWriteError as error:
-            raise OSError(str(error)) from error
+            raise NotWrittenError(str(error)) from error
         except (CoreError, WebhookError) as error:
             return _failed(error, was_accepted=bool(run.seq))
         except TimeoutError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import secrets as random
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -26,10 +26,16 @@ from everturn_actors.errors import ActorStoppedError, CoreError, UnknownSessionE
 from everturn_actors.ports import Clock
 from everturn_actors.records import utc_text
 from everturn_actors.service import TurnService
+from everturn_actors.supervisor import PERMANENT, Supervisor, attempt, contain, first_cause
 from everturn_gateway.errors import Fault
 from everturn_gateway.scheduler import rules
 from everturn_gateway.scheduler.book import JobBook
-from everturn_gateway.scheduler.errors import JobFixedError, JobRefusedError, UnknownJobError
+from everturn_gateway.scheduler.errors import (
+    JobFixedError,
+    JobRefusedError,
+    NotWrittenError,
+    UnknownJobError,
+)
 from everturn_gateway.scheduler.jobs import (
     ISOLATED,
     At,
@@ -87,10 +93,12 @@ class Scheduler:
         clock: Clock,
         tasks: TaskGroup,
         is_running: Callable[[str], bool],
+        supervisor: Supervisor,
     ) -> None:
         """Only `open_scheduler` makes one."""
         self._logs, self._performer, self._service = logs, performer, service
         self._agents, self._clock, self._tasks = agents, clock, tasks
+        self._supervisor = supervisor
         self._table = Timetable(clock)
         self._room = anyio.Semaphore(RUNNING_TASKS)
         self._adding = anyio.Lock()
@@ -294,7 +302,7 @@ class Scheduler:
         except BaseException:
             self._in_hand.discard((job_id, now))
             raise
-        self._tasks.start_soon(self._by_hand, entry.job, run, name=f"job:{job_id}")
+        self._begin(f"job:{job_id}", partial(self._by_hand, entry.job, run), entry)
         return run
 
     async def process_ended(self, handle: str) -> None:
@@ -341,9 +349,10 @@ class Scheduler:
             if is_gone and self._roster.standing(job_id).cancelled:  # and not only set aside
                 await self._call_off(job_id)
         async with anyio.create_task_group() as watching:
-            watching.start_soon(self._roster.book.watch, self._reload)
-            watching.start_soon(self._watch_agents)
-            watching.start_soon(self._tidy)
+            files = partial(self._roster.book.watch, self._reload)
+            self._supervisor.start(watching, "schedules:files", files)
+            self._supervisor.start(watching, "schedules:agents", self._watch_agents)
+            self._supervisor.start(watching, "schedules:tidy", self._tidy)
             await self._table.run(self._fire, self._clock_jumped)
         msg = "it runs until it is cancelled"
         raise AssertionError(msg)
@@ -385,7 +394,7 @@ class Scheduler:
         self._unread = why
         if not self._roster.is_settled and not self._reads_again:
             self._reads_again = True
-            self._tasks.start_soon(self._read_again)
+            self._begin("schedules", self._read_again)
 
     async def _read_again(self) -> None:
         await self._clock.sleep(DISK_RETRY_S)
@@ -401,7 +410,13 @@ class Scheduler:
             self._table.put(job_id, None)
             return
         if self._is_serving and job_id not in self._busy:
-            self._table.put(job_id, self._due_at(job_id))
+            try:
+                due_at = self._due_at(job_id)
+            except Exception as error:  # the boundary around one job
+                logger.exception("the times of a job cannot be told", extra={"job": job_id})
+                self._halt(entry, error)
+                due_at = None
+            self._table.put(job_id, due_at)
         entry.tell()
 
     def _due_at(self, job_id: str) -> datetime | None:
@@ -417,7 +432,7 @@ class Scheduler:
         return now if planned.run or planned.missed else planned.next_at
 
     def _clock_jumped(self) -> None:
-        self._tasks.start_soon(self._plan_all)
+        self._begin("schedules", self._plan_all)
 
     async def _plan_all(self) -> None:
         for number, entry in enumerate(self._roster.entries(), 1):
@@ -438,7 +453,7 @@ class Scheduler:
         entry = self._roster.find(job_id)
         if entry is not None and job_id not in self._busy:
             self._busy.add(job_id)
-            self._tasks.start_soon(self._work_off, entry, name=f"job:{job_id}")
+            self._begin(f"job:{job_id}", partial(self._work_off, entry), entry)
 
     async def _work_off(self, entry: Entry) -> None:
         """Go on with what was begun of a job, and with what is due first; then plan it anew."""
@@ -458,6 +473,7 @@ class Scheduler:
             )
         finally:
             self._busy.discard(entry.job_id)
+        entry.faults = 0
         await self._rebase(entry.job_id)  # what began before it was set back was written after that
         self._plan(entry.job_id)
         if pause_s and self._table.at(entry.job_id) is not None:
@@ -485,7 +501,11 @@ class Scheduler:
 
     def _is_held(self, entry: Entry) -> bool:
         """Whether nothing of a job may be tried now."""
-        return bool(entry.why) or entry.job.paused or self._roster.standing(entry.job_id).paused
+        return (
+            bool(entry.why or entry.halted)
+            or entry.job.paused
+            or self._roster.standing(entry.job_id).paused
+        )
 
     async def _miss(self, job: Job, missed: rules.Missed, *, ran_instead: bool) -> None:
         """Write down what is passed over; a single occurrence that is, is reported."""
@@ -594,15 +614,38 @@ class Scheduler:
         return _open_run(await self._roster.write(job.job_id, again), run.instant)
 
     async def _try(self, job: Job, run: Run) -> Ended:
+        """Try an occurrence once; whatever unexpected goes wrong, the job failed and no other.
+
+        Raises:
+            ActorStoppedError: The gateway stops.
+            NotWrittenError: It cannot be written down that a session has taken it.
+        """
+        ended: Ended | None = None
+
         async def accepted(session_id: str, seq: int) -> None:
             at = self._clock.now()
             record = Accepted(at=at, instant=run.instant, session_id=session_id, seq=seq)
-            await self._roster.write(job.job_id, record)
+            try:
+                await self._roster.write(job.job_id, record)
+            except OSError as error:
+                raise NotWrittenError(str(error)) from error
 
-        if not isinstance(job.payload, RunTask):
-            return await self._performer.perform(job, run, accepted)
-        async with self._place():
-            return await self._performer.perform(job, run, accepted)
+        async def perform() -> None:
+            nonlocal ended
+            if not isinstance(job.payload, RunTask):
+                ended = await self._performer.perform(job, run, accepted)
+                return
+            async with self._place():
+                ended = await self._performer.perform(job, run, accepted)
+
+        failure = await attempt(perform)
+        if failure is None and ended is not None:
+            return ended
+        if isinstance(failure, NotWrittenError | ActorStoppedError):
+            raise failure
+        fields = {"job": job.job_id, "instant": utc_text(run.instant)}
+        logger.error("a scheduled job failed unexpectedly", extra=fields, exc_info=failure)
+        return Ended(outcome="failed", error=_unexpected(failure))
 
     @asynccontextmanager
     async def _place(self) -> AsyncGenerator[None]:
@@ -620,7 +663,7 @@ class Scheduler:
             finally:
                 self._room.release()
 
-        self._tasks.start_soon(give_back)
+        self._begin("schedules", give_back)
         try:
             yield
         finally:
@@ -637,6 +680,50 @@ class Scheduler:
                 extra={"job": job.job_id, "error": str(error)},
             )
             self._table.put(job.job_id, later(self._clock.now(), DISK_RETRY_S))
+
+    # --- faults ---
+
+    def _begin(
+        self, what: str, body: Callable[[], Awaitable[None]], entry: Entry | None = None
+    ) -> None:
+        """Start something beside the timetable; where it fails unexpectedly, nothing else does."""
+
+        async def contained() -> None:
+            failure: Exception | None = None
+
+            def failed(error: Exception) -> None:
+                nonlocal failure
+                failure = error
+
+            await contain(what, body, on_error=failed)
+            if failure is not None and entry is not None:
+                await contain(what, partial(self._take_fault, entry, failure))
+
+        self._tasks.start_soon(contained, name=what)
+
+    async def _take_fault(self, entry: Entry, error: Exception) -> None:
+        """Close what a job had begun as failed, and try what is due next after a pause.
+
+        What was begun is not begun again: it would fail at each start.
+        """
+        job_id = entry.job_id
+        entry.faults += 1
+        if entry.faults >= PERMANENT.failures_max:
+            self._halt(entry, error)
+        for run in self._left_open(job_id):
+            at, why = self._clock.now(), _unexpected(error)
+            failed = Finished(at=at, instant=run.instant, outcome="failed", error=why)
+            await self._note(job_id, failed)
+        self._plan(job_id)
+        if self._table.at(job_id) is not None:
+            pause_s = DISK_RETRY_S * entry.faults
+            self._table.put(job_id, later(self._clock.now(), pause_s))
+
+    def _halt(self, entry: Entry, error: Exception) -> None:
+        """Try nothing more of a job until its definition changes, or the gateway is started."""
+        why = _unexpected(error)
+        entry.halted = f"its handling failed again and again: {why}"
+        logger.error("a scheduled job stays down", extra={"job": entry.job_id, "error": why})
 
     # --- upkeep ---
 
@@ -692,6 +779,12 @@ def _open_run(standing: Standing, instant: datetime) -> Run:
     return next(run for run in standing.open if run.instant == instant)
 
 
+def _unexpected(error: Exception | None) -> str:
+    """Return what people are told of a fault of ours; the log says more."""
+    kind = type(first_cause(error)).__name__ if error is not None else "no outcome"
+    return f"an unexpected fault ({kind}); the gateway's log says more"
+
+
 def _is_failing(standing: Standing) -> bool:
     """Return whether the newest occurrence that was tried failed."""
     tried = (run for run in reversed(standing.recent) if run.outcome != "missed")
@@ -713,6 +806,7 @@ async def open_scheduler(
     poster: Poster,
     clock: Clock,
     is_running: Callable[[str], bool],
+    supervisor: Supervisor | None = None,
 ) -> AsyncGenerator[Scheduler]:
     """Open the scheduler of a workspace; nothing runs before `Scheduler.serve`.
 
@@ -727,6 +821,7 @@ async def open_scheduler(
         poster: Sends results to addresses.
         clock: The time.
         is_running: Whether a background process still runs.
+        supervisor: Runs what watches the definitions; by default one of its own.
     """
     async with anyio.create_task_group() as tasks:
         yield Scheduler(
@@ -739,5 +834,6 @@ async def open_scheduler(
             clock=clock,
             tasks=tasks,
             is_running=is_running,
+            supervisor=supervisor or Supervisor(clock),
         )
         tasks.cancel_scope.cancel()

@@ -18,6 +18,7 @@ from prometheus_client.metrics_core import (
 
 from everturn_actors.ports import Clock
 from everturn_actors.service import Load
+from everturn_actors.supervisor import Supervisor, part_of
 from everturn_channels.health import ChannelStatus
 from everturn_gateway.errors import Fault
 from everturn_gateway.providers.limits import QueueLoad
@@ -66,6 +67,7 @@ class Sources:
     "How many appends and marks wait for the disk."
     model_queues: Callable[[], Sequence[QueueLoad]] = tuple
     "How full the queues of model calls are."
+    supervisor: Supervisor
 
 
 async def gauges(sources: Sources, *, requests: RequestCounts) -> tuple[Metric, ...]:
@@ -76,6 +78,7 @@ async def gauges(sources: Sources, *, requests: RequestCounts) -> tuple[Metric, 
         *_work(sources, await sources.service.load(), requests),
         *_models(sources.model_queues()),
         *_channels(sources.channels.statuses(), now),
+        *_tasks(sources.supervisor),
         *await _schedules(sources.schedules, now),
     )
 
@@ -131,6 +134,24 @@ def _models(queues: Sequence[QueueLoad]) -> Iterator[Metric]:
         waiting.add_metric((queue.name,), queue.waiting)
         limit.add_metric((queue.name,), queue.limit)
     yield from (running, waiting, limit)
+
+
+def _tasks(supervisor: Supervisor) -> Iterator[Metric]:
+    up = GaugeMetricFamily(
+        "everturn_task_up", "1 = every long task of this part runs, or is done.", labels=("task",)
+    )
+    restarts = CounterMetricFamily(
+        "everturn_task_restarts",
+        "Times that a long task failed and was started again.",
+        labels=("task",),
+    )
+    children, counted = supervisor.children(), supervisor.restarts()
+    parts = sorted({part_of(each.name) for each in children} | counted.keys())
+    down = {part_of(each.name) for each in children if each.is_down}
+    for part in parts:
+        up.add_metric((part,), float(part not in down))
+        restarts.add_metric((part,), counted.get(part, 0))
+    yield from (up, restarts)
 
 
 def _channels(statuses: Sequence[ChannelStatus], now: datetime) -> Iterator[Metric]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from anyio import to_thread
 
 from everturn_actors.ports import Clock, Gate, Tool, ToolContext
+from everturn_actors.supervisor import Supervisor
 from everturn_gateway.observe import SecretRegistry
 from everturn_gateway.tools.cli import CliProgram, CliTool, discover
 from everturn_gateway.tools.conversations import Delegate, SessionTool
@@ -229,6 +230,7 @@ async def open_workshop(
     clock: Clock,
     hidden: tuple[Path, ...] = (),
     watch: CallWatch | None = None,
+    supervisor: Supervisor | None = None,
 ) -> AsyncGenerator[Workshop]:
     """Open what the tools of all agents share; at the end no MCP server runs.
 
@@ -244,18 +246,22 @@ async def open_workshop(
         clock: The time.
         hidden: Files with secrets, which no command in a sandbox can read.
         watch: Is told of every call of a tool that runs.
+        supervisor: Runs the tasks behind the tools; by default one of its own.
 
     Raises:
         OSError: The workspace cannot be used.
     """
+    supervisor = supervisor or Supervisor(clock)
     link = ServiceLink()
     left = await to_thread.run_sync(end_left, state)
     if left:
         logger.warning("ended what a killed gateway had left running", extra={"processes": left})
     async with (
-        open_processes(state, clock, link, environ=environ, secrets=secrets) as processes,
+        open_processes(
+            state, clock, link, environ=environ, secrets=secrets, supervisor=supervisor
+        ) as processes,
         open_mcp(clock=clock) as servers,
-        open_notifier(clock, secrets) as notifier,
+        open_notifier(clock, secrets, supervisor=supervisor) as notifier,
     ):
         yield Workshop(
             state=state,

@@ -21,6 +21,7 @@ import orjson
 
 from everturn_actors.model import Usage
 from everturn_actors.ports import Clock
+from everturn_actors.supervisor import Supervisor
 from everturn_channels.files import put_aside, replace_kept
 
 logger = logging.getLogger(__name__)
@@ -213,18 +214,22 @@ class UsageLedger:
 
 
 @asynccontextmanager
-async def open_ledger(folder: Path, clock: Clock) -> AsyncGenerator[UsageLedger]:
+async def open_ledger(
+    folder: Path, clock: Clock, *, supervisor: Supervisor | None = None
+) -> AsyncGenerator[UsageLedger]:
     """Open the ledger of a workspace; at the end what is new is saved.
 
     Args:
         folder: Where its files are; created with the first of them.
         clock: Says which day it is, and when to save.
+        supervisor: Runs the task that saves; by default one of its own.
     """
+    supervisor = supervisor or Supervisor(clock)
     ledger = UsageLedger(folder, clock)
     await ledger.load()
     try:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(ledger.save_for_ever, name="usage")
+            supervisor.start(tasks, "usage", ledger.save_for_ever)
             yield ledger
             tasks.cancel_scope.cancel()
     finally:

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from everturn_actors.records import utc_text
 from everturn_channels.health import ChannelStatus
-from everturn_gateway.http.bodies import StatusBody, VersionBody, answer
+from everturn_gateway.http.bodies import ReadyBody, StatusBody, TaskBody, VersionBody, answer
 from everturn_gateway.http.openapi import problems
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.problems import Problem, ProblemError
@@ -36,6 +36,19 @@ def _deaf(channels: Sequence[ChannelStatus]) -> Problem:
     )
 
 
+def _stuck(tasks: Sequence[TaskBody]) -> Problem:
+    """Return the problem of tasks without which no message is taken."""
+    told = (f"{each.name} ({each.error})" for each in tasks if each.needed)
+    return Problem(
+        kind="tasks-down",
+        title="A part of the gateway is down",
+        status=503,
+        detail=f"messages are not taken without: {'; '.join(told)}",
+        extra={"tasks": [each.model_dump() for each in tasks]},
+        headers={"Retry-After": "5"},
+    )
+
+
 def health_router(gateway: Gateway) -> APIRouter:
     """Return the routes for whoever watches the process."""
     router = APIRouter(tags=["health"])
@@ -45,14 +58,20 @@ def health_router(gateway: Gateway) -> APIRouter:
         """Answer as long as the process lives. Needs no token."""
         return answer(StatusBody(status="ok"))
 
-    @router.get("/readyz", response_model=StatusBody, responses=problems(503))
+    @router.get("/readyz", response_model=ReadyBody, responses=problems(503))
     async def readyz() -> Response:
-        """Answer 200 while messages are taken, on all channels too, else 503."""
+        """Answer 200 while messages are taken, on all channels too, else 503.
+
+        Long tasks that are down are named; one that no message needs leaves it at 200.
+        """
         if not gateway.ready():
             raise ProblemError(_NOT_READY)
+        tasks = tuple(map(TaskBody.of, gateway.supervisor.down()))
+        if any(each.needed for each in tasks):
+            raise ProblemError(_stuck(tasks))
         if troubled := gateway.channels.troubled():
             raise ProblemError(_deaf(troubled))
-        return answer(StatusBody(status="ready"))
+        return answer(ReadyBody(status="ready", tasks=tasks))
 
     @router.get("/version", response_model=VersionBody)
     async def version() -> Response:

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final, cast
 
 import anyio
 import anyio.abc
 
 from everturn_actors.ports import Clock
+from everturn_actors.supervisor import attempt, contain
 from everturn_gateway.tools.mcp.errors import (
     McpDownError,
     McpError,
@@ -131,6 +134,7 @@ class Connection:
         self.fault = ""
         "Why the server is down; empty where it is up, or has not been needed. For operators."
         self._tasks, self._clock = tasks, clock
+        self._name = f"MCP server {settings.name} of {site.agent}"
         self._life: _Life | None = None
         self._failures = 0
         self._not_before = self._used_at = clock.now()
@@ -152,7 +156,7 @@ class Connection:
         if self._clock.now() < self._not_before or self._tasks.cancel_scope.cancel_called:
             return None
         self._life = life = _Life()
-        self._tasks.start_soon(self._own, life, before)
+        self._tasks.start_soon(contain, self._name, partial(self._own, life, before))
         return life
 
     async def first_listing(self) -> None:
@@ -192,7 +196,8 @@ class Connection:
         pending = _Pending()
         life.in_flight += 1
         life.awaited += 1
-        life.calls.start_soon(self._work, life, pending, name, arguments)
+        work = partial(self._work, life, pending, name, arguments)
+        life.calls.start_soon(contain, f"{self._name}: call", work)
         try:
             with anyio.move_on_after(self.settings.timeout_s):
                 await pending.done.wait()
@@ -206,7 +211,7 @@ class Connection:
         if pending.error is not None:
             raise pending.error
         if life.is_up and life.awaited == 0:
-            life.calls.start_soon(self._probe, life)
+            life.calls.start_soon(contain, f"{self._name}: probe", partial(self._probe, life))
         msg = f"it did not answer within {self.settings.timeout_s:g} s"
         raise McpTimeoutError(msg)
 
@@ -316,9 +321,12 @@ class Connection:
                 extra=self._fields(protocol=session.protocol, tools=len(listing.tools)),
             )
             life.settled.set()
-            calls.start_soon(self._refresh, life, session)
-            calls.start_soon(self._watch_use, life)
-            calls.start_soon(session.watch, life.change)
+            for beside in (
+                partial(self._refresh, life, session),
+                partial(self._watch_use, life),
+                partial(session.watch, life.change),
+            ):
+                calls.start_soon(self._beside, life, beside)
             try:
                 await life.over.wait()
             finally:
@@ -326,6 +334,18 @@ class Connection:
                 session.cut()
                 life.why = life.why or session.why
                 calls.cancel_scope.cancel()
+
+    async def _beside(self, life: _Life, body: Callable[[], Awaitable[None]]) -> None:
+        """Run what goes on beside the calls; where it fails, the server is started anew."""
+        failure = await attempt(body)
+        if failure is None:
+            return
+        first = _first(failure)
+        if isinstance(first, McpError):
+            life.words = life.words or first.words
+        else:
+            logger.warning("MCP client failed", extra=self._fields(), exc_info=failure)
+        life.end(str(first) or type(first).__name__)
 
     async def _refresh(self, life: _Life, session: Session) -> None:
         """List the tools anew when the server says that they changed."""

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Final, assert_never
 from urllib.parse import urlsplit
 
@@ -18,6 +19,7 @@ import orjson
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from everturn_actors.ports import Clock
+from everturn_actors.supervisor import TRANSIENT, Supervisor, contain
 from everturn_gateway.observe import SecretRegistry
 from everturn_gateway.tools.policy.policy import Delivery, LogDelivery, WebhookDelivery
 
@@ -109,15 +111,24 @@ class Notifier:
 
 
 @asynccontextmanager
-async def open_notifier(clock: Clock, secrets: SecretRegistry) -> AsyncGenerator[Notifier]:
+async def open_notifier(
+    clock: Clock, secrets: SecretRegistry, *, supervisor: Supervisor | None = None
+) -> AsyncGenerator[Notifier]:
     """Open what tells people of calls, with one worker for its webhooks.
 
     A webhook is tried three times, ten seconds each; redirects are not followed. What fails is
     logged. At the end, what waits gets five seconds; the rest is logged as not sent.
+
+    Args:
+        clock: The time.
+        secrets: What no webhook is told.
+        supervisor: Runs the worker; by default one of its own.
     """
+    supervisor = supervisor or Supervisor(clock)
     sending, receiving = anyio.create_memory_object_stream[_Post](QUEUE_LIMIT)
     async with receiving, anyio.create_task_group() as tasks:
-        tasks.start_soon(_work, receiving, clock, name="webhooks")
+        work = partial(_work, receiving, clock)
+        supervisor.start(tasks, "webhooks", work, policy=TRANSIENT)
         async with sending:
             yield Notifier(sending, clock, secrets)
         tasks.cancel_scope.deadline = anyio.current_time() + FLUSH_S
@@ -131,7 +142,7 @@ async def _work(waiting: MemoryObjectReceiveStream[_Post], clock: Clock) -> None
             left = post
             if client is None:
                 client = await anyio.to_thread.run_sync(_client)
-            await _send(client, post, clock)
+            await contain("webhook", partial(_send, client, post, clock))
             left = None
     finally:
         unsent = waiting.statistics().current_buffer_used + (left is not None)

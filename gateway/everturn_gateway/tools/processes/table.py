@@ -23,6 +23,7 @@ from anyio import to_thread
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ConversationKey
 from everturn_actors.ports import Clock
+from everturn_actors.supervisor import TRANSIENT, Supervisor, contain
 from everturn_gateway.observe import SecretRegistry
 from everturn_gateway.tools.policy.cleaning import clean, without_hidden
 from everturn_gateway.tools.processes import keeper
@@ -88,6 +89,7 @@ class ProcessTable:
         secrets: SecretRegistry,
         tmux: Tmux,
         group: anyio.abc.TaskGroup,
+        supervisor: Supervisor,
     ) -> None:
         """Only `open_processes` makes one."""
         self.tmux = tmux
@@ -101,6 +103,7 @@ class ProcessTable:
         self._link = link
         self._secrets = secrets
         self._group = group
+        self._supervisor = supervisor
         self._processes = processes
         self._may_tell = anyio.Event()
 
@@ -168,7 +171,7 @@ class ProcessTable:
         except BaseException:
             await self._undo(process)
             raise
-        self._group.start_soon(self._follow, process, name=f"process:{handle}")
+        self._begin_following(process)
         return process
 
     def _new_handle(self) -> str:
@@ -215,7 +218,7 @@ class ProcessTable:
                 return
         process.claims += 1  # nobody has to be told
         process.command(keeper.KILL)
-        self._group.start_soon(self._follow, process)
+        self._begin_following(process)
 
     async def wait(self, process: Process, limit_s: float) -> bool:
         """Wait for the end of a process; return whether it came in time. Then no message tells it.
@@ -268,8 +271,34 @@ class ProcessTable:
 
     # --- following ---
 
+    def _begin_following(self, process: Process) -> None:
+        follow = partial(self._follow, process)
+        name = f"process:{process.record.handle}"
+        self._supervisor.start(self._group, name, follow, policy=TRANSIENT)
+
     async def _follow(self, process: Process) -> None:
-        """Wait for the end of a process; then tell it, unless a call does."""
+        """Wait for the end of a process; then tell it, unless a call does.
+
+        Where a step fails it is done again, and none of those before it.
+        """
+        if process.ending is None:
+            await self._take_end(process)
+        if not process.ended.is_set():
+            if process.claims:
+                await self._mark_told(process)
+            process.ended.set()
+            handle = process.record.handle
+            await contain(f"end of process {handle}", partial(self._pass_on_end, handle))
+        if process.forgotten:
+            await self._remove(process)
+            return
+        if not process.record.told:
+            await self._tell_end(process)
+        await self._remove_old(process.record.agent)
+
+    async def _take_end(self, process: Process) -> None:
+        if not process.is_connected:
+            await to_thread.run_sync(process.connect)
         try:
             ending = await process.until_gone()
         finally:
@@ -279,16 +308,6 @@ class ProcessTable:
             process.watching.cancel()
         fields = {"handle": process.record.handle, "status": ending.status}
         logger.info("a background process has ended", extra=fields)
-        if process.claims:
-            await self._mark_told(process)
-        process.ended.set()
-        await self._pass_on_end(process.record.handle)
-        if process.forgotten:
-            await self._remove(process)
-            return
-        if not process.record.told:
-            await self._tell_end(process)
-        await self._remove_old(process.record.agent)
 
     async def _pass_on_end(self, handle: str) -> None:
         if self.on_ended is None:
@@ -361,7 +380,9 @@ class ProcessTable:
 
     def _begin_watching(self, process: Process) -> None:
         process.watching = anyio.CancelScope()
-        self._group.start_soon(self._watch, process, process.watching)
+        body = partial(self._watch, process, process.watching)
+        name = f"process-watch:{process.record.handle}"
+        self._supervisor.start(self._group, name, body, policy=TRANSIENT)
 
     @staticmethod
     def _stop_watching(process: Process) -> None:
@@ -380,13 +401,13 @@ class ProcessTable:
         """Follow what an earlier gateway started, and tell what has ended meanwhile."""
         for process in self._processes.values():
             if process.ending is None:
-                self._group.start_soon(self._follow, process)
+                self._begin_following(process)
                 if process.record.watch is not None:
                     self._begin_watching(process)
                 continue
             process.ended.set()
             if not process.record.told:
-                self._group.start_soon(self._tell_end, process)
+                self._begin_following(process)
 
 
 @asynccontextmanager
@@ -397,6 +418,7 @@ async def open_processes(
     *,
     environ: Mapping[str, str],
     secrets: SecretRegistry,
+    supervisor: Supervisor | None = None,
 ) -> AsyncGenerator[ProcessTable]:
     """Open the table of a workspace, with all that runs and has ended there.
 
@@ -408,6 +430,7 @@ async def open_processes(
         link: The way to the conversations.
         environ: Where tmux is looked for: its PATH.
         secrets: What no message may show.
+        supervisor: Runs what follows each process; by default one of its own.
 
     Raises:
         OSError: The folder cannot be used.
@@ -424,6 +447,7 @@ async def open_processes(
                 secrets=secrets,
                 tmux=Tmux(folder, environ),
                 group=group,
+                supervisor=supervisor or Supervisor(clock),
             )
             table.take_up()
             try:

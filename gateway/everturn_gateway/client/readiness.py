@@ -1,0 +1,68 @@
+"""Asks a running gateway whether it takes messages, and what of it is down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from everturn_gateway.client.answers import value_of
+from everturn_gateway.client.asking import ask
+
+_CHANNELS: Final = ":channels-not-ready"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskDown:
+    """A long task of a gateway that should run and does not."""
+
+    name: str
+    is_given_up: bool
+    "Whether it stays down until the gateway is started anew."
+    since: datetime
+    failures: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readiness:
+    """What a gateway says of itself."""
+
+    fault: str
+    "Why it takes no messages; empty where it does. Channels are asked on their own."
+    tasks: tuple[TaskDown, ...]
+
+
+async def ask_readiness(url: str, *, token: str) -> Readiness:
+    """Return what the gateway at `url` says at `/readyz`.
+
+    Args:
+        url: Where it listens.
+        token: Its API token; empty where it asks for none.
+
+    Raises:
+        CoreError: It refuses the request.
+        DoorError: It cannot be reached, or its answer is not understood.
+    """
+    said = await ask(url, "/readyz", token=token, may_be_unavailable=True)
+    return value_of(_readiness, said)
+
+
+def _readiness(data: Mapping[str, Any]) -> Readiness:
+    is_told_apart = str(data.get("type", "")).endswith(_CHANNELS)
+    is_ready = data.get("status") == "ready"
+    return Readiness(
+        fault="" if is_ready or is_told_apart else str(data["detail"]),
+        tasks=tuple(map(_task, data.get("tasks", ()))),
+    )
+
+
+def _task(data: Mapping[str, Any]) -> TaskDown:
+    return TaskDown(
+        name=data["name"],
+        is_given_up=data["state"] == "failed",
+        since=datetime.fromisoformat(data["since"]),
+        failures=data["failures"],
+        error=data["error"],
+    )

@@ -1,0 +1,187 @@
+"""A fault in one part of a gateway: that part alone stops, and whoever asks is told."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Never
+
+import anyio
+import anyio.to_thread
+import pytest
+from support.agents import write_folder
+from support.gateway import open_http_gateway
+from support.in_process import running_here
+from support.ticking import World, at
+
+from everturn_actors.model import ConversationKey, Inbound
+from everturn_actors.supervisor import RestartPolicy
+from everturn_actors.testing import ManualClock
+from everturn_gateway.app import Gateway, open_gateway
+from everturn_gateway.channels.running import LaterCarrier
+from everturn_gateway.commands.running import Running, noted
+from everturn_gateway.config import Config
+from everturn_gateway.model_memory import FileMemory
+from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.providers import Providers
+from everturn_gateway.scheduler.scheduler import Scheduler
+from everturn_gateway.specs import AgentLibrary
+from everturn_gateway.telemetry import Telemetry
+from everturn_gateway.usage import UsageLedger
+
+WAIT_S = 20
+KEY = ConversationKey(channel="api", chat="one", agent="helper")
+AGENT = """\
+apiVersion: duragent/v1alpha1
+kind: Agent
+metadata: {name: helper}
+spec:
+  model: {provider: builtin, name: builtin}
+"""
+DAILY = {"cron": "0 9 * * *", "timezone": "UTC"}
+
+
+async def fails(*_args: Any, **_kwargs: Any) -> Never:  # noqa: ANN401 - whatever it is called with
+    """Fail as a bug does."""
+    msg = "a bug"
+    raise RuntimeError(msg)
+
+
+async def is_cancelled(*_args: Any, **_kwargs: Any) -> Never:  # noqa: ANN401 - the same
+    """Fail as what waits for something does that somebody else cancelled."""
+    raise anyio.get_cancelled_exc_class()
+
+
+@asynccontextmanager
+async def opened(folder: Path) -> AsyncGenerator[Gateway]:
+    """Open a gateway that serves for long, with one agent."""
+    write_folder(folder / "agents" / "helper", AGENT)
+    config = Config(workspace=folder / "workspace", agents_dir=folder / "agents")
+    async with open_gateway(config, environ={}, secrets=SecretRegistry()) as gateway:
+        yield gateway
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait until something holds."""
+    with anyio.fail_after(WAIT_S):
+        while not holds():
+            await anyio.wait_all_tasks_blocked()
+
+
+@pytest.mark.parametrize("fault", [fails, is_cancelled])
+@pytest.mark.parametrize(
+    ("owner", "method", "part"),
+    [
+        pytest.param(UsageLedger, "save_for_ever", "usage", id="usage"),
+        pytest.param(FileMemory, "save_for_ever", "model memory", id="model-memory"),
+        pytest.param(AgentLibrary, "watch", "agents", id="agents"),
+        pytest.param(Telemetry, "watch_loop", "loop lag", id="loop-lag"),
+        pytest.param(Providers, "warm", "local models", id="windows"),
+        pytest.param(Scheduler, "serve", "schedules", id="schedules"),
+        pytest.param(Scheduler, "_tidy", "schedules:tidy", id="tidy"),
+    ],
+)
+async def test_a_part_that_fails_stops_alone(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    owner: type,
+    method: str,
+    part: str,
+    fault: Callable[..., Any],
+) -> None:
+    """Messages are taken and answered, and the part is named, whatever it was."""
+    monkeypatch.setattr(owner, method, fault)
+
+    async with opened(tmp_path) as gateway:
+        await until(lambda: part in [each.name for each in gateway.supervisor.down()])
+        with anyio.fail_after(WAIT_S):
+            answer = await gateway.service.submit(Inbound(text="2+3", key=KEY))
+            result = await answer.result()
+        page = (await gateway.telemetry.exposition("")).body.decode()
+
+    assert f'everturn_task_up{{task="{part.partition(":")[0]}"}} 0.0' in page
+    assert 'everturn_task_up{task="journal writer"} 1.0' in page
+    assert result.text == "2+3 = 5"
+
+
+async def test_what_is_down_is_told_and_only_what_messages_need_makes_it_unready(
+    tmp_path: Path,
+) -> None:
+    """A load balancer takes no gateway away because its usage is not saved."""
+    async with (
+        open_http_gateway(tmp_path) as gateway,
+        gateway.client() as client,
+        anyio.create_task_group() as tasks,
+    ):
+        tired = RestartPolicy(restart="temporary")
+        gateway.supervisor.start(tasks, "usage", fails, policy=tired)
+        await until(lambda: len(gateway.supervisor.down()) == 1)
+        limping = await client.get("/readyz")
+        gateway.supervisor.start(tasks, "journal writer", fails, policy=tired, is_needed=True)
+        await until(lambda: len(gateway.supervisor.down()) == 2)
+        stuck = await client.get("/readyz")
+
+    (task,) = limping.json()["tasks"]
+    assert limping.status_code == 200
+    assert (task["name"], task["state"], task["error"]) == (
+        "usage",
+        "failed",
+        "RuntimeError: a bug",
+    )
+    assert stuck.status_code == 503
+    assert stuck.json()["type"] == "urn:everturn:problem:tasks-down"
+    assert "journal writer" in stuck.json()["detail"]
+    assert "Retry-After" in stuck.headers
+
+
+async def test_doctor_says_which_part_is_down_and_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever wonders why usage stands still finds the reason where they look first."""
+    write_folder(tmp_path / "agents" / "helper", AGENT)
+    async with (
+        open_http_gateway(tmp_path / "served") as gateway,
+        anyio.create_task_group() as tasks,
+    ):
+        gateway.supervisor.start(tasks, "usage", fails, policy=RestartPolicy(failures_max=1))
+        (tmp_path / ".everturn").mkdir(mode=0o700)
+        async with noted(tmp_path / ".everturn", Running(pid=os.getpid(), url=gateway.base_url)):
+            with running_here(tmp_path, capsys, monkeypatch) as run:
+                done = await anyio.to_thread.run_sync(partial(run, "doctor"))
+
+    line = next(line for line in done.out.splitlines() if "usage failed" in line)
+    assert line.startswith("problem")
+    assert "RuntimeError: a bug" in line
+    assert "start the gateway anew" in line
+
+
+async def test_a_job_that_fails_unexpectedly_fails_alone_and_once(tmp_path: Path) -> None:
+    """It is not begun again at each start, and the next time is tried as usual."""
+    world = World(
+        folder=tmp_path / "schedules",
+        clock=ManualClock(at("2026-11-23T08:59:59+00:00")),
+        carriers={"test": LaterCarrier()},
+    )
+    world.postbox.failures.append(RuntimeError("a bug"))
+    to = {"webhook": "https://hooks.example/secret"}
+    world.write("bad", task="Sum up.", to=to, **DAILY)
+    world.write("good", message="Hello.", **DAILY)
+
+    async with world.opened() as live:
+        await live.clock.until_sleeping(30)
+        live.clock.advance(1)
+        (bad,) = await live.runs("bad", 1)
+        (good,) = await live.runs("good", 1)
+    async with world.opened() as live:
+        await live.clock.until_sleeping(30)
+        again = live.scheduler.job("bad")
+        live.clock.advance(86_400)
+        (_, next_day) = await live.runs("bad", 2)
+
+    assert (bad.outcome, good.outcome) == ("failed", "sent")
+    assert bad.error == "an unexpected fault (RuntimeError); the gateway's log says more"
+    assert (again.state, len(again.standing.recent)) == ("scheduled", 1)
+    assert next_day.outcome == "answered"
