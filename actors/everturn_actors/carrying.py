@@ -198,7 +198,7 @@ class Carriage:
             self._session_id,
             last_seq,
             last_seq,
-            "shown",
+            "live",
             lambda: self.is_stopping,
         )
 

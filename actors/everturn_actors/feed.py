@@ -34,16 +34,17 @@ class TextDelta:
     turn: int
     step: int
     offset: int
-    "Code points of this reply before `text`; 0 again when the model is called anew."
+    """Code points of this step's reply before `text`: what a reader has beyond them is taken back.
+    0 again when the model is called anew, at first with an empty text."""
     text: str
 
 
 Update: TypeAlias = Event | TextDelta
 
-Pieces: TypeAlias = Literal["none", "live", "shown", "all"]
-"""Which pieces of replies a follower reads: none; those of replies that run while it follows; the
-same by one who can take back what was shown of them; or those of every reply, also where it was
-complete before it could be followed."""
+Pieces: TypeAlias = Literal["none", "live", "all", "final"]
+"""Which pieces of replies a follower reads: none; those of replies that run while it follows; those
+of every reply, also where it was complete before it could be followed; or the same by one who
+cannot take back what it was given."""
 
 
 @dataclass(slots=True)
@@ -54,8 +55,8 @@ class LiveReply:
     step: int
     pieces: list[str] = field(default_factory=list[str])
     was_read: bool = False
-    """Whether a follower has read any of it that cannot take it back: such a reply is not tried
-    again."""
+    """Whether somebody has read any of it who cannot take it back: such a reply is not tried
+    again. Whoever follows as `final` sets it, and nobody else."""
     waiting_for: str = ""
     "What the call waits for before it is made; empty = for nothing."
 
@@ -88,17 +89,22 @@ class Feed:
         self._notify()
 
     def begin_reply(self, turn: int, step: int) -> LiveReply:
-        """Begin the text of a model call; the text of an earlier try is forgotten."""
-        self._live = LiveReply(turn=turn, step=step)
+        """Begin the text of a model call; the text of an earlier try is taken back."""
+        before, self._live = self._live, LiveReply(turn=turn, step=step)
+        if before is not None and before.pieces:
+            self._show_text()
         return self._live
 
     def add_text(self, live: LiveReply, text: str) -> None:
         """Show a piece of the running reply."""
         if text and live is self._live:
             live.pieces.append(text)
-            if self._text is not None:
-                self._text.set()
-                self._text = None
+            self._show_text()
+
+    def _show_text(self) -> None:
+        if self._text is not None:
+            self._text.set()
+            self._text = None
 
     def nudge(self) -> None:
         """Let all followers look whether they are still wanted."""
@@ -229,14 +235,16 @@ class _Place:
         """Return what the running reply gained since the last look."""
         if live is None or self.pieces == "none":
             return None
+        is_again = False
         if live is not self.live:
+            is_again = self.offset > 0  # the model is called anew: what was given is taken back
             self.live, self.read, self.offset = live, 0, 0
             self.turn, self.step = live.turn, live.step
         text = "".join(live.pieces[self.read :])
-        if not text:
+        if not text and not is_again:
             return None
         self.read = len(live.pieces)
-        live.was_read = live.was_read or self.pieces != "shown"
+        live.was_read = live.was_read or self.pieces == "final"
         delta = TextDelta(turn=live.turn, step=live.step, offset=self.offset, text=text)
         self.offset += len(text)
         return delta
@@ -249,14 +257,21 @@ class _Place:
             case StepStarted(turn=turn, step=step):
                 self.turn, self.step, self.offset, self.live = turn, step, 0, None
             case ModelReplied(text=text):
-                begun = self.offset > 0 or self.pieces == "all"
-                rest = text[self.offset :]
-                if begun and rest and self.turn:
-                    updates.append(
-                        TextDelta(turn=self.turn, step=self.step, offset=self.offset, text=rest)
-                    )
+                begun = self.offset > 0 or self.pieces in {"all", "final"}
+                kept = self._kept(text)
+                rest = text[kept:]
+                if begun and self.turn and (rest or kept < self.offset):
+                    updates.append(TextDelta(turn=self.turn, step=self.step, offset=kept, text=rest))
                 self.offset, self.live = 0, None
             case _:
                 pass
         updates.append(event)
         return updates
+
+    def _kept(self, text: str) -> int:
+        """Return how much of what was given of a reply stands in it; 0 where it is another try's.
+
+        The model may have been called anew since the last look.
+        """
+        given = "".join(self.live.pieces[: self.read]) if self.live is not None else ""
+        return self.offset if text.startswith(given) else 0

@@ -126,16 +126,20 @@ class Submission:
     _feed: Feed
     _state: SessionState
 
-    def updates(self) -> AsyncGenerator[Update]:
+    def updates(self, *, final: bool = False) -> AsyncGenerator[Update]:
         """Yield the message's event, then all of the turn that answers it, to its end.
 
         The last event may also be `Discarded` or `SessionEnded`: no turn answers it. Nothing is
         yielded for an old message whose events were discarded.
 
+        Args:
+            final: The caller cannot take back what it was given of a reply (see
+                `TextDelta.offset`): a model call that breaks off after that is not tried again.
+
         Raises:
             ActorFailedError: The session failed meanwhile; the turn goes on with its next message.
         """
-        return self._follow("all")
+        return self._follow("final" if final else "all")
 
     async def result(self) -> TurnResult:
         """Wait for the end of the turn that answers the message.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 
 import anyio
@@ -337,20 +337,57 @@ async def test_a_fault_of_a_provider_costs_the_call_and_not_the_session(
 class Breaking(ScriptedProvider):
     """A model whose first reply breaks off after a few words."""
 
+    def __init__(self, again: str | None = None, *, streams: bool = True) -> None:
+        super().__init__(*([] if again is None else [again]))
+        self._streams = streams
+
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         if self.requests:
-            return await super().complete(request, on_text)
+            return await super().complete(request, on_text if self._streams else lambda _: None)
         self.requests.append(request)
         on_text("half a ")
         await anyio.wait_all_tasks_blocked()
         raise TruncatedStreamError
 
 
-async def test_a_broken_stream_is_not_taken_back_once_somebody_has_read_of_it() -> None:
-    """What a person has seen cannot be unsaid."""
+def shown(updates: Sequence[Update]) -> str:
+    """Return what a reader of the pieces has in the end, who cuts at each offset."""
+    text = ""
+    for update in updates:
+        if isinstance(update, TextDelta):
+            text = text[: update.offset] + update.text
+    return text
+
+
+@pytest.mark.parametrize("reply", ["reply", "ha", "half a loaf", "half"])
+@pytest.mark.parametrize("streams", [True, False])
+async def test_a_broken_stream_is_tried_again_and_its_readers_take_it_back(
+    reply: str, *, streams: bool
+) -> None:
+    """A reader changes nothing: what it was shown of the broken try goes, whatever comes then."""
+    clock = ManualClock()
+    provider = Breaking(again=reply, streams=streams)
+    async with open_test_service(provider=provider, clock=clock) as test:
+        submission = await test.service.submit(Inbound(text="hi", key=test.key()))
+        seen: list[Update] = []
+        async for update in submission.updates():
+            seen.append(update)
+            if isinstance(update, TextDelta) and len(provider.requests) == 1:
+                await clock.until_sleeping(1)
+                clock.advance(1)
+
+        assert len(provider.requests) == 2
+        assert "half a " in [u.text for u in seen if isinstance(u, TextDelta)]
+        assert shown(seen) == reply
+        assert isinstance(seen[-1], Event)
+        assert isinstance(seen[-1].body, TurnFinished)
+
+
+async def test_a_broken_stream_is_not_taken_back_from_who_cannot_take_it_back() -> None:
+    """What a client of another protocol has shown cannot be unsaid."""
     async with open_test_service(provider=Breaking()) as test:
         submission = await test.service.submit(Inbound(text="hi", key=test.key()))
-        updates = await collect(submission.updates())
+        updates = await collect(submission.updates(final=True))
 
         assert isinstance(updates[-1], Event)
         assert isinstance(updates[-1].body, TurnFinished)

@@ -102,15 +102,20 @@ async def created_at(submission: Submission) -> int:
 
 
 async def chunks(submission: Submission, completion: Completion) -> AsyncGenerator[bytes]:
-    """Yield a streamed completion; the texts of several steps follow each other as paragraphs."""
+    """Yield a streamed completion; the texts of several steps follow each other as paragraphs.
+
+    These clients can take nothing back: where a reply begins anew, so does a paragraph.
+    """
     yield completion.chunk({"role": "assistant", "content": "", "refusal": None})
-    said, step = False, 0
+    said = False
     try:
-        async with aclosing(submission.updates()) as updates:
+        async with aclosing(submission.updates(final=True)) as updates:
             async for update in updates:
                 if isinstance(update, TextDelta):
-                    between = _BETWEEN_STEPS if said and update.step != step else ""
-                    said, step = True, update.step
+                    if not update.text:
+                        continue
+                    between = _BETWEEN_STEPS if said and update.offset == 0 else ""
+                    said = True
                     yield completion.chunk({"content": between + update.text})
                 elif isinstance(update.body, (TurnFinished, SessionEnded, Discarded)):
                     yield await _end(submission, completion)
