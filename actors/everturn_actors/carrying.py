@@ -200,6 +200,7 @@ class Carriage:
             last_seq,
             "live",
             lambda: self.is_stopping,
+            waits=False,
         )
 
     async def read_file(self, name: str) -> bytes | None:

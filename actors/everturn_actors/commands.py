@@ -82,10 +82,16 @@ class Tell:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Tell the present state; let a paused turn go on if asked to."""
+    """Tell the present state, when all that came before is durable."""
 
-    resume: bool
     answer: Answer[SessionState]
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Let a paused turn go on. Answers whether there was one."""
+
+    answer: Answer[bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +194,7 @@ Command: TypeAlias = (
     | Wake
     | Tell
     | Look
+    | Resume
     | Cancel
     | End
     | Leave
@@ -198,13 +205,3 @@ Command: TypeAlias = (
     | Pause
     | Stop
 )
-
-
-def look(answer: Answer[SessionState]) -> Command:
-    """Return the command that tells the present state."""
-    return Look(resume=False, answer=answer)
-
-
-def look_and_resume(answer: Answer[SessionState]) -> Command:
-    """Return the command that also lets a paused turn go on."""
-    return Look(resume=True, answer=answer)

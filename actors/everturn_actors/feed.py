@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -164,6 +164,7 @@ class Feed:
         last_seq: int,
         pieces: Pieces,
         is_over: Callable[[], bool] = lambda: False,
+        waits: bool = True,
     ) -> AsyncGenerator[Update]:
         """Yield every event with a seq above `after`, then what comes, until the session ends.
 
@@ -176,12 +177,15 @@ class Feed:
             last_seq: The last event of the session that is known to be durable.
             pieces: What to yield of the text of replies.
             is_over: Whether it ends here, asked whenever there is nothing to yield.
+            waits: Whether the caller counts as somebody who waits for the running turn. One who
+                only looks on is not told of a failure that was there before it came.
 
         Raises:
             Exception: The one the session failed with.
         """
         place = _Place(after=after, pieces=pieces)
-        with self.following():
+        known = None if waits else self._failure
+        with self.following() if waits else nullcontext():
             while True:
                 changed = self._change(pieces=pieces != "none")
                 events = self._since(place.after)
@@ -201,7 +205,7 @@ class Feed:
                 delta = place.read_live(self._live)
                 if delta is not None:
                     yield delta
-                elif self._failure is not None:
+                elif self._failure is not None and self._failure is not known:
                     raise self._failure
                 elif self._closed or is_over():
                     return
@@ -261,7 +265,9 @@ class _Place:
                 kept = self._kept(text)
                 rest = text[kept:]
                 if begun and self.turn and (rest or kept < self.offset):
-                    updates.append(TextDelta(turn=self.turn, step=self.step, offset=kept, text=rest))
+                    updates.append(
+                        TextDelta(turn=self.turn, step=self.step, offset=kept, text=rest)
+                    )
                 self.offset, self.live = 0, None
             case _:
                 pass

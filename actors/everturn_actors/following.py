@@ -17,10 +17,14 @@ def follow_feed(
     last_seq: int,
     pieces: Pieces,
     is_over: Callable[[], bool] = lambda: False,
+    *,
+    waits: bool = True,
 ) -> AsyncGenerator[Update]:
     """Follow a session; what memory no longer holds is read from its log. See `Feed.follow`."""
 
     async def read_log(after: int, limit: int) -> tuple[Event, ...]:
         return await store.read(session_id, after=after, limit=limit)
 
-    return feed.follow(after, read_log, last_seq=last_seq, pieces=pieces, is_over=is_over)
+    return feed.follow(
+        after, read_log, last_seq=last_seq, pieces=pieces, is_over=is_over, waits=waits
+    )

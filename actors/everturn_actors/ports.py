@@ -85,6 +85,17 @@ class SessionStore(Protocol):
         """
         ...
 
+    async def inspect(self, session_id: str) -> Loaded | None:
+        """Return what `load` would, for reading alone: nothing is written, synced or repaired.
+
+        `Loaded.repairs` names what a load would set right. May be called at any time by anybody;
+        what another process left unsynced is shown as well.
+
+        Raises:
+            CorruptJournalError, UnknownFormatError: As `load` does.
+        """
+        ...
+
     async def append(self, session_id: str, events: Sequence[Event], *, expected_seq: int) -> None:
         """Append all `events` or none; return only when they survive a crash of the machine.
 
@@ -118,7 +129,7 @@ class SessionStore(Protocol):
         """Return up to `limit` events with a seq above `after`, oldest first, archive included.
 
         Events that were discarded are missing: the first one returned may then be later than
-        `after + 1`. Unknown session: empty.
+        `after + 1`. Unknown session: empty. Changes nothing: a torn last line is passed over.
         """
         ...
 

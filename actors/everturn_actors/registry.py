@@ -28,6 +28,7 @@ from everturn_actors.events import SessionStarted
 from everturn_actors.feed import Feed
 from everturn_actors.mailbox import Answer, Mailbox
 from everturn_actors.session import Runtime, SessionActor
+from everturn_actors.state import SessionState
 
 logger = logging.getLogger(__name__)
 
@@ -99,12 +100,19 @@ class Registry:
         feed = self._feeds.get(session_id)
         if feed is None:
             feed = self._feeds[session_id] = Feed()
+            if self._stopping:
+                feed.close()
         return feed
 
     def waiting_for(self, session_id: str) -> str:
         """Return what the session's model call waits for; empty = for nothing, or there is none."""
         feed = self._feeds.get(session_id)
         return feed.waiting_for if feed is not None else ""
+
+    def present(self, session_id: str) -> SessionState | None:
+        """Return the durable state of a session whose actor lives; None where none has loaded."""
+        awake = self._awake.get(session_id)
+        return awake.actor.known if awake is not None else None
 
     async def ask(
         self,

@@ -28,10 +28,10 @@ from everturn_actors.commands import (
     Edit,
     End,
     KeepAside,
+    Look,
+    Resume,
     Settle,
     Wake,
-    look,
-    look_and_resume,
 )
 from everturn_actors.context.explain import Explanation
 from everturn_actors.context.render import render
@@ -84,6 +84,7 @@ from everturn_actors.ports import (
     SessionSummary,
     Unobserved,
 )
+from everturn_actors.recovery import recover
 from everturn_actors.registry import Load, Registry
 from everturn_actors.session import Runtime
 from everturn_actors.state import SessionState
@@ -389,7 +390,7 @@ class TurnService:
         is_again = False
         while True:
             # A file belongs to a session: it has to be there first.
-            state = await self._registry.ask(session_id, look, begin_with=begin_with)
+            state = await self._registry.ask(session_id, Look, begin_with=begin_with)
             if inbound.idempotency_key and inbound.idempotency_key in state.seen:
                 return attachments  # they were kept with the first one
             if state.status == "ended":
@@ -430,7 +431,7 @@ class TurnService:
             await self._store.bind(key, session_id)
             self._bindings.bind(key, session_id)
         begin = SessionStarted(session_id=session_id, key=key)
-        await self._registry.ask(session_id, look, begin_with=begin)
+        await self._registry.ask(session_id, Look, begin_with=begin)
         return session_id
 
     async def current(self, key: ConversationKey) -> str:
@@ -445,13 +446,27 @@ class TurnService:
         return "" if state.status == "ended" else session_id
 
     async def view(self, session_id: str) -> SessionState:
-        """Return the present state of a session.
+        """Return the present state of a session. Nobody wakes for it, and nothing is written.
+
+        One that rests is shown as its files have it: a turn that a crash cut short as open, and a
+        session that nobody ended as not ended, however long ago it was used.
 
         Raises:
             UnknownSessionError: There is none of this id.
             JournalError: It cannot be read.
         """
-        return await self._registry.ask(session_id, look)
+        state = self._registry.present(session_id)
+        if state is not None:
+            return state
+        loaded = await self._store.inspect(session_id)
+        # It may have woken, and gone on, while its files were read.
+        state = self._registry.present(session_id)
+        if state is not None:
+            return state
+        recovered = loaded and recover(loaded.snapshot, loaded.events)
+        if not recovered:
+            raise UnknownSessionError(session_id)
+        return recovered.state
 
     def waiting_for(self, session_id: str) -> str:
         """Return what a session's model call waits for, in words, before it is made.
@@ -493,24 +508,35 @@ class TurnService:
         """Return sessions with an id below `after` ("" = from the newest), newest first."""
         return await self._store.sessions(after=after, limit=limit)
 
-    async def follow(self, session_id: str, *, after: int) -> AsyncGenerator[Update]:
+    async def watch(self, session_id: str, *, after: int) -> AsyncGenerator[Update]:
         """Yield all events with a seq above `after`, then what comes, to the end of the session.
 
-        A turn that was paused because nobody waited for it goes on. Ends when the service stops.
+        Looking on changes nothing: no session wakes, a paused turn stays paused (see `resume`), and
+        one that nobody else waits for is paused all the same. Ends when the service stops.
 
         Raises:
             UnknownSessionError: There is no such session.
             ActorFailedError: It failed meanwhile.
+            JournalError: It cannot be read.
         """
         feed = self._registry.feed(session_id)
-        with feed.following():
-            state = await self._registry.ask(session_id, look_and_resume)
-            if state.status == "ended" and after >= state.last_seq:
-                return
-            followed = follow_feed(feed, self._store, session_id, after, state.last_seq, "live")
-            async with aclosing(followed) as updates:
-                async for update in updates:
-                    yield update
+        state = await self.view(session_id)
+        if state.status == "ended" and after >= state.last_seq:
+            return
+        followed = follow_feed(
+            feed, self._store, session_id, after, state.last_seq, "live", waits=False
+        )
+        async with aclosing(followed) as updates:
+            async for update in updates:
+                yield update
+
+    async def resume(self, session_id: str) -> bool:
+        """Let a paused turn go on; return whether there was one, when that is durable.
+
+        Raises:
+            UnknownSessionError: There is no such session.
+        """
+        return await self._registry.ask(session_id, Resume)
 
     async def cancel(self, session_id: str) -> bool:
         """Close the open turn; return whether there was one, when that is durable.

@@ -35,6 +35,7 @@ from everturn_actors.commands import (
     Look,
     Pause,
     Record,
+    Resume,
     Settle,
     Stop,
     Submit,
@@ -463,10 +464,13 @@ class SessionActor:
                 return partial(answer.give, None)
             case Tell():
                 return self._plan_tell(command, draft)
-            case Look(resume, answer):
-                if resume and draft.known.status == "paused":
-                    draft.add(StatusChanged(status="active"))
+            case Look(answer):
                 return partial(answer.give, draft.known)
+            case Resume(answer):
+                is_paused = draft.known.status == "paused"
+                if is_paused:
+                    draft.add(StatusChanged(status="active"))
+                return partial(answer.give, value=is_paused)
             case Cancel(answer):
                 return self._plan_cancel(answer, draft)
             case End(reason, answer):

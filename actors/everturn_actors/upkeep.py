@@ -7,7 +7,7 @@ from functools import partial
 
 import anyio
 
-from everturn_actors.commands import look
+from everturn_actors.commands import Look
 from everturn_actors.errors import CoreError, JournalError
 from everturn_actors.ports import Agents, Clock, SessionStore
 from everturn_actors.registry import Registry
@@ -78,7 +78,7 @@ async def _sweep(store: SessionStore, registry: Registry, agents: Agents, clock:
 
 async def _wake(registry: Registry, session_id: str) -> None:
     try:
-        await registry.ask(session_id, look, rest_at_once=True)
+        await registry.ask(session_id, Look, rest_at_once=True)
     except CoreError as error:
         logger.warning(
             "a session could not be woken", extra={"session_id": session_id, "error": str(error)}

@@ -70,7 +70,7 @@ class Asking:
 
 async def until_asked(test: TestService, session_id: str) -> ApprovalAsked:
     """Wait until a call of the session waits for a person."""
-    async for update in test.service.follow(session_id, after=0):
+    async for update in test.service.watch(session_id, after=0):
         if isinstance(update, Event) and isinstance(update.body, ApprovalAsked):
             return update.body
     raise AssertionError

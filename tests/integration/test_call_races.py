@@ -71,7 +71,7 @@ async def until(test: TestService, session_id: str, kind: type[object], *, times
     """Wait until the log holds so many events of a kind."""
     seen = 0
     with anyio.fail_after(WAIT_S):
-        async with aclosing(test.service.follow(session_id, after=0)) as updates:
+        async with aclosing(test.service.watch(session_id, after=0)) as updates:
             async for update in updates:
                 if isinstance(update, Event) and isinstance(update.body, kind):
                     seen += 1
@@ -121,6 +121,7 @@ async def test_a_call_with_effects_that_a_pause_cut_short_is_not_run_again() -> 
         submission = await begin(test)
         await send.until_running("a")
         await pause(test, submission)
+        assert await test.service.resume(submission.session_id)
         await until(test, submission.session_id, TurnFinished)
 
         assert send.runs == {"a": 1}
@@ -479,7 +480,7 @@ class Slow(MemoryStore):
         return await super().load(session_id)
 
 
-async def test_a_message_is_not_refused_because_somebody_only_looks_at_its_session() -> None:
+async def test_a_message_is_not_refused_because_somebody_only_wakes_its_session() -> None:
     """A crash between binding a session and its first line leaves one that every start looks at."""
     disk = MemoryDisk()
     store = disk.user = Slow(disk, results_max_bytes=10_000)
@@ -489,14 +490,14 @@ async def test_a_message_is_not_refused_because_somebody_only_looks_at_its_sessi
         await store.bind(test.key(), session_id)
         refused: list[str] = []
 
-        async def look() -> None:
+        async def wake() -> None:
             try:
-                await test.service.view(session_id)
+                await test.service.resume(session_id)
             except UnknownSessionError as error:
                 refused.append(error.session_id)
 
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(look)
+            tasks.start_soon(wake)
             await anyio.wait_all_tasks_blocked()
             tasks.start_soon(begin, test)
             await anyio.wait_all_tasks_blocked()
@@ -541,6 +542,7 @@ async def test_an_agent_that_is_gone_after_a_restart_fails_the_turn_that_waits()
     settings = ServiceSettings(leave_grace_s=0, drain_s=0, resume=False)
     async with open_test_service(disk=disk, settings=settings) as test:
         agent = test.agents.agents.pop("test")
+        assert not await test.service.resume(submission.session_id)  # it wakes, and was not paused
         await until(test, submission.session_id, TurnFinished)
         state = await test.service.view(submission.session_id)
 

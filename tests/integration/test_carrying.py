@@ -552,7 +552,7 @@ async def test_a_stop_does_not_wait_for_a_carrier_that_reads_a_turn_that_waits_i
 
     async def act(test: TestService) -> None:
         said = await say(test)
-        async with aclosing(test.service.follow(said.session_id, after=0)) as came:
+        async with aclosing(test.service.watch(said.session_id, after=0)) as came:
             async for update in came:
                 if isinstance(update, Event) and type(update.body).__name__ == "ApprovalAsked":
                     break

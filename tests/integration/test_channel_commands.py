@@ -266,7 +266,7 @@ def _asking(*approvers: str) -> tuple[Deed, Rules, ScriptedProvider]:
 
 async def _until_asked(fed: Fed, chat: str) -> SessionState:
     session_id = await fed.service.current(fed.key(chat))
-    async for _ in fed.service.follow(session_id, after=0):
+    async for _ in fed.service.watch(session_id, after=0):
         state = await fed.service.view(session_id)
         if state.open_approvals:
             return state

@@ -71,7 +71,7 @@ async def bodies(test: TestService, session_id: str, kind: type) -> list[object]
 async def summaries(test: TestService, session_id: str, count: int = 1) -> list[Summarised]:
     """Return a session's summaries once there are so many."""
     found: list[Summarised] = []
-    async for update in test.service.follow(session_id, after=0):
+    async for update in test.service.watch(session_id, after=0):
         if isinstance(getattr(update, "body", None), Summarised):
             found.append(update.body)  # type: ignore[union-attr, arg-type]
             if len(found) == count:

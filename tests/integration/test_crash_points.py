@@ -165,7 +165,7 @@ SPEC = replace(
 async def people(life: Life, service: TurnService, session_id: str) -> None:
     """Answer what is asked, or let it expire; nobody can where the process ends."""
     with suppress(CoreError):
-        async for _ in service.follow(session_id, after=0):
+        async for _ in service.watch(session_id, after=0):
             for approval in (await service.view(session_id)).open_approvals:
                 word = WORDS[approval.call_id]
                 if word is None:

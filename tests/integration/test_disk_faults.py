@@ -92,7 +92,7 @@ async def test_who_asks_a_session_that_cannot_be_written_is_told_so() -> None:
             disk.fail_append(errno.ENOSPC, nth=nth)
 
         with anyio.fail_after(WAIT_S), pytest.raises(JournalWriteError, match="disk is full"):
-            await test.service.view(said.session_id)
+            await test.service.resume(said.session_id)
         assert disk.appends - before < 5
 
 

@@ -54,7 +54,7 @@ async def shell_agent(folder: Path, **policy: Any) -> AsyncGenerator[HttpGateway
 
 async def until_asked(gateway: HttpGateway, session_id: str) -> ApprovalAsked:
     """Wait until a call waits for a person."""
-    async with aclosing(gateway.service.follow(session_id, after=0)) as updates:
+    async with aclosing(gateway.service.watch(session_id, after=0)) as updates:
         async for update in updates:
             if isinstance(update, Event) and isinstance(update.body, ApprovalAsked):
                 return update.body

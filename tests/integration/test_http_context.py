@@ -64,7 +64,7 @@ async def summarised_agent(
 async def summary_of(gateway: HttpGateway, session_id: str) -> Summarised:
     """Return a session's first summary as soon as there is one."""
     with anyio.fail_after(DEADLINE_S):
-        async with aclosing(gateway.service.follow(session_id, after=0)) as updates:
+        async with aclosing(gateway.service.watch(session_id, after=0)) as updates:
             async for update in updates:
                 if isinstance(update, Event) and isinstance(update.body, Summarised):
                     return update.body

@@ -455,8 +455,12 @@ async def test_a_turn_pauses_when_its_client_leaves(tmp_path: Path, route: str) 
             gateway.client() as client,
             streaming(client, "GET", f"{path}/events") as stream,
         ):
-            events = await read_until(stream, "turn_finished")
+            paused = await read_until(stream, "status_changed")
+            resumed = (await client.post(f"{path}/resume")).json()
+            again = (await client.post(f"{path}/resume")).json()
+            events = paused + await read_until(stream, "turn_finished")
 
+    assert (resumed, again) == ({"resumed": True}, {"resumed": False})
     assert events[-1].data["outcome"] == "answered"
     assert said(events) == WORDS
     assert [event.seq for event in events if event.seq] == list(range(1, 9))
@@ -480,36 +484,41 @@ async def test_a_turn_continues_when_its_client_leaves(tmp_path: Path, route: st
     assert len(provider.requests) == 1
 
 
-async def _leave_mid_turn(gateway: HttpGateway, path: str) -> None:
+async def _leave_mid_turn(
+    gateway: HttpGateway, path: str, headers: dict[str, str] | None = None
+) -> None:
     """Send a message, and close the connection while the model talks."""
     async with gateway.client() as client, anyio.create_task_group() as tasks:
 
         async def send() -> None:
-            await client.post(path, json={"content": "hi"})
+            await client.post(path, json={"content": "hi"}, headers=headers)
 
         tasks.start_soon(send)
         await gateway.provider.until_called()
         tasks.cancel_scope.cancel()
 
 
-async def test_a_second_follower_keeps_a_turn_running(tmp_path: Path) -> None:
+async def test_a_second_client_that_waits_keeps_a_turn_running(tmp_path: Path) -> None:
     """A turn is paused for want of anybody who waits, not because one of two left."""
     provider = ScriptedProvider(WORDS)
     provider.hold()
     async with open_http_gateway(tmp_path, provider=provider, on_disconnect="pause") as gateway:
         session_id = await gateway.session()
-        path = f"/api/v1/sessions/{session_id}"
+        path, key = f"/api/v1/sessions/{session_id}", {"Idempotency-Key": "k"}
         async with (
             gateway.client() as client,
-            streaming(client, "GET", f"{path}/events") as stream,
+            streaming(
+                client, "POST", f"{path}/stream", json={"content": "hi"}, headers=key
+            ) as stream,
         ):
-            await _leave_mid_turn(gateway, f"{path}/messages")
             before = await read_until(stream, "token")
+            await _leave_mid_turn(gateway, f"{path}/messages", key)
             provider.release()
-            after = await read_until(stream, "turn_finished")
+            after = await read_until(stream, "done")
+            events = (await client.get(f"{path}/messages")).json()["messages"]
 
     assert said(before + after) == WORDS
-    assert "status_changed" not in names(before + after)
+    assert len(events) == 2
     assert len(provider.requests) == 1
 
 

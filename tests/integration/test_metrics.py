@@ -205,7 +205,7 @@ async def test_questions_to_people_and_their_answers_are_counted() -> None:
         anyio.create_task_group() as tasks,
     ):
         submission = await test.service.submit(Inbound(text="go", key=test.key()))
-        async for update in test.service.follow(submission.session_id, after=0):
+        async for update in test.service.watch(submission.session_id, after=0):
             if isinstance(update, Event) and type(update.body).__name__ == "ApprovalAsked":
                 break
         asked = await test.scrape()

@@ -211,7 +211,7 @@ async def test_a_message_in_the_tick_in_which_the_turn_ends_is_answered() -> Non
         second: list[Submission] = []
 
         async def as_it_ends() -> None:
-            async with aclosing(test.service.follow(first.session_id, after=0)) as updates:
+            async with aclosing(test.service.watch(first.session_id, after=0)) as updates:
                 async for update in updates:
                     if isinstance(update, Event) and isinstance(update.body, TurnFinished):
                         second.append(await say(test, "two", Queueing()))
@@ -515,7 +515,7 @@ def deciding(tool: Deed | None = None) -> dict[str, Deed]:
 
 async def until_asked(test: TestService, session_id: str) -> ApprovalAsked:
     """Wait until a call waits for a person."""
-    async with aclosing(test.service.follow(session_id, after=0)) as updates:
+    async with aclosing(test.service.watch(session_id, after=0)) as updates:
         async for update in updates:
             if isinstance(update, Event) and isinstance(update.body, ApprovalAsked):
                 return update.body

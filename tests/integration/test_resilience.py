@@ -142,17 +142,17 @@ async def test_a_small_window_of_the_fallback_is_not_learnt_for_the_own_model(
     assert state.conversation.standing.cut_turn == 0
 
 
-async def test_a_reply_that_broke_off_in_sight_is_not_begun_again_elsewhere(
+async def test_a_reply_that_cannot_be_taken_back_is_not_begun_again_elsewhere(
     tmp_path: Path,
 ) -> None:
-    """The person has read half an answer; another model would give another one."""
+    """The person has read half an answer for good; another model would give another one."""
     async with open_model_api() as first, open_model_api() as second:
         first.script(Answer(text="The answer is 42 of course", cut_after=3))
         write(tmp_path, AGENT.format(first=first.url, second=second.url))
         async with opened(tmp_path) as gateway:
             key = ConversationKey(channel="test", chat="chat", agent="helper")
             submission = await gateway.service.submit(Inbound(text="Hi", key=key))
-            seen = [update async for update in submission.updates()]
+            seen = [update async for update in submission.updates(final=True)]
 
     end = seen[-1]
     assert "".join(each.text for each in seen if isinstance(each, TextDelta)) == "The answer is"

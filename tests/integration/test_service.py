@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 
 import anyio
@@ -242,7 +243,7 @@ async def test_a_follower_that_comes_back_gets_the_text_so_far() -> None:
         submission = await test.service.submit(Inbound(text="count", key=test.key()))
         await test.provider.until_called()
         seen: list[Update] = []
-        async for update in test.service.follow(submission.session_id, after=submission.seq):
+        async for update in test.service.watch(submission.session_id, after=submission.seq):
             seen.append(update)
             if isinstance(update, TextDelta):
                 test.provider.release()
@@ -263,7 +264,7 @@ async def test_following_from_the_beginning_reads_what_memory_no_longer_holds() 
         for number in range(1, 60):
             await say(test, f"message {number}")
         seqs: list[int] = []
-        async for update in test.service.follow(result.session_id, after=0):
+        async for update in test.service.watch(result.session_id, after=0):
             if isinstance(update, Event):
                 seqs.append(update.seq)
             if len(seqs) == 301:
@@ -616,7 +617,7 @@ async def test_an_idle_session_rests_and_wakes_with_everything() -> None:
 # --- clients that leave ---
 
 
-async def test_pause_stops_the_turn_until_somebody_comes_back() -> None:
+async def test_pause_stops_the_turn_until_somebody_lets_it_go_on() -> None:
     """An answer that nobody waits for costs nothing, and is not lost either."""
     async with open_test_service() as test:
         test.provider.hold()
@@ -628,7 +629,9 @@ async def test_pause_stops_the_turn_until_somebody_comes_back() -> None:
         await until_status(test, submission.session_id, "paused")
         test.provider.release()
         events: list[Event] = []
-        async for update in test.service.follow(submission.session_id, after=submission.seq):
+        assert await test.service.resume(submission.session_id)
+        assert not await test.service.resume(submission.session_id)
+        async for update in test.service.watch(submission.session_id, after=submission.seq):
             if isinstance(update, Event):
                 events.append(update)
                 if isinstance(update.body, TurnFinished):
@@ -636,6 +639,54 @@ async def test_pause_stops_the_turn_until_somebody_comes_back() -> None:
 
         assert any(isinstance(e.body, ModelReplied) for e in events)
         assert len(test.provider.requests) == 2
+
+
+async def test_who_only_looks_on_neither_keeps_a_turn_going_nor_lets_it_go_on() -> None:
+    """A dashboard that is left open must not spend tokens, whenever it is opened."""
+    async with open_test_service() as test:
+        test.provider.hold()
+        submission = await test.service.submit(Inbound(text="hi", key=test.key()))
+        await test.provider.until_called()
+        seen: list[Update] = []
+        opened = anyio.Event()
+
+        async def look_on() -> None:
+            async for update in test.service.watch(submission.session_id, after=0):
+                seen.append(update)
+                opened.set()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(look_on)
+            await opened.wait()
+            await submission.leave()
+            await test.clock.until_sleeping(0)  # type: ignore[attr-defined]
+            test.clock.advance(0)  # type: ignore[attr-defined]
+            await until_status(test, submission.session_id, "paused")
+            tasks.start_soon(look_on)
+            await anyio.wait_all_tasks_blocked()
+
+            assert (await test.service.view(submission.session_id)).status == "paused"
+            assert len(test.provider.requests) == 1
+            tasks.cancel_scope.cancel()
+
+
+async def test_looking_at_a_session_that_rests_wakes_nobody() -> None:
+    """Reading is free: no actor, no mark, no sync; and who goes on looking sees what comes."""
+    disk = MemoryDisk()
+    async with open_test_service(disk=disk) as test:
+        session_id = (await say(test, "hi")).session_id
+    before = (dict(disk.awake), disk.appends)
+    async with open_test_service(disk=disk) as test:
+        assert (await test.service.view(session_id)).turns == 1
+        assert (await test.service.context(session_id)).window_tokens > 0
+        async with aclosing(test.service.watch(session_id, after=0)) as updates:
+            seen = [await anext(updates) for _ in range(6)]
+            assert (await test.service.load()).awake == 0
+            assert (dict(disk.awake), disk.appends) == before
+            await say(test, "again")
+            seen += [await anext(updates) for _ in range(5)]
+
+    assert [u.seq for u in seen if isinstance(u, Event)] == list(range(1, 12))
 
 
 async def test_continue_finishes_the_turn_without_its_client() -> None:
@@ -830,7 +881,7 @@ async def finished(test: TestService, session_id: str, turns: int = 1) -> list[E
     """Wait until so many turns are finished in a session's log; return its events."""
     events: list[Event] = []
     with anyio.fail_after(30):
-        async for update in test.service.follow(session_id, after=0):
+        async for update in test.service.watch(session_id, after=0):
             if isinstance(update, Event):
                 events.append(update)
                 if sum(isinstance(e.body, TurnFinished) for e in events) == turns:

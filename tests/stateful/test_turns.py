@@ -406,7 +406,7 @@ class Turns(RuleBasedStateMachine):
         """Let a paused turn go on."""
 
         async def follow() -> None:
-            async with aclosing(self.test.service.follow(self.session_id, after=0)) as updates:
+            async with aclosing(self.test.service.watch(self.session_id, after=0)) as updates:
                 async for _ in updates:
                     return
 

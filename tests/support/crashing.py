@@ -97,6 +97,10 @@ class CrashingStore:
         """See `SessionStore.load`."""
         return await self._do(lambda: self._inner.load(session_id))
 
+    async def inspect(self, session_id: str) -> Loaded | None:
+        """See `SessionStore.inspect`."""
+        return await self._do(lambda: self._inner.inspect(session_id))
+
     async def append(self, session_id: str, events: Sequence[Event], *, expected_seq: int) -> None:
         """See `SessionStore.append`."""
         first = events[: len(events) // 2]

@@ -76,7 +76,7 @@ class Delivering:
 
     async def until_delivered(self, session_id: str) -> None:
         """Wait until no turn is open and nothing is owed."""
-        async for _ in self.service.follow(session_id, after=0):
+        async for _ in self.service.watch(session_id, after=0):
             state = await self.state(session_id)
             if state.open_turn is None and not state.waiting and not state.owed:
                 return

@@ -204,7 +204,7 @@ class Fed:
     async def until_idle(self, chat: str = "7", turns: int = 1) -> SessionState:
         """Wait until a conversation has had so many turns and none is open."""
         session_id = await self.service.current(self.key(chat))
-        async for _ in self.service.follow(session_id, after=0):
+        async for _ in self.service.watch(session_id, after=0):
             state = await self.service.view(session_id)
             if state.turns >= turns and state.open_turn is None:
                 return state

@@ -101,7 +101,7 @@ class Desk:
         """Wait until the conversation has got so many messages in all; return the last."""
         seen = 0
         with anyio.fail_after(DEADLINE_S):
-            async for update in self.test.service.follow(self.session_id, after=0):
+            async for update in self.test.service.watch(self.session_id, after=0):
                 body = getattr(update, "body", None)
                 if isinstance(body, Received) and body.sender == SENDER:
                     seen += 1

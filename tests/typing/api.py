@@ -22,7 +22,7 @@ async def a_caller(service: TurnService) -> None:
     assert_type(await service.create(key), str)
     assert_type(await service.view(submission.session_id), SessionState)
     assert_type(await service.cancel(submission.session_id), bool)
-    async for update in service.follow(submission.session_id, after=0):
+    async for update in service.watch(submission.session_id, after=0):
         if isinstance(update, TextDelta):
             assert_type(update.text, str)
         else:

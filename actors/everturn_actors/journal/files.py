@@ -32,7 +32,7 @@ from everturn_actors.journal.compaction import save_snapshot
 from everturn_actors.journal.desks import Desk, Desks
 from everturn_actors.journal.disk import make_directory, remove, sync_directory, write_error
 from everturn_actors.journal.layout import Layout, SessionFiles
-from everturn_actors.journal.loading import find_tail, load_session
+from everturn_actors.journal.loading import find_tail, inspect_session, load_session
 from everturn_actors.journal.lock import WorkspaceLock, take_lock
 from everturn_actors.journal.logs import REPAIR_HINT, Tail, read_events
 from everturn_actors.journal.results import (
@@ -189,6 +189,14 @@ class FileStore:
                 return None
             loaded, desk.tail = found
             return loaded
+
+    async def inspect(self, session_id: str) -> Loaded | None:
+        """See `SessionStore.inspect`."""
+        if not is_session_id(session_id):
+            return None
+        async with self._desks.at(session_id) as desk:  # so that no append is seen half done
+            work = partial(inspect_session, desk.files)
+            return await self._in_thread(work, desk.files.folder)
 
     async def append(self, session_id: str, events: Sequence[Event], *, expected_seq: int) -> None:
         """See `SessionStore.append`."""
@@ -394,6 +402,7 @@ def _read(files: SessionFiles, after: int, limit: int, end_bytes: int | None) ->
                 after=events[-1].seq if events else after,
                 limit=rest,
                 end_bytes=end_bytes,
+                is_log=True,
             )
     except FileNotFoundError:
         return events

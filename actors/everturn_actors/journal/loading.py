@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 from everturn_actors.errors import CorruptJournalError, UnknownFormatError
@@ -41,6 +42,7 @@ from everturn_actors.state import SessionState
 
 logger = logging.getLogger(__name__)
 
+REBUILT = "state.yaml is missing; the session was rebuilt from the archive"
 ALL = 1 << 62  # more events than any log holds
 _HEADER_BYTES = 16 * 1024  # longer only where a session has long instructions of its own
 
@@ -53,6 +55,75 @@ def load_session(files: SessionFiles) -> tuple[Loaded, Tail] | None:
         UnknownFormatError: A file of another version.
         JournalWriteError: A torn line could not be cut off, or what is there not be made durable.
     """
+    found = _read_session(files)
+    if found is None:
+        return None
+    repairs = _repair_log(files, found.log)
+    _sync(files)
+    if found.fault:
+        repairs += (_set_snapshot_aside(files, found.fault),)
+    elif found.is_rebuilt:
+        repairs += (REBUILT,)
+    if found.never_began:
+        # The very first write of the session was cut short: nobody was told that there is one.
+        logger.warning(
+            "a session that never began was passed over",
+            extra={"session_id": files.session_id, "repairs": repairs},
+        )
+        return None
+    size = found.log.size_bytes + found.log.unterminated
+    return (
+        Loaded(snapshot=found.snapshot, events=found.events, repairs=repairs),
+        Tail(last_seq=found.last_seq, size_bytes=size),
+    )
+
+
+def inspect_session(files: SessionFiles) -> Loaded | None:
+    """Return what is stored of a session and change nothing; None where there is no session.
+
+    Raises:
+        CorruptJournalError: The files do not fit together, or are damaged.
+        UnknownFormatError: A file of another version.
+    """
+    found = _read_session(files)
+    if found is None or found.never_began:
+        return None
+    repairs: tuple[str, ...] = ()
+    if found.log.torn:
+        repairs += (f"{files.log.name}: the last line is not whole",)
+    if found.fault:
+        repairs += (f"state.yaml: {found.fault}",)
+    elif found.is_rebuilt:
+        repairs += (REBUILT,)
+    return Loaded(snapshot=found.snapshot, events=found.events, repairs=repairs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """What the files of a session hold, checked against each other."""
+
+    snapshot: SessionState | None
+    fault: str
+    "What is wrong with the snapshot's file; empty = nothing."
+    log: Log
+    events: tuple[Event, ...]
+    "Those after the snapshot."
+    is_rebuilt: bool
+    "There is no snapshot, and the log does not reach back: the archive does."
+
+    @property
+    def never_began(self) -> bool:
+        return self.snapshot is None and not self.events
+
+    @property
+    def last_seq(self) -> int:
+        if self.events:
+            return self.events[-1].seq
+        return self.snapshot.last_seq if self.snapshot else 0
+
+
+def _read_session(files: SessionFiles) -> _Found | None:
+    """Read and check the files of a session; None where it has none."""
     data = read_optional(files.log)
     saved = read_optional(files.state)
     if data is None:
@@ -65,24 +136,12 @@ def load_session(files: SessionFiles) -> tuple[Loaded, Tail] | None:
     log = parse_log(data, session_id=files.session_id, after=after, path=files.log)
     events = _archived(files, after=after, log=log, has_snapshot=snapshot is not None) + log.events
     _check_reach(files, events, log=log, after=after, fault=fault)
-    repairs = _repair_log(files, log)
-    _sync(files)
-    if fault:
-        repairs += (_set_snapshot_aside(files, fault),)
-    elif saved is None and events and log.first_seq != 1:
-        repairs += ("state.yaml is missing; the session was rebuilt from the archive",)
-    if snapshot is None and not events:
-        # The very first write of the session was cut short: nobody was told that there is one.
-        logger.warning(
-            "a session that never began was passed over",
-            extra={"session_id": files.session_id, "repairs": repairs},
-        )
-        return None
-    last_seq = events[-1].seq if events else after
-    size = log.size_bytes + log.unterminated
-    return (
-        Loaded(snapshot=snapshot, events=events, repairs=repairs),
-        Tail(last_seq=last_seq, size_bytes=size),
+    return _Found(
+        snapshot=snapshot,
+        fault=fault,
+        log=log,
+        events=events,
+        is_rebuilt=saved is None and bool(events) and log.first_seq != 1,
     )
 
 

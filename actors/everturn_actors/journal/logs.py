@@ -138,16 +138,24 @@ def read_tail(path: Path, session_id: str) -> Tail | None:
 
 
 def read_events(
-    file: BinaryIO, *, session_id: str, after: int, limit: int, end_bytes: int | None = None
+    file: BinaryIO,
+    *,
+    session_id: str,
+    after: int,
+    limit: int,
+    end_bytes: int | None = None,
+    is_log: bool = False,
 ) -> tuple[Event, ...]:
     """Return up to `limit` events above `after`, found by bisection.
 
     Args:
-        file: An open log; what follows its last newline is passed over.
+        file: An open log or archive; what follows its last newline is passed over.
         session_id: Whose log it is.
         after: The number before the first one wanted.
         limit: How many at most.
         end_bytes: Read no further than this; None = to the end.
+        is_log: A bad last line is one that a crash cut short: it is passed over, as a load would
+            cut it off. One that only lacks its newline counts.
 
     Raises:
         CorruptJournalError: A bad line on the way.
@@ -160,11 +168,13 @@ def read_events(
     file.seek(offset)
     while len(events) < limit and offset < end:
         line = file.readline()
-        if not line.endswith(b"\n"):
+        if not (is_log or line.endswith(b"\n")):
             break
         try:
-            event = decode(line[:-1], start)
+            event = decode(line.removesuffix(b"\n"), start)
         except BadLineError as error:
+            if is_log and offset + len(line) >= end:
+                break
             raise corrupt(path, _line_number(file, offset), str(error)) from error
         except UnknownFormatError as error:
             message = f"line {_line_number(file, offset)}: {error}"

@@ -204,15 +204,14 @@ class MemoryStore:
         stored = (await self._powered()).sessions.get(session_id)
         if stored is None:
             return None
-        repairs: tuple[str, ...] = ()
-        if stored.is_torn:
-            stored.is_torn = False
-            repairs = ("the last line was not whole; it was cut off",)
-        after = stored.snapshot.last_seq if stored.snapshot else 0
-        events = tuple(event for event in stored.log if event.seq > after)
-        if stored.snapshot is None and not events:
-            return None
-        return Loaded(snapshot=stored.snapshot, events=events, repairs=repairs)
+        loaded = _loaded(stored)
+        stored.is_torn = False
+        return loaded
+
+    async def inspect(self, session_id: str) -> Loaded | None:
+        """See `SessionStore.inspect`."""
+        stored = (await self._powered()).sessions.get(session_id)
+        return None if stored is None else _loaded(stored)
 
     async def append(self, session_id: str, events: Sequence[Event], *, expected_seq: int) -> None:
         """See `SessionStore.append`."""
@@ -348,6 +347,15 @@ def _check(session_id: str) -> str:
     if not is_session_id(session_id):
         raise UnknownSessionError(session_id)
     return session_id
+
+
+def _loaded(stored: Stored) -> Loaded | None:
+    after = stored.snapshot.last_seq if stored.snapshot else 0
+    events = tuple(event for event in stored.log if event.seq > after)
+    if stored.snapshot is None and not events:
+        return None
+    repairs = ("the last line was not whole; it was cut off",) if stored.is_torn else ()
+    return Loaded(snapshot=stored.snapshot, events=events, repairs=repairs)
 
 
 def _write_error(failure: Failure, session_id: str) -> JournalWriteError:

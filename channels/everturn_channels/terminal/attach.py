@@ -85,6 +85,8 @@ class Attach:
             tg.start_soon(self._leave_on_interrupt, interrupts, tg.cancel_scope)
             tg.start_soon(self._follow, after, tg.cancel_scope)
             if self._reader is not None:
+                if status.busy:  # whoever can speak takes part; whoever looks on changes nothing
+                    await self._conversation.resume()
                 await self._speak(self._reader)
                 tg.cancel_scope.cancel()
         self._screen.end_line()

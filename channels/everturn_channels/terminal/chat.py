@@ -201,6 +201,7 @@ class Chat:
     async def _rest(self, status: Status) -> AsyncGenerator[Update]:
         """Yield the updates of what was accepted before this chat began."""
         now: Status | None = status
+        await self._conversation.resume()
         while now is not None and now.busy:
             async with aclosing(self._conversation.rest(now.last_seq)) as updates:
                 async for update in updates:

@@ -147,6 +147,10 @@ class Conversation:
         )
         raise DoorError(msg)
 
+    async def resume(self) -> None:
+        """Let a turn go on that was paused when nobody waited for it any more."""
+        await self._door.resume(self.session_id)
+
     async def rest(self, after: int) -> AsyncGenerator[Update]:
         """Yield what comes after event `after` up to the end of the turn that runs there."""
         async with aclosing(self._door.follow(self.session_id, after=after)) as updates:

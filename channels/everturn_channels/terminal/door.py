@@ -98,11 +98,15 @@ class Door(Protocol):
         ...
 
     def follow(self, session_id: str, *, after: int) -> AsyncGenerator[Update]:
-        """Yield all events with a number above `after`, then what comes.
+        """Yield all events with a number above `after`, then what comes. Changes nothing.
 
         No event is left out or given twice, also when the connection breaks on the way. Ends with
         the session or with the gateway.
         """
+        ...
+
+    async def resume(self, session_id: str) -> bool:
+        """Let a turn go on that was paused, or waits for somebody; whether it was paused."""
         ...
 
     async def cancel(self, session_id: str) -> bool:
@@ -197,12 +201,13 @@ class ServiceDoor:
 
     async def follow(self, session_id: str, *, after: int) -> AsyncGenerator[Update]:
         """Yield all events with a number above `after`, then what comes."""
-        state = await self._service.view(session_id)
-        if state.status == "ended" and after >= state.last_seq:
-            return  # nothing will come
-        async with aclosing(self._service.follow(session_id, after=after)) as updates:
+        async with aclosing(self._service.watch(session_id, after=after)) as updates:
             async for update in updates:
                 yield update
+
+    async def resume(self, session_id: str) -> bool:
+        """Let a turn go on that was paused, or waits for somebody; whether it was paused."""
+        return await self._service.resume(session_id)
 
     async def cancel(self, session_id: str) -> bool:
         """Cancel the running turn; return whether there was one, when it is closed."""

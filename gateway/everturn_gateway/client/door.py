@@ -194,6 +194,11 @@ class HttpDoor:
         data = await self._post(f"{_session(session_id)}/cancel", {})
         return bool(data["cancelled"])
 
+    async def resume(self, session_id: str) -> bool:
+        """Let a paused turn go on; return whether there was one."""
+        data = await self._post(f"{_session(session_id)}/resume", {}, repeat=True)
+        return bool(data["resumed"])
+
     async def decide(self, session_id: str, call_id: str, decision: Decision) -> None:
         """Answer the approval of a call, as whoever runs the gateway."""
         word = {"call_id": call_id, "decision": decision}

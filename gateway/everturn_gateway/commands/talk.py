@@ -56,7 +56,7 @@ def attach(options: Options, session_id: str, *, read_only: bool, last: int) -> 
     config = load(options)
 
     async def main() -> int:
-        async with open_door(config) as door:
+        async with open_door(config, resume=not read_only) as door:
             reader = None if read_only else await _reader(config)
             view = Attach(door, session_id, reader=reader, screen=stdout_screen())
             return await view.run(last=last)

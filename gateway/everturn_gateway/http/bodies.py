@@ -375,6 +375,12 @@ class CancelledBody(Body):
     cancelled: bool = Field(description="Whether a turn was running.")
 
 
+class ResumedBody(Body):
+    """What the wish to go on did."""
+
+    resumed: bool = Field(description="Whether a turn was paused.")
+
+
 # --- agents and administration ---
 
 

@@ -38,7 +38,7 @@ async def session_messages(
     yield sse.greeting()
     path = events_path(session_id, after)
     try:
-        async with aclosing(service.follow(session_id, after=after)) as updates:
+        async with aclosing(service.watch(session_id, after=after)) as updates:
             async for update in updates:
                 if isinstance(update, TextDelta):
                     yield _token(update)

@@ -38,6 +38,11 @@ class MeasuredStore:
             self._to.load_seconds.add(time.perf_counter() - began_s)
         return loaded
 
+    async def inspect(self, session_id: str) -> Loaded | None:
+        """See `SessionStore.inspect`."""
+        with self._counting("load"):
+            return await self._store.inspect(session_id)
+
     async def append(self, session_id: str, events: Sequence[Event], *, expected_seq: int) -> None:
         """See `SessionStore.append`."""
         began_s = time.perf_counter()

@@ -20,6 +20,7 @@ from everturn_gateway.http.bodies import (
     MessageList,
     NewMessage,
     ReplyBody,
+    ResumedBody,
     answer,
 )
 from everturn_gateway.http.history import read_messages
@@ -160,7 +161,10 @@ def turns_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
         after: After = 0,
         last_event_id: LastEventId = _BEGINNING,
     ) -> Response:
-        """Follow a session: all events from the first, or those after a number, then live."""
+        """Follow a session: all events from the first, or those after a number, then live.
+
+        Looking on changes nothing: a paused turn stays paused.
+        """
         number = int(last_event_id) if "Last-Event-ID" in request.headers else after
         waits.check_follower()  # before the session is looked up
         state = await service.view(session_id)
@@ -177,6 +181,11 @@ def turns_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
     async def cancel_turn(session_id: SessionId) -> Response:
         """Cancel the running turn; the answer comes when it is closed in the log."""
         return answer(CancelledBody(cancelled=await service.cancel(session_id)))
+
+    @router.post("/resume", response_model=ResumedBody, responses=problems(404, 507))
+    async def resume_turn(session_id: SessionId) -> Response:
+        """Let a turn go on that was paused when its client went away."""
+        return answer(ResumedBody(resumed=await service.resume(session_id)))
 
     @router.post("/approve", response_model=DecidedBody, responses=problems(403, 404, 409))
     async def approve_call(session_id: SessionId, body: DecisionBody) -> Response:
