@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import datetime
 
 from everturn_actors.errors import CorruptJournalError
 from everturn_actors.events import Body, CallFinished, Event, TurnFinished
@@ -52,6 +53,13 @@ def _cannot_stand(state: SessionState | None, error: CorruptJournalError) -> Cor
         f"{log}: {error}. Nothing was changed; `everturn doctor --repair` sets it aside and"
         " rebuilds the session from what is good"
     )
+
+
+def is_expired(state: SessionState, ttl_hours: float, now: datetime) -> bool:
+    """Whether nothing was said for longer than `ttl_hours` (0 = for ever), and nothing is open."""
+    if state.status == "ended" or (state.has_work and state.status == "active"):
+        return False
+    return 0 < ttl_hours * 3600 < (now - state.updated_at).total_seconds()
 
 
 def close_interrupted(

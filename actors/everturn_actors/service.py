@@ -41,6 +41,7 @@ from everturn_actors.errors import (
     CorruptJournalError,
     InvalidInputError,
     SessionEndedError,
+    UnknownAgentError,
     UnknownApprovalError,
     UnknownFormatError,
     UnknownSessionError,
@@ -84,7 +85,7 @@ from everturn_actors.ports import (
     SessionSummary,
     Unobserved,
 )
-from everturn_actors.recovery import recover
+from everturn_actors.recovery import is_expired, recover
 from everturn_actors.registry import Load, Registry
 from everturn_actors.session import Runtime
 from everturn_actors.state import SessionState
@@ -435,7 +436,10 @@ class TurnService:
         return session_id
 
     async def current(self, key: ConversationKey) -> str:
-        """Return the id of the conversation's current session, "" where there is none."""
+        """Return the id of the conversation's current session, "" where there is none.
+
+        One that is idle for longer than its agent allows is none, whoever ends it. Wakes nobody.
+        """
         session_id = self._bindings.session_of.get(key) or await self._store.bound(key)
         if not session_id:
             return ""
@@ -443,7 +447,16 @@ class TurnService:
             state = await self.view(session_id)
         except UnknownSessionError:
             return ""
-        return "" if state.status == "ended" else session_id
+        return "" if state.status == "ended" or self._is_expired(state) else session_id
+
+    def _is_expired(self, state: SessionState) -> bool:
+        if state.owed and state.key.channel in self._runtime.carriers:
+            return False
+        try:
+            hours = self._runtime.agents.get(state.key.agent).spec.session.ttl_hours
+        except UnknownAgentError:
+            return False
+        return is_expired(state, hours, self._runtime.now())
 
     async def view(self, session_id: str) -> SessionState:
         """Return the present state of a session. Nobody wakes for it, and nothing is written.

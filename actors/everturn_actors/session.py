@@ -96,6 +96,7 @@ from everturn_actors.recovery import (
     Recovered,
     close_interrupted,
     close_turn,
+    is_expired,
     recover,
 )
 from everturn_actors.state import SessionState, apply
@@ -700,15 +701,10 @@ class SessionActor:
     def _plan_expiry(self, draft: _Draft) -> None:
         """End a session in which nothing was said for longer than its agent allows."""
         state = draft.state
-        if (
-            state is None
-            or state.status == "ended"
-            or (state.has_work and state.status == "active")
-            or self._carriage.is_due
-        ):
+        if state is None or self._carriage.is_due:
             return
         agent = self._agent(state.key)
-        if agent is not None and _is_expired(state, agent, draft.now):
+        if agent is not None and is_expired(state, agent.spec.session.ttl_hours, draft.now):
             self._ending = self._ending or "expired"
             self._plan_end(draft)
 
@@ -898,11 +894,6 @@ class SessionActor:
             )
         else:
             self._saved = state
-
-
-def _is_expired(state: SessionState, agent: Agent, now: datetime) -> bool:
-    hours = agent.spec.session.ttl_hours
-    return 0 < hours * 3600 < (now - state.updated_at).total_seconds()
 
 
 def _plan_settle(command: Settle, draft: _Draft) -> Callable[[], None]:

@@ -259,6 +259,57 @@ async def test_a_torn_line_is_cut_off_and_reported(world: World) -> None:
         await store.append(SESSION_ID, (_next(16),), expected_seq=16)
 
 
+@pytest.mark.parametrize("snapshot_at", [0, 10, 16])
+@pytest.mark.parametrize("torn", [False, True])
+async def test_inspecting_shows_what_a_load_would_and_changes_nothing(
+    world: World, snapshot_at: int, *, torn: bool
+) -> None:
+    """Looking at a session is no act: not even what a crash left behind is tidied up by it."""
+    async with world.open() as store:
+        assert await store.inspect(SESSION_ID) is None
+        await store.append(SESSION_ID, LOG, expected_seq=0)
+        if snapshot_at:
+            state = replay(LOG[:snapshot_at])
+            await store.save_snapshot(state, compaction="archive")
+    if torn:
+        world.tear(SESSION_ID)
+    before = world.marks()
+    async with world.open() as store:
+        first = await store.inspect(SESSION_ID)
+        again = await store.inspect(SESSION_ID)
+        events = await store.read(SESSION_ID, after=0, limit=100)
+        during = world.marks()
+        loaded = await store.load(SESSION_ID)
+
+    assert before == during
+    assert events == LOG
+    assert first is not None
+    assert loaded is not None
+    assert first == again
+    assert (first.snapshot, first.events) == (loaded.snapshot, loaded.events)
+    assert bool(first.repairs) == bool(loaded.repairs) == torn
+
+
+async def test_inspecting_shows_nothing_that_is_not_durable_yet(world: World) -> None:
+    """Who looks while a session is written sees it before or after, never in between."""
+    async with world.open() as store:
+        await store.append(SESSION_ID, LOG[:1], expected_seq=0)
+        seen: list[int] = []
+
+        async def look() -> None:
+            for _ in range(20):
+                found = await store.inspect(SESSION_ID)
+                assert found is not None
+                seen.append(len(found.events))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(look)
+            for seq in range(1, 16, 5):
+                await store.append(SESSION_ID, LOG[seq : seq + 5], expected_seq=seq)
+
+    assert set(seen) <= {1, 6, 11, 16}
+
+
 async def test_a_torn_line_is_not_appended_to(world: World) -> None:
     """Appended to, a torn line would swallow the event that was promised to be kept."""
     async with world.open() as store:

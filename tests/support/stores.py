@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from contextlib import AbstractAsyncContextManager
+from copy import deepcopy
 from pathlib import Path
 from typing import Protocol
 
@@ -28,6 +30,10 @@ class World(Protocol):
 
     def tear(self, session_id: str) -> None:
         """Leave half a line at the end of a session's log, as a crash does."""
+        ...
+
+    def marks(self) -> object:
+        """Return what tells whether anything that is kept of sessions has changed since."""
         ...
 
 
@@ -57,6 +63,10 @@ class FileWorld:
         os.write(fd, b'{"v":1,"seq":')
         os.close(fd)
 
+    def marks(self) -> object:
+        """Return names, sizes, times and bytes of all files but the lock."""
+        return tree_marks(self.workspace)
+
 
 class MemoryWorld:
     """A disk in memory."""
@@ -78,3 +88,25 @@ class MemoryWorld:
     def tear(self, session_id: str) -> None:
         """Tell the disk."""
         self.disk.tear(session_id)
+
+    def marks(self) -> object:
+        """Return a copy of all that the disk holds."""
+        disk = self.disk
+        return deepcopy((disk.sessions, disk.awake, disk.pointers, disk.appends))
+
+
+def tree_marks(folder: Path, *, without: Collection[str] = ("workspace.lock",)) -> object:
+    """Return path, size, time of change and bytes of all that is under `folder`.
+
+    Args:
+        folder: Where to look.
+        without: Names of files that may change.
+    """
+    return {
+        path.relative_to(folder): (
+            path.stat().st_mtime_ns,
+            path.read_bytes() if path.is_file() else sorted(each.name for each in path.iterdir()),
+        )
+        for path in sorted(folder.rglob("*"))
+        if path.name not in without
+    }
