@@ -154,12 +154,12 @@ class Inlet(Protocol):
         """
         ...
 
-    def unreadable(self, kind: str, why: str, place: Place | None = None) -> None:
+    def unreadable(self, kind: str, fault: Exception | str, place: Place | None = None) -> None:
         """Say that an event could not be read and is passed over.
 
         Args:
             kind: What it is on the platform: `MESSAGE_CREATE`.
-            why: For the log.
+            fault: What is wrong with it, for the log.
             place: Where somebody waits for an answer to it; None = nowhere, or it is not known.
         """
         ...

@@ -129,11 +129,14 @@ async def test_a_fault_of_ours_costs_one_message_and_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A message that makes our code fail would otherwise come again for ever."""
-    async with feeding(tmp_path) as fed:
+
+    async def save_file(_agent: str, _name: str, _data: bytes) -> str | None:
+        msg = "a bug"
+        raise ZeroDivisionError(msg)
+
+    async with feeding(tmp_path, save_file=save_file) as fed:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(
-                fed.adapter.feed, fed.message("bad", files=(a_file(ZeroDivisionError("a bug")),))
-            )
+            tasks.start_soon(fed.adapter.feed, fed.message("bad", files=(a_file(b"\0\1"),)))
             for pause_s in UNCLEAR_S:
                 await fed.clock.until_sleeping(pause_s)
                 fed.clock.advance(pause_s)
@@ -575,6 +578,7 @@ async def test_files_that_cannot_be_had_cost_only_themselves(tmp_path: Path) -> 
         a_file(b"", "said.iso", size=21 * 1024 * 1024),
         a_file(FileTooLargeError(), "big.iso"),
         a_file(ConnectionLostError(), "lost.pdf"),
+        a_file(ZeroDivisionError("a bug"), "odd.pdf"),
         a_file(b"", "empty.txt"),
     )
     async with feeding(tmp_path) as fed:
@@ -588,6 +592,7 @@ async def test_files_that_cannot_be_had_cost_only_themselves(tmp_path: Path) -> 
             "said.iso was not taken: larger than 20 MB",
             "big.iso was not taken: larger than 20 MB",
             "lost.pdf was not taken: it could not be fetched",
+            "odd.pdf was not taken: it could not be fetched",
             "empty.txt was not taken: empty",
         ):
             assert words in line

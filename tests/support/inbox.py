@@ -68,8 +68,8 @@ class Inbox:
     async def skipped(self, place: Place, count: int, why: str) -> None:
         self.skips.append((place, count, why))
 
-    def unreadable(self, kind: str, why: str, place: Place | None = None) -> None:
-        self.unread.append((kind, why, place))
+    def unreadable(self, kind: str, fault: Exception | str, place: Place | None = None) -> None:
+        self.unread.append((kind, str(fault), place))
         self._wake()
 
     def blocked(self, chat: str, why: str) -> float:

@@ -108,9 +108,9 @@ class OpenInlet:
         self.passed_over.append((place, count, why))
         self._tell()
 
-    def unreadable(self, kind: str, why: str, place: Place | None = None) -> None:
+    def unreadable(self, kind: str, fault: Exception | str, place: Place | None = None) -> None:
         """Remember it."""
-        self.unread.append((kind, why, place))
+        self.unread.append((kind, str(fault), place))
         self._tell()
 
     def blocked(self, chat: str, why: str) -> float:

@@ -19,6 +19,7 @@ from everturn_channels.adapter import (
     Place,
     Traits,
 )
+from everturn_channels.discord.arrivals import ArrivalReader
 from everturn_channels.discord.catching_up import Looker
 from everturn_channels.discord.checking import look
 from everturn_channels.discord.client import Client, open_client
@@ -134,15 +135,20 @@ class DiscordAdapter:
             aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session,
             anyio.create_task_group() as tasks,
         ):
-            receiver = Receiver(
+            reader = ArrivalReader(
                 inlet=inlet,
                 client=client,
                 files=Files(client, session, self._proxy),
+                answerer=self._answerer,
+                on_thread_message=self._sender.remember_home,
+            )
+            receiver = Receiver(
+                inlet=inlet,
+                client=client,
+                reader=reader,
                 looker=looker,
                 tasks=tasks,
-                answerer=self._answerer,
                 on_interaction=on_interaction,
-                on_thread_message=self._sender.remember_home,
             )
             client.listener = receiver
             tasks.start_soon(register_commands, client)

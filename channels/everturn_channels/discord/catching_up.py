@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import anyio
 import discord
@@ -15,13 +16,18 @@ from everturn_actors.ports import Clock
 from everturn_channels.adapter import Inlet, Place
 from everturn_channels.discord.client import Client
 from everturn_channels.discord.failures import NETWORK_ERRORS
-from everturn_channels.discord.mapping import UNREADABLE, is_from_people, place_of
+from everturn_channels.discord.mapping import is_from_people, place_of
+from everturn_channels.discord.payloads import Heard, Payload, awaited_at, id_of
 
 AT_ONCE = 4
 "Histories that are read at the same time."
 COUNTED = 1_000
 "Messages beyond those that are read are counted up to so many."
+PAGE = 100
+"Messages of a history that Discord tells at once, at most."
 READ_S = 120.0
+CLOCKS_APART = timedelta(days=1)
+"More than that no clock of ours goes after Discord's."
 _ID = re.compile("[0-9]{1,20}")
 
 log = logging.getLogger(__name__)
@@ -43,7 +49,7 @@ class Backlog:
 
     place: Place | None = None
     "None = the channel is gone."
-    messages: Sequence[discord.Message] = ()
+    messages: Sequence[Heard] = ()
     "Those to be dealt with, oldest first."
     newest: int = 0
     "The last message that was seen, whoever wrote it; 0 = none."
@@ -95,7 +101,10 @@ class Looker:
         return cursor_of(self._inlet, channel_id)
 
     async def read(self, channel_id: int, after: int) -> Backlog | None:
-        """Return what was said after a message; None where it cannot be known now."""
+        """Return what was said after a message; None where Discord does not tell it now.
+
+        Where it never will, or what it tells cannot be read at all, that is an empty one.
+        """
         if not after:
             return Backlog()
         fields = {"channel_id": channel_id}
@@ -106,9 +115,13 @@ class Looker:
         except (discord.NotFound, discord.Forbidden):
             log.warning("a channel with a cursor cannot be read any more", extra=fields)
             return Backlog()
-        except (discord.DiscordException, *NETWORK_ERRORS, *UNREADABLE):
+        except (discord.DiscordServerError, discord.RateLimited, *NETWORK_ERRORS):
             log.warning("a history could not be read", extra=fields, exc_info=True)
             return None
+        except Exception as error:  # noqa: BLE001 - the boundary around one history
+            # What came once comes again: to ask for it for ever would leave the chat deaf.
+            self._inlet.unreadable("history", error)
+            return Backlog()
 
     async def _read(self, channel_id: int, after: int) -> Backlog:
         channel = self._client.get_channel(channel_id)
@@ -117,21 +130,25 @@ class Looker:
         if not isinstance(channel, discord.abc.Messageable):
             return Backlog()
         oldest = self._clock.now() - self._max_age
-        kept: list[discord.Message] = []
+        kept: list[Heard] = []
         newest = too_old = too_many = 0
-        pages = channel.history(
-            limit=self._max_messages + COUNTED, after=discord.Object(after), oldest_first=False
-        )
-        async for message in pages:
-            newest = max(newest, message.id)
-            if not is_from_people(message):
+        async for raw in self._pages(channel_id, after):
+            if (number := id_of(raw, "id")) < self.newest_possible():
+                newest = max(newest, number)
+            heard = self._client.payloads.message(raw, channel)
+            if heard is None:
+                me = self._client.user.id if self._client.user else 0
+                where = place_of(channel)
+                place = where if where.type == "dm" or awaited_at(raw, me) else None
+                self._inlet.unreadable("MESSAGE", "nothing of it can be read", place)
+            elif not _may_be_from_people(heard.message):
                 continue
-            if message.created_at < oldest:
+            elif heard.message.created_at < oldest:
                 too_old += 1
             elif len(kept) >= self._max_messages:
                 too_many += 1
             else:
-                kept.append(message)
+                kept.append(heard)
         return Backlog(
             place=place_of(channel),
             messages=kept[::-1],
@@ -141,6 +158,41 @@ class Looker:
                 (too_many, "too many messages came while the bot was away"),
             ),
         )
+
+    async def _pages(self, channel_id: int, after: int) -> AsyncGenerator[Payload]:
+        """Yield the raw messages of a channel after one, newest first."""
+        before: int | None = None
+        left = self._max_messages + COUNTED
+        while left > 0:
+            asked = min(left, PAGE)
+            page: list[Any] = list(
+                await self._client.http.logs_from(channel_id, asked, before=before)
+            )
+            numbers = [number for number in (id_of(raw, "id") for raw in page) if number]
+            for raw in page:
+                if id_of(raw, "id") > after:
+                    yield raw
+            left -= len(page)
+            if len(page) < asked:
+                return
+            # Each page has to begin further back, or the same one would come for ever.
+            if not numbers or min(numbers) <= after or (before and min(numbers) >= before):
+                return
+            before = min(numbers)
+
+    def newest_possible(self) -> int:
+        """Return an id that no message has yet, however the clocks go.
+
+        A cursor beyond it would keep a channel from being caught up for ever.
+        """
+        return discord.utils.time_snowflake(self._clock.now() + CLOCKS_APART)
+
+
+def _may_be_from_people(message: discord.Message) -> bool:
+    try:
+        return is_from_people(message)
+    except Exception:  # noqa: BLE001 - what it is shows where it is taken
+        return True
 
 
 def _missed(channel: discord.abc.GuildChannel | discord.Thread, after: int) -> Missed:

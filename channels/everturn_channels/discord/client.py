@@ -12,6 +12,7 @@ import random
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Protocol
 
@@ -21,6 +22,8 @@ import discord
 import yarl
 from discord.http import HTTPClient, Route
 from discord.state import ConnectionState
+
+from everturn_channels.discord.payloads import Heard, Parser, PayloadReader, parse_guild
 
 IDENTIFY_PAUSE_S = (1.0, 5.0)
 """Before a new session after an invalid one, at random.
@@ -64,12 +67,16 @@ class Listener(Protocol):
         """A guild came or came back."""
         ...
 
-    def said(self, message: discord.Message) -> None:
+    def said(self, heard: Heard) -> None:
         """Somebody wrote."""
         ...
 
     def changed(self, message: discord.Message) -> None:
         """A message is different now."""
+        ...
+
+    def unreadable(self, kind: str, raw: object, fault: Exception | str) -> None:
+        """An event cannot be read, and is passed over."""
         ...
 
     def used(self, interaction: discord.Interaction) -> None:
@@ -195,7 +202,39 @@ class Client(discord.Client):
         """Put our HTTP client in, at the one moment before the library hands it around."""
         proxy, api_base, gateway_url = self._way
         self.http = _Http(self, proxy=proxy, api_base=api_base, gateway_url=gateway_url)
-        return super()._get_state(**options)
+        state = super()._get_state(**options)
+        self.payloads = PayloadReader(state)
+        for kind, parse in list(state.parsers.items()):
+            if kind != "READY":  # without it nothing works
+                state.parsers[kind] = partial(self._parse, kind, parse, state)
+        return state
+
+    def _parse(self, kind: str, parse: Parser, state: ConnectionState[Any], data: Any) -> None:  # noqa: ANN401 - JSON
+        """Read one event. What the library raises would end the connection, for all chats."""
+        try:
+            match kind:
+                case "MESSAGE_CREATE" | "MESSAGE_UPDATE":
+                    self._parse_message(kind, data)
+                case _:
+                    parse(data)
+        except Exception as error:  # noqa: BLE001 - the boundary around one event
+            if kind != "GUILD_CREATE" or not parse_guild(parse, state, data):
+                self._tell_unreadable(kind, data, error)
+
+    def _parse_message(self, kind: str, data: Any) -> None:  # noqa: ANN401 - JSON
+        heard = self.payloads.message(data)
+        if heard is None:
+            self._tell_unreadable(kind, data, "nothing of it can be read")
+        elif self.listener is None:
+            pass
+        elif kind == "MESSAGE_UPDATE":
+            self.listener.changed(heard.message)
+        else:
+            self.listener.said(heard)
+
+    def _tell_unreadable(self, kind: str, data: object, fault: Exception | str) -> None:
+        if self.listener:
+            self.listener.unreadable(kind, data, fault)
 
     async def before_identify_hook(self, shard_id: int | None, *, initial: bool = False) -> None:
         """Wait before a session is asked for again."""
@@ -230,16 +269,6 @@ class Client(discord.Client):
         """Tell of a guild."""
         if self.listener:
             self.listener.saw_guild(guild)
-
-    async def on_message(self, message: discord.Message) -> None:
-        """Tell of a message."""
-        if self.listener:
-            self.listener.said(message)
-
-    async def on_raw_message_edit(self, payload: discord.RawMessageUpdateEvent) -> None:
-        """Tell of a message that was changed."""
-        if self.listener:
-            self.listener.changed(payload.message)
 
     async def on_interaction(self, interaction: discord.Interaction) -> None:
         """Tell of a command or a button."""

@@ -17,21 +17,17 @@ import anyio
 import discord
 from anyio.abc import TaskGroup
 
-from everturn_channels.adapter import Arrival, Command, Edit, Inlet, Message, Place
+from everturn_channels.adapter import Arrival, Command, Inlet
+from everturn_channels.discord.arrivals import ArrivalReader
 from everturn_channels.discord.catching_up import Backlog, Looker, cursor_of, dms_of
 from everturn_channels.discord.client import Client
-from everturn_channels.discord.files import Files
 from everturn_channels.discord.mapping import (
-    UNREADABLE,
-    Channel,
-    is_addressed,
     is_from_people,
-    person_of,
     place_of,
     read_command,
-    read_message,
     read_text,
 )
+from everturn_channels.discord.payloads import Heard, awaited_at, id_of
 from everturn_channels.errors import NotNowError
 from everturn_channels.menu import PASSING
 
@@ -49,12 +45,18 @@ _DMS = ("dms", *(f"dms {n}" for n in range(2, -(-DMS_LIMIT // _DMS_A_CURSOR) + 1
 
 log = logging.getLogger(__name__)
 
-Answerer: TypeAlias = Callable[[discord.Message, Place], Callable[[str], Awaitable[None]]]
-
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    message: discord.Message
+    heard: Heard
+
+
+@dataclass(frozen=True, slots=True)
+class _Passed:
+    """A message that cannot be read."""
+
+    channel_id: int
+    message_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ class _Missed:
 
 
 _K = TypeVar("_K")
-_Item: TypeAlias = _Said | _Changed | _Given | _Missed
+_Item: TypeAlias = _Said | _Changed | _Given | _Missed | _Passed
 
 
 @dataclass(slots=True)
@@ -94,16 +96,13 @@ class Receiver:
         *,
         inlet: Inlet,
         client: Client,
-        files: Files,
+        reader: ArrivalReader,
         looker: Looker,
         tasks: TaskGroup,
-        answerer: Answerer,
         on_interaction: Callable[[discord.Interaction], Coroutine[Any, Any, None]],
-        on_thread_message: Callable[[int, int], None],
     ) -> None:
-        self._inlet, self._client, self._files, self._looker = inlet, client, files, looker
-        self._tasks, self._answerer = tasks, answerer
-        self._on_interaction, self._on_thread_message = on_interaction, on_thread_message
+        self._inlet, self._client, self._reader, self._looker = inlet, client, reader, looker
+        self._tasks, self._on_interaction = tasks, on_interaction
         self._lanes: dict[str, _Lane] = {}
         self._released = anyio.Event()
         "Set while the guilds are known and what was missed stands in its lanes."
@@ -134,7 +133,7 @@ class Receiver:
         self._tasks.start_soon(self._release, self._session)
 
     async def _release(self, session: int) -> None:
-        for guild in self._client.guilds:
+        for guild in list(self._client.guilds):
             await self._look_at(guild)
         for channel_id in self._dms:
             self._miss(str(channel_id), channel_id, self._cursor(channel_id))
@@ -146,14 +145,14 @@ class Receiver:
         if self._released.is_set():
             self._tasks.start_soon(self._look_at, guild)
 
-    def said(self, message: discord.Message) -> None:
+    def said(self, heard: Heard) -> None:
         """Put a message into its lane."""
-        item = _Said(message)
-        self._put(message.channel, item)
+        item, message = _Said(heard), heard.message
+        self._put(message, item)
         try:
-            command = read_command(read_text(message, self._me))
-        except UNREADABLE:
-            return  # its lane comes to it
+            command = read_command(read_text(message, self._reader.me))
+        except Exception:  # noqa: BLE001 - its lane comes to it, and says so
+            return
         if command is not None and command[0] in PASSING:
             self._hurry(place_of(message.channel).chat, item)
 
@@ -163,11 +162,27 @@ class Receiver:
         if message.edited_at is None or key in self._edits or not is_from_people(message):
             return
         _keep(self._edits, key)
-        self._put(message.channel, _Changed(message))
+        self._put(message, _Changed(message))
+
+    def unreadable(self, kind: str, raw: object, fault: Exception | str) -> None:
+        """Tell of an event that cannot be read; a message is passed over in its place."""
+        is_message = kind == "MESSAGE_CREATE"
+        self._inlet.unreadable(
+            kind, fault, awaited_at(raw, self._reader.me) if is_message else None
+        )
+        channel_id, message_id = id_of(raw, "channel_id"), id_of(raw, "id")
+        if is_message and channel_id and message_id:
+            self._add(str(channel_id), _Passed(channel_id, message_id))
 
     def used(self, interaction: discord.Interaction) -> None:
         """Acknowledge at once: Discord waits three seconds."""
-        self._tasks.start_soon(self._on_interaction, interaction)
+        self._tasks.start_soon(self._use, interaction)
+
+    async def _use(self, interaction: discord.Interaction) -> None:
+        try:
+            await self._on_interaction(interaction)
+        except Exception as error:  # noqa: BLE001 - the boundary around one interaction
+            self._inlet.unreadable("INTERACTION_CREATE", error)
 
     def give(self, arrival: Arrival, then: Callable[[], Awaitable[None]]) -> bool:
         """Put a command or a press into its lane; `then` is called when it was taken.
@@ -185,8 +200,8 @@ class Receiver:
 
     # --- lanes ---
 
-    def _put(self, channel: Channel, item: _Said | _Changed) -> None:
-        chat, channel_id = place_of(channel).chat, item.message.channel.id
+    def _put(self, message: discord.Message, item: _Said | _Changed) -> None:
+        chat, channel_id = place_of(message.channel).chat, message.channel.id
         lane = self._lanes.get(chat)
         if lane is not None and channel_id in lane.missed:
             return  # its history is read later than now
@@ -195,7 +210,7 @@ class Receiver:
         log.warning("too much waits in a chat; the rest is read from its history later")
         lane = self._lanes[chat]
         lane.missed.add(channel_id)
-        lane.items.append(_Missed(channel_id, item.message.id - 1))
+        lane.items.append(_Missed(channel_id, message.id - 1))
 
     def _add(self, chat: str, item: _Item) -> bool:
         if self._is_stopping:
@@ -218,19 +233,35 @@ class Receiver:
         lane.items.appendleft(_Missed(channel_id, after))
 
     async def _look_at(self, guild: discord.Guild) -> None:
-        for missed in await self._looker.look_at(guild):
-            self._miss(missed.chat, missed.channel_id, missed.after)
+        try:
+            for missed in await self._looker.look_at(guild):
+                self._miss(missed.chat, missed.channel_id, missed.after)
+        except Exception as error:  # noqa: BLE001 - the boundary around one server
+            self._inlet.unreadable("GUILD_CREATE", error)
 
     async def _work(self, chat: str, lane: _Lane) -> None:
         """Deal with what waits in a lane, until it is empty."""
         try:
             while lane.items and not self._is_stopping:
                 await self._released.wait()
-                await self._deal(chat, lane, lane.items.popleft())
+                await self._deal_or_pass(chat, lane, lane.items.popleft())
         except NotNowError:
             self._is_stopping = True
         finally:
             self._lanes.pop(chat, None)
+
+    async def _deal_or_pass(self, chat: str, lane: _Lane, item: _Item) -> None:
+        """Deal with an item, or pass over it: what fails with one must stop no other.
+
+        Raises:
+            NotNowError: The gateway stops.
+        """
+        try:
+            await self._deal(chat, lane, item)
+        except NotNowError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the boundary around one event
+            self._inlet.unreadable(type(item).__name__.removeprefix("_").upper(), error)
 
     def _hurry(self, chat: str, item: _Said | _Given) -> None:
         """See to it that a command does not wait long in its lane."""
@@ -246,19 +277,21 @@ class Receiver:
             return
         try:
             if isinstance(item, _Said):  # its place stays: there the cursor moves
-                await self._take_message(item.message, is_passing=True)
+                await self._take_message(item, is_passing=True)
             else:
                 lane.items.remove(item)
-                await self._deal(chat, lane, item)
+                await self._deal_or_pass(chat, lane, item)
         except NotNowError:
             self._is_stopping = True
 
     async def _deal(self, chat: str, lane: _Lane, item: _Item) -> None:
         match item:
-            case _Said(message):
-                await self._deal_with_message(message)
+            case _Said():
+                await self._deal_with_message(item)
+            case _Passed(channel_id, message_id):
+                await self._move_cursor(channel_id, message_id)
             case _Changed(message):
-                await self._deal_with_edit(message)
+                await self._take(await self._reader.edit(message))
             case _Given(arrival, then):
                 await self._take(arrival)
                 await then()
@@ -268,95 +301,37 @@ class Receiver:
             case _:
                 assert_never(item)
 
-    async def _deal_with_message(self, message: discord.Message) -> None:
-        await self._take_message(message)
+    async def _deal_with_message(self, said: _Said) -> None:
+        message = said.heard.message
+        await self._take_message(said)
         await self._move_cursor(message.channel.id, message.id)
         if message.guild is None and isinstance(message.channel, discord.DMChannel):
             await self._remember_dm(message.channel.id)
 
-    async def _take_message(self, message: discord.Message, *, is_passing: bool = False) -> None:
+    async def _take_message(self, said: _Said, *, is_passing: bool = False) -> None:
         """Take a message, unless that was done; its lane and `_take_beside` may both come to it.
 
         Args:
-            message: Anybody's.
+            said: Anybody's.
             is_passing: Whether only a command that may pass others is taken.
         """
+        message = said.heard.message
         while (begun := self._begun.get(message.id)) is not None:
             await begun.wait()
         if message.id in self._taken:
             return
         begun = self._begun[message.id] = anyio.Event()
         try:
-            if is_from_people(message):
-                arrival = self._arrival(message, await self._known(message.channel))
-                is_command = isinstance(arrival, Command) and arrival.name in PASSING
-                if is_passing and not is_command:
-                    return
-                if arrival is not None:
-                    await self._take(arrival)
+            arrival = await self._reader.read(said.heard)
+            is_command = isinstance(arrival, Command) and arrival.name in PASSING
+            if is_passing and not is_command:
+                return
+            if arrival is not None:
+                await self._take(arrival)
             _keep(self._taken, message.id)
         finally:
             del self._begun[message.id]
             begun.set()
-
-    async def _deal_with_edit(self, message: discord.Message) -> None:
-        channel, me = await self._known(message.channel), self._me
-        try:
-            edit = Edit(
-                id=str(message.id),
-                place=place_of(channel, message.author.display_name),
-                sender=person_of(message.author),
-                text=read_text(message, me),
-                at=message.edited_at or message.created_at,
-                is_addressed=is_addressed(message, me),
-            )
-        except UNREADABLE:
-            log.exception("an edit cannot be read and is left out", extra=_fields(message))
-            return
-        await self._take(edit)
-
-    def _arrival(self, message: discord.Message, channel: Channel) -> Message | Command | None:
-        """Return what a message brings; None where it cannot be read, which must stop no other."""
-        try:
-            read = read_message(
-                message, channel, self._me, lambda a: self._files.incoming(a, message)
-            )
-        except UNREADABLE:
-            log.exception("a message cannot be read and is left out", extra=_fields(message))
-            return None
-        if read.place.topic:
-            self._on_thread_message(message.id, int(read.place.topic))
-        command = read_command(read.text)
-        if command is None or not (read.is_addressed or read.place.type == "dm"):
-            return read
-        return Command(
-            id=read.id,
-            name=command[0],
-            argument=command[1],
-            place=read.place,
-            sender=read.sender,
-            at=read.at,
-            is_addressed=read.is_addressed,
-            answer=self._answerer(message, read.place),
-        )
-
-    @property
-    def _me(self) -> int:
-        assert self._client.user is not None
-        return self._client.user.id
-
-    async def _known(self, channel: Channel) -> Channel:
-        """Return a channel that says what it is: of some only the id came."""
-        if not isinstance(channel, discord.PartialMessageable) or channel.guild_id is None:
-            return channel
-        known = self._client.get_channel(channel.id)
-        if known is not None:
-            return known
-        try:
-            return await self._client.fetch_channel(channel.id)
-        except discord.DiscordException:
-            log.warning("a channel could not be looked up", extra={"channel_id": channel.id})
-            return channel
 
     async def _take(self, arrival: Arrival) -> None:
         """Hand something in, as long as it takes: what comes after it waits in the lane.
@@ -380,7 +355,7 @@ class Receiver:
         return cursor_of(self._inlet, channel_id)
 
     async def _move_cursor(self, channel_id: int, message_id: int) -> None:
-        if message_id > self._cursor(channel_id):
+        if self._cursor(channel_id) < message_id < self._looker.newest_possible():
             await self._inlet.keep_cursor(str(channel_id), str(message_id))
 
     async def _remember_dm(self, channel_id: int) -> None:
@@ -401,8 +376,8 @@ class Receiver:
             await anyio.sleep(self._inlet.blocked(chat, why))
         self._inlet.unblocked(chat)
         await self._tell_skipped(backlog)
-        for message in backlog.messages:
-            await self._deal_with_message(message)
+        for heard in backlog.messages:
+            await self._deal_with_message(_Said(heard))
         if backlog.newest:
             await self._move_cursor(channel_id, backlog.newest)
 
@@ -410,10 +385,6 @@ class Receiver:
         for count, why in backlog.skipped:
             if count and backlog.place is not None:
                 await self._inlet.skipped(backlog.place, count, why)
-
-
-def _fields(message: discord.Message) -> dict[str, int]:
-    return {"message_id": message.id, "channel_id": message.channel.id}
 
 
 def _keep(kept: OrderedDict[_K, None], key: _K) -> None:

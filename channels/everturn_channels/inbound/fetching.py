@@ -146,6 +146,9 @@ async def _fetch(
             )
             if tried < TRIES:
                 await anyio.sleep(retry_s * tried)
+        except Exception:  # the boundary around one file: its message goes on without it
+            logger.exception("a file could not be fetched", extra={"tried": tried})
+            break
         else:
             return (data, "") if len(data) <= limit_bytes else (None, why_large)
     return None, "it could not be fetched"

@@ -236,15 +236,16 @@ class ChannelInlet:
         """Count messages that were not read, and tell of them. See `Inlet.skipped`."""
         self._backlog.skip(place, count, why)
 
-    def unreadable(self, kind: str, why: str, place: Place | None = None) -> None:
+    def unreadable(self, kind: str, fault: Exception | str, place: Place | None = None) -> None:
         """Count what could not be read, and tell of it. See `Inlet.unreadable`."""
         self._health.count_unreadable()
         now, fields = self._hall.clock.now(), {"channel": self._adapter.name, "kind": kind}
         if self._unreadable_kinds.may(kind, now):
-            chat = place.chat if place is not None else ""
-            extra = {**fields, "chat": chat, "error": self._health.words(why)}
+            fields["chat"] = place.chat if place is not None else ""
+            fields["error"] = self._health.words(str(fault) or type(fault).__name__)
+            trace = fault if isinstance(fault, Exception) else None
             logger.warning(
-                "an event of the platform cannot be read and is passed over", extra=extra
+                "an event cannot be read and is passed over", extra=fields, exc_info=trace
             )
         if place is not None and self._unreadable.may(place.chat, now):
             self._errands.start("a line", partial(self._tell_unreadable, place))

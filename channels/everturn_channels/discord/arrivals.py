@@ -1,0 +1,140 @@
+"""What a message brings, as the value of a channel, or as much of it as can be read."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import TypeAlias
+
+import anyio
+import discord
+
+from everturn_channels.adapter import Command, Edit, Inlet, Message, Place
+from everturn_channels.discord.client import Client
+from everturn_channels.discord.failures import NETWORK_ERRORS
+from everturn_channels.discord.files import Files
+from everturn_channels.discord.mapping import (
+    UNREADABLE,
+    Channel,
+    is_addressed,
+    is_from_people,
+    person_of,
+    place_of,
+    read_command,
+    read_message,
+    read_text,
+)
+from everturn_channels.discord.payloads import Heard, awaited_at
+
+LOOK_UP_S = (0.5, 2.0, 5.0)
+"Pauses between the tries of looking a channel up; then it is taken for what its message says."
+
+UNKNOWN_PART = "something that Discord sent with it"
+"What stands for the parts of a message that had to be left out."
+
+log = logging.getLogger(__name__)
+
+Answerer: TypeAlias = Callable[[discord.Message, Place], Callable[[str], Awaitable[None]]]
+
+
+class ArrivalReader:
+    """Reads messages for one login."""
+
+    def __init__(
+        self,
+        *,
+        inlet: Inlet,
+        client: Client,
+        files: Files,
+        answerer: Answerer,
+        on_thread_message: Callable[[int, int], None],
+    ) -> None:
+        self._inlet, self._client, self._files = inlet, client, files
+        self._answerer, self._on_thread_message = answerer, on_thread_message
+
+    @property
+    def me(self) -> int:
+        """The bot's id."""
+        assert self._client.user is not None
+        return self._client.user.id
+
+    async def read(self, heard: Heard) -> Message | Command | None:
+        """Return what a message brings; None where no person wrote it, or nothing can be read.
+
+        Where it cannot be read whole, parts of it are left out.
+        """
+        message = heard.message
+        fault: Exception | str = "a part of it cannot be read"
+        if heard.is_whole:
+            try:
+                if not is_from_people(message):
+                    return None
+                return self._arrival(message, await self._known(message.channel))
+            except Exception as error:  # noqa: BLE001 - the boundary around one message
+                fault = error
+            reduced = self._client.payloads.reduced(heard.raw)
+            if reduced is None:
+                self._inlet.unreadable("MESSAGE", fault, awaited_at(heard.raw, self.me))
+                return None
+            message = reduced.message
+        arrival = self._arrival(message, message.channel)
+        if arrival is not None:
+            self._inlet.unreadable("MESSAGE", fault)
+        if isinstance(arrival, Message) and not arrival.unsupported:
+            return replace(arrival, unsupported=UNKNOWN_PART)
+        return arrival
+
+    async def edit(self, message: discord.Message) -> Edit:
+        """Return what a change of a message brings.
+
+        Raises:
+            Exception: It cannot be read.
+        """
+        channel = await self._known(message.channel)
+        return Edit(
+            id=str(message.id),
+            place=place_of(channel, message.author.display_name),
+            sender=person_of(message.author),
+            text=read_text(message, self.me),
+            at=message.edited_at or message.created_at,
+            is_addressed=is_addressed(message, self.me),
+        )
+
+    def _arrival(self, message: discord.Message, channel: Channel) -> Message | Command | None:
+        if not is_from_people(message):
+            return None
+        read = read_message(message, channel, self.me, lambda a: self._files.incoming(a, message))
+        if read.place.topic:
+            self._on_thread_message(message.id, int(read.place.topic))
+        command = read_command(read.text)
+        if command is None or not (read.is_addressed or read.place.type == "dm"):
+            return read
+        return Command(
+            id=read.id,
+            name=command[0],
+            argument=command[1],
+            place=read.place,
+            sender=read.sender,
+            at=read.at,
+            is_addressed=read.is_addressed,
+            answer=self._answerer(message, read.place),
+        )
+
+    async def _known(self, channel: Channel) -> Channel:
+        """Return a channel that says what it is: of some only the id came."""
+        if not isinstance(channel, discord.PartialMessageable) or channel.guild_id is None:
+            return channel
+        known = self._client.get_channel(channel.id)
+        if known is not None:
+            return known
+        for pause_s in (*LOOK_UP_S, None):
+            try:
+                return await self._client.fetch_channel(channel.id)
+            except (discord.DiscordServerError, *NETWORK_ERRORS):
+                if pause_s is not None:  # a thread would be taken for a channel
+                    await anyio.sleep(pause_s)
+            except (discord.DiscordException, *UNREADABLE):
+                break
+        log.warning("a channel could not be looked up", extra={"channel_id": channel.id})
+        return channel
