@@ -10,6 +10,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from types import MappingProxyType
 from typing import Final, Protocol
@@ -17,9 +18,16 @@ from typing import Final, Protocol
 import anyio
 
 from everturn_actors.call_status import listening
-from everturn_actors.context.calibration import learn, with_limit
+from everturn_actors.context.calibration import (
+    ModelFacts,
+    learn,
+    with_limit,
+    with_success,
+    with_tools_refused,
+)
 from everturn_actors.context.render import Rendered, Renderer
 from everturn_actors.context.view import Stored
+from everturn_actors.context.windows import hint_notes
 from everturn_actors.errors import (
     ContextDoesNotFitError,
     ContextOverflowError,
@@ -28,13 +36,13 @@ from everturn_actors.errors import (
     NotCalledError,
     ToolsRefusedError,
 )
-from everturn_actors.events import Body, ModelReplied, ReplyBroken
+from everturn_actors.events import Body, Event, ModelReplied, ReplyBroken
 from everturn_actors.feed import LiveReply
 from everturn_actors.ids import result_name
 from everturn_actors.model import OpenTurn, Reply, Settled, ToolCall
 from everturn_actors.ports import Agent, Clock, ModelMemory, ToolContext
 from everturn_actors.replying import reply_of
-from everturn_actors.state import SessionState
+from everturn_actors.state import SessionState, apply
 
 logger = logging.getLogger(__name__)
 
@@ -133,17 +141,20 @@ async def call_model(
         try:
             reply = await _complete(host, live, rendered, agent)
         except ContextOverflowError as error:
-            _learn_limit(host, agent, error)
+            _learn_limit(host, agent, error, pace.clock.now())
             if live.was_read or halved == host.renderer.overflow_tries(agent.spec):
                 why = f"and it was made shorter {halved} times for this call already"
-                raise _too_long(rendered, error, why) from error
+                raise _too_long(host, agent, rendered, error, why) from error
             halved += 1
             rendered = await _halve(host, agent, rendered, error)
-        except ToolsRefusedError:  # a chat is better than nothing, and the next request knows
+        except (
+            ToolsRefusedError
+        ) as error:  # a chat is better than nothing, and the next request knows
             facts = host.memory.facts(agent.spec.model)
             if not rendered.request.tools or not facts.calls_tools:
                 raise
-            host.memory.learn(agent.spec.model, replace(facts, calls_tools=False))
+            refused = with_tools_refused(facts, said=str(error), now=pace.clock.now())
+            host.memory.learn(agent.spec.model, refused)
             rendered = await _prepare(host, agent)
         except NotCalledError as error:
             # No try failed, as there was none: it waits on until the turn's own deadline.
@@ -185,7 +196,7 @@ async def _prepare(host: TurnHost, agent: Agent) -> Rendered:
     Raises:
         ContextDoesNotFitError: What cannot be hidden is larger than the window.
     """
-    facts = host.memory.facts(agent.spec.model)
+    facts = _usable(host, agent, host.memory.facts(agent.spec.model))
     tools = agent.offered(facts)
     conversation = host.state.conversation
     hidden = host.renderer.reduce(conversation, agent.spec, tools, facts)
@@ -201,6 +212,25 @@ async def _prepare(host: TurnHost, agent: Agent) -> Rendered:
     return replace(rendered, request=replace(rendered.request, media=media))
 
 
+def _usable(host: TurnHost, agent: Agent, facts: ModelFacts) -> ModelFacts:
+    """Return the facts by which a request can be made.
+
+    A limit that one refusal named is left out where nothing would fit it: only the provider fails
+    a turn, not what it once said. Nothing is recorded yet, so nothing is hidden in vain.
+    """
+    if facts.limit_tokens is None:
+        return facts
+    tools, state = agent.offered(facts), host.state
+    try:
+        for body in host.renderer.reduce(state.conversation, agent.spec, tools, facts):
+            event = Event(seq=state.last_seq + 1, at=state.updated_at, body=body)
+            state = apply(state, event)
+        host.renderer.render(state.conversation, agent.spec, tools, facts)
+    except ContextDoesNotFitError:
+        return replace(facts, limit=None)
+    return facts
+
+
 async def _halve(
     host: TurnHost, agent: Agent, rendered: Rendered, error: ContextOverflowError
 ) -> Rendered:
@@ -213,7 +243,8 @@ async def _halve(
     tools = agent.offered(facts)
     hidden = host.renderer.halve(host.state.conversation, agent.spec, tools, facts)
     if hidden is None:
-        raise _too_long(rendered, error, "and nothing more can be left out") from error
+        why = "and nothing more can be left out"
+        raise _too_long(host, agent, rendered, error, why) from error
     body, stored = hidden
     await _keep(host, stored)
     await host.record(body)
@@ -234,41 +265,63 @@ async def _keep(host: TurnHost, stored: Sequence[Stored]) -> None:
             await context.store.save_result(context.session_id, name, each.text)
 
 
-def _learn_limit(host: TurnHost, agent: Agent, error: ContextOverflowError) -> None:
-    model = agent.spec.model
-    if error.window_tokens:
-        host.memory.learn(model, with_limit(host.memory.facts(model), error.window_tokens))
+def _learn_limit(host: TurnHost, agent: Agent, error: ContextOverflowError, now: datetime) -> None:
+    model, tokens = agent.spec.model, error.window_tokens
+    if not tokens:
+        return
+    facts = host.memory.facts(model)
+    learnt = with_limit(facts, tokens, said=str(error), now=now)
+    if learnt != facts:
+        host.memory.learn(model, learnt)
+        logger.warning(
+            "a provider named a limit",
+            extra={
+                "model": model.name,
+                "tokens": tokens,
+                "believed": learnt.limit_tokens == tokens,
+            },
+        )
 
 
-def _too_long(rendered: Rendered, error: ContextOverflowError, why: str) -> ContextDoesNotFitError:
+def _too_long(
+    host: TurnHost, agent: Agent, rendered: Rendered, error: ContextOverflowError, why: str
+) -> ContextDoesNotFitError:
     msg = (
         f"{error}; {why}: the request has {rendered.explain()};"
         " send less at once, shorten the prompt, or choose a model with a larger window"
     )
-    return ContextDoesNotFitError(msg)
+    model = agent.spec.model
+    return ContextDoesNotFitError("; ".join((msg, *hint_notes(model, host.memory.facts(model)))))
 
 
 def _learn(host: TurnHost, agent: Agent, rendered: Rendered, reply: Reply) -> None:
-    """Compare what the provider reported with what was estimated.
+    """Take note of what an answered request tells of the model."""
+    if reply.fallback:  # another model's tokens say nothing about this one's
+        return
+    model = agent.spec.model
+    known, tokens = host.memory.facts(model), reply.usage.input_tokens
+    learnt = with_success(known, tokens, had_tools=bool(rendered.request.tools))
+    if tokens:
+        learnt = _with_report(host, rendered, learnt, tokens)
+    if learnt != known:
+        host.memory.learn(model, learnt)
+
+
+def _with_report(host: TurnHost, rendered: Rendered, facts: ModelFacts, tokens: int) -> ModelFacts:
+    """Compare what the provider reported with what was estimated; return what that tells.
 
     What one prompt had more than the one before tells most; without one before, all of it does.
     Nothing is learnt where an image is part of it: what one costs is each provider's own affair.
     """
     before, now = host.state, rendered.sent
-    tokens, units = reply.usage.input_tokens, now.units
-    if not tokens or reply.fallback:  # another model's tokens say nothing about this one's
-        return
+    units = now.units
     goes_on = before.sent.prefix and not now.drifted and before.reported.input_tokens
     if goes_on:
         tokens -= before.reported.input_tokens
         units -= before.sent.units
     if _has_image(rendered, newest=bool(goes_on)):
-        return
-    model = agent.spec.model
-    known = host.memory.facts(model)
-    learnt = learn(known, units=units, tokens=tokens)
-    if learnt != known:
-        host.memory.learn(model, learnt)
+        return facts
+    return learn(facts, units=units, tokens=tokens)
 
 
 def _has_image(rendered: Rendered, *, newest: bool) -> bool:

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from datetime import datetime
 
-from everturn_actors.context.calibration import ModelFacts, cold_facts
+from everturn_actors.context.calibration import ModelFacts, cold_facts, facts_at
 from everturn_actors.spec import ModelSpec
 
 
-@dataclass(slots=True)
 class ShortMemory:
     """A `ModelMemory` that lasts as long as it lives."""
 
-    _known: dict[tuple[str, str], ModelFacts] = field(
-        default_factory=dict[tuple[str, str], ModelFacts]
-    )
-    "By provider and name."
+    def __init__(self, now: Callable[[], datetime] | None = None) -> None:
+        """Begin knowing nothing; without `now`, the present instant, no hint expires."""
+        self._now = now
+        self._known: dict[tuple[str, str, str], ModelFacts] = {}
 
     def facts(self, model: ModelSpec) -> ModelFacts:
         """See `ModelMemory.facts`."""
-        return self._known.get((model.provider, model.name)) or cold_facts(model.name)
+        known = self._known.get(_key(model))
+        if known is None:
+            return cold_facts(model.name)
+        return known if self._now is None else facts_at(known, self._now())
 
     def learn(self, model: ModelSpec, facts: ModelFacts) -> None:
         """See `ModelMemory.learn`."""
-        self._known[model.provider, model.name] = facts
+        self._known[_key(model)] = facts
+
+
+def _key(model: ModelSpec) -> tuple[str, str, str]:
+    return model.provider, model.base_url, model.name

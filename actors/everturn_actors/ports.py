@@ -242,7 +242,10 @@ class ModelMemory(Protocol):
     """What was learnt about models, across sessions and restarts."""
 
     def facts(self, model: ModelSpec) -> ModelFacts:
-        """Return what is known of a model; of one that was never used, what its name tells."""
+        """Return what is known of a model now; of one that was never used, what its name tells.
+
+        Hints that have expired are marked as over.
+        """
         ...
 
     def learn(self, model: ModelSpec, facts: ModelFacts) -> None:

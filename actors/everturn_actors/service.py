@@ -776,7 +776,7 @@ async def open_service(
         supervisor: Runs what the service does by itself; by default one of its own.
     """
     supervisor = supervisor or Supervisor(clock)
-    learnt = memory or ShortMemory()
+    learnt = memory or ShortMemory(clock.now)
     settings = settings or ServiceSettings()
     pace = Pace(clock=clock, jitter=random.random)
     bindings = _Bindings()

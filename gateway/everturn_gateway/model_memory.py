@@ -10,7 +10,7 @@ import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +20,14 @@ import anyio
 import anyio.to_thread
 import orjson
 
-from everturn_actors.context.calibration import ModelFacts, bounded, cold_facts
+from everturn_actors.context.calibration import (
+    HINT_MAX_S,
+    Hint,
+    ModelFacts,
+    bounded,
+    cold_facts,
+    facts_at,
+)
 from everturn_actors.ports import Clock
 from everturn_actors.spec import ModelSpec
 from everturn_actors.supervisor import Supervisor
@@ -56,7 +63,9 @@ class FileMemory:
     def facts(self, model: ModelSpec) -> ModelFacts:
         """Return what is known of a model; of one that was never used, what its name tells."""
         learnt = self._known.get(_key(model))
-        return cold_facts(model.name) if learnt is None else learnt.facts
+        if learnt is None:
+            return cold_facts(model.name)
+        return facts_at(learnt.facts, self._clock.now())
 
     def learn(self, model: ModelSpec, facts: ModelFacts) -> None:
         """Remember `facts`; they are on disk a few seconds later. May be called in any thread."""
@@ -139,8 +148,10 @@ def _encoded(known: Mapping[str, _Learnt]) -> bytes:
             "reports": learnt.facts.reports,
             "units": learnt.facts.units,
             "window_tokens": learnt.facts.window_tokens,
-            "limit_tokens": learnt.facts.limit_tokens,
-            **({} if learnt.facts.calls_tools else {"calls_tools": False}),
+            "proven_tokens": learnt.facts.proven_tokens,
+            "limit": _hint_record(learnt.facts.limit),
+            "doubted_tokens": learnt.facts.doubted_tokens,
+            "no_tools": _hint_record(learnt.facts.no_tools),
             "learnt_at": learnt.learnt_at,
         }
         for key, learnt in known.items()
@@ -183,13 +194,49 @@ def _decoded(data: bytes) -> dict[str, _Learnt]:
                 reports=_count(entry["reports"]),
                 units=_count(entry["units"]),
                 window_tokens=_window(entry["window_tokens"]),
-                limit_tokens=_window(entry["limit_tokens"]),
-                calls_tools=entry.get("calls_tools") is not False,
+                proven_tokens=_count(entry.get("proven_tokens", 0)),
+                limit=_hint(entry.get("limit")),
+                doubted_tokens=_count(entry.get("doubted_tokens", 0)),
+                no_tools=_hint(entry.get("no_tools")),
             ),
             learnt_at=str(entry["learnt_at"]),
         )
         for key, entry in held["models"].items()
     }
+
+
+def _hint_record(hint: Hint | None) -> dict[str, Any] | None:
+    if hint is None:
+        return None
+    return {
+        "tokens": hint.tokens,
+        "said": hint.said,
+        "learnt_at": _stamp(hint.learnt_at),
+        "expires_at": _stamp(hint.expires_at),
+        "times": hint.times,
+    }
+
+
+def _hint(record: Any) -> Hint | None:  # noqa: ANN401 - JSON
+    if record is None:
+        return None
+    learnt_at, expires_at = map(_instant, (record["learnt_at"], record["expires_at"]))
+    return Hint(
+        tokens=_count(record["tokens"]),
+        said=str(record["said"]),
+        learnt_at=learnt_at,
+        # Whoever edits the file cannot make a hint last for ever.
+        expires_at=min(expires_at, learnt_at + timedelta(seconds=HINT_MAX_S)),
+        times=_count(record["times"]),
+    )
+
+
+def _instant(text: str) -> datetime:
+    instant = datetime.fromisoformat(text)
+    if instant.tzinfo is None:
+        msg = f"{text!r} has no time zone"
+        raise ValueError(msg)
+    return instant
 
 
 def _count(value: object) -> int:

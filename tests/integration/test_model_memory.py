@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import stat
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from everturn_actors.context.calibration import (
     SCALE_MAX,
+    Hint,
     ModelFacts,
     cold_facts,
     learn,
@@ -20,14 +22,28 @@ from everturn_actors.context.calibration import (
     with_window,
 )
 from everturn_actors.spec import ModelSpec
-from everturn_actors.testing import ManualClock
+from everturn_actors.testing import START, ManualClock
 from everturn_channels.files import replace_kept
 from everturn_gateway import model_memory
 from everturn_gateway.model_memory import SAVE_EVERY_S, open_model_memory
 
 MODEL = ModelSpec(provider="openai", name="gpt-5")
 FACTS = ModelFacts(
-    scale=1.1234, reports=7, units=90_000, window_tokens=400_000, limit_tokens=128_000
+    scale=1.1234,
+    reports=7,
+    units=90_000,
+    window_tokens=400_000,
+    proven_tokens=90_000,
+    limit=Hint(
+        tokens=128_000,
+        said="too long",
+        learnt_at=START,
+        expires_at=START + timedelta(hours=24),
+    ),
+    doubted_tokens=4_096,
+    no_tools=Hint(
+        said="no tools", learnt_at=START, expires_at=START + timedelta(hours=48), times=2
+    ),
 )
 WAIT_S = 30.0
 
@@ -79,7 +95,22 @@ async def test_it_is_on_disk_a_few_seconds_later(tmp_path: Path) -> None:
         "reports": 7,
         "units": 90_000,
         "window_tokens": 400_000,
-        "limit_tokens": 128_000,
+        "proven_tokens": 90_000,
+        "limit": {
+            "tokens": 128_000,
+            "said": "too long",
+            "learnt_at": "2026-01-02T03:04:05+00:00",
+            "expires_at": "2026-01-03T03:04:05+00:00",
+            "times": 1,
+        },
+        "doubted_tokens": 4_096,
+        "no_tools": {
+            "tokens": 0,
+            "said": "no tools",
+            "learnt_at": "2026-01-02T03:04:05+00:00",
+            "expires_at": "2026-01-04T03:04:05+00:00",
+            "times": 2,
+        },
         "learnt_at": "2026-01-02T03:04:05+00:00",
     }
 
@@ -110,12 +141,59 @@ async def test_models_of_other_providers_and_servers_are_others(tmp_path: Path) 
     here = ModelSpec(provider="openai", name="q", base_url="http://127.0.0.1:8000/v1")
     async with open_model_memory(path, ManualClock()) as memory:
         memory.learn(there, with_window(memory.facts(there), 32_768))
-        memory.learn(here, with_limit(memory.facts(here), 8_192))
+        memory.learn(here, limited(memory.facts(here)))
 
     assert (await known(path, there)).window_tokens == 32_768
-    assert await known(path, here) == with_limit(cold_facts("q"), 8_192)
+    assert await known(path, here) == limited(cold_facts("q"))
     assert await known(path, ModelSpec(provider="ollama", name="q")) == cold_facts("q")
     assert "secret" not in await anyio.Path(path).read_text()
+
+
+def limited(facts: ModelFacts) -> ModelFacts:
+    """Return what is known after a refusal."""
+    return with_limit(facts, 8_192, said="too long", now=START)
+
+
+async def test_what_one_refusal_taught_expires_across_restarts(tmp_path: Path) -> None:
+    """A gateway that is started anew each day must not begin each day small."""
+    path, clock = tmp_path / "models.json", ManualClock()
+    async with open_model_memory(path, clock) as memory:
+        memory.learn(MODEL, limited(memory.facts(MODEL)))
+    clock.advance(24 * 3600 - 1)
+    async with open_model_memory(path, clock) as memory:
+        before = memory.facts(MODEL).limit_tokens
+        clock.advance(1)
+        after = memory.facts(MODEL)
+
+    assert (before, after.limit_tokens) == (8_192, None)
+    assert after.limit is not None  # to be believed for longer when it is said again
+
+
+async def test_a_limit_of_the_former_form_is_forgotten(tmp_path: Path) -> None:
+    """It was to hold for ever, and nobody knows where it came from."""
+    path = tmp_path / "models.json"
+    path.write_bytes(entry(limit_tokens=8_192, calls_tools=False))
+
+    assert await known(path) == ModelFacts(scale=1.0, reports=1, units=1)
+
+
+async def test_a_hint_that_was_edited_lasts_a_week_at_most(tmp_path: Path) -> None:
+    """A typing error in a year must not make a model small for ever."""
+    path, clock = tmp_path / "models.json", ManualClock()
+    hint = {
+        "tokens": 8_192,
+        "said": "",
+        "learnt_at": "2026-01-02T00:00:00+00:00",
+        "expires_at": "2062-01-02T00:00:00+00:00",
+        "times": 1,
+    }
+    path.write_bytes(entry(limit=hint))
+    async with open_model_memory(path, clock) as memory:
+        before = memory.facts(MODEL).limit_tokens
+        clock.advance(7 * 24 * 3600)
+        after = memory.facts(MODEL).limit_tokens
+
+    assert (before, after) == (8_192, None)
 
 
 def entry(**changes: object) -> bytes:
@@ -125,7 +203,6 @@ def entry(**changes: object) -> bytes:
         "reports": 1,
         "units": 1,
         "window_tokens": None,
-        "limit_tokens": None,
         "learnt_at": "",
     }
     return json.dumps({"version": 1, "models": {"openai/gpt-5": fields | changes}}).encode()
@@ -146,6 +223,8 @@ def entry(**changes: object) -> bytes:
         entry(scale="much"),
         entry(reports=-1),
         entry(window_tokens="large"),
+        entry(limit=3),
+        entry(limit={"tokens": 1, "said": "", "learnt_at": "", "expires_at": "", "times": 1}),
     ],
 )
 async def test_a_damaged_file_is_put_aside(

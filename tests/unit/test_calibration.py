@@ -14,8 +14,6 @@ from everturn_actors.context.calibration import (
     correction_tokens,
     learn,
     session_scale,
-    with_limit,
-    with_window,
 )
 from everturn_actors.context.estimates import Estimates
 
@@ -168,14 +166,3 @@ def test_after_a_cut_the_session_keeps_its_own_rate() -> None:
     scale = session_scale(LEARNT, sent_units=1_000_000, reported_tokens=15_000)
 
     assert scale == pytest.approx(1.5, rel=0.02)
-
-
-def test_a_limit_holds_until_a_larger_window_is_served() -> None:
-    """A refusal is law; yet a server that was started anew with more must not stay small."""
-    limited = with_limit(with_window(LEARNT, 32_768), 8_192)
-    same, smaller = with_window(limited, 32_768), with_window(limited, 16_384)
-    larger = with_window(limited, 65_536)
-
-    assert (same.limit_tokens, smaller.limit_tokens) == (8_192, 8_192)
-    assert (larger.window_tokens, larger.limit_tokens) == (65_536, None)
-    assert with_window(with_limit(LEARNT, 8_192), 32_768).limit_tokens == 8_192

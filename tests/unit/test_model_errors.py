@@ -103,6 +103,7 @@ def test_the_code_alone_tells_an_overflow(code: str) -> None:
         (408, "timeout", ModelTransientError),
         (409, "conflict", ModelTransientError),
         (429, "Rate limit reached", RateLimitedError),
+        (429, "Too many tokens, please wait before trying again.", RateLimitedError),
         (500, "oops", ModelTransientError),
         (503, "overloaded", ModelTransientError),
         (529, "overloaded", ModelTransientError),
@@ -295,6 +296,41 @@ def test_a_parameter_that_a_model_does_not_take_is_found(
         ("maximum context length is ,,, tokens", None),
         # how much an account may send in a minute is not what a model can read
         ("Request too large for gpt-4o on tokens per min (TPM): Limit 30000 > 20000", None),
+        # nor is what a reply may have, or how many bytes a body
+        (
+            (
+                "max_tokens: 20000 > 8192, which is the maximum allowed number of output"
+                " tokens; the context window is larger"
+            ),
+            None,
+        ),
+        ("Request too large: max_completion_tokens must be <= 4096", None),
+        ("This model's context window is 4096 output tokens", None),
+        ("Payload too large: 600000 > 524288 bytes", None),
+        (
+            (
+                "'max_tokens' or 'max_completion_tokens' is too large: 10000. This model's maximum"
+                " context length is 4096 tokens and your request has 500 input tokens"
+                " (10000 > 4096 - 500). None"
+            ),
+            4_096,
+        ),
+        (
+            (
+                "This endpoint's maximum context length is 32768 tokens. However, you requested"
+                " about 40115 tokens (36019 of text input, 4096 in the output). Please reduce the"
+                " length of either one, or use the middle-out transform"
+            ),
+            32_768,
+        ),
+        (
+            (
+                "You passed 9001 input tokens and requested 1000 output tokens. However, the"
+                " model's context length is only 4096 tokens, resulting in a maximum input length"
+                " of 3096"
+            ),
+            4_096,
+        ),
         ("", None),
     ],
 )

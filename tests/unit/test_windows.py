@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
-from everturn_actors.context.calibration import ModelFacts
-from everturn_actors.context.windows import input_window, model_window
+from everturn_actors.context.calibration import Hint, ModelFacts
+from everturn_actors.context.windows import hint_notes, input_window, model_window
 from everturn_actors.spec import ModelSpec
+from everturn_actors.testing import START
+
+
+def hint(tokens: int, *, is_over: bool = False) -> Hint:
+    """Return a limit that was learnt."""
+    return Hint(
+        tokens=tokens,
+        said="too long",
+        learnt_at=START,
+        expires_at=START + timedelta(hours=24),
+        is_over=is_over,
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,15 +88,67 @@ def test_what_the_operator_says_beats_the_table(
         (64_000, None, 32_768, None, 64_000),  # the spec is law
         (None, 64_000, 32_768, None, 64_000),
         (64_000, 48_000, 32_768, None, 48_000),
-        (64_000, 48_000, 128_000, 16_384, 16_384),  # but for what was refused
+        (64_000, None, 128_000, 16_384, 64_000),  # above what was refused too
+        (64_000, 48_000, 128_000, 16_384, 48_000),
+        (None, 64_000, None, 16_384, 16_384),  # a cap is no window
         (None, 8_000, None, 16_384, 8_000),
     ],
 )
-def test_what_the_provider_says_beats_the_table_and_what_it_refuses_beats_all(
+def test_the_spec_s_window_stands_and_all_others_are_lowered_by_a_refusal(
     window: int | None, cap: int | None, told: int | None, limit: int | None, tokens: int
 ) -> None:
-    """A request larger than what was refused would be refused again, with every turn."""
+    """Whoever wrote the file knows; a guess would be refused again, with every turn."""
     model = ModelSpec(provider="openai", name="qwen3", context_window=window, max_input_tokens=cap)
-    facts = ModelFacts(scale=1.0, window_tokens=told, limit_tokens=limit)
+    facts = ModelFacts(scale=1.0, window_tokens=told, limit=hint(limit) if limit else None)
 
     assert input_window(model, facts) == tokens
+
+
+def test_a_limit_that_is_over_lowers_nothing() -> None:
+    """It is tried again; what is refused then is learnt anew."""
+    facts = ModelFacts(scale=1.0, limit=hint(8_192, is_over=True))
+
+    assert input_window(ModelSpec(provider="openai", name="gpt-5"), facts) == 400_000
+
+
+FORGET = "`everturn model forget openai/gpt-5`"
+NAMED = "the provider named 8,192 tokens when it refused a request on 2026-01-02 03:04 UTC"
+LOWERED = (
+    f"the window counts as 8,192 tokens, not 400,000: {NAMED} (too long); it is tried again from"
+    f" 2026-01-03 03:04 UTC on, or at once after {FORGET}; spec.model.context_window would stand"
+    " above it"
+)
+CONTRADICTED = (
+    f"spec.model.context_window says 64,000 tokens, and stands, but {NAMED} (too long); correct it"
+    f" where that is right, or {FORGET}"
+)
+
+
+@pytest.mark.parametrize(
+    ("window", "limit", "notes"),
+    [
+        (None, hint(8_192), (LOWERED,)),
+        (64_000, hint(8_192), (CONTRADICTED,)),
+        (4_000, hint(8_192), ()),  # no contradiction
+        (None, hint(500_000), ()),
+        (None, hint(8_192, is_over=True), ()),
+        (None, None, ()),
+    ],
+)
+def test_what_a_limit_means_is_told_with_what_to_do(
+    window: int | None, limit: Hint | None, notes: tuple[str, ...]
+) -> None:
+    """Whoever wonders at a small window must find the reason, and the way out."""
+    model = ModelSpec(provider="openai", name="gpt-5", context_window=window)
+
+    assert hint_notes(model, ModelFacts(scale=1.0, limit=limit)) == notes
+
+
+def test_a_model_without_tools_is_told_of() -> None:
+    """Else its agent seems to have forgotten them."""
+    (note,) = hint_notes(
+        ModelSpec(provider="ollama", name="m"), ModelFacts(scale=1.0, no_tools=hint(0))
+    )
+
+    assert note.startswith("the model is offered no tools: the provider refused them on 2026-01-02")
+    assert note.endswith("or at once after `everturn model forget ollama/m`")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from math import isfinite
 from typing import Final
 
@@ -24,6 +25,12 @@ SCALE_MAX: Final = 3.0
 # outside of this counts something else, such as only what was not in the provider's cache.
 PLAUSIBLE_MIN: Final = 0.5
 PLAUSIBLE_MAX: Final = 5.0
+
+# How long is believed what one refusal said; each time that it is said again, for twice as long.
+HINT_FOR_S: Final = 24 * 3600.0
+CONTRADICTED_FOR_S: Final = 3600.0  # against what the server tells, or what it took before
+HINT_MAX_S: Final = 7 * 24 * 3600.0
+_SAID_CHARACTERS = 200
 
 _SAFETY = 1.25  # on what is known by the name alone
 _REPORT_MIN_UNITS = 50 * UNITS_PER_TOKEN  # below, what a template adds is all one would measure
@@ -52,8 +59,27 @@ _PRIOR = 1.0  # Qwen's, and of all others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Hint:
+    """What one refusal said of a model. Believed for a while; then it is tried again.
+
+    A refusal may be of one server behind an address, or of another day's settings.
+    """
+
+    tokens: int = 0
+    "The limit that it named; 0 where it was about something else."
+    said: str = ""
+    "The provider's own words, shortened."
+    learnt_at: datetime
+    expires_at: datetime
+    times: int = 1
+    "How often in a row it was said, each time after it was tried again."
+    is_over: bool = False
+    "Whether it is believed no longer; it is kept, to know when it is said again."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFacts:
-    """What is known about one model of one provider."""
+    """What is known about one model of one provider, at one address."""
 
     scale: float
     "Tokens of this model for one estimated token."
@@ -63,10 +89,24 @@ class ModelFacts:
     "How much these reports were about, as far as it still weighs."
     window_tokens: int | None = None
     "The window as the provider told it; None = it did not."
-    limit_tokens: int | None = None
+    proven_tokens: int = 0
+    "The largest prompt that it took, as it reported itself."
+    limit: Hint | None = None
     "The limit it named when it refused a request as too long; None = it did not."
-    calls_tools: bool = True
-    "Whether it takes tools at all; it does until it has refused them."
+    doubted_tokens: int = 0
+    "A limit that was named once, and not believed, as more was told or taken; 0 = none."
+    no_tools: Hint | None = None
+    "That it refused tools; None = it did not."
+
+    @property
+    def limit_tokens(self) -> int | None:
+        """The limit that is believed now; None = there is none."""
+        return None if self.limit is None or self.limit.is_over else self.limit.tokens
+
+    @property
+    def calls_tools(self) -> bool:
+        """Whether it takes tools at all; it does until it has refused them."""
+        return self.no_tools is None or self.no_tools.is_over
 
 
 def cold_facts(model_name: str) -> ModelFacts:
@@ -101,18 +141,89 @@ def learn(facts: ModelFacts, *, units: int, tokens: int) -> ModelFacts:
 def with_window(facts: ModelFacts, window_tokens: int) -> ModelFacts:
     """Return what is known after the provider told the window of the model as it is served now.
 
-    A limit that it once named in a refusal holds until the provider tells a larger window than
-    before: then the model is served anew.
+    Where that is new, and larger than a limit that it once named in a refusal, the limit is in
+    doubt: the model is served anew, or the refusal was of something else.
     """
-    before = facts.window_tokens
-    grown = before is not None and window_tokens > before
-    limit = None if grown else facts.limit_tokens
-    return replace(facts, window_tokens=window_tokens, limit_tokens=limit)
+    told, limit = replace(facts, window_tokens=window_tokens), facts.limit
+    if limit is None or window_tokens <= limit.tokens or window_tokens == facts.window_tokens:
+        return told
+    return replace(told, limit=None, doubted_tokens=limit.tokens)
 
 
-def with_limit(facts: ModelFacts, limit_tokens: int) -> ModelFacts:
-    """Return what is known after the provider named a limit when it refused a request."""
-    return replace(facts, limit_tokens=limit_tokens)
+def with_limit(facts: ModelFacts, tokens: int, *, said: str, now: datetime) -> ModelFacts:
+    """Return what is known after the provider named a limit when it refused a request.
+
+    One that contradicts what the server tells, or is below what it took before, is believed only
+    when it is named again, and not for long.
+
+    Args:
+        facts: What was known.
+        tokens: The limit.
+        said: The provider's words.
+        now: The present instant, UTC.
+    """
+    known = facts.limit if facts.limit is not None and facts.limit.tokens == tokens else None
+    if known is not None and not known.is_over:
+        return facts
+    contradicted = tokens < max(facts.proven_tokens, facts.window_tokens or 0)
+    if contradicted and known is None and facts.doubted_tokens != tokens:
+        return replace(facts, doubted_tokens=tokens)
+    first_s = CONTRADICTED_FOR_S if contradicted else HINT_FOR_S
+    limit = _hint(known, tokens, said=said, now=now, first_s=first_s)
+    return replace(facts, limit=limit, doubted_tokens=0)
+
+
+def with_tools_refused(facts: ModelFacts, *, said: str, now: datetime) -> ModelFacts:
+    """Return what is known after the provider refused a request because of its tools."""
+    return replace(facts, no_tools=_hint(facts.no_tools, 0, said=said, now=now, first_s=HINT_FOR_S))
+
+
+def with_success(facts: ModelFacts, tokens: int, *, had_tools: bool) -> ModelFacts:
+    """Return what is known after a prompt of so many tokens was answered, as reported.
+
+    What it disproves is forgotten.
+    """
+    limit = facts.limit
+    return replace(
+        facts,
+        proven_tokens=max(facts.proven_tokens, tokens),
+        limit=None if limit is not None and tokens > limit.tokens else limit,
+        doubted_tokens=0 if tokens > facts.doubted_tokens else facts.doubted_tokens,
+        no_tools=None if had_tools else facts.no_tools,
+    )
+
+
+def without_hints(facts: ModelFacts) -> ModelFacts:
+    """Return what is known without what single refusals said, and what they would contradict."""
+    return replace(facts, limit=None, no_tools=None, doubted_tokens=0, proven_tokens=0)
+
+
+def facts_at(facts: ModelFacts, now: datetime) -> ModelFacts:
+    """Return what is known at an instant: hints that have expired are marked as over."""
+    limit, no_tools = _at(facts.limit, now), _at(facts.no_tools, now)
+    if limit is facts.limit and no_tools is facts.no_tools:
+        return facts
+    return replace(facts, limit=limit, no_tools=no_tools)
+
+
+def _at(hint: Hint | None, now: datetime) -> Hint | None:
+    if hint is None or hint.is_over == (now >= hint.expires_at):
+        return hint
+    return replace(hint, is_over=not hint.is_over)
+
+
+def _hint(before: Hint | None, tokens: int, *, said: str, now: datetime, first_s: float) -> Hint:
+    """Return a hint that begins now; `before` is the same one as it was believed last."""
+    times = 1 if before is None else before.times + 1
+    believed_s = min(first_s * 2.0 ** min(times - 1, 16), HINT_MAX_S)
+    line = " ".join(said.split())
+    return Hint(
+        tokens=tokens,
+        said=line if len(line) <= _SAID_CHARACTERS else line[:_SAID_CHARACTERS] + "…",
+        learnt_at=now,
+        expires_at=now + timedelta(seconds=believed_s),
+        times=times,
+    )
 
 
 def bounded(scale: float) -> float:

@@ -74,6 +74,19 @@ _LIMITS: Final = tuple(
 _LIMIT_RANGE: Final = range(256, 100_000_001)  # tokens; what is outside is something else
 # A limit on what an account may send in a minute; the model's window is another.
 _RATE: Final = re.compile(r"tokens per min|\bTPM\b", re.IGNORECASE)
+# Of Bedrock's "too many tokens" in a minute.
+_WAIT: Final = re.compile(r"please wait before", re.IGNORECASE)
+# What is limited in the same words, and is no window: the length of a reply; bytes.
+_OUTPUT: Final = re.compile(
+    r"max_(?:completion_|output_|new_)?tokens|maxOutputTokens|(?:output|completion) tokens",
+    re.IGNORECASE,
+)
+_INPUT: Final = re.compile(r"context|input|prompt|messages", re.IGNORECASE)
+_OTHER_UNIT: Final = re.compile(
+    r"\s*(?:bytes|characters|chars|[kmg]i?b\b|images|pixels|(?:output|completion) tokens)",
+    re.IGNORECASE,
+)
+_CLAUSE_END: Final = re.compile(r"[.;] ")
 _QUOTA: Final = re.compile(
     r"insufficient_quota|billing_hard_limit|billing_error|credit balance|insufficient credits",
     re.IGNORECASE,
@@ -199,9 +212,18 @@ def window_in_error(text: str) -> int | None:
         return None
     for limit in _LIMITS:
         found = limit.search(text)
-        if found:
+        if found and not _is_of_output(text, found):
             return _plausible(int(found[1].replace(",", "") or 0))
     return None
+
+
+def _is_of_output(text: str, found: re.Match[str]) -> bool:
+    """Return whether a number limits a reply, or bytes, and says nothing of the window."""
+    after = text[found.end() :]
+    if _OTHER_UNIT.match(after):
+        return True
+    clause = _CLAUSE_END.split(text[: found.start()])[-1] + found[0] + _CLAUSE_END.split(after)[0]
+    return bool(_OUTPUT.search(clause)) and not _INPUT.search(clause)
 
 
 def _plausible(tokens: object) -> int | None:
@@ -253,7 +275,8 @@ def _typed(status: int, refusal: Refusal, text: str, retry_after: float | None) 
         return ModelAuthError(text)
     if status < 501 and _TOOLS_REFUSED.search(words):  # noqa: PLR2004 - HTTP
         return ToolsRefusedError(text)
-    if status == 413 or (status < 501 and _OVERFLOW.search(words)):  # noqa: PLR2004 - HTTP
+    is_long = status < 501 and _OVERFLOW.search(words) and not _WAIT.search(words)  # noqa: PLR2004 - HTTP
+    if status == 413 or is_long:  # noqa: PLR2004 - HTTP
         window = refusal.window_tokens or window_in_error(refusal.message)
         return ContextOverflowError(text, window_tokens=window)
     if status == 402 or (status in {400, 429} and _QUOTA.search(words)):  # noqa: PLR2004 - HTTP

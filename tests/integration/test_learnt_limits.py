@@ -1,0 +1,144 @@
+"""A limit that one refusal named is a hint: below what the operator says, and no turn's end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from support.tool_doubles import Deed, by_name
+
+from everturn_actors.context.calibration import ModelFacts, with_limit
+from everturn_actors.errors import ContextOverflowError, ToolsRefusedError
+from everturn_actors.events import ContextReduced
+from everturn_actors.learning import ShortMemory
+from everturn_actors.model import Inbound, Reply, Usage
+from everturn_actors.service import TurnResult
+from everturn_actors.spec import AgentSpec
+from everturn_actors.testing import (
+    ManualClock,
+    ScriptedProvider,
+    TestService,
+    make_spec,
+    open_test_service,
+)
+
+NAMED = 8_192
+DAY_S = 24 * 3600.0
+
+
+def refusal() -> ContextOverflowError:
+    """Return what a provider says of a request that is too long for it."""
+    return ContextOverflowError("maximum context length is 8192", window_tokens=NAMED)
+
+
+def spec(window: int | None = None, prompt: str = "") -> AgentSpec:
+    """Return an agent."""
+    made = make_spec()
+    return replace(
+        made,
+        model=replace(made.model, context_window=window, max_output_tokens=500),
+        prompt=replace(made.prompt, system_prompt=prompt),
+    )
+
+
+async def say(test: TestService, text: str) -> TurnResult:
+    """Submit a message and wait for its answer."""
+    return await (await test.service.submit(Inbound(text=text, key=test.key()))).result()
+
+
+async def window(test: TestService, done: TurnResult) -> int:
+    """Return the window that the next request is made for."""
+    return (await test.service.context(done.session_id)).window_tokens
+
+
+async def test_a_limit_lowers_a_guess_for_a_day() -> None:
+    """The day after, the model may be asked for more; a new refusal would be learnt anew."""
+    provider, clock = ScriptedProvider("one", refusal(), "two"), ManualClock()
+    async with open_test_service(provider=provider, spec=spec(), clock=clock) as test:
+        await say(test, "one")
+        done = await say(test, "two")
+        learnt = await window(test, done)
+        clock.advance(DAY_S)
+        later = await window(test, done)
+
+    assert (done.outcome, learnt, later) == ("answered", NAMED, 128_000)
+
+
+async def test_an_explicit_window_stands_and_the_error_names_the_contradiction() -> None:
+    """Who wrote the file is told; no other agent with the same model is made small."""
+    provider = ScriptedProvider("one", refusal(), refusal(), "three")
+    async with open_test_service(provider=provider, spec=spec(64_000)) as test:
+        first = await say(test, "one")
+        failed = await say(test, "two")
+        stands = await window(test, first)
+        after = await say(test, "three")
+
+    assert failed.outcome == "failed"
+    assert "spec.model.context_window says 64,000 tokens, and stands, but" in failed.error
+    assert "named 8,192 tokens" in failed.error
+    assert (stands, after.outcome) == (64_000, "answered")
+
+
+async def test_an_agent_that_does_not_fit_a_learnt_limit_is_tried_all_the_same() -> None:
+    """Long instructions and many tools would fail every turn for what was once said of another."""
+    clock = ManualClock()
+    memory, agent = ShortMemory(clock.now), spec(prompt="A rule to obey. " * 4_000)
+    facts = with_limit(ModelFacts(scale=1.0), NAMED, said="too long", now=clock.now())
+    memory.learn(agent.model, facts)
+    provider = ScriptedProvider("word " * 50, "word " * 50)
+    async with open_test_service(provider=provider, spec=agent, memory=memory, clock=clock) as test:
+        first = await say(test, "one")
+        second = await say(test, "two")
+        events = await test.service.history(first.session_id, after=0, limit=100)
+
+    assert (first.outcome, second.outcome) == ("answered", "answered")
+    assert len(provider.requests[1].messages) == 3
+    assert not [event for event in events if isinstance(event.body, ContextReduced)]
+
+
+async def test_where_the_provider_refuses_it_again_the_error_says_all_of_it() -> None:
+    """Then it is so: what is too large, what the limit is, and how it is forgotten."""
+    clock = ManualClock()
+    memory, agent = ShortMemory(clock.now), spec(prompt="A rule to obey. " * 4_000)
+    memory.learn(
+        agent.model, with_limit(ModelFacts(scale=1.0), NAMED, said="too long", now=clock.now())
+    )
+    provider = ScriptedProvider(*[refusal()] * 4)
+    async with open_test_service(provider=provider, spec=agent, memory=memory, clock=clock) as test:
+        failed = await say(test, "one")
+
+    assert failed.outcome == "failed"
+    assert "system prompt" in failed.error
+    assert "the window counts as 8,192 tokens, not 128,000" in failed.error
+    assert "`everturn model forget scripted/scripted`" in failed.error
+
+
+async def test_one_odd_refusal_after_larger_answers_is_not_believed() -> None:
+    """A router sends one request in a thousand to a smaller machine."""
+
+    def large(text: str) -> Reply:
+        return Reply(text=text, usage=Usage(input_tokens=20_000, output_tokens=5))
+
+    provider = ScriptedProvider(large("one"), refusal(), large("two"), refusal(), large("three"))
+    async with open_test_service(provider=provider, spec=spec()) as test:
+        await say(test, "one" * 20_000)
+        await say(test, "two" * 20_000)
+        done = await say(test, "three" * 20_000)
+        stays = await window(test, done)
+
+    assert (done.text, stays) == ("three", 128_000)
+
+
+async def test_refused_tools_are_offered_again_the_next_day() -> None:
+    """A server that is started anew with its parser gives an agent its tools back."""
+    provider, clock = ScriptedProvider(ToolsRefusedError("no tools")), ManualClock()
+    memory = ShortMemory(clock.now)
+    async with open_test_service(
+        provider=provider, spec=spec(), memory=memory, clock=clock, tools=by_name(Deed("page"))
+    ) as test:
+        await say(test, "one")
+        await say(test, "two")
+        clock.advance(DAY_S)
+        await say(test, "three")
+
+    assert [len(request.tools) for request in provider.requests] == [1, 0, 0, 1]
+    assert memory.facts(spec().model).no_tools is None  # it took them

@@ -1,0 +1,133 @@
+"""What single refusals teach of a model, for how long it is believed, and what disproves it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from everturn_actors.context.calibration import (
+    ModelFacts,
+    facts_at,
+    with_limit,
+    with_success,
+    with_tools_refused,
+    with_window,
+    without_hints,
+)
+from everturn_actors.testing import START
+
+HOUR = timedelta(hours=1)
+FACTS = ModelFacts(scale=1.2, reports=5, units=500_000)
+
+
+def limited(
+    facts: ModelFacts = FACTS, tokens: int = 8_192, after: timedelta = 0 * HOUR
+) -> ModelFacts:
+    """Return what is known after a refusal that names a limit."""
+    now = START + after
+    return with_limit(facts_at(facts, now), tokens, said="too\nlong", now=now)
+
+
+def held_h(facts: ModelFacts) -> float:
+    """Return for how many hours the limit is believed."""
+    assert facts.limit is not None
+    return (facts.limit.expires_at - facts.limit.learnt_at) / HOUR
+
+
+def test_a_limit_is_believed_for_a_day() -> None:
+    """One refusal is no law: the day after, the model is asked for more again."""
+    known = limited()
+
+    assert known.limit is not None
+    assert (known.limit.tokens, known.limit.said, known.limit.times) == (8_192, "too long", 1)
+    assert facts_at(known, START + 23 * HOUR).limit_tokens == 8_192
+    assert facts_at(known, START + 24 * HOUR).limit_tokens is None
+
+
+def test_while_it_is_believed_the_same_refusal_changes_nothing() -> None:
+    """Otherwise agents that go on above it would renew it for ever."""
+    known = limited()
+
+    assert limited(known, after=23 * HOUR) == known
+
+
+def test_what_is_said_again_is_believed_for_longer() -> None:
+    """A server that is small stays small; it need not be tried every day."""
+    hours, facts, after = list[float](), FACTS, 0 * HOUR
+    for _ in range(5):
+        facts = limited(facts, after=after)
+        hours.append(held_h(facts))
+        after += timedelta(hours=hours[-1])
+
+    assert hours == [24, 48, 96, 168, 168]
+
+
+def test_another_limit_begins_anew() -> None:
+    """The model is served by somebody else now."""
+    again = limited(limited(), tokens=4_096, after=25 * HOUR)
+
+    assert (again.limit_tokens, held_h(again)) == (4_096, 24)
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        pytest.param(with_window(FACTS, 131_072), id="the server tells more"),
+        pytest.param(with_success(FACTS, 20_000, had_tools=False), id="it took more"),
+    ],
+)
+def test_a_limit_against_better_knowledge_is_believed_the_second_time_and_for_an_hour(
+    known: ModelFacts,
+) -> None:
+    """One odd error among many good answers must not make every agent small."""
+    once = limited(known)
+    twice = limited(once)
+
+    assert once.limit_tokens is None
+    assert (twice.limit_tokens, held_h(twice)) == (8_192, 1)
+
+
+def test_a_larger_answer_between_two_refusals_takes_the_doubt_back() -> None:
+    """Whoever said it first was wrong, and is not counted."""
+    known = limited(with_success(FACTS, 20_000, had_tools=False))
+    known = limited(with_success(known, 9_000, had_tools=False))
+
+    assert known.limit_tokens is None
+
+
+def test_a_larger_prompt_that_is_taken_disproves_a_limit() -> None:
+    """It was of another request, or of a server that is gone."""
+    assert with_success(limited(), 8_192, had_tools=False).limit_tokens == 8_192
+    assert with_success(limited(), 8_193, had_tools=False).limit is None
+
+
+def test_a_server_that_tells_a_larger_window_puts_a_limit_in_doubt() -> None:
+    """What the server itself says of itself comes before one error; the next one counts again."""
+    known = limited()
+    told = with_window(known, 32_768)
+
+    assert with_window(known, 4_096).limit_tokens == 8_192
+    assert (told.window_tokens, told.limit_tokens) == (32_768, None)
+    assert limited(told).limit_tokens == 8_192
+    assert with_window(limited(told), 32_768).limit_tokens == 8_192  # it says nothing new
+
+
+def test_refused_tools_are_offered_again_a_day_later() -> None:
+    """A server that was started without its parser is started anew some day."""
+    known = with_tools_refused(FACTS, said="no tools", now=START)
+    later = facts_at(known, START + 24 * HOUR)
+    again = with_tools_refused(later, said="no tools", now=START + 24 * HOUR)
+
+    assert (known.calls_tools, later.calls_tools, again.calls_tools) == (False, True, False)
+    assert again.no_tools is not None
+    assert again.no_tools.times == 2
+    assert with_success(later, 0, had_tools=True).no_tools is None
+    assert with_success(known, 0, had_tools=False).no_tools is not None
+
+
+def test_forgetting_leaves_what_was_measured() -> None:
+    """The tokenizer is still the same."""
+    known = with_window(with_tools_refused(limited(), said="no", now=START), 4_096)
+
+    assert without_hints(known) == with_window(FACTS, 4_096)
