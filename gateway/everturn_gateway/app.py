@@ -23,6 +23,7 @@ from everturn_actors.service import ServiceSettings, TurnService, open_service
 from everturn_actors.supervisor import TRANSIENT, Supervisor
 from everturn_gateway.channels import Channels, make_channels, no_channels
 from everturn_gateway.config import Config
+from everturn_gateway.heap import trim_heap_after_work
 from everturn_gateway.model_memory import open_model_memory
 from everturn_gateway.observe import SecretRegistry
 from everturn_gateway.providers import open_providers
@@ -218,6 +219,7 @@ async def open_gateway(
             )
             if watch:
                 supervisor.start(upkeep, "loop lag", telemetry.watch_loop)
+                supervisor.start(upkeep, "heap", partial(_trim_heap, service, clock))
                 supervisor.start(upkeep, "agents", library.watch)
                 supervisor.start(upkeep, "local models", providers.warm, policy=TRANSIENT)
                 supervisor.start(upkeep, "schedules", schedules.serve)
@@ -242,6 +244,13 @@ async def open_gateway(
             finally:
                 gateway.closing = True
                 upkeep.cancel_scope.cancel()
+
+
+async def _trim_heap(service: TurnService, clock: Clock) -> None:
+    async def count_active() -> int:
+        return (await service.load()).awake
+
+    await trim_heap_after_work(count_active, clock.sleep)
 
 
 @asynccontextmanager
