@@ -138,7 +138,7 @@ def doubts(log: Log) -> tuple[list[Doubt], list[str]]:
     for event in log.of("delivery_planned"):
         for number in range(len(event["chunks"])):
             marks = states[event["parcel"], number]
-            if not marks or marks[-1]["mark"] not in {"sent", "failed", "closed"}:
+            if not marks or marks[-1]["mark"] not in {"sent", "failed", "given_up", "closed"}:
                 faults.append(f"chunk {(event['parcel'], number)} was never brought to its end")
     return found, faults
 

@@ -128,7 +128,8 @@ class TurnStarted:
     window_messages: int
     "The message-count window in force from here on."
     overheard: tuple[int, ...] = ()
-    "The seqs of the `SilentMessage` and `Announced` events that it is told of, oldest first."
+    """The seqs of the `SilentMessage` and `Announced` events that it is told of, and of the
+    `ChunkMarked` with which something was given up, oldest first."""
     overheard_bytes: int = 0
     "How much of them it is told at most, as UTF-8: the newest; 0 = all."
     delivers: bool = False

@@ -30,11 +30,15 @@ Joins: TypeAlias = Literal["all", "own", "burst"]
 before it from the same sender, because the two were written in one breath."""
 Overflow: TypeAlias = Literal["drop_old", "drop_new", "reject"]
 "Where too many messages wait: the oldest goes, or the new one, silently or with a word."
-ParcelKind: TypeAlias = Literal["reply", "file", "approval", "notice", "end"]
-"What a parcel holds: a reply's text, files, a question, a line, or why a turn was not answered."
-Mark: TypeAlias = Literal["planned", "sending", "sent", "unsent", "unknown", "failed", "closed"]
+ParcelKind: TypeAlias = Literal["reply", "file", "approval", "notice", "end", "undelivered"]
+"""What a parcel holds: a reply's text, files, a question, a line, why a turn was not answered, or
+that something else did not arrive."""
+Mark: TypeAlias = Literal[
+    "planned", "sending", "sent", "unsent", "unknown", "failed", "given_up", "closed"
+]
 """What became of a chunk: not begun; under way; there; surely not sent, and to be tried again;
-perhaps sent; given up; or, of a question, shown as answered."""
+perhaps sent, and to be tried again; refused for good; tried in vain for too long; or, of a
+question, shown as answered."""
 PreviewMark: TypeAlias = Literal["sending", "sent", "unsent"]
 "What became of a preview; where nothing is known after `sending`, it may be there."
 
@@ -381,7 +385,7 @@ class Chunk:
     @property
     def is_done(self) -> bool:
         """Whether nothing more is tried."""
-        return self.mark in {"sent", "failed", "closed"}
+        return self.mark in {"sent", "failed", "given_up", "closed"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -392,6 +396,8 @@ class Parcel:
     "The event that owes it; with the session, its name."
     turn: int
     kind: ParcelKind
+    owed_at: datetime | None = None
+    "UTC. Since when it is owed; undelivered: the oldest of what it tells of. None = not known."
     text: str = ""
     attachments: tuple[Attachment, ...] = ()
     call_id: str = ""

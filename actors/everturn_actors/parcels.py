@@ -15,32 +15,41 @@ from everturn_actors.events import (
     ContextReduced,
     DeliveryPlanned,
     Discarded,
+    Event,
     ModelReplied,
     TurnFinished,
 )
-from everturn_actors.model import SCHEDULE, Chunk, Mark, OpenTurn, Parcel
+from everturn_actors.model import SCHEDULE, Chunk, Mark, OpenTurn, Parcel, ParcelKind
+
+UNDELIVERED_LINES: Final = 5  # in one message; whoever missed more is told that there was more
+UNDELIVERED_MORE: Final = "More than that could not be delivered."
+_NAMES: Final[Mapping[ParcelKind, str]] = MappingProxyType(
+    {"reply": "reply", "file": "file", "approval": "question"}
+)
 
 _MAY_FOLLOW: Final[Mapping[Mark, frozenset[Mark]]] = MappingProxyType(
     {
-        "planned": frozenset(("sending", "failed", "closed")),
+        "planned": frozenset(("sending", "failed", "given_up", "closed")),
         "sending": frozenset(("sent", "unsent", "unknown", "failed")),
-        "unsent": frozenset(("sending", "failed", "closed")),
-        "unknown": frozenset(("sending", "failed", "closed")),
+        "unsent": frozenset(("sending", "failed", "given_up", "closed")),
+        "unknown": frozenset(("sending", "failed", "given_up", "closed")),
         "sent": frozenset(("closed",)),
         "failed": frozenset(("closed",)),
+        "given_up": frozenset(("closed",)),
         "closed": frozenset(),
     }
 )
 
 
-def owed_reply(seq: int, turn: OpenTurn, body: ModelReplied) -> Iterator[Parcel]:
+def owed_reply(event: Event, turn: OpenTurn, body: ModelReplied) -> Iterator[Parcel]:
     """Yield what is owed for a reply to the open step of `turn`: its text, where it has any."""
     if not turn.delivers or not body.text.strip():
         return
     step = len(turn.steps) + 1
     shown = turn.preview_id if turn.preview_step == step else ""
     yield Parcel(
-        seq=seq,
+        seq=event.seq,
+        owed_at=event.at,
         turn=turn.number,
         kind="reply",
         text=body.text,
@@ -50,23 +59,30 @@ def owed_reply(seq: int, turn: OpenTurn, body: ModelReplied) -> Iterator[Parcel]
     )
 
 
-def owed_announcement(seq: int, turn: int, body: Announced) -> Iterator[Parcel]:
+def owed_announcement(event: Event, turn: int, body: Announced) -> Iterator[Parcel]:
     """Yield what is owed for an announcement after, or in, the turn of this number: its text."""
     if body.delivers:
-        yield Parcel(seq=seq, turn=turn, kind="reply", text=body.text)
+        yield Parcel(seq=event.seq, owed_at=event.at, turn=turn, kind="reply", text=body.text)
 
 
-def owed_files(seq: int, turn: OpenTurn, body: CallFinished) -> Iterator[Parcel]:
+def owed_files(event: Event, turn: OpenTurn, body: CallFinished) -> Iterator[Parcel]:
     """Yield what is owed for a call: the files that it sends."""
     if turn.delivers and body.attachments:
-        yield Parcel(seq=seq, turn=turn.number, kind="file", attachments=body.attachments)
+        yield Parcel(
+            seq=event.seq,
+            owed_at=event.at,
+            turn=turn.number,
+            kind="file",
+            attachments=body.attachments,
+        )
 
 
-def owed_question(seq: int, turn: OpenTurn, body: ApprovalAsked) -> Iterator[Parcel]:
+def owed_question(event: Event, turn: OpenTurn, body: ApprovalAsked) -> Iterator[Parcel]:
     """Yield what is owed for a call that waits for a person: the question."""
     if turn.delivers:
         yield Parcel(
-            seq=seq,
+            seq=event.seq,
+            owed_at=event.at,
             turn=turn.number,
             kind="approval",
             text=body.reason,
@@ -75,20 +91,22 @@ def owed_question(seq: int, turn: OpenTurn, body: ApprovalAsked) -> Iterator[Par
         )
 
 
-def owed_drop(seq: int, turn: OpenTurn, body: Discarded) -> Iterator[Parcel]:
+def owed_drop(event: Event, turn: OpenTurn, body: Discarded) -> Iterator[Parcel]:
     """Yield what is owed where messages are not answered: a word, once a turn."""
     if turn.delivers:
         text = f"Not every message is answered: {body.reason}."
-        yield Parcel(seq=seq, turn=turn.number, kind="notice", text=text)
+        yield Parcel(seq=event.seq, owed_at=event.at, turn=turn.number, kind="notice", text=text)
 
 
-def owed_line(seq: int, turn: OpenTurn | None, body: ContextReduced) -> Iterator[Parcel]:
+def owed_line(event: Event, turn: OpenTurn | None, body: ContextReduced) -> Iterator[Parcel]:
     """Yield what is owed for a reduction: the line that people are told of it."""
     if turn is not None and turn.delivers and body.line:
-        yield Parcel(seq=seq, turn=turn.number, kind="notice", text=body.line)
+        yield Parcel(
+            seq=event.seq, owed_at=event.at, turn=turn.number, kind="notice", text=body.line
+        )
 
 
-def owed_end(seq: int, turn: OpenTurn, body: TurnFinished) -> Iterator[Parcel]:
+def owed_end(event: Event, turn: OpenTurn, body: TurnFinished) -> Iterator[Parcel]:
     """Yield what is owed for the end of a turn: a word where nothing was answered.
 
     Who cancelled it knows; and of a turn that only scheduled jobs asked for, the scheduler tells.
@@ -98,7 +116,8 @@ def owed_end(seq: int, turn: OpenTurn, body: TurnFinished) -> Iterator[Parcel]:
     if all(user.sender == SCHEDULE for user in turn.heard):
         return
     yield Parcel(
-        seq=seq,
+        seq=event.seq,
+        owed_at=event.at,
         turn=turn.number,
         kind="end",
         text=body.error,
@@ -123,6 +142,66 @@ def deliver(owed: tuple[Parcel, ...], body: DeliveryPlanned | ChunkMarked) -> tu
     parcel = _planned(parcel, body) if isinstance(body, DeliveryPlanned) else _marked(parcel, body)
     kept = () if _is_over(parcel) else (parcel,)
     return (*owed[:index], *kept, *owed[index + 1 :])
+
+
+def given_up(owed: tuple[Parcel, ...], body: DeliveryPlanned | ChunkMarked) -> Parcel | None:
+    """Return the parcel of which something is given up for the first time; None = none is.
+
+    `owed` is what was owed before the event. That such a message did not arrive is not told again.
+    """
+    if not isinstance(body, ChunkMarked) or body.mark != "given_up":
+        return None
+    parcel = next(each for each in owed if each.seq == body.parcel)
+    is_first = all(chunk.mark != "given_up" for chunk in parcel.chunks or ())
+    return parcel if is_first and parcel.kind != "undelivered" else None
+
+
+def with_undelivered(owed: tuple[Parcel, ...], event: Event, parcel: Parcel) -> tuple[Parcel, ...]:
+    """Return what is owed where people have to be told that `parcel` did not arrive.
+
+    One message tells of all that was given up until it is laid out.
+    """
+    text = _undelivered_text(parcel)
+    for index, each in enumerate(owed):
+        if each.kind == "undelivered" and each.chunks is None:
+            lines = each.text.split("\n")
+            if len(lines) >= UNDELIVERED_LINES:
+                text = UNDELIVERED_MORE
+            if lines[-1] == UNDELIVERED_MORE:
+                return owed
+            told = replace(each, text=f"{each.text}\n{text}")
+            return (*owed[:index], told, *owed[index + 1 :])
+    since = parcel.owed_at or event.at
+    told = Parcel(seq=event.seq, owed_at=since, turn=parcel.turn, kind="undelivered", text=text)
+    return (*owed, told)
+
+
+def undelivered_note(parcel: Parcel) -> str:
+    """Return what the model is told of a parcel that was given up, in a line of ours."""
+    what = f"your {_NAMES.get(parcel.kind, 'message')}{_moment(parcel)}"
+    why = "its chat could not be reached"
+    if _is_in_doubt(parcel):
+        return f"[It is not known whether {what} arrived here: {why}.]"
+    part = " whole" if _has_sent(parcel) else ""
+    return f"[{what[0].upper()}{what[1:]} was not delivered{part} here: {why}.]"
+
+
+def _undelivered_text(parcel: Parcel) -> str:
+    name, part = _NAMES.get(parcel.kind, "message"), " whole" if _has_sent(parcel) else ""
+    text = f"A {name}{_moment(parcel)} could not be delivered{part}."
+    return f"{text} It may have come all the same." if _is_in_doubt(parcel) else text
+
+
+def _moment(parcel: Parcel) -> str:
+    return f" from {parcel.owed_at:%Y-%m-%d %H:%M} UTC" if parcel.owed_at is not None else ""
+
+
+def _has_sent(parcel: Parcel) -> bool:
+    return any(chunk.mark == "sent" for chunk in parcel.chunks or ())
+
+
+def _is_in_doubt(parcel: Parcel) -> bool:
+    return any(chunk.tries and not chunk.is_done for chunk in parcel.chunks or ())
 
 
 def _planned(parcel: Parcel, body: DeliveryPlanned) -> Parcel:

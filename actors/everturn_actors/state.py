@@ -64,6 +64,7 @@ from everturn_actors.model import (
 )
 from everturn_actors.parcels import (
     deliver,
+    given_up,
     owed_announcement,
     owed_drop,
     owed_end,
@@ -71,6 +72,8 @@ from everturn_actors.parcels import (
     owed_line,
     owed_question,
     owed_reply,
+    undelivered_note,
+    with_undelivered,
 )
 from everturn_actors.queueing import as_announced, with_overheard
 
@@ -322,7 +325,7 @@ def _discarded(state: SessionState, event: Event, body: Discarded) -> SessionSta
     turn = state.open_turn
     if turn is None or turn.told_of_drops or all(message.quiet for message in gone):
         return _advance(state, event, waiting=waiting)
-    owed = (*state.owed, *owed_drop(event.seq, turn, body))
+    owed = (*state.owed, *owed_drop(event, turn, body))
     turn = replace(turn, told_of_drops=turn.delivers)
     return _advance(state, event, waiting=waiting, open_turn=turn, owed=owed)
 
@@ -376,7 +379,7 @@ def _announced(state: SessionState, event: Event, body: Announced) -> SessionSta
         state,
         event,
         overheard=_overhearing(state, said, OVERHEARD_MESSAGES),
-        owed=(*state.owed, *owed_announcement(event.seq, state.turns, body)),
+        owed=(*state.owed, *owed_announcement(event, state.turns, body)),
         seen=_seen(state, event, body.idempotency_key),
     )
 
@@ -502,7 +505,7 @@ def _model_replied(state: SessionState, event: Event, body: ModelReplied) -> Ses
     )
     # The request told of a broken reply, and no later one will: nothing to compare the next with.
     is_passing = bool(turn.broken) or _overtaken(state)
-    owed = (*state.owed, *owed_reply(event.seq, turn, body))
+    owed = (*state.owed, *owed_reply(event, turn, body))
     if body.calls:
         turn = replace(turn, step=OpenStep(reply=reply), broken=())
     else:
@@ -547,7 +550,7 @@ def _approval_asked(state: SessionState, event: Event, body: ApprovalAsked) -> S
         approvers=body.approvers,
     )
     step = replace(step, approvals={**step.approvals, body.call_id: approval})
-    owed = (*state.owed, *owed_question(event.seq, turn, body))
+    owed = (*state.owed, *owed_question(event, turn, body))
     return _advance(state, event, open_turn=replace(turn, step=step), owed=owed)
 
 
@@ -570,7 +573,7 @@ def _call_started(state: SessionState, event: Event, body: CallStarted) -> Sessi
 def _call_finished(state: SessionState, event: Event, body: CallFinished) -> SessionState:
     turn, step, reply = _open_calls(state, event, body.call_id)
     call: ToolCall = next(c for c in reply.calls if c.call_id == body.call_id)
-    owed = (*state.owed, *owed_files(event.seq, turn, body))
+    owed = (*state.owed, *owed_files(event, turn, body))
     if body.attachments:
         turn = replace(turn, sent_files=True)
     result = ToolResult(
@@ -637,9 +640,22 @@ def _delivered(
     state: SessionState, event: Event, body: DeliveryPlanned | ChunkMarked
 ) -> SessionState:
     try:
-        return _advance(state, event, owed=deliver(state.owed, body))
+        owed = deliver(state.owed, body)
     except ValueError as error:
         raise _impossible(event, str(error)) from error
+    lost = given_up(state.owed, body)
+    if lost is None:
+        return _advance(state, event, owed=owed)
+    # Nothing is given up in silence: people are owed a word of it, and the model is told.
+    heard = Overheard(
+        seq=event.seq, text=undelivered_note(lost), until=_after(event, ANNOUNCED_S), own=True
+    )
+    return _advance(
+        state,
+        event,
+        owed=with_undelivered(owed, event, lost),
+        overheard=_overhearing(state, heard, OVERHEARD_MESSAGES),
+    )
 
 
 def _context_reduced(state: SessionState, event: Event, body: ContextReduced) -> SessionState:
@@ -655,7 +671,7 @@ def _context_reduced(state: SessionState, event: Event, body: ContextReduced) ->
         replaced={**old.replaced, **{each.seq: each for each in body.replaced}},
         note=f"{old.note}\n{body.note}".strip()[-NOTE_CHARACTERS:],
     )
-    owed = (*state.owed, *owed_line(event.seq, state.open_turn, body))
+    owed = (*state.owed, *owed_line(event, state.open_turn, body))
     return _stand(state, event, new, owed=owed)
 
 
@@ -724,7 +740,7 @@ def _turn_finished(state: SessionState, event: Event, body: TurnFinished) -> Ses
         state,
         event,
         open_turn=None,
-        owed=(*state.owed, *owed_end(event.seq, turn, body)),
+        owed=(*state.owed, *owed_end(event, turn, body)),
         pending=(*state.pending, done),
         pending_messages=state.pending_messages + done.size_messages,
     )

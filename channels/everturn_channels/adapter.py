@@ -239,6 +239,11 @@ class Outbound:
     "At most 25 ASCII characters, the same for the same message: where a platform knows it, twice."
     is_repeat: bool = False
     "It may be there already. Where the platform cannot tell, the message says so."
+    is_late: bool = False
+    """It is owed for longer than platforms remember nonces: minutes.
+
+    Where it may be there already, a platform that knows nonces cannot tell any more.
+    """
     buttons: tuple[Button, ...] = ()
     file: OutgoingFile | None = None
 

@@ -54,6 +54,8 @@ class ChannelStatus:
     "Messages sent since the gateway started."
     skipped: int = 0
     "Messages that were not read since the gateway started: too old or too many."
+    given_up: int = 0
+    "Messages given up since the gateway started: they could not be delivered for too long."
     unreadable: int = 0
     "Events since then that could not be read and were passed over."
     blocked: tuple[BlockedLane, ...] = ()
@@ -98,6 +100,7 @@ class Health:
         self._received = 0
         self._sent = 0
         self._skipped = 0
+        self._given_up = 0
         self._unreadable = 0
         self.lanes = BlockedLanes()
         "The chats in which something cannot be taken now."
@@ -148,6 +151,10 @@ class Health:
         """Count messages that were not read."""
         self._skipped += count
 
+    def count_given_up(self) -> None:
+        """Count a message that could not be delivered for too long."""
+        self._given_up += 1
+
     def count_unreadable(self) -> None:
         """Count an event that could not be read."""
         self._unreadable += 1
@@ -184,6 +191,7 @@ class Health:
             received=self._received,
             sent=self._sent,
             skipped=self._skipped,
+            given_up=self._given_up,
             unreadable=self._unreadable,
             blocked=blocked[:BLOCKED_SHOWN],
             blocked_count=len(blocked),

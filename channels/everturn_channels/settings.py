@@ -102,5 +102,7 @@ class ChannelSettings:
     "Of messages written while the gateway was away, the newest so many are read."
     backlog_max_age_s: float = 86_400
     "And none that is older than this."
+    give_up_after_s: float = 86_400
+    "What could not be delivered for so long is given up, and people are told so."
     pairing: bool = True
     "Whether unknown people are given a code that the owner can approve."

@@ -180,6 +180,12 @@ class BacklogSection(Section):
     max_age_hours: Annotated[float, Field(ge=0, le=8760, allow_inf_nan=False)] = 24
 
 
+class DeliverySection(Section):
+    """How long it is tried to deliver what is said."""
+
+    give_up_after_hours: Annotated[float, Field(gt=0, le=8760, allow_inf_nan=False)] = 24
+
+
 class _ChannelSection(Section):
     enabled: bool = True
     streaming: bool = True
@@ -189,6 +195,7 @@ class _ChannelSection(Section):
     acknowledge: Annotated[str, Field(max_length=_EMOJI_CHARACTERS)] = ""
     files_max_megabytes: Annotated[int, Field(ge=0, le=_FILES_MAX_MEGABYTES)] = 20
     backlog: BacklogSection = BacklogSection()
+    delivery: DeliverySection = DeliverySection()
     pairing: bool = True
 
     def settings(self) -> ChannelSettings:
@@ -202,6 +209,7 @@ class _ChannelSection(Section):
             files_max_bytes=self.files_max_megabytes * _MEGABYTE,
             backlog_max_messages=self.backlog.max_messages,
             backlog_max_age_s=self.backlog.max_age_hours * 3600,
+            give_up_after_s=self.delivery.give_up_after_hours * 3600,
             pairing=self.pairing,
         )
 

@@ -12,6 +12,7 @@ from everturn_actors.events import PreviewSent
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.model import Announcement, Reply, ToolCall
 from everturn_actors.ports import Verdict
+from everturn_channels.delivery.sending import EDIT_TRIES
 from everturn_channels.errors import NotSentError, RefusedError, SendError, UnknownOutcomeError
 from everturn_channels.settings import ChannelSettings
 
@@ -243,18 +244,18 @@ async def test_a_chat_that_is_gone_while_a_reply_is_shown_is_given_up() -> None:
 
 
 async def test_an_edit_of_unknown_outcome_is_made_again_and_then_the_reply_is_sent() -> None:
-    """An edit does no harm twice; where none gets through, the reply comes by itself."""
+    """An edit does no harm twice; where none is confirmed, the reply comes by itself, labelled."""
     async with delivering(provider=Dictated(), settings=STREAMING) as test:
         said = await test.say()
         await settle(test, FIRST)
-        test.adapter.fail("edit", *[UnknownOutcomeError("cut")] * 3)
+        test.adapter.fail("edit", *[UnknownOutcomeError("cut")] * EDIT_TRIES)
         await settle(test, Reply())
-        for _ in range(2):
+        for _ in range(EDIT_TRIES - 1):
             await test.clock.until_sleeping(60)
             test.clock.advance(60)
         await test.until_delivered(said.session_id)
 
-        assert test.adapter.world.texts == [f"~{FIRST}", FIRST]
+        assert test.adapter.world.texts == [f"~{FIRST}", f"(again) {FIRST}"]
 
 
 async def test_only_the_first_chunk_of_a_long_reply_takes_the_place_of_the_preview() -> None:

@@ -715,6 +715,24 @@ async def test_the_same_nonce_twice_is_one_message() -> None:
         assert [(m["id"], m["content"]) for m in api.said()] == [(platform_id, "once")]
 
 
+async def test_a_repeat_that_comes_late_says_so() -> None:
+    """Discord forgets a nonce after minutes: from then on only a label can tell."""
+    async with open_discord_api() as api, serving(api, Notebook()) as bot:
+        for text in ("once", "x" * 2000):
+            message = Outbound(
+                chat=api.world.general, payload=payload(text), is_repeat=True, is_late=True
+            )
+            await bot.send(message)
+        await bot.send(Outbound(chat=api.world.general, payload=payload("new"), is_late=True))
+
+        assert [m["content"] for m in api.said()] == [
+            "(This may be a repeat.)\nonce",
+            "(The next message may be a repeat.)",
+            "x" * 2000,
+            "new",
+        ]
+
+
 async def test_replies_buttons_and_files_go_out_and_nobody_is_pinged() -> None:
     """A model that writes @everyone must not wake a thousand people."""
     async with open_discord_api() as api, serving(api, Notebook()) as bot:

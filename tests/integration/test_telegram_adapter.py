@@ -495,6 +495,40 @@ FAILURES: list[tuple[int, str, type[SendError], bool]] = [
 ]
 
 
+PAGES: list[tuple[int, type[SendError]]] = [
+    (502, NotSentError),
+    (503, NotSentError),
+    (521, NotSentError),
+    (500, UnknownOutcomeError),
+    (504, UnknownOutcomeError),
+    (524, UnknownOutcomeError),
+    (413, RefusedError),
+    (404, NotSentError),
+]
+
+
+@pytest.mark.parametrize(("code", "expected"), PAGES)
+async def test_a_page_of_a_gateway_says_whether_it_got_through(
+    code: int, expected: type[SendError]
+) -> None:
+    """Who got no connection to Telegram sent nothing; who waited for it in vain may have."""
+    async with open_bot() as (api, adapter, _):
+        api.fail("sendMessage", code, "", page=f"<html><h1>{code} Bad Gateway</h1></html>")
+        with pytest.raises(SendError) as failed:
+            await adapter.send(out())
+
+    assert type(failed.value).__mro__[:3].count(expected) == 1
+
+
+async def test_an_error_without_a_reason_is_one_all_the_same() -> None:
+    """What the library cannot read must not come out as a fault of ours."""
+    async with open_bot() as (api, adapter, _):
+        for code, expected in ((500, UnknownOutcomeError), (400, RefusedError)):
+            api.fail("sendMessage", code, None)  # type: ignore[arg-type]
+            with pytest.raises(expected):
+                await adapter.send(out())
+
+
 async def test_each_failure_says_whether_it_may_be_tried_again() -> None:
     """A wrong answer here repeats a message, or loses one; nothing is tried again by itself."""
     clock = QuickClock()

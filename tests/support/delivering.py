@@ -24,7 +24,7 @@ from everturn_actors.testing import (
     make_spec,
 )
 from everturn_channels.delivery import Deliverer
-from everturn_channels.delivery.pace import DOUBT_MAX_S, DOUBT_S
+from everturn_channels.delivery.pace import DOUBT_S
 from everturn_channels.settings import ChannelSettings
 
 WAIT_S = 30  # for what takes milliseconds
@@ -42,10 +42,15 @@ class Counter:
     """Counts what went out."""
 
     sent: int = 0
+    given_up: int = 0
 
     def count_out(self) -> None:
         """Count one."""
         self.sent += 1
+
+    def count_given_up(self) -> None:
+        """Count one that never will."""
+        self.given_up += 1
 
 
 @dataclass(kw_only=True)
@@ -178,7 +183,6 @@ class Dictated(ScriptedProvider):
 
 async def pass_doubt(clock: ManualClock) -> None:
     """Let the time go by after which a message of unknown outcome is sent once more."""
-    for delay_s in (DOUBT_S, DOUBT_MAX_S):
-        await clock.until_sleeping(delay_s)
-        await idle()
-        clock.advance(delay_s)
+    await clock.until_sleeping(DOUBT_S)
+    await idle()
+    clock.advance(DOUBT_S)

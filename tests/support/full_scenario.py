@@ -53,7 +53,7 @@ from everturn_actors.service import ServiceSettings, TurnService, open_service
 from everturn_actors.spec import AgentSpec, ModelSpec, SessionSpec
 from everturn_actors.testing import ManualClock, StaticAgents
 from everturn_channels.delivery import Deliverer
-from everturn_channels.delivery.pace import DOUBT_MAX_S, DOUBT_S
+from everturn_channels.delivery.pace import DOUBT_MAX_S
 from everturn_channels.settings import ChannelSettings
 from everturn_gateway.observe import SecretRegistry
 from everturn_gateway.scheduler.book import JobBook
@@ -213,10 +213,10 @@ class Gateway:
     async def rest(self) -> None:
         """Wait until nothing is owed but an answer of a person; let doubts pass for that."""
         await self.settle()
-        for number in range(self.patience):
+        for _ in range(self.patience):
             if not await self._owes():
                 return
-            self.clock.advance(DOUBT_MAX_S if number % 2 else DOUBT_S)
+            self.clock.advance(DOUBT_MAX_S)
             await self.settle()
 
     async def _owes(self) -> bool:

@@ -598,6 +598,9 @@ def delivered_log() -> tuple[Event, ...]:
         ),
         Announced(text="It rains.", untrusted=True),
         DeliveryPlanned(parcel=43, chunks=("Stand-up!",)),
+        ChunkMarked(parcel=43, chunk=0, mark="sending"),
+        ChunkMarked(parcel=43, chunk=0, mark="unsent", error="offline"),
+        ChunkMarked(parcel=43, chunk=0, mark="given_up", error="owed for too long; offline"),
     )
     return tuple(
         Event(seq=seq, at=instant(seq * 1_000_000), body=body) for seq, body in enumerate(bodies, 1)

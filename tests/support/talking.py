@@ -233,7 +233,7 @@ def is_said(folder: Path, chat: int | str) -> bool:
     plans = {e["parcel"]: e["chunks"] for e in by_type.get("delivery_planned", ())}
     marks = {(e["parcel"], e["chunk"]): e["mark"] for e in by_type.get("chunk_marked", ())}
     chunks = {(parcel, n) for parcel, chunks in plans.items() for n in range(len(chunks))}
-    is_told = all(marks.get(chunk) in {"sent", "failed", "closed"} for chunk in chunks)
+    is_told = all(marks.get(chunk) in {"sent", "failed", "given_up", "closed"} for chunk in chunks)
     return bool(received) and is_answered and replies <= plans.keys() and is_told
 
 

@@ -37,10 +37,16 @@ NOON: Final = 1_795_348_800
 
 
 class ApiError(Exception):
-    """A request that is refused."""
+    """A request that is refused.
 
-    def __init__(self, code: int, description: str, **parameters: object) -> None:
+    `page` is what a gateway before the Bot API answers in its place, as HTML.
+    """
+
+    def __init__(
+        self, code: int, description: str, *, page: str = "", **parameters: object
+    ) -> None:
         self.code, self.description, self.parameters = code, description, parameters
+        self.page = page
         super().__init__(description)
 
 
@@ -63,6 +69,8 @@ class Fault:
     times: int
     error: ApiError | None = None
     "What is answered; None = the connection is cut once the request was carried out."
+    carried_out: bool = False
+    "Whether the request is carried out all the same."
 
 
 @dataclass(slots=True, kw_only=True)
@@ -181,11 +189,23 @@ class TelegramApi:
     # --- what goes wrong ---
 
     def fail(
-        self, method: str, code: int, description: str, *, times: int = 1, **parameters: object
+        self,
+        method: str,
+        code: int,
+        description: str,
+        *,
+        times: int = 1,
+        carried_out: bool = False,
+        page: str = "",
+        **parameters: object,
     ) -> None:
-        """Have the next requests of a method refused."""
-        error = ApiError(code, description, **parameters)
-        self._faults.append(Fault(method=method, times=times, error=error))
+        """Have the next requests of a method refused, or carried out and answered so.
+
+        `page` is what a gateway before the Bot API answers in its place.
+        """
+        error = ApiError(code, description, page=page, **parameters)
+        fault = Fault(method=method, times=times, error=error, carried_out=carried_out)
+        self._faults.append(fault)
 
     def cut(self, method: str, *, times: int = 1) -> None:
         """Carry the next requests of a method out, and cut the connection instead of answering."""
@@ -243,15 +263,20 @@ class TelegramApi:
             if request.match_info["token"] != self.token:
                 raise ApiError(401, "Unauthorized")  # noqa: TRY301 - answered like the others
             fault = self._fault(call.method)
-            if fault is not None and fault.error is not None:
+            if fault is not None and fault.error is not None and not fault.carried_out:
                 raise fault.error
-            is_cut = fault is not None
+            is_cut = fault is not None and fault.error is None
             await self._wait(call, carried_out=False)
             call.result = await self._carry_out(call)
             await self._wait(call, carried_out=True)
+            if fault is not None and fault.error is not None:
+                raise fault.error
             body: Json = {"ok": True, "result": call.result}
         except ApiError as error:
             call.status = error.code
+            if error.page:
+                self._wake()
+                return web.Response(text=error.page, status=error.code, content_type="text/html")
             body = {"ok": False, "error_code": error.code, "description": error.description}
             if error.parameters:
                 body["parameters"] = error.parameters

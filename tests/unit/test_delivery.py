@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import get_args
 
 import anyio
@@ -34,7 +35,7 @@ from everturn_channels.delivery.layout import (
     lay_out,
     nonce,
 )
-from everturn_channels.delivery.pace import DOUBT_MAX_S, DOUBT_S, Pace
+from everturn_channels.delivery.pace import Pace
 from everturn_channels.delivery.questions import NONE, question_of
 from everturn_channels.delivery.words import call_text, question_text, ran_text, settled_text
 from everturn_channels.settings import ChannelSettings
@@ -243,16 +244,26 @@ async def test_a_platform_that_is_back_ends_the_waits_after_failures() -> None:
     assert clock.now() == ManualClock().now()
 
 
-async def test_what_may_have_arrived_is_sent_again_when_the_platform_is_heard_from() -> None:
-    """The one repeat made while the platform is down would lose the reply for good."""
+async def test_a_word_of_the_platform_ends_the_waits_that_listen_for_it() -> None:
+    """What failed in an outage need not wait longer than the outage."""
     clock = ManualClock()
     pace = Pace(clock, lambda: 0.0)
     with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(pace.until_heard)
-            await clock.until_sleeping(DOUBT_S)
-            clock.advance(DOUBT_S)
-            await clock.until_sleeping(DOUBT_MAX_S)
+            tasks.start_soon(partial(pace.wait, 1_000, or_heard=True))
+            tasks.start_soon(pace.wait, 10)
+            await clock.until_sleeping(10)
+            await clock.until_sleeping(1_000)
             pace.heard()
+            await anyio.wait_all_tasks_blocked()
+            assert not clock._will_wake(clock.now() + timedelta(seconds=9))
+            clock.advance(10)
 
-    assert clock.now() == ManualClock().now() + timedelta(seconds=DOUBT_S)
+    assert clock.now() == ManualClock().now() + timedelta(seconds=10)
+
+
+def test_pauses_grow_to_a_limit_and_those_in_doubt_further() -> None:
+    """Whatever may have arrived may come again with each try."""
+    pace = Pace(ManualClock(), lambda: 0.0)
+    assert [pace.pause_s(n) for n in (1, 2, 3, 7, 99)] == [1, 2, 4, 60, 60]
+    assert [pace.pause_s(n, in_doubt=True) for n in (1, 2, 3, 99)] == [2, 4, 8, 1800]

@@ -21,6 +21,7 @@ from everturn_gateway.channel_config import (
     TELEGRAM_API,
     AnySection,
     BacklogSection,
+    DeliverySection,
     DiscordSection,
     PluginSection,
     TelegramSection,
@@ -98,6 +99,8 @@ def default_of(section: type[AnySection], name: str, field: FieldInfo) -> str:
             return str(value).lower()
         case BacklogSection() as backlog:
             return f"{backlog.max_messages}, {backlog.max_age_hours:g}"
+        case DeliverySection() as delivery:
+            return f"{delivery.give_up_after_hours:g}"
         case WebhookSection():
             return "none"
         case value:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import get_args
 
@@ -34,8 +35,17 @@ from everturn_actors.events import (
     TurnFinished,
     TurnStarted,
 )
-from everturn_actors.model import Attachment, ConversationKey, Mark, Outcome, Parcel, ToolCall
-from everturn_actors.parcels import deliver
+from everturn_actors.model import (
+    Attachment,
+    Chunk,
+    ConversationKey,
+    Mark,
+    Outcome,
+    Parcel,
+    ParcelKind,
+    ToolCall,
+)
+from everturn_actors.parcels import UNDELIVERED_LINES, UNDELIVERED_MORE, deliver
 from everturn_actors.state import SessionState, apply
 from everturn_actors.testing import START
 
@@ -71,7 +81,9 @@ def test_a_reply_with_text_is_owed_and_replies_to_who_asked() -> None:
     """In a group nobody knows otherwise to whom it was said."""
     state = began(ModelReplied(text="there"), ANSWERED)
 
-    assert state.owed == (Parcel(seq=5, turn=1, kind="reply", text="there", reply_to="44"),)
+    assert state.owed == (
+        Parcel(seq=5, owed_at=START, turn=1, kind="reply", text="there", reply_to="44"),
+    )
 
 
 def test_a_reply_before_tools_is_owed_as_one_of_its_own() -> None:
@@ -91,13 +103,15 @@ def test_a_call_owes_the_files_that_it_sends() -> None:
     state = began(ModelReplied(text="", calls=(CALL,)), CallStarted(call_id="a"))
     state = after(CallFinished(call_id="a", text="sent", attachments=(FILE,)), state=state)
 
-    assert state.owed == (Parcel(seq=7, turn=1, kind="file", attachments=(FILE,)),)
+    assert state.owed == (Parcel(seq=7, owed_at=START, turn=1, kind="file", attachments=(FILE,)),)
 
 
 def test_a_question_is_owed_until_everybody_was_told_of_its_end() -> None:
     """Buttons that stay when they no longer do anything mislead whoever presses them."""
     state = began(ModelReplied(text="", calls=(CALL,)), ASKED)
-    question = Parcel(seq=6, turn=1, kind="approval", text="it draws", call_id="a", reply_to="44")
+    question = Parcel(
+        seq=6, owed_at=START, turn=1, kind="approval", text="it draws", call_id="a", reply_to="44"
+    )
     assert state.owed == (question,)
 
     state = after(
@@ -138,7 +152,7 @@ def test_the_line_of_an_emergency_is_owed_and_others_are_not() -> None:
     """People are told why it takes longer; what is routine is not their concern."""
     state = began(ContextReduced(stage="clear"), ContextReduced(stage="halve"))
 
-    assert state.owed == (Parcel(seq=6, turn=1, kind="notice", text=OVERFLOW_LINE),)
+    assert state.owed == (Parcel(seq=6, owed_at=START, turn=1, kind="notice", text=OVERFLOW_LINE),)
     idle = after(ContextReduced(stage="halve"), state=began(ModelReplied(text="x"), ANSWERED))
     assert [each.kind for each in idle.owed] == ["reply"]
 
@@ -151,6 +165,7 @@ def test_a_turn_without_an_answer_owes_the_reason(outcome: Outcome) -> None:
     assert state.owed == (
         Parcel(
             seq=5,
+            owed_at=START,
             turn=1,
             kind="end",
             text="the model is down",
@@ -229,7 +244,9 @@ def test_an_announcement_is_owed_as_it_stands_with_or_without_a_turn() -> None:
     said = Announced(text="Stand-up!", title="Stand-up", delivers=True)
     first = apply(None, Event(seq=1, at=START, body=SessionStarted(session_id="s", key=KEY)))
 
-    assert after(said, state=first).owed == (Parcel(seq=2, turn=0, kind="reply", text="Stand-up!"),)
+    assert after(said, state=first).owed == (
+        Parcel(seq=2, owed_at=START, turn=0, kind="reply", text="Stand-up!"),
+    )
     during = began(said, ModelReplied(text="there"), ANSWERED)
     assert [(p.seq, p.turn, p.text, p.reply_to) for p in during.owed] == [
         (5, 1, "Stand-up!", ""),
@@ -399,7 +416,10 @@ def test_a_preview_of_what_was_not_begun_is_refused(body: PreviewSent) -> None:
 
 def owed(*chunks: str) -> tuple[Parcel, ...]:
     """Return a reply that is laid out, and one after it that is not."""
-    parcels = (Parcel(seq=5, turn=1, kind="reply"), Parcel(seq=9, turn=2, kind="reply"))
+    parcels = (
+        Parcel(seq=5, owed_at=START, turn=1, kind="reply"),
+        Parcel(seq=9, owed_at=START, turn=2, kind="reply"),
+    )
     return deliver(parcels, DeliveryPlanned(parcel=5, chunks=chunks)) if chunks else parcels
 
 
@@ -496,7 +516,7 @@ def test_what_is_known_to_be_there_is_never_sent_again(marks: list[tuple[int, Ma
         for before, now in pairwise(told):
             assert now != "sending" or before in {"planned", "unsent", "unknown"}
             assert now not in {"sent", "unsent", "unknown"} or before == "sending"
-    is_over = all(told[-1] in {"sent", "failed", "closed"} for told in seen.values())
+    is_over = all(told[-1] in {"sent", "failed", "given_up", "closed"} for told in seen.values())
     assert is_over == (parcels[0].seq != 5)
 
 
@@ -511,8 +531,62 @@ def test_the_session_survives_being_told_what_is_in_a_whole_log() -> None:
         (27, "notice", ""),
         (29, "reply", "79"),
         (35, "end", ""),
-        (43, "reply", ""),
+        (48, "undelivered", ""),
     ]
-    assert [each.seq for each in state.overheard] == [41, 43, 44]
+    assert [each.seq for each in state.overheard] == [41, 43, 44, 48]
     assert state.open_turn is not None
     assert (state.open_turn.preview_step, state.open_turn.preview_id) == (1, "80")
+
+
+# --- what is given up ---
+
+
+def lost(*marks: Mark, kind: ParcelKind = "reply", state: SessionState | None = None) -> Parcel:
+    """Return what people are told where a reply of two chunks, marked so, is given up."""
+    chunks = tuple(Chunk(payload="x", mark=mark, tries=mark == "unknown") for mark in marks)
+    parcel = Parcel(seq=5, owed_at=START, turn=1, kind=kind, chunks=chunks)
+    first = next(n for n, mark in enumerate(marks) if mark not in {"sent", "given_up"})
+    body = ChunkMarked(parcel=5, chunk=first, mark="given_up", error="offline")
+    state = replace(state or began(), owed=(parcel,))
+    after_it = after(body, state=state)
+    assert [each.own for each in after_it.overheard] == [True]
+    return next(each for each in after_it.owed if each.kind == "undelivered")
+
+
+def test_what_is_given_up_is_owed_as_a_word_and_told_to_the_model() -> None:
+    """Whoever waits for a reply has to know that none comes."""
+    told = lost("unsent", "planned")
+
+    assert told.owed_at == START
+    assert told.text == "A reply from 2026-01-02 03:04 UTC could not be delivered."
+    assert "could not be delivered whole" in lost("sent", "unsent").text
+    assert lost("unknown", "planned").text.endswith("It may have come all the same.")
+    assert lost("unsent", "planned", kind="file").text.startswith("A file from")
+
+
+def test_one_word_tells_of_all_that_was_given_up_until_it_is_laid_out() -> None:
+    """A day of outage ends in one message."""
+    parcels = tuple(
+        Parcel(
+            seq=n, owed_at=START, turn=1, kind="reply", chunks=(Chunk(payload="x", mark="unsent"),)
+        )
+        for n in range(1, 9)
+    )
+    state = replace(began(), owed=parcels)
+    for n in range(1, 9):
+        state = after(ChunkMarked(parcel=n, chunk=0, mark="given_up"), state=state)
+
+    [told] = state.owed
+    assert told.text.count("could not be delivered") == UNDELIVERED_LINES + 1
+    assert told.text.endswith(UNDELIVERED_MORE)
+    assert len(state.overheard) == 8
+
+    state = after(
+        DeliveryPlanned(parcel=told.seq, chunks=("x",)),
+        ChunkMarked(parcel=told.seq, chunk=0, mark="sending"),
+        ChunkMarked(parcel=told.seq, chunk=0, mark="unsent"),
+        ChunkMarked(parcel=told.seq, chunk=0, mark="given_up"),
+        state=state,
+    )
+    assert state.owed == ()
+    assert len(state.overheard) == 8

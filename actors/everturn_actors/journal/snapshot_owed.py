@@ -35,6 +35,8 @@ def overheard_line(heard: Overheard) -> dict[str, Any]:
 def parcel_line(parcel: Parcel) -> dict[str, Any]:
     """Return the line of a parcel; fields that hold their default are left out."""
     line = _told(parcel)
+    if parcel.owed_at is not None:
+        line["owed_at"] = utc_text(parcel.owed_at)
     if parcel.attachments:
         line["attachments"] = [_told(each) for each in parcel.attachments]
     if parcel.chunks is not None:
@@ -69,19 +71,22 @@ def overheard_of(
     return tuple(_each(lines, read))
 
 
-def parcels_of(lines: Sequence[Line]) -> tuple[Parcel, ...]:
-    """Return the parcels of their section.
+def parcels_of(lines: Sequence[Line], instant: Callable[[object], datetime]) -> tuple[Parcel, ...]:
+    """Return the parcels of their section; `instant` reads a time.
 
     Raises:
         EntryError: A line that cannot be read.
     """
-    return tuple(_each(lines, _parcel))
+    return tuple(_each(lines, lambda line: _parcel(line, instant)))
 
 
-def _parcel(line: Line) -> Parcel:
+def _parcel(line: Line, instant: Callable[[object], datetime]) -> Parcel:
     values = {**line}
     chunks = values.pop("chunks", None)
+    owed_at = values.pop("owed_at", None)
     parcel = read_value(Parcel, values)
+    if owed_at is not None:
+        parcel = replace(parcel, owed_at=instant(owed_at))
     if chunks is None:
         return parcel
     if not isinstance(chunks, list):

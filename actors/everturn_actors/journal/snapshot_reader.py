@@ -106,7 +106,7 @@ def decode_state(data: bytes) -> SessionState:
         reported=header.usage("reported", Usage()),
         drifts=header.number("drifts", 0),
         overheard=header.section("overheard", lambda lines: overheard_of(lines, _instant)),
-        owed=header.section("owed", parcels_of),
+        owed=header.section("owed", lambda lines: parcels_of(lines, _instant)),
     )
     _check_numbers(state, header)
     return state

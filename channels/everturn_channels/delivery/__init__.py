@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from everturn_channels.delivery.deliverer import Deliverer, Tally
+from everturn_channels.delivery.deliverer import Deliverer
+from everturn_channels.delivery.tally import Tally
 
 __all__ = ["Deliverer", "Tally"]

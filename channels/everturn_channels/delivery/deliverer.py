@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import cast
 
 import anyio
 
@@ -20,16 +20,9 @@ from everturn_channels.delivery.pace import Pace
 from everturn_channels.delivery.preview import Preview
 from everturn_channels.delivery.questions import Questions
 from everturn_channels.delivery.sending import Sender
+from everturn_channels.delivery.tally import NoTally, Tally
 from everturn_channels.delivery.typing_sign import TypingSign
 from everturn_channels.settings import ChannelSettings
-
-
-class Tally(Protocol):
-    """Counts what a channel does."""
-
-    def count_out(self) -> None:
-        """Note that a message was sent."""
-        ...
 
 
 class Deliverer:
@@ -54,12 +47,12 @@ class Deliverer:
             clock: The time.
             chat_type_of: Tells what kind of chat a conversation is in, because not every kind has
                 drafts; without it each counts as a group.
-            tally: Counts the messages that were sent.
+            tally: Counts the messages that were sent, and those that were given up.
             pace: When the bot may speak, where others speak with its voice as well.
             jitter: Gives a number from 0 to 1, anew with every call.
         """
         self._adapter, self._settings, self._clock = adapter, settings, clock
-        self._chat_type_of, self._tally = chat_type_of, tally
+        self._chat_type_of, self._tally = chat_type_of, tally or NoTally()
         self._pace = pace or Pace(clock, jitter)
 
     async def carry(self, session: Outgoing) -> None:
@@ -95,11 +88,12 @@ class Deliverer:
             session,
             self._adapter,
             settings=self._settings,
+            clock=self._clock,
             pace=self._pace,
             preview=preview,
             typing=typing,
             questions=questions,
-            on_sent=self._count,
+            tally=self._tally,
         )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(preview.run)
@@ -109,10 +103,6 @@ class Deliverer:
             typing.hush()
             await preview.finish()
             tasks.cancel_scope.cancel()
-
-    def _count(self) -> None:
-        if self._tally is not None:
-            self._tally.count_out()
 
 
 def _has_work(state: SessionState) -> bool:

@@ -88,6 +88,7 @@ class Ends:
                 },
             )
             return not isinstance(error, NotSentError | UnknownOutcomeError)
+        self._pace.heard()
         return True
 
     def _is_stopping(self) -> bool:

@@ -37,7 +37,7 @@ def lay_out(
         case "file":
             files = tuple(f"{_FILE_MARK}{n}" for n in range(len(parcel.attachments)))
             return (*_texts(adapter, parcel.text), *files)
-        case "notice":
+        case "notice" | "undelivered":
             return _texts(adapter, parcel.text, is_plain=True)
         case "end":
             return _texts(adapter, end_text(parcel))

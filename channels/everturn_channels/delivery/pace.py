@@ -18,8 +18,8 @@ AT_ONCE: Final = 16  # messages of one bot that are on their way at the same tim
 QUIET_MIN_S: Final = 0.5  # a platform that asks for no time at all still means some
 RETRY_S: Final = 1.0  # after the first failure that names no time; doubled with each one
 RETRY_MAX_S: Final = 60.0
-DOUBT_S: Final = 5.0  # at least, before what may have arrived is sent once more
-DOUBT_MAX_S: Final = 300.0  # and so long at most until the platform is heard from
+DOUBT_S: Final = 2.0  # the same for what may have arrived
+DOUBT_MAX_S: Final = 1800.0  # longer: each further try may show it once more
 
 
 class Pace:
@@ -38,9 +38,14 @@ class Pace:
         self._clock, self._jitter = clock, jitter
         self._slots = anyio.Semaphore(at_once)
         self._quiet_until: datetime | None = None
-        self._heard = anyio.Event()
-        self._waiting: set[anyio.CancelScope] = set()
-        "The waits after failures."
+        self._waiting: dict[anyio.CancelScope, bool] = {}
+        "The waits after failures, and whether a word of the platform ends them."
+        self.times_heard = 0
+        "How often the platform was heard from."
+        self.times_answered = 0
+        "How often it answered what was sent."
+        self.logins = 0
+        "How often it could be reached again."
 
     @property
     def quiet_s(self) -> float:
@@ -87,42 +92,50 @@ class Pace:
         """Give the right back."""
         self._slots.release()
 
-    async def back_off(self, failures: int) -> None:
-        """Wait after so many failures in a row, longer each time, and not all in one moment."""
-        base_s = min(RETRY_S * 2 ** min(failures - 1, 10), RETRY_MAX_S)
-        with anyio.CancelScope() as scope:
-            self._waiting.add(scope)
-            try:
-                await self._clock.sleep(base_s * (1 - self._jitter() / 2))
-            finally:
-                self._waiting.discard(scope)
+    def pause_s(self, failures: int, *, in_doubt: bool = False) -> float:
+        """Return how long to wait after so many failures in a row, longer with each of them.
 
-    def heard(self) -> None:
-        """Note that the platform was heard from."""
-        self._heard.set()
-        self._heard = anyio.Event()
+        Not all wait for the same time, so that they do not come back in one moment.
 
-    async def until_heard(self) -> None:
-        """Wait until the platform is well again, as far as that can be told.
-
-        What may have arrived is sent once more and never again: not while the platform is down.
+        Args:
+            failures: In a row, this one included.
+            in_doubt: Whether what failed may have been done all the same.
         """
-        heard = self._heard
-        await self._clock.sleep(DOUBT_S)
-        if heard.is_set():
-            return
-        async with anyio.create_task_group() as tasks:
+        first_s, most_s = (DOUBT_S, DOUBT_MAX_S) if in_doubt else (RETRY_S, RETRY_MAX_S)
+        return min(first_s * 2.0 ** min(failures - 1, 16), most_s) * (1 - self._jitter() / 2)
 
-            async def listen() -> None:
-                await heard.wait()
-                tasks.cancel_scope.cancel()
+    async def back_off(self, failures: int) -> None:
+        """Wait after so many failures in a row; no longer than until the platform is back."""
+        await self.wait(self.pause_s(failures))
 
-            tasks.start_soon(listen)
-            await self._clock.sleep(DOUBT_MAX_S)
-            tasks.cancel_scope.cancel()
+    async def wait(self, delay_s: float, *, or_heard: bool = False) -> None:
+        """Wait; no longer than until the platform can be reached again.
+
+        Args:
+            delay_s: At most so long.
+            or_heard: Whether any word of the platform ends it, too.
+        """
+        with anyio.CancelScope() as scope:
+            self._waiting[scope] = or_heard
+            try:
+                await self._clock.sleep(delay_s)
+            finally:
+                del self._waiting[scope]
+
+    def heard(self, *, answer: bool = False) -> None:
+        """Note that the platform was heard from: an update came, or a request was answered.
+
+        `answer`: it was a message, and the platform said what became of it.
+        """
+        self.times_heard += 1
+        self.times_answered += answer
+        for scope, or_heard in self._waiting.items():
+            if or_heard:
+                scope.cancel()
 
     def stop_backing_off(self) -> None:
         """End the waits after failures: the platform can be reached again."""
+        self.logins += 1
         for scope in self._waiting:
             scope.cancel()
 

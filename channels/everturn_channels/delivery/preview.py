@@ -275,6 +275,7 @@ class Preview:
             self._given_up = (wish.turn, wish.step, wish.is_status)
         else:
             self._shown = wish
+            self._pace.heard()
         finally:
             self._pace.give()
             self._last = self._clock.now()

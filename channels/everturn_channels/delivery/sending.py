@@ -1,14 +1,14 @@
 """Sends what a session owes: parcel after parcel, chunk after chunk, marked before and after.
 
 A chunk that is marked as sending when nobody sends it was cut short: whether it arrived is not
-known, so it is sent once more and says so. Whatever surely did not arrive is tried for ever.
+known, so it is sent again and says so. What did not arrive, or may not have, is tried again until
+the platform says yes or no, or until it was owed for too long; then people are told of it.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -19,6 +19,7 @@ from everturn_actors.errors import JournalError
 from everturn_actors.events import Body, ChunkMarked, DeliveryPlanned
 from everturn_actors.model import Attachment, Chunk, Mark, Parcel
 from everturn_actors.outgoing import Outgoing
+from everturn_actors.ports import Clock
 from everturn_channels.adapter import Adapter, Outbound, OutgoingFile
 from everturn_channels.delivery.ends import Ends
 from everturn_channels.delivery.layout import (
@@ -35,6 +36,8 @@ from everturn_channels.delivery.leaving import leaves
 from everturn_channels.delivery.pace import Pace, unless
 from everturn_channels.delivery.preview import Preview
 from everturn_channels.delivery.questions import Questions, question_of
+from everturn_channels.delivery.retrying import LAST_TRIES, Retries
+from everturn_channels.delivery.tally import Tally
 from everturn_channels.delivery.typing_sign import TypingSign
 from everturn_channels.delivery.words import large_file, missing_file, refused_file
 from everturn_channels.errors import NotSentError, RefusedError, SendError, UnknownOutcomeError
@@ -43,9 +46,14 @@ from everturn_channels.settings import ChannelSettings
 
 logger = logging.getLogger(__name__)
 
-UNKNOWN_TRIES: Final = 2  # after so many sendings of unknown outcome a chunk is given up
 IN_PLACE_CHARS: Final = 2_000  # a longer text is laid out in a thread: 8 KB may take 20 ms
-EDIT_TRIES: Final = 3  # so often a preview is to become the reply; then the reply is sent anew
+EDIT_TRIES: Final = 8  # so often a preview is to become the reply; then the reply is sent anew
+NONCE_S: Final = 120.0
+"""So long a platform surely remembers a nonce.
+
+Discord says "in the past few minutes" (https://docs.discord.com/developers/resources/message).
+"""
+UNDELIVERED_S: Final = 30 * 86_400.0  # so long people are to be told that something did not arrive
 _ERROR_MAX: Final = 500  # characters of a reason that are kept
 
 
@@ -64,8 +72,7 @@ class _Job:
     was_cut_short: bool = False
     "Whether the first chunk may have been sent anew already, in place of the preview."
     edits: int = 0
-    failures: int = 0
-    "In a row."
+    "How often the preview may have become the reply."
 
     def mark(self, index: int, mark: Mark, *, platform_id: str = "", error: str = "") -> None:
         """Note what became of a chunk."""
@@ -83,11 +90,6 @@ class _Job:
         if self.chunks[index].is_done and index in self.left:
             self.left.remove(index)
 
-    def mark_unknown(self, index: int, error: str) -> None:
-        """Note that nobody knows whether a chunk was sent; the second time it is given up."""
-        again = self.chunks[index].tries + 1 < UNKNOWN_TRIES
-        self.mark(index, "unknown" if again else "failed", error=error)
-
     def take_told(self) -> tuple[Body, ...]:
         """Return what is to be recorded now."""
         told, self.told = tuple(self.told), []
@@ -103,18 +105,23 @@ class Sender:
         adapter: Adapter,
         *,
         settings: ChannelSettings,
+        clock: Clock,
         pace: Pace,
         preview: Preview,
         typing: TypingSign,
         questions: Questions,
-        on_sent: Callable[[], None],
+        tally: Tally,
     ) -> None:
         self._session, self._adapter, self._settings = session, adapter, settings
         self._pace, self._preview, self._typing = pace, preview, typing
-        self._questions, self._on_sent = questions, on_sent
+        self._questions, self._tally = questions, tally
         self._ends = Ends(session, adapter, pace, questions)
         self._holds = False
         self._is_chat_gone = False
+        self._clock = clock
+        self._retries = Retries(pace, clock)
+        self._jobs: dict[int, _Job] = {}
+        "Parcels under way that wait for their next try, by their event."
 
     async def run(self) -> None:
         """Deliver until nothing is owed and no turn is open, or the service stops.
@@ -127,19 +134,35 @@ class Sender:
         while not leaves(session):
             self._questions.note(session.state)
             parcel, turn = self._next(), session.state.open_turn
+            waiting = [each.seq for each in session.state.owed]
             if parcel is not None:
                 await self._deliver(parcel)
+            elif self._retries.is_waiting(waiting):
+                await unless(session, self._has_news, partial(self._retries.wait, waiting))
             elif turn is None or not turn.delivers:
                 return
             else:
                 await session.until_changed()
 
     def _next(self) -> Parcel | None:
-        """Return the oldest parcel that something can be done about; a question may just wait."""
+        """Return the oldest parcel that something can be done about; a question may just wait.
+
+        People read replies in their order. So one that waits for its next try holds up the others,
+        but not for ever.
+        """
         for parcel in self._session.state.owed:
-            if not (parcel.kind == "approval" and parcel.is_delivered) or self._is_over(parcel):
+            if self._is_over(parcel):
                 return parcel
+            if parcel.kind == "approval" and parcel.is_delivered:
+                continue
+            if self._retries.is_due(parcel.seq):
+                return parcel
+            if not self._retries.may_be_overtaken(parcel.seq, parcel.owed_at):
+                return None
         return None
+
+    def _has_news(self) -> bool:
+        return leaves(self._session) or self._next() is not None
 
     def _is_over(self, parcel: Parcel) -> bool:
         """Whether a parcel is a question that nobody can answer any more."""
@@ -150,20 +173,26 @@ class Sender:
             if self._is_over(parcel):
                 await self._close(parcel)
                 return
-            payloads = None
-            if parcel.chunks is None and len(parcel.text) > IN_PLACE_CHARS:
-                payloads = await to_thread.run_sync(self._lay_out, parcel)
-            if parcel.kind == "reply":
-                parcel = await self._preview.hand_over(parcel)
-            job = self._begin(parcel, payloads)
+            job = self._jobs.pop(parcel.seq, None) or await self._take_up(parcel)
             while job.left and await self._may_send(job):
-                await self._send(job)
+                if not await self._send(job):
+                    self._jobs[parcel.seq] = job
+                    return
             if not job.left or any(isinstance(body, ChunkMarked) for body in job.told):
                 await self._tell(job)
         finally:
             self._let_go()
 
     # --- one parcel ---
+
+    async def _take_up(self, parcel: Parcel) -> _Job:
+        """Lay a parcel out where that was not done, and take up what is left of it."""
+        payloads = None
+        if parcel.chunks is None and len(parcel.text) > IN_PLACE_CHARS:
+            payloads = await to_thread.run_sync(self._lay_out, parcel)
+        if parcel.kind == "reply":
+            parcel = await self._preview.hand_over(parcel)
+        return self._begin(parcel, payloads)
 
     def _lay_out(self, parcel: Parcel) -> tuple[str, ...]:
         """Return the payloads of a parcel. Changes nothing, so that a thread may do it."""
@@ -194,7 +223,7 @@ class Sender:
                 job.was_cut_short = True
                 job.mark(index, "unsent", error="cut short")
             else:
-                job.mark_unknown(index, "cut short")
+                job.mark(index, "unknown", error="cut short")
         return job
 
     async def _may_send(self, job: _Job) -> bool:
@@ -214,8 +243,8 @@ class Sender:
     def _is_to_leave(self, parcel: Parcel) -> bool:
         return leaves(self._session) or self._is_over(parcel)
 
-    async def _send(self, job: _Job) -> None:
-        """Send the next chunk; note what became of it, and wait where it has to be tried again."""
+    async def _send(self, job: _Job) -> bool:
+        """Send the next chunk and note what became of it; False where it has to be tried again."""
         index = job.left[0]
         chunk = job.chunks[index]
         job.mark(index, "sending")
@@ -227,43 +256,48 @@ class Sender:
             job.mark(index, "unsent", error=str(error))
             if error.retry_after_s is not None:
                 self._pace.be_quiet(error.retry_after_s)
-            await self._wait_after_failure(job, is_asked=error.retry_after_s is not None)
+            is_asked = error.retry_after_s is not None
+            return await self._failed(job, error, in_doubt=False, is_asked=is_asked)
         except RefusedError as error:
-            self._give_up(job, index, error)
+            self._pace.heard(answer=True)
+            self._refused(job, index, error)
         except SendError as error:
-            job.mark_unknown(index, str(error))
-            if job.chunks[index].mark == "failed":
-                self._warn("a message may not have arrived", job.parcel, error)
-            await self._wait_in_doubt(job)
+            job.mark(index, "unknown", error=str(error))
+            return await self._failed(job, error, in_doubt=True, is_asked=False)
         else:
-            job.failures = 0
+            self._pace.heard(answer=True)
             job.mark(index, "sent", platform_id=platform_id)
             if is_whole_reply(chunk.payload):
                 for rest in tuple(job.left):
                     job.mark(rest, "closed")
             self._preview.pass_message()
-            self._on_sent()
+            self._tally.count_out()
             if self._pace.is_contended:
                 self._let_go()
+        self._retries.forget(job.parcel.seq)
+        return True
 
-    async def _wait_after_failure(self, job: _Job, *, is_asked: bool) -> None:
-        """Record what happened, and wait; where the platform says how long, `Pace` knows."""
+    async def _failed(self, job: _Job, error: SendError, *, in_doubt: bool, is_asked: bool) -> bool:
+        """Record a failure, and give up what was owed for too long; return whether it was."""
+        parcel = job.parcel
+        self._retries.failed(parcel.seq, in_doubt=in_doubt, is_asked=is_asked)
+        limit_s = self._settings.give_up_after_s
+        if parcel.kind == "undelivered":
+            limit_s = max(limit_s, UNDELIVERED_S)
+        is_given_up = self._retries.is_hopeless(parcel.seq, parcel.owed_at, limit_s)
+        if is_given_up:
+            for each in tuple(job.left):
+                job.mark(each, "given_up", error=f"owed for too long; {error}")
+                self._tally.count_given_up()
+            self._retries.forget(parcel.seq)
+            self._warn("a message is given up, it was owed for too long", parcel, error)
+        elif self._retries.failures(parcel.seq) == LAST_TRIES:
+            self._warn("a message could not be delivered so far; it is tried again", parcel, error)
         await self._tell(job)
         self._let_go()
-        job.failures += 1
-        if not is_asked and job.left:
-            is_to_leave = partial(self._is_to_leave, job.parcel)
-            await unless(self._session, is_to_leave, partial(self._pace.back_off, job.failures))
+        return is_given_up
 
-    async def _wait_in_doubt(self, job: _Job) -> None:
-        """Record that nobody knows whether a chunk arrived, and wait before the one repeat."""
-        await self._tell(job)
-        self._let_go()
-        if job.left:
-            is_to_leave = partial(self._is_to_leave, job.parcel)
-            await unless(self._session, is_to_leave, self._pace.until_heard)
-
-    def _give_up(self, job: _Job, index: int, error: RefusedError) -> None:
+    def _refused(self, job: _Job, index: int, error: RefusedError) -> None:
         """Note that a chunk never arrives; where the chat is gone, nothing else that is owed."""
         if not error.is_chat_gone:
             job.mark(index, "failed", error=str(error))
@@ -325,7 +359,8 @@ class Sender:
             payload=chunk.payload,
             reply_to=parcel.reply_to if index == 0 else "",
             nonce=nonce(self._session.session_id, parcel.seq, index),
-            is_repeat=chunk.tries > 0 or may_be_shown,
+            is_repeat=chunk.tries > 0 or may_be_shown or (index == 0 and job.edits > 0),
+            is_late=self._is_late(parcel),
         )
         if may_be_shown and self._adapter.traits.nonces and self._adapter.traits.edits:
             return await self._put_over(message, parcel)
@@ -341,6 +376,10 @@ class Sender:
             buttons = buttons_of(question, self._session.session_id)
             message = replace(message, buttons=buttons)
         return await self._adapter.send(message)
+
+    def _is_late(self, parcel: Parcel) -> bool:
+        at = parcel.owed_at
+        return at is None or (self._clock.now() - at).total_seconds() >= NONCE_S
 
     @property
     def _has_buttons(self) -> bool:

@@ -60,6 +60,7 @@ class TypingSign:
         with anyio.CancelScope() as self._showing:
             try:
                 await self._adapter.type(key.chat, key.topic)
+                self._pace.heard()
             except SendError as error:
                 if isinstance(error, NotSentError) and error.retry_after_s is not None:
                     self._pace.be_quiet(error.retry_after_s)

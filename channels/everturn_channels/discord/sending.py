@@ -23,6 +23,8 @@ from everturn_channels.discord.failures import (
     NO_HISTORY,
     send_error,
 )
+from everturn_channels.discord.markup import LIMIT_UNITS
+from everturn_channels.discord.splitting import units
 from everturn_channels.errors import (
     NotSentError,
     RefusedError,
@@ -39,6 +41,8 @@ FILES_MAX_BYTES = 10 * 1024 * 1024
 Source: https://docs.discord.com/developers/reference#uploading-files, 2026-11.
 """
 LABEL_CHARS = 80
+REPEAT_LABEL = "(This may be a repeat.)"
+NEXT_IS_REPEAT = "(The next message may be a repeat.)"
 ROW_BUTTONS, ROWS = 5, 5
 NO_PINGS: dict[str, Any] = {"parse": [], "replied_user": False}
 "Nobody is notified by what a text holds."
@@ -75,6 +79,8 @@ class Sender:
         """As `Adapter.send`."""
         channel = channel_of(message.chat, message.topic)
         payload = _content(message.payload)
+        if message.is_repeat and message.is_late:  # the nonce may be forgotten
+            await self._label(message, payload)
         payload |= {"allowed_mentions": NO_PINGS}
         # the library repeats a request after some errors of the server: never without a nonce
         payload |= {"nonce": message.nonce or secrets.token_hex(8), "enforce_nonce": True}
@@ -94,6 +100,23 @@ class Sender:
             del payload["message_reference"]
             answer = await self._request(act, route, payload, message)
         return str(answer["id"])
+
+    async def _label(self, message: Outbound, payload: dict[str, Any]) -> None:
+        """Say that a message may be a repeat: above its text, or before it where there is no room.
+
+        Raises:
+            SendError: It could not be said; the message itself was not sent.
+        """
+        text = f"{REPEAT_LABEL}\n{payload.get('content', '')}".rstrip()
+        if units(text) <= LIMIT_UNITS:
+            payload["content"] = text
+            return
+        line = json.dumps({"content": NEXT_IS_REPEAT})
+        before = Outbound(chat=message.chat, topic=message.topic, payload=line)
+        try:
+            await self.send(before)
+        except UnknownOutcomeError as error:  # the line may be there; the message surely is not
+            raise NotSentError(str(error)) from error
 
     async def edit(
         self, channel: int, platform_id: str, payload: str, buttons: Sequence[Button]

@@ -153,6 +153,8 @@ class Voice:
         except NotSentError as error:
             self._note(error)
             raise
+        else:
+            self._pace.heard()
         finally:
             self._pace.give()
 

@@ -80,6 +80,10 @@ _NEVER_LEFT: Final = (
     ConnectionTimeoutError,
     InvalidURL,
 )
+# Answers of a gateway that had no connection to the Bot API: bad gateway, unavailable, and
+# Cloudflare's "web server is down", "connection timed out", "unreachable" and failed handshakes.
+# Source: https://developers.cloudflare.com/support/troubleshooting/http-status-codes/cloudflare-5xx-errors/
+_NO_GATEWAY: Final = frozenset({502, 503, 521, 522, 523, 525, 526})
 _TOKEN: Final = re.compile(r"(bot)?(\d{3,})(:|%3[Aa])([A-Za-z0-9_-]{20,})")
 _GONE: Final = re.compile(
     r"chat not found|blocked by the user|was kicked|user is deactivated|not a member"
@@ -181,9 +185,15 @@ class Connection(AiohttpSession):
             msg = f"{name}: HTTP {status} with an answer that cannot be read ({error.message})"
             if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
                 raise RefusedError(msg) from None
-            if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            if not _is_own(error.data) and _never_got_there(status):
                 raise NotSentError(msg) from None  # something on the way that is not Telegram
             raise UnreadableAnswerError(msg, message_id=_message_id(error.data)) from None
+        except TelegramAPIError as error:
+            error.message = error.message or "no reason is given"  # whatever aiogram declares
+            raise
+        except TypeError:  # aiogram's, at an error without a reason
+            msg = f"{name}: HTTP {status} without a reason"
+            raise UnreadableAnswerError(msg) from None
         return cast("T", answer.result)
 
     async def download(self, bot: Bot, path: str, limit_bytes: int) -> bytes:
@@ -228,6 +238,21 @@ def _why(error: BaseException) -> str:
     if isinstance(error, TimeoutError | ClientConnectionError):
         return f"no answer ({type(error).__name__})"
     return type(error).__name__
+
+
+def _is_own(answer: object) -> bool:
+    """Whether an answer is one of the Bot API, though it cannot be read."""
+    return isinstance(answer, dict) and "ok" in answer
+
+
+def _never_got_there(status: int) -> bool:
+    """Whether something before the Bot API answered so because it did not get through to it.
+
+    A page of a gateway with 504 (and, of Cloudflare, 520 and 524) says the contrary: the request
+    was handed on, and no answer came in time.
+    """
+    is_of_another = HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.INTERNAL_SERVER_ERROR
+    return is_of_another or status in _NO_GATEWAY
 
 
 def _message_id(answer: object) -> int:

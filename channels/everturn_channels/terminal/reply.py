@@ -148,7 +148,7 @@ class ReplyReader:
                     return ()
                 return (Piece(style="user", text=f"changed to: {clean(body.text)}"),)
             case ChunkMarked():
-                if body.mark != "failed":
+                if body.mark not in {"failed", "given_up"}:
                     return ()
                 return (Piece(style="note", text=f"(did not arrive: {clean(body.error)})"),)
             case PreviewSent() | DeliveryPlanned():

@@ -42,6 +42,7 @@ def _status(data: Mapping[str, Any]) -> ChannelStatus:
         received=data["received"],
         sent=data["sent"],
         skipped=data["skipped"],
+        given_up=data["given_up"],
         unreadable=data["unreadable"],
         blocked=tuple(map(_lane, data["blocked"])),
         blocked_count=data["blocked_count"],

@@ -69,7 +69,8 @@ def channel_text(status: ChannelStatus) -> str:
         return "; ".join((heard, *_shortfalls(status)))
     last = status.last_received_at
     why = f": {status.error}" if status.error else f" since {_moment(last)}" if last else ""
-    return f"has not shown that it receives: {_state(status)}{why}"
+    silent = f"has not shown that it receives: {_state(status)}{why}"
+    return "; ".join((silent, *_shortfalls(status)))
 
 
 def _print_configured(config: Config, *, as_json: bool) -> None:
@@ -104,7 +105,7 @@ def _why(status: ChannelStatus) -> str:
 
 
 def _shortfalls(status: ChannelStatus) -> tuple[str, ...]:
-    """Return what a channel that receives leaves undone, in words."""
+    """Return what a channel leaves undone, in words."""
     found: list[str] = []
     if status.blocked:
         first = status.blocked[0]
@@ -114,6 +115,9 @@ def _shortfalls(status: ChannelStatus) -> tuple[str, ...]:
         found.append(
             f"{chats}, the longest ({first.chat}) since {_moment(first.since)}: {first.why}"
         )
+    if status.given_up:
+        messages = "1 message" if status.given_up == 1 else f"{status.given_up:,} messages"
+        found.append(f"{messages} could not be delivered for too long")
     if status.unreadable:
         events = "1 event" if status.unreadable == 1 else f"{status.unreadable:,} events"
         found.append(f"{events} could not be read")
@@ -146,6 +150,7 @@ def _record(status: ChannelStatus) -> dict[str, Any]:
         "received": status.received,
         "sent": status.sent,
         "skipped": status.skipped,
+        "given_up": status.given_up,
         "unreadable": status.unreadable,
         "blocked_count": status.blocked_count,
         "blocked": [

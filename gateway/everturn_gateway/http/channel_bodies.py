@@ -37,6 +37,9 @@ class ChannelBody(Body):
     received: int = Field(description="What came since the gateway started.")
     sent: int = Field(description="Messages sent since the gateway started.")
     skipped: int = Field(description="Messages not read since then: too old, or too many.")
+    given_up: int = Field(
+        description="Messages given up since then: they could not be delivered for too long."
+    )
     unreadable: int = Field(description="Events since then that nobody could read.")
     blocked_count: int = Field(description="Chats in which nothing can be taken for a while.")
     blocked: tuple[BlockedBody, ...] = Field(
@@ -62,6 +65,7 @@ class ChannelBody(Body):
             received=status.received,
             sent=status.sent,
             skipped=status.skipped,
+            given_up=status.given_up,
             unreadable=status.unreadable,
             blocked_count=status.blocked_count,
             blocked=tuple(

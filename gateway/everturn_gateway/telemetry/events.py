@@ -36,7 +36,7 @@ from everturn_actors.state import SessionState
 from everturn_gateway.telemetry.instruments import Instruments
 
 SENDING_MAX: Final = 10_000  # chunks under way that are timed; one for each session that sends
-_ENDS_OF_SENDING: Final = frozenset(("sent", "unsent", "unknown", "failed"))
+_ENDS_OF_SENDING: Final = frozenset(("sent", "unsent", "unknown", "failed", "given_up"))
 
 
 @dataclass(slots=True, kw_only=True)

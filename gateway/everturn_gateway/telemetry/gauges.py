@@ -172,6 +172,11 @@ def _channels(statuses: Sequence[ChannelStatus], now: datetime) -> Iterator[Metr
         "Messages that were not read: too old or too many.",
         labels=of_channel,
     )
+    given_up = CounterMetricFamily(
+        "everturn_channel_given_up",
+        "Messages that could not be delivered for too long.",
+        labels=of_channel,
+    )
     retries = GaugeMetricFamily(
         "everturn_channel_retries", "Tries since it was last connected.", labels=of_channel
     )
@@ -192,10 +197,11 @@ def _channels(statuses: Sequence[ChannelStatus], now: datetime) -> Iterator[Metr
             age.add_metric(labels, max((now - status.last_received_at).total_seconds(), 0.0))
         received.add_metric(labels, status.received)
         skipped.add_metric(labels, status.skipped)
+        given_up.add_metric(labels, status.given_up)
         retries.add_metric(labels, status.retries)
         unreadable.add_metric(labels, status.unreadable)
         blocked.add_metric(labels, status.blocked_count)
-    yield from (up, age, received, skipped, retries, unreadable, blocked)
+    yield from (up, age, received, skipped, given_up, retries, unreadable, blocked)
 
 
 async def _schedules(desk: ScheduleDesk, now: datetime) -> tuple[Metric, ...]:

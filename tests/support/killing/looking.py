@@ -53,7 +53,7 @@ def owes_nothing(log: list[Json]) -> bool:
         received <= read
         and begun["turn_started"] == begun["turn_finished"]
         and owed <= plans.keys()
-        and all(last.get(chunk) in {"sent", "failed", "closed"} for chunk in chunks)
+        and all(last.get(chunk) in {"sent", "failed", "given_up", "closed"} for chunk in chunks)
     )
 
 

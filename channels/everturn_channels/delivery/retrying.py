@@ -1,0 +1,147 @@
+"""When what could not be delivered is tried again: which delivery waits, how long, what ends it.
+
+The times are kept in memory. A restart begins with the first pause again; what is owed, since when
+and how often it may have arrived stands in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from everturn_actors.ports import Clock
+from everturn_channels.delivery.pace import Pace
+
+HEARD_MIN_S: Final = 1.0  # since a failure, before a word of the platform makes it worth a try
+OVERTAKE_S: Final = 300.0  # what is owed for so long no longer holds up what was said later
+LAST_TRIES: Final = 8
+"""So many failures of this run come before something is given up for its age.
+
+A gateway that was down for days, or whose clock was set, has not tried for days.
+"""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Retry:
+    """One delivery that failed, at its last failure."""
+
+    failures: int = 0
+    "In a row."
+    failed_at: datetime
+    pause_s: float = 0.0
+    times_heard: int
+    "`Pace.times_heard` then."
+    times_answered: int
+    "`Pace.times_answered` then."
+    logins: int
+    listens: bool = True
+    """Whether any word of the platform ends the pause.
+
+    So it is until the platform was heard from and the next try failed all the same.
+    """
+    is_stuck: bool = False
+    """Whether it failed although the platform had just answered others.
+
+    Then it is this delivery that fails, and not the platform: nothing else ends its pause.
+    """
+
+
+class Retries:
+    """The deliveries of one session that failed, by the event that owes them."""
+
+    def __init__(self, pace: Pace, clock: Clock) -> None:
+        """Begin with none.
+
+        Args:
+            pace: Knows when the platform was heard from.
+            clock: The time.
+        """
+        self._pace, self._clock = pace, clock
+        self._retries: dict[int, _Retry] = {}
+
+    def failed(self, seq: int, *, in_doubt: bool, is_asked: bool) -> None:
+        """Note a failure.
+
+        Args:
+            seq: The event that owes it.
+            in_doubt: Whether it may have arrived all the same.
+            is_asked: Whether the platform said how long to wait, which `Pace` knows.
+        """
+        pace, now = self._pace, self._clock.now()
+        before = self._retries.get(seq)
+        failures = before.failures + 1 if before else 1
+        self._retries[seq] = _Retry(
+            failures=failures,
+            failed_at=now,
+            pause_s=0.0 if is_asked else pace.pause_s(failures, in_doubt=in_doubt),
+            times_heard=pace.times_heard,
+            times_answered=pace.times_answered,
+            logins=pace.logins,
+            listens=before is None or before.times_heard == pace.times_heard,
+            is_stuck=before is not None and before.times_answered != pace.times_answered,
+        )
+
+    def forget(self, seq: int) -> None:
+        """Note that something was delivered, or is no longer owed."""
+        self._retries.pop(seq, None)
+
+    def failures(self, seq: int) -> int:
+        """Return how often it failed in a row."""
+        found = self._retries.get(seq)
+        return found.failures if found else 0
+
+    def is_due(self, seq: int) -> bool:
+        """Whether it is to be tried now."""
+        return self._left_s(seq) <= 0
+
+    def may_be_overtaken(self, seq: int, owed_at: datetime | None) -> bool:
+        """Whether what was said later may go first, while this waits.
+
+        Order is worth some minutes. And while nothing gets through everything waits: only what
+        fails while the platform answers others is worth passing by.
+        """
+        found = self._retries.get(seq)
+        if found is None or not found.is_stuck or owed_at is None:
+            return False
+        return (self._clock.now() - owed_at).total_seconds() >= OVERTAKE_S
+
+    def is_hopeless(self, seq: int, owed_at: datetime | None, give_up_after_s: float) -> bool:
+        """Whether it was owed for so long, and tried so often, that it is given up."""
+        if owed_at is None or self.failures(seq) < LAST_TRIES:
+            return False
+        return (self._clock.now() - owed_at).total_seconds() >= give_up_after_s
+
+    def is_waiting(self, seqs: Iterable[int]) -> bool:
+        """Whether one of them waits for its next try."""
+        return any(not self.is_due(seq) for seq in seqs)
+
+    async def wait(self, seqs: Iterable[int]) -> None:
+        """Wait until the first of them may be due."""
+        waiting = [seq for seq in seqs if not self.is_due(seq)]
+        if waiting:
+            left_s = max(min(map(self._left_s, waiting)), 0.0)  # the clock went on meanwhile
+            await self._pace.wait(left_s, or_heard=any(map(self._hears, waiting)))
+
+    def _left_s(self, seq: int) -> float:
+        found = self._retries.get(seq)
+        if found is None or found.logins != self._pace.logins:
+            return 0.0
+        pause_s = found.pause_s
+        if self._was_called(found):
+            pause_s = min(pause_s, HEARD_MIN_S)
+        now = self._clock.now()
+        found.failed_at = min(found.failed_at, now)  # the clock may have been set back
+        return pause_s - (now - found.failed_at).total_seconds()
+
+    def _was_called(self, retry: _Retry) -> bool:
+        """Whether the platform was heard from since the failure, so that it is worth a try."""
+        if retry.listens and retry.times_heard != self._pace.times_heard:
+            return True
+        return not retry.is_stuck and retry.times_answered != self._pace.times_answered
+
+    def _hears(self, seq: int) -> bool:
+        """Whether the pause can still be ended by a word of the platform."""
+        retry = self._retries[seq]
+        return (retry.listens or not retry.is_stuck) and not self._was_called(retry)
