@@ -7,6 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 
+def printable(text: str) -> str:
+    """Return a text with what is not printed, or not of Unicode, as escapes; lines stay lines."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() or each == "\n" else each.encode("unicode_escape").decode()
+        for each in text
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """One thing that is wrong in a file, and where."""
@@ -18,9 +28,15 @@ class Fault:
     "Dotted name with list positions, `spec.tools[0].name`; empty where no field is at fault."
     message: str
 
+    @property
+    def shown_file(self) -> str:
+        """The path as a line of text: names of files need not be text, nor of one line."""
+        return printable(str(self.file)).replace("\n", "\\n")
+
     def __str__(self) -> str:
-        place = f"{self.file}:{self.line}" if self.line else f"{self.file}"
-        return ": ".join(part for part in (place, self.field, self.message) if part)
+        place = f"{self.shown_file}:{self.line}" if self.line else self.shown_file
+        parts = (place, printable(self.field), printable(self.message))
+        return ": ".join(part for part in parts if part)
 
 
 class GatewayError(Exception):

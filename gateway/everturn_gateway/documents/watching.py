@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import NoReturn, TypeAlias
 
 import anyio
+from anyio import to_thread
 from anyio.abc import TaskStatus
 from watchfiles import (
     Change,
     awatch,  # pyright: ignore[reportUnknownVariableType] - it names trio, which is not installed
 )
+
+from everturn_gateway.documents.paths import resolved
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +88,10 @@ class _Watch:
     ) -> None:
         """Tell of changes until the folder is gone, or another one is in its place."""
         # As the watch names what changed.
-        root = Path(await anyio.Path(self.folder).resolve())
+        try:
+            root = await to_thread.run_sync(resolved, self.folder)
+        except OSError as error:
+            raise _NoWatchError(str(error)) from error
         fresh = True
         async with aclosing(
             _rounds(root, wanted(root), recursive=recursive, poll_ms=poll_ms)

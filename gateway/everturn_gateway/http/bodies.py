@@ -29,7 +29,7 @@ from everturn_actors.records import utc_text
 from everturn_actors.service import TurnResult
 from everturn_actors.state import SessionState
 from everturn_actors.supervisor import ChildStatus
-from everturn_gateway.errors import Fault
+from everturn_gateway.errors import Fault, printable
 from everturn_gateway.http.ports import AgentView, ReloadView
 from everturn_gateway.http.uploads import AttachmentBody, Attachments
 from everturn_gateway.usage import NANODOLLARS
@@ -443,7 +443,10 @@ class FaultBody(Body):
     def of(fault: Fault) -> FaultBody:
         """Return the body of `fault`."""
         return FaultBody(
-            file=str(fault.file), line=fault.line, field=fault.field, message=fault.message
+            file=fault.shown_file,
+            line=fault.line,
+            field=printable(fault.field),
+            message=printable(fault.message),
         )
 
 

@@ -8,6 +8,7 @@ too.
 from __future__ import annotations
 
 import errno
+import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -24,7 +25,7 @@ from anyio.abc import TaskStatus
 from everturn_channels.files import make_folder
 from everturn_gateway.documents import check, read_document
 from everturn_gateway.documents.watching import POLL_MS, Wanted, watch_folder
-from everturn_gateway.errors import ConfigError, Fault
+from everturn_gateway.errors import ConfigError, Fault, printable
 from everturn_gateway.scheduler.jobs import Job, Made
 from everturn_gateway.scheduler.making import Source, job_of
 from everturn_gateway.scheduler.reading import file_instant
@@ -34,6 +35,8 @@ from everturn_gateway.scheduler.sections import (
     made_section,
     section_text,
 )
+
+logger = logging.getLogger(__name__)
 
 MAX_FILE_BYTES: Final = 256 * 1024  # several times the longest text that a job may have
 CANCELLED: Final = "cancelled"
@@ -285,6 +288,10 @@ class _Reader:
             if not os.path.lexists(file):
                 return None
             return _Leaf(stamp=stamp, ids=frozenset(ids), faults=error.faults)
+        except Exception as error:  # the boundary around one file
+            logger.exception("a job cannot be read", extra={"file": printable(str(file))})
+            message = f"cannot be read, by a fault of Everturn ({type(error).__name__})"
+            return self._set_aside(name, message)
         return _Leaf(stamp=stamp, ids=frozenset((job.job_id,)), job=job)
 
     def _job(self, file: Path, written_at: datetime | None, ids: set[str]) -> Job:

@@ -20,7 +20,7 @@ from everturn_actors.spec import ModelSpec
 from everturn_channels.settings import AccessRules
 from everturn_gateway.config import SessionsConfig
 from everturn_gateway.documents.watching import POLL_MS, watch_folder
-from everturn_gateway.errors import ConfigError, Fault
+from everturn_gateway.errors import ConfigError, Fault, printable
 from everturn_gateway.scheduler.jobs import Job
 from everturn_gateway.specs.equipping import equipped
 from everturn_gateway.specs.loading import AGENT_FILE, AgentFile, load_agent
@@ -225,6 +225,14 @@ class AgentLibrary:
                 entry = entries[folder] = self._load(folder, known)
             except ConfigError as error:
                 faults[folder] = error.faults
+                if known:
+                    entries[folder] = known
+            except Exception as error:  # the boundary around one agent
+                logger.exception(
+                    "an agent cannot be read", extra={"folder": printable(str(folder))}
+                )
+                message = f"cannot be read, by a fault of Everturn ({type(error).__name__})"
+                faults[folder] = (Fault(file=folder, message=f"{message}; its log says more"),)
                 if known:
                     entries[folder] = known
             else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -158,10 +159,16 @@ def load_agent(
         ConfigError: With every fault of the folder.
     """
     try:
+        os.fspath(folder).encode()  # it stands in prompts, and in the answers of this program
+    except UnicodeEncodeError:
+        message = "its name is not UTF-8; rename it"
+        raise ConfigError(faults=[Fault(file=folder, message=message)]) from None
+    try:
         return _load(folder, environ, sessions or SessionsConfig(), state, timezone)
     except OSError as error:
         message = f"cannot be read: {error.strerror or error}"
-        raise ConfigError(faults=[Fault(file=folder, message=message)]) from error
+        place = folder if error.filename is None else Path(os.fsdecode(error.filename))
+        raise ConfigError(faults=[Fault(file=place, message=message)]) from error
 
 
 def _load(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import cast
 
 from everturn_actors.spec import PromptSpec
-from everturn_gateway.documents import Document, FieldPath, read_text
+from everturn_gateway.documents import Document, FieldPath, is_there, read_text, resolved
 from everturn_gateway.errors import ConfigError, Fault
 
 FILES = {
@@ -77,7 +78,7 @@ class _Reader:
             value = _section(value).get(str(part))
         if value is None:
             default = self._folder / default_file
-            return self._file(default, path) if must_exist or default.exists() else ""
+            return self._file(default, path) if must_exist or is_there(default) else ""
         if not isinstance(value, str):
             return ""  # checking says so
         if is_path(value, self._folder):
@@ -89,7 +90,7 @@ class _Reader:
         for folder, within in ((shared, shared), own):
             if folder is None or within is None:
                 continue
-            found = sorted(folder.glob("*.md"), key=lambda path: path.name)
+            found = self._listed(folder)
             if len(found) > _DIRECTIVES_MAX:
                 message = f"holds {len(found)} directives, and {_DIRECTIVES_MAX} are the most"
                 self.faults.append(Fault(file=folder, message=message))
@@ -97,13 +98,26 @@ class _Reader:
                 if text := self._file(file, (), within=within).strip():
                     yield text
 
+    def _listed(self, folder: Path) -> list[Path]:
+        """Return the directives in a folder, by name; none where there is no folder."""
+        if not is_there(folder):
+            return []
+        try:
+            names = sorted(each.name for each in folder.iterdir())
+        except OSError as error:
+            message = f"cannot be read: {error.strerror or error}"
+            self.faults.append(Fault(file=folder, message=message))
+            return []
+        return [folder / name for name in names if fnmatchcase(name, "*.md")]
+
     def _file(self, file: Path, path: FieldPath, *, within: Path | None = None) -> str:
         within = within or self._folder
         try:
-            real = file.resolve()
-            inside = real.is_relative_to(within.resolve())
-        except (OSError, RuntimeError):  # a loop of symbolic links
-            real, inside = file, True
+            real = resolved(file)
+            inside = real.is_relative_to(resolved(within))
+        except OSError as error:  # a loop of symbolic links
+            self.faults.append(Fault(file=file, message=f"cannot be read: {error.strerror}"))
+            return ""
         shown = file.relative_to(self._folder) if file.is_relative_to(self._folder) else file
         if not inside and not path:
             whose = "the agent's folder" if within == self._folder else "its folder"

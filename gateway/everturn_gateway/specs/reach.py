@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from everturn_gateway.documents import Document
+from everturn_gateway.documents import Document, resolved
 from everturn_gateway.errors import Fault
 from everturn_gateway.specs.prompts import FILES, is_path
 from everturn_gateway.specs.sections import SpecSection
@@ -29,15 +29,18 @@ def workspace_faults(
         plan: What was read of its tools and skills.
         folder: The agent's folder.
         state: The gateway's workspace; None = there is none.
+
+    Raises:
+        OSError: The agent's folder or its workspace leads nowhere.
     """
     if state is not None:
-        own = state.resolve() / FILES_FOLDER / document.data["metadata"]["name"]
-        files = (folder / spec.workspace).resolve() if spec.workspace else own
+        own = resolved(state) / FILES_FOLDER / document.data["metadata"]["name"]
+        files = resolved(folder / spec.workspace) if spec.workspace else own
     elif spec.workspace:
-        files = (folder / spec.workspace).resolve()
+        files = resolved(folder / spec.workspace)
     else:
         return
-    holds = next(_held(files, spec, plan, folder=folder.resolve(), state=state), "")
+    holds = next(_held(files, spec, plan, folder=resolved(folder), state=state), "")
     if holds:
         message = (
             f"{files} {holds}, which no agent may change; name a folder with nothing else in it"
@@ -55,12 +58,15 @@ def _held(
     if files.is_relative_to(agents) and not files.is_relative_to(folder):
         yield "is in another agent's folder"
     if state is not None:
-        gateway = state.resolve()
+        gateway = resolved(state)
         inside = files.is_relative_to(gateway) and not files.is_relative_to(gateway / FILES_FOLDER)
         if gateway.is_relative_to(files) or inside:
             yield "holds the gateway's own workspace, or lies in it"
     for rule in _rules(spec, plan, folder):
-        path = rule.resolve()
+        try:
+            path = resolved(rule)
+        except OSError:  # whoever reads it says so
+            continue
         if path.is_relative_to(files) or files.is_relative_to(path):
             yield f"holds or lies in {rule}"
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from everturn_gateway.documents import is_there, resolved
 from everturn_gateway.errors import Fault
 from everturn_gateway.tools.cli.manuals import summary
 from everturn_gateway.tools.wording import shown
@@ -123,14 +123,17 @@ def discover(*roots: Path) -> Discovery:
     programs: dict[str, CliProgram] = {}
     faults: list[Fault] = []
     for root in roots:
-        for folder in _folders(root / TOOLS):
-            candidates = [each for each in _children(folder) if _RUN.fullmatch(each.name)]
+        for folder in _folders(root / TOOLS, faults):
+            candidates = [each for each in _children(folder, faults) if _RUN.fullmatch(each.name)]
             if not candidates:
                 continue
             try:
                 program = _found(root, folder, candidates)
             except CliToolError as error:
                 faults.append(Fault(file=folder, message=str(error)))
+            except OSError as error:
+                message = f"cannot be read: {error.strerror or error}"
+                faults.append(Fault(file=folder, message=message))
             else:
                 programs.setdefault(program.name, program)
     found = tuple(programs[name] for name in sorted(programs))
@@ -148,11 +151,11 @@ def _found(root: Path, folder: Path, candidates: list[Path]) -> CliProgram:
         msg = f"there are several programs ({names}); keep one of them executable"
         raise CliToolError(msg)
     for each in (folder, runs[0]):
-        if not each.resolve().is_relative_to(root.resolve()):
+        if not _is_inside(each, root):
             msg = f"{shown(str(each))} leads out of {shown(str(root))}; copy it there"
             raise CliToolError(msg)
     readme = folder / README
-    manual = readme if readme.is_file() else None
+    manual = readme if is_there(readme) else None
     return CliProgram(
         name=folder.name,
         description=_described(folder.name, manual),
@@ -220,7 +223,7 @@ def _check_program(program: Path, field: str) -> None:
 def _inside(home: Path, path: str, field: str) -> Path:
     """Return a path in the agent's folder, or an absolute one, as its owner wrote it."""
     whole = home / path
-    if not Path(path).is_absolute() and not whole.resolve().is_relative_to(home.resolve()):
+    if not Path(path).is_absolute() and not _is_inside(whole, home):
         msg = f"{field}: {shown(path)} leads out of the agent's folder; give an absolute path"
         raise CliToolError(msg)
     return whole
@@ -229,6 +232,9 @@ def _inside(home: Path, path: str, field: str) -> Path:
 def _described(name: str, readme: Path | None) -> str:
     if readme is not None:
         try:
+            if not readme.is_file():  # a pipe would be waited for
+                msg = f"{README} is no file"
+                raise CliToolError(msg)
             with readme.open("rb") as stream:
                 text = stream.read(_MANUAL_BYTES).decode("utf-8-sig", errors="replace")
         except OSError as error:
@@ -239,12 +245,31 @@ def _described(name: str, readme: Path | None) -> str:
     return f"CLI tool: {name}"
 
 
-def _folders(folder: Path) -> Iterator[Path]:
-    return (each for each in _children(folder) if each.is_dir() and not each.name.startswith("."))
+def _is_inside(path: Path, folder: Path) -> bool:
+    """Return whether a path leads to something in `folder`.
+
+    Raises:
+        CliToolError: It leads nowhere.
+    """
+    try:
+        return resolved(path).is_relative_to(resolved(folder))
+    except OSError as error:
+        msg = f"{shown(str(path))} cannot be used: {error.strerror or error}"
+        raise CliToolError(msg) from error
 
 
-def _children(folder: Path) -> list[Path]:
+def _folders(folder: Path, faults: list[Fault]) -> list[Path]:
+    found = [each for each in _children(folder, faults) if not each.name.startswith(".")]
+    return [each for each in found if os.path.isdir(each)]  # noqa: PTH112 - it raises nothing
+
+
+def _children(folder: Path, faults: list[Fault]) -> list[Path]:
+    """Return what stands in a folder, sorted; add to `faults` why it cannot be listed."""
+    if not is_there(folder):
+        return []
     try:
         return sorted(folder.iterdir())
-    except OSError:  # there is none, or it is not for us to read
+    except OSError as error:
+        message = f"cannot be read: {error.strerror or error}"
+        faults.append(Fault(file=folder, message=message))
         return []

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.ports import Tool, ToolContext, ToolTraits
+from everturn_gateway.documents import resolved
 from everturn_gateway.tools.arguments import Arguments
 from everturn_gateway.tools.confined import Confined
 from everturn_gateway.tools.files import reading
@@ -100,8 +101,8 @@ def _closed(site: ToolSite) -> Iterator[Path]:
 
     They are the gateway's, the agents' and this agent's.
     """
-    root, home = site.files.resolve(), site.home.resolve()
-    for folder in (site.state.resolve(), home, home.parent):
+    root, home = resolved(site.files), resolved(site.home)
+    for folder in (resolved(site.state), home, home.parent):
         if folder == root or root in folder.parents:
             yield folder
 

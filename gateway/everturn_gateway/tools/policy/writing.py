@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 import yaml
 
 from everturn_actors.errors import CoreError
-from everturn_gateway.documents import Document, read_document
+from everturn_gateway.documents import Document, read_document, resolved
 from everturn_gateway.errors import ConfigError
 
 _ALLOW: Final = "allow"
@@ -54,7 +54,7 @@ def add_allowed(file: Path, pattern: str) -> None:
     """
     try:
         with _WRITING:
-            target = file.resolve() if file.is_symlink() else file
+            target = resolved(file) if file.is_symlink() else file
             for _ in range(_TRIES):
                 if _add(target, pattern):
                     return

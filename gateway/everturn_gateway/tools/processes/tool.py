@@ -10,6 +10,7 @@ from anyio import to_thread
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall, ToolDefinition
 from everturn_actors.ports import ToolContext, ToolOutput, ToolTraits
+from everturn_gateway.documents import resolved
 from everturn_gateway.tools.arguments import parameters, read_arguments
 from everturn_gateway.tools.confined import make_private
 from everturn_gateway.tools.processes.arguments import ProcessArguments, read_keys
@@ -176,8 +177,12 @@ class BackgroundProcess:
         Raises:
             ToolFailedError: It is not one of the workspace.
         """
-        files = self._site.files.resolve()
-        folder = (files / (workdir or ".")).resolve()
+        try:
+            files = resolved(self._site.files)
+            folder = resolved(files / (workdir or "."))
+        except OSError as error:
+            msg = f"workdir: {workdir!r} cannot be used: {error.strerror or error}"
+            raise ToolFailedError(msg) from error
         if not folder.is_relative_to(files):
             msg = f"workdir: {workdir!r} is outside of the workspace; give a folder in it"
             raise ToolFailedError(msg)

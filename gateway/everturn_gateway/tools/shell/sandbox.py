@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -19,6 +20,7 @@ from typing import Final, Literal, TypeAlias
 import anyio.to_thread
 
 from everturn_actors.errors import ToolFailedError
+from everturn_gateway.documents import resolved
 from everturn_gateway.tools.confined import make_private
 from everturn_gateway.tools.shell.hiding import secret_places
 from everturn_gateway.tools.site import ToolSite
@@ -92,7 +94,7 @@ def command_line(
         *_walls(network=confinement.network),
         *_mounts(shown, sized=ability.sized),
         "--chdir",
-        str((cwd or site.files).resolve()),
+        str(_real(cwd or site.files)),
         "--",
         *argv,
     )
@@ -259,7 +261,8 @@ def _shown(
     """Return how each place that is not merely read-only is to look; later entries win."""
     shown: dict[Path, _Kind] = {}
     for place in (*secret_places(site), *confinement.hidden):
-        shown[place.resolve()] = "hidden"
+        with suppress(OSError):  # what leads nowhere cannot be read either
+            shown[resolved(place)] = "hidden"
     # Sockets of other programs lie in /run; a read-only mount would not keep anybody from them.
     shown[Path("/run").resolve()] = "hidden"
     for needed in ("/run/current-system", "/etc/resolv.conf"):  # NixOS; systemd-resolved
@@ -267,19 +270,32 @@ def _shown(
     for own in ("/tmp", "/var/tmp"):  # noqa: S108 - these are made private
         shown[Path(own).resolve()] = "private"
     for place in (site.home, *readable):
-        shown[place.resolve()] = "readable"
-    state = site.state.resolve()
+        shown[_real(place)] = "readable"
+    state = _real(site.state)
     for place in (site.files, *writable):
-        folder = place.resolve()
+        folder = _real(place)
         if folder == state:
             msg = f"commands cannot run: {folder} is where the gateway keeps its own state"
             raise ToolFailedError(msg)
         shown[folder] = "writable"
         for name in ("agent.yaml", "policy.yaml", "policy.local.yaml"):
             # A workspace that is the agent's own folder must not let it change its own rules.
-            if folder == site.home.resolve():
+            if folder == _real(site.home):
                 shown[folder / name] = "readable"
     return shown
+
+
+def _real(place: Path) -> Path:
+    """Return where a folder is that a command has to see.
+
+    Raises:
+        ToolFailedError: Its links lead nowhere.
+    """
+    try:
+        return resolved(place)
+    except OSError as error:
+        msg = f"commands cannot run: {place} cannot be used: {error.strerror or error}"
+        raise ToolFailedError(msg) from error
 
 
 def _mounts(shown: Mapping[Path, _Kind], *, sized: bool) -> list[str]:

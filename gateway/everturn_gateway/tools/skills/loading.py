@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from everturn_gateway.documents import read_text
+from everturn_gateway.documents import is_there, read_text, resolved
 from everturn_gateway.errors import ConfigError, Fault
 from everturn_gateway.tools.skills.front_matter import (
     Field,
@@ -121,9 +121,9 @@ def _cut(line: str, name_characters: int) -> str:
 def _load(root: Path, folder: Path) -> tuple[Skill | None, list[Fault]]:
     file = folder / SKILL_FILE
     try:
-        if not file.exists():
+        if not is_there(file):
             return None, []
-        if not file.resolve().is_relative_to(root.resolve()):
+        if not resolved(file).is_relative_to(resolved(root)):
             return None, [Fault(file=file, message="leads out of the skills folder")]
         front = read_front_matter(read_text(file))
     except ConfigError as error:
