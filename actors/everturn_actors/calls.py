@@ -19,6 +19,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 from everturn_actors.asking import Pace, TurnHost
 from everturn_actors.errors import ActorStoppedError, CoreError, InvalidInputError
 from everturn_actors.events import ApprovalAsked, CallFinished, CallStarted
+from everturn_actors.faults import is_cancelled
 from everturn_actors.ids import arguments_hash
 from everturn_actors.intake import attachment_of, check_uploads
 from everturn_actors.model import (
@@ -280,13 +281,18 @@ async def _run_all(batch: Sequence[_Cleared], context: ToolContext) -> list[Tool
 
 
 async def _run(cleared: _Cleared, context: ToolContext) -> ToolOutput:
+    """Run a call; whatever it fails of is its result.
+
+    Raises:
+        ActorStoppedError: The gateway stops; the call goes on, or is told of, at its next start.
+    """
     call, timeout_s = cleared.call, cleared.tool.traits.timeout_s
     with anyio.move_on_after(timeout_s):
         try:
             await checkpoint_if_cancelled()  # what begins with an effect must not even begin
             output = await cleared.tool.run(call, context)
         except anyio.get_cancelled_exc_class() as error:
-            if anyio.current_effective_deadline() == -inf:
+            if is_cancelled():
                 raise
             # Nobody called it off: work of its own was. Let out, it would end this task unnoticed.
             logger.warning(
@@ -295,7 +301,6 @@ async def _run(cleared: _Cleared, context: ToolContext) -> ToolOutput:
             )
             return ToolOutput(text=f"the tool failed: {_told(error)}", is_error=True)
         except ActorStoppedError:
-            await anyio.sleep_forever()  # the gateway stops: the call goes on at its next start
             raise
         except CoreError as error:
             return ToolOutput(text=str(error), is_error=True)
@@ -306,6 +311,7 @@ async def _run(cleared: _Cleared, context: ToolContext) -> ToolOutput:
             return ToolOutput(text=f"the tool failed: {_told(error)}", is_error=True)
         output = ToolOutput(text=output) if isinstance(output, str) else output
         return _checked(output)
+    await checkpoint_if_cancelled()  # who was called off did not take too long
     text = f"it took longer than its {timeout_s:g} s and was stopped"
     return ToolOutput(text=text, is_error=True)
 

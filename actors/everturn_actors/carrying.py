@@ -8,15 +8,15 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
-from math import inf
 from typing import cast
 
 import anyio
-from anyio.abc import TaskGroup
 
+from everturn_actors.background import Background
 from everturn_actors.commands import Command, Tell, Wake
 from everturn_actors.errors import ActorStoppedError, SessionEndedError
 from everturn_actors.events import Body
+from everturn_actors.faults import is_cancelled
 from everturn_actors.feed import Feed, Update
 from everturn_actors.following import follow_feed
 from everturn_actors.mailbox import Answer, Mailbox
@@ -81,7 +81,7 @@ class Carriage:
         """Whether what is said in a session of `channel` is owed to its people."""
         return channel in self._carriers
 
-    def begin(self, tasks: TaskGroup) -> None:
+    def begin(self, tasks: Background) -> None:
         """Set the carrier to work, if there is work and it is not at it."""
         carrier = self._needed()
         if carrier is not None and not self._works:
@@ -115,7 +115,7 @@ class Carriage:
         try:
             await carrier.carry(self)
         except anyio.get_cancelled_exc_class() as cancelled:
-            if anyio.current_effective_deadline() == -inf:
+            if is_cancelled():
                 raise
             error = cancelled  # nobody called it off: work of its own was
         except Exception as failure:  # noqa: BLE001 - a boundary: the channel's; told of below

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 
 import anyio
 from anyio import to_thread
-from anyio.abc import TaskGroup
 
 from everturn_actors.asking import Pace
+from everturn_actors.background import Background
 from everturn_actors.commands import Command, Compacted, Summary
 from everturn_actors.context.render import Renderer
 from everturn_actors.context.summaries import (
@@ -23,8 +23,14 @@ from everturn_actors.context.summaries import (
     summary_task,
 )
 from everturn_actors.context.windows import input_window
-from everturn_actors.errors import ActorStoppedError, JournalError
+from everturn_actors.errors import (
+    ActorStoppedError,
+    CommandFailedError,
+    CoreError,
+    JournalError,
+)
 from everturn_actors.events import Summarised
+from everturn_actors.faults import is_cancelled
 from everturn_actors.mailbox import Answer, Mailbox
 from everturn_actors.ports import Agent, ModelMemory, SessionStore
 from everturn_actors.state import SessionState
@@ -33,6 +39,7 @@ from everturn_actors.summarising import summarise
 logger = logging.getLogger(__name__)
 
 NOTHING = "Nothing to compact yet — conversation is within the token budget."
+WENT_ON = "The conversation went on without this summary."
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,57 +65,83 @@ class Compactor:
         """Whether a summary is being made."""
         return self._scope is not None
 
-    def consider(self, agent: Agent, tasks: TaskGroup) -> None:
-        """Begin a summary if the session's policy wants one, now that no turn runs."""
+    def consider(self, agent: Agent, tasks: Background) -> None:
+        """Begin a summary if the session's policy wants one, now that no turn runs.
+
+        A fault of the policy, or of what it is asked with, costs this summary alone.
+        """
         state = self.present()
-        retry_at = state.standing.retry_at
         if self.busy or agent.summariser is None or state.status == "ended":
             return
         if state.turns == self._considered:
             return
         self._considered = state.turns
-        if retry_at is not None and self.pace.clock.now() < retry_at:
+        try:
+            task = self._wanted(state, agent)
+        except Exception:
+            logger.exception(
+                "no summary could be considered", extra={"session_id": self.session_id}
+            )
             return
-        facts = self.memory.facts(agent.spec.model)
-        tools = agent.offered(facts)
-        older = self.renderer.older_turns(state.conversation, agent.spec, tools, facts)
-        task = summary_task(state.conversation, older_turns=older) if older else None
         if task is not None:
             self._begin(task, agent, tasks)
 
-    def ask(self, focus: str, answer: Answer[Compacted], agent: Agent, tasks: TaskGroup) -> None:
+    def ask(self, focus: str, answer: Answer[Compacted], agent: Agent, tasks: Background) -> None:
         """Begin a summary because somebody wants it; one that is being made will do."""
         if self.busy:
             self._asked.append(answer)
             return
-        state = self.present()
-        facts = self.memory.facts(agent.spec.model)
-        older = self.renderer.compactable_turns(
-            state.conversation, agent.spec, agent.offered(facts), facts
-        )
-        task = summary_task(state.conversation, older_turns=older, focus=focus) if older else None
+        try:
+            task = self._possible(self.present(), agent, focus)
+        except Exception as error:
+            logger.exception("no summary can be made", extra={"session_id": self.session_id})
+            answer.fail(CommandFailedError(self.session_id, error))
+            return
         if task is None:
             answer.give(Compacted(done=False, text=NOTHING))
             return
         self._asked.append(answer)
         self._begin(task, agent, tasks)
 
-    def close(self) -> None:
-        """Give up what is being made; it is made again when it is needed."""
+    def _wanted(self, state: SessionState, agent: Agent) -> SummaryTask | None:
+        """Return the summary that the session's policy wants now."""
+        retry_at = state.standing.retry_at
+        if retry_at is not None and self.pace.clock.now() < retry_at:
+            return None
+        facts = self.memory.facts(agent.spec.model)
+        tools = agent.offered(facts)
+        older = self.renderer.older_turns(state.conversation, agent.spec, tools, facts)
+        return summary_task(state.conversation, older_turns=older) if older else None
+
+    def _possible(self, state: SessionState, agent: Agent, focus: str) -> SummaryTask | None:
+        """Return the summary that somebody can have now."""
+        facts = self.memory.facts(agent.spec.model)
+        older = self.renderer.compactable_turns(
+            state.conversation, agent.spec, agent.offered(facts), facts
+        )
+        return summary_task(state.conversation, older_turns=older, focus=focus) if older else None
+
+    def close(self, reason: CoreError | None) -> None:
+        """Give up what is being made; it is made again when it is needed.
+
+        Args:
+            reason: Why; None where the session goes on without it.
+        """
         if self._scope is not None:
             self._scope.cancel()
-        self._answer(ActorStoppedError())
+            self._scope = None
+        self._answer(reason or Compacted(done=False, text=WENT_ON))
 
-    def _begin(self, task: SummaryTask, agent: Agent, tasks: TaskGroup) -> None:
+    def _begin(self, task: SummaryTask, agent: Agent, tasks: Background) -> None:
         self._scope = anyio.CancelScope()
         tasks.start_soon(self._make, self._scope, task, agent)
 
     async def _make(self, scope: anyio.CancelScope, task: SummaryTask, agent: Agent) -> None:
-        before = self._predicted(agent)
+        """Make one, and tell whoever asked for it; whatever it fails of costs this one alone."""
         outcome: Compacted | Exception = ActorStoppedError()
         try:
             with scope:
-                outcome = await self._made(task, agent, before)
+                outcome = await self._made(task, agent)
         except ActorStoppedError as error:
             outcome = error
         except JournalError as error:
@@ -118,11 +151,27 @@ class Compactor:
                 extra={"session_id": self.session_id, "error": str(error)},
             )
             outcome = error
+        except anyio.get_cancelled_exc_class() as error:
+            if is_cancelled():
+                raise
+            outcome = self._fault(error)
+        except Exception as error:  # noqa: BLE001 - a boundary; logged there
+            outcome = self._fault(error)
         finally:
-            self._scope = None
-            self._answer(outcome)
+            if self._scope is scope:
+                self._scope = None
+                self._answer(outcome)
 
-    async def _made(self, task: SummaryTask, agent: Agent, before: int) -> Compacted:
+    def _fault(self, error: BaseException) -> CommandFailedError:
+        logger.error(
+            "a summary failed by a fault",
+            extra={"session_id": self.session_id, "error": str(error)},
+            exc_info=error,
+        )
+        return CommandFailedError(self.session_id, error)
+
+    async def _made(self, task: SummaryTask, agent: Agent) -> Compacted:
+        before = self._predicted(agent)
         model = agent.summariser.model if agent.summariser else agent.spec.model
         facts = self.memory.facts(model)
         timeout_s, tries = self.renderer.summary_limits(agent.spec)
@@ -147,7 +196,7 @@ class Compactor:
             body = replace(body, path=path)
         recorded = await self._record(body)
         if not recorded:
-            return Compacted(done=False, text="The conversation went on without this summary.")
+            return Compacted(done=False, text=WENT_ON)
         return Compacted(
             done=True,
             messages=body.messages,

@@ -137,20 +137,64 @@ class ActorStoppedError(CoreError):
     """The gateway is stopping; what was not accepted can be sent again."""
 
 
+class PassivatedError(ActorStoppedError):
+    """The session was put to rest before it took the command; it can be asked again.
+
+    No caller of the service meets it: the registry asks the session's next actor.
+    """
+
+
 class ActorFailedError(CoreError):
     """The session failed and was closed; it starts afresh from its journal on the next message.
 
     Attributes:
         session_id: The session.
-        cause: The first failure.
+        cause: The first failure. The text names its kind alone where it is no error of the core:
+            what an unforeseen error says may hold a secret.
     """
 
     def __init__(self, session_id: str, cause: BaseException) -> None:
         self.session_id, self.cause = session_id, cause
-        super().__init__(f"session {session_id!r} failed: {cause}")
+        why = str(cause) if isinstance(cause, CoreError) else type(cause).__name__
+        super().__init__(f"session {session_id!r} failed: {why}")
+
+
+class CommandFailedError(CoreError):
+    """What was asked for could not be done, by a fault in the program.
+
+    Attributes:
+        session_id: The session, which goes on.
+        cause: The fault; the text names its kind alone.
+    """
+
+    def __init__(self, session_id: str, cause: BaseException) -> None:
+        self.session_id, self.cause = session_id, cause
+        super().__init__(
+            f"this could not be done in session {session_id!r}: {type(cause).__name__}, a fault in"
+            " the program; the log of the gateway tells more"
+        )
 
 
 # --- the operator acts ---
+
+
+class SessionQuarantinedError(CoreError):
+    """The session failed again and again, and is not started any more by itself.
+
+    Its turn can be cancelled, and it can be reset, deleted and looked at. A cancel lets it go on,
+    and so does a restart of the gateway.
+
+    Attributes:
+        session_id: The session.
+        failures: How often it failed in a row.
+    """
+
+    def __init__(self, session_id: str, failures: int, why: str) -> None:
+        self.session_id, self.failures = session_id, failures
+        super().__init__(
+            f"session {session_id!r} failed {failures} times in a row ({why}) and takes nothing"
+            " more: cancel its turn, reset it, or delete it; the log of the gateway tells more"
+        )
 
 
 class JournalError(CoreError):

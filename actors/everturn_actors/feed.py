@@ -120,6 +120,21 @@ class Feed:
             self._recent.clear()
         self._failure = None
 
+    def catch_up(self, events: Sequence[Event], shown: int) -> None:
+        """Show what another writer appended.
+
+        Args:
+            events: The newest that the log holds now, oldest first.
+            shown: The last event that was shown.
+        """
+        self._live = None
+        new = [event for event in events if event.seq > shown]
+        if new and new[0].seq == shown + 1:
+            events = new
+        else:
+            self._recent.clear()  # what is missing between is read from the log
+        self.publish(events)
+
     def fail(self, error: Exception) -> None:
         """Tell all followers that the session failed."""
         self._failure = error

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Generic, TypeVar, cast
 
 import anyio
 
-from everturn_actors.errors import ActorStoppedError, MailboxFullError
+from everturn_actors.errors import ActorStoppedError, MailboxFullError, PassivatedError
 
 MAILBOX_LIMIT = (
     256  # commands; one conversation never has more waiting than its people can send in a turn
@@ -57,6 +58,7 @@ class Mailbox(Generic[T]):
         self._waiting: deque[T] = deque()
         self._limit = limit
         self._arrived = anyio.Event()
+        self._is_nudged = False
         self._refuses = False
         self._closed = False
 
@@ -70,27 +72,44 @@ class Mailbox(Generic[T]):
 
         Raises:
             MailboxFullError: Too many are waiting.
-            ActorStoppedError: The actor takes no more.
+            PassivatedError: The actor is gone, and has not taken the command.
+            ActorStoppedError: The service stops.
         """
-        if self._closed or (self._refuses and not own):
+        if self._closed:
+            raise PassivatedError
+        if self._refuses and not own:
             raise ActorStoppedError
         if not own and len(self._waiting) >= self._limit:
             raise MailboxFullError
         self._waiting.append(command)
         self._arrived.set()
 
-    async def take(self, timeout_s: float | None) -> list[T]:
-        """Return all that waits, as soon as there is something; empty after `timeout_s`."""
-        if not self._waiting:
+    async def take(self, timeout_s: float | None) -> list[T] | None:
+        """Return all that waits, as soon as there is something; None after `timeout_s`.
+
+        Empty where `nudge` was called: whoever waits looks again how long it has to wait.
+        """
+        if not self._waiting and not self._is_nudged:
             self._arrived = anyio.Event()
             if timeout_s is None:  # while a turn runs, which is most of what is waited for
                 await self._arrived.wait()
             else:
                 with anyio.move_on_after(timeout_s):
                     await self._arrived.wait()
-        taken = list(self._waiting)
-        self._waiting.clear()
-        return taken
+                if not self._arrived.is_set():
+                    return None
+        self._is_nudged = False
+        return self.drain()
+
+    def nudge(self) -> None:
+        """Let `take` return, though nothing may have come: something else has changed."""
+        self._is_nudged = True
+        self._arrived.set()
+
+    def put_back(self, commands: Iterable[T]) -> None:
+        """Put commands that were taken, oldest first, before all that wait."""
+        self._waiting.extendleft(reversed([*commands]))
+        self._arrived.set()
 
     @property
     def waiting(self) -> int:
@@ -109,6 +128,10 @@ class Mailbox(Generic[T]):
     def close(self) -> list[T]:
         """Take no more at all; return what waited, for its callers to be told."""
         self._closed = True
+        return self.drain()
+
+    def drain(self) -> list[T]:
+        """Return all that waits, and keep nothing."""
         left = list(self._waiting)
         self._waiting.clear()
         return left

@@ -1,7 +1,8 @@
 """Finds the actor of a session, starts it, lets it rest, and deals with its failure.
 
-Supervision: an actor that fails is closed, its callers and followers are told why, and the next
-message starts a new one from the journal. Nobody else notices.
+Supervision: an actor that fails is closed, its callers and followers are told why, each of them
+once, and the next message starts a new one from the journal. One that fails again and again is not
+started any more, see `quarantine`. Nobody else notices.
 """
 
 from __future__ import annotations
@@ -10,23 +11,27 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TypeVar, cast
+from typing import TypeVar
 from weakref import WeakValueDictionary
 
 import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
-from everturn_actors.commands import Command, Stop
+from everturn_actors.commands import Cancel, Command, End, KeepAside, Leave, Look, Stop
 from everturn_actors.errors import (
     ActorFailedError,
     ActorStoppedError,
+    CorruptJournalError,
     JournalError,
+    PassivatedError,
     UnknownSessionError,
 )
 from everturn_actors.events import SessionStarted
+from everturn_actors.faults import first_cause, is_cancelled
 from everturn_actors.feed import Feed
 from everturn_actors.mailbox import Answer, Mailbox
+from everturn_actors.quarantine import Quarantine
 from everturn_actors.session import Runtime, SessionActor
 from everturn_actors.state import SessionState
 
@@ -34,6 +39,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+STARTS_OF_ONE_COMMAND = 3  # actors that were gone before they took it
 LOADS_AT_ONCE = 500  # sessions that are looked at in one go; each takes a microsecond or two
 
 
@@ -53,6 +59,8 @@ class Load:
     "Calls that wait for a person."
     owed: int = 0
     "Parcels that are not delivered."
+    quarantined: int = 0
+    "Sessions that failed again and again, and wait for somebody to cancel, reset or delete them."
 
     def __add__(self, other: Load) -> Load:
         return Load(
@@ -62,6 +70,7 @@ class Load:
             commands=self.commands + other.commands,
             approvals=self.approvals + other.approvals,
             owed=self.owed + other.owed,
+            quarantined=self.quarantined + other.quarantined,
         )
 
 
@@ -93,6 +102,7 @@ class Registry:
         self._on_gone = on_gone
         self._awake: dict[str, _Awake] = {}
         self._feeds: WeakValueDictionary[str, Feed] = WeakValueDictionary()
+        self._quarantine = Quarantine()
         self._stopping = False
 
     def feed(self, session_id: str) -> Feed:
@@ -124,6 +134,9 @@ class Registry:
     ) -> T:
         """Send a command to the session's actor, starting it where it rests; return its answer.
 
+        Whoever asks gets one answer: what the command gave, or why it could not be done. Only an
+        actor that was gone before it took the command is not the last one that is asked.
+
         Args:
             session_id: The session.
             make: Builds the command around its answer.
@@ -133,25 +146,48 @@ class Registry:
         Raises:
             MailboxFullError: Too many commands are waiting.
             ActorStoppedError: The service is stopping.
+            SessionQuarantinedError: The session failed again and again, and the command is none of
+                those that help.
             CoreError: Whatever the actor answers or fails with.
         """
+        starts = 0
         while True:
-            awake = self._awake.get(session_id)
-            if awake is None:
-                awake = self._start(session_id, begin_with, rest_at_once=rest_at_once)
             answer: Answer[T] = Answer()
+            command = make(answer)
+            active = self._awake.get(session_id)
+            self._check_quarantine(session_id, command, active)
+            if active is None:
+                starts += 1
+                active = self._start(session_id, begin_with, command, rest_at_once=rest_at_once)
             try:
-                awake.mailbox.put(make(answer))
-                return await answer.wait()
-            except ActorStoppedError:
-                if self._stopping:
-                    raise
+                active.mailbox.put(command)
+                given = await answer.wait()
+            except PassivatedError as error:
+                if starts == STARTS_OF_ONE_COMMAND:
+                    raise ActorFailedError(session_id, error) from error
             except UnknownSessionError:
-                if begin_with is None:
+                # It was started by somebody who only looked, and there was no session yet.
+                if begin_with is None or starts == STARTS_OF_ONE_COMMAND:
                     raise
-            # It went to rest in this moment and had not taken the command, or it was started by
-            # somebody who only looked, and there was no session yet: the next one takes it.
-            await awake.gone.wait()
+            else:
+                if isinstance(command, Cancel | End):
+                    self.release(session_id)
+                return given
+            await active.gone.wait()
+
+    def _check_quarantine(self, session_id: str, command: Command, active: _Awake | None) -> None:
+        """Refuse what a session that is left alone does not take.
+
+        Raises:
+            SessionQuarantinedError: With what to do.
+        """
+        if isinstance(command, Cancel | End | KeepAside | Leave | Look):
+            return  # none of them lets anything go on that was open
+        if active is not None and active.actor.goes_on:
+            return
+        error = self._quarantine.why_not(session_id)
+        if error is not None:
+            raise error
 
     async def load(self) -> Load:
         """Return how much there is to do; where many sessions are awake, others go on meanwhile."""
@@ -174,7 +210,12 @@ class Registry:
             commands=commands,
             approvals=approvals,
             owed=owed,
+            quarantined=len(self._quarantine),
         )
+
+    def release(self, session_id: str) -> None:
+        """Forget that a session failed: there is nothing left of it that could."""
+        self._quarantine.release(session_id)
 
     async def gone(self, session_id: str) -> None:
         """Wait until the session's actor, if it has one, is gone."""
@@ -199,12 +240,22 @@ class Registry:
             feed.close()
 
     def _start(
-        self, session_id: str, begin_with: SessionStarted | None, *, rest_at_once: bool
+        self,
+        session_id: str,
+        begin_with: SessionStarted | None,
+        command: Command,
+        *,
+        rest_at_once: bool,
     ) -> _Awake:
+        """Start the session's actor for a command.
+
+        Where that ends the open turn, the turn does not go on before.
+        """
         if self._stopping:
             raise ActorStoppedError
         mailbox, feed = Mailbox[Command](), self.feed(session_id)
         feed.reopen()
+        is_quarantined = self._quarantine.why_not(session_id) is not None
         actor = SessionActor(
             session_id=session_id,
             begin_with=begin_with,
@@ -212,6 +263,7 @@ class Registry:
             feed=feed,
             runtime=self._runtime,
             rest_at_once=rest_at_once,
+            resumes=not is_quarantined and not isinstance(command, Cancel | End),
         )
         awake = self._awake[session_id] = _Awake(actor=actor, mailbox=mailbox, feed=feed)
         self._tasks.start_soon(self._live, session_id, awake)
@@ -220,48 +272,69 @@ class Registry:
     async def _live(self, session_id: str, awake: _Awake) -> None:
         with self._runtime.observer.awake(session_id):
             await self._supervise(session_id, awake)
+        try:
+            await self._on_gone(session_id)
+        except Exception as error:
+            logger.exception(
+                "what belongs to a session at rest could not be let go",
+                extra={"session_id": session_id, "error": str(error)},
+            )
 
     async def _supervise(self, session_id: str, awake: _Awake) -> None:
+        """Let an actor live; whatever it fails of ends here."""
         failure: Exception = ActorStoppedError()
         try:
+            await anyio.sleep(self._quarantine.backoff_s(session_id, at=anyio.current_time()))
             await awake.actor.run()
-        except Exception as error:  # the boundary around one actor
-            cause = _first_cause(error)
+            if awake.actor.goes_on:
+                self._quarantine.release(session_id)
+        except anyio.get_cancelled_exc_class() as cancelled:
+            if is_cancelled():
+                raise
+            failure = self._failed(session_id, awake, cancelled)
+        except Exception as error:  # noqa: BLE001 - the boundary around one actor; logged there
+            cause = first_cause(error)
             if isinstance(cause, UnknownSessionError):
                 failure = cause
                 await self._forget(session_id)
-            elif not isinstance(cause, ActorStoppedError):
-                logger.exception(
-                    "a session failed", extra={"session_id": session_id, "error": str(cause)}
-                )
-                failure = (
-                    cause
-                    if isinstance(cause, JournalError)
-                    else ActorFailedError(session_id, cause)
-                )
-                awake.feed.fail(failure)
+            elif not (self._stopping and isinstance(cause, ActorStoppedError)):
+                failure = self._failed(session_id, awake, error)
         finally:
             del self._awake[session_id]
             for command in awake.mailbox.close():
                 command.answer.fail(failure)
             awake.gone.set()
-        await self._on_gone(session_id)
+
+    def _failed(self, session_id: str, awake: _Awake, error: BaseException) -> Exception:
+        """Log why an actor failed, tell its followers, and return what its callers are told."""
+        cause = first_cause(error)
+        failure = cause if isinstance(cause, JournalError) else ActorFailedError(session_id, cause)
+        logger.error(
+            "a session failed",
+            extra={"session_id": session_id, "error": str(cause)},
+            exc_info=error,
+        )
+        actor = awake.actor
+        if actor.has_progressed or (self._quarantine.why_not(session_id) and actor.goes_on):
+            self._quarantine.release(session_id)  # this is another matter
+        # What the journal refuses, it may take the next time. Events that cannot stand in a log
+        # that was read without fault are a fault of ours, and as durable as the log.
+        is_ours = isinstance(cause, CorruptJournalError) and actor.known is not None
+        self._quarantine.failed(
+            session_id,
+            cause,
+            at=anyio.current_time(),
+            counts=is_ours or not isinstance(cause, JournalError),
+        )
+        awake.feed.fail(failure)
+        return failure
 
     async def _forget(self, session_id: str) -> None:
         """Take back the mark of a session that is not there."""
         try:
             await self._runtime.store.mark_resting(session_id)
-        except JournalError as error:
+        except Exception as error:  # noqa: BLE001 - a boundary: the mark is a hint
             logger.warning(
                 "the mark of an unknown session stays",
                 extra={"session_id": session_id, "error": str(error)},
             )
-
-
-def _first_cause(error: Exception) -> Exception:
-    """Return the first failure of what may be a group; that an actor stopped is never the cause."""
-    if isinstance(error, ExceptionGroup):
-        group = cast("ExceptionGroup[Exception]", error)
-        causes = [_first_cause(leaf) for leaf in group.exceptions]
-        return next((c for c in causes if not isinstance(c, ActorStoppedError)), causes[0])
-    return error

@@ -9,7 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+import anyio
+
 from everturn_actors.errors import ModelError
+from everturn_actors.faults import is_cancelled, kind_of
 from everturn_actors.model import ModelRequest, Reply
 from everturn_actors.ports import ModelProvider
 
@@ -29,10 +32,14 @@ async def reply_of(
         return await provider.complete(request, on_text)
     except ModelError:
         raise
+    except anyio.get_cancelled_exc_class() as error:
+        if is_cancelled():
+            raise
+        raise _fault(request, error) from error
     except Exception as error:  # a boundary: the provider's own fault, and the turn ends in words
-        logger.exception("a model call failed by a fault", extra={"model": request.model})
-        msg = (
-            f"the model's answer could not be read: {type(error).__name__}, a fault in the program"
-            " and not in the message; the log of the gateway tells more"
-        )
-        raise ModelError(msg) from error
+        raise _fault(request, error) from error
+
+
+def _fault(request: ModelRequest, error: BaseException) -> ModelError:
+    logger.error("a model call failed by a fault", extra={"model": request.model}, exc_info=error)
+    return ModelError(f"the model's answer could not be read: {kind_of(error)}")

@@ -37,13 +37,13 @@ from everturn_actors.context.explain import Explanation
 from everturn_actors.context.render import render
 from everturn_actors.context.report import ContextReport, context_report
 from everturn_actors.errors import (
+    ActorFailedError,
     ApprovalClosedError,
-    CorruptJournalError,
     InvalidInputError,
+    JournalError,
     SessionEndedError,
     UnknownAgentError,
     UnknownApprovalError,
-    UnknownFormatError,
     UnknownSessionError,
 )
 from everturn_actors.events import ApprovalDecided, Event, SessionStarted
@@ -75,6 +75,7 @@ from everturn_actors.model import (
     Turn,
     Upload,
 )
+from everturn_actors.observing import GuardedObserver
 from everturn_actors.outgoing import Carrier
 from everturn_actors.ports import (
     Agents,
@@ -700,22 +701,24 @@ class TurnService:
     async def delete(self, session_id: str) -> None:
         """End a session and remove all that is stored of it; return when that is durable.
 
-        One whose files are damaged is removed as they are.
+        One that cannot be read or written, or that fails, is removed as it is.
 
         Raises:
             UnknownSessionError: There is no such session.
+            JournalWriteError: It cannot be removed.
         """
         try:
             await self._end(session_id, "deleted")
-        except (CorruptJournalError, UnknownFormatError) as error:
+        except (ActorFailedError, JournalError) as error:
             logger.warning(
-                "a damaged session is deleted",
+                "a session that cannot be ended is deleted as it is",
                 extra={"session_id": session_id, "error": str(error)},
             )
         await self._registry.gone(session_id)
         if self._on_delete is not None:
             await self._on_delete(session_id)
         await self._store.delete(session_id)
+        self._registry.release(session_id)
 
     async def _end(self, session_id: str, reason: EndReason) -> None:
         def end(answer: Answer[None]) -> Command:
@@ -790,7 +793,7 @@ async def open_service(
             idle_rest_s=settings.idle_rest_s,
             leave_grace_s=settings.leave_grace_s,
             carriers=carried,
-            observer=observer or Unobserved(),
+            observer=GuardedObserver(observer) if observer else Unobserved(),
         )
 
     live, once = runtime(store, carriers or {}), runtime(scratch, {})

@@ -17,10 +17,10 @@ from functools import partial
 from typing import TypeVar, assert_never
 
 import anyio
-from anyio.abc import TaskGroup
 
 from everturn_actors.approvals import find_approval, has_new_word, why_not
 from everturn_actors.asking import Pace
+from everturn_actors.background import Background
 from everturn_actors.carrying import Carriage
 from everturn_actors.commands import (
     Accepted,
@@ -51,10 +51,12 @@ from everturn_actors.errors import (
     ActorFailedError,
     ActorStoppedError,
     BusyError,
+    CommandFailedError,
     CoreError,
     CorruptJournalError,
-    JournalWriteError,
+    FencedError,
     MailboxFullError,
+    PassivatedError,
     QueueFullError,
     SessionEndedError,
     UnknownAgentError,
@@ -75,6 +77,7 @@ from everturn_actors.events import (
     Summarised,
     TurnStarted,
 )
+from everturn_actors.faults import first_cause, is_cancelled
 from everturn_actors.feed import Feed, LiveReply
 from everturn_actors.holding import Holds
 from everturn_actors.mailbox import Answer, Mailbox
@@ -178,6 +181,7 @@ class SessionActor:
         feed: Feed,
         runtime: Runtime,
         rest_at_once: bool = False,
+        resumes: bool = True,
     ) -> None:
         """Prepare an actor; `run` brings it to life.
 
@@ -189,8 +193,11 @@ class SessionActor:
             feed: Where its followers read.
             runtime: What all actors share.
             rest_at_once: Go to rest as soon as there is nothing to do.
+            resumes: Let what is open go on at once. Without it nothing goes on before a command
+                asks for more than to look at the session or to end it.
         """
         self.session_id = session_id
+        self._resumes = resumes
         self._begin_with = begin_with
         self._mailbox = mailbox
         self._feed = feed
@@ -202,6 +209,7 @@ class SessionActor:
         self._has_written = False
         self._turn: anyio.CancelScope | None = None
         self._turn_number = 0
+        self._left_turn = 0  # it waits for the next start of the session
         self._close_as: str | None = None
         self._on_closed: list[Answer[bool]] = []
         self._changed: anyio.Event | None = None  # there is one while somebody waits for it
@@ -232,12 +240,24 @@ class SessionActor:
             changed=self.until_changed,
             stopping=self._may_stop,
         )
-        self._tasks: TaskGroup
+        self._tasks: Background
+        self._was_fenced = False  # since the last append
+        self._finished_before = 0  # turns, when it was loaded
 
     @property
     def known(self) -> SessionState | None:
         """The present state; None until it is loaded, or before the session has begun."""
         return self._state
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it works as any other: what is open goes on, or the session has ended."""
+        return self._resumes or self._has_ended()
+
+    @property
+    def has_progressed(self) -> bool:
+        """Whether a turn came to its end since it was loaded."""
+        return self._state is not None and _finished(self._state) > self._finished_before
 
     # --- what a turn needs (TurnHost) ---
 
@@ -272,22 +292,37 @@ class SessionActor:
         return await self._media.read(names)
 
     async def record(self, *bodies: Body) -> None:
-        """Make events of the running turn durable and apply them."""
+        """Make events of the running turn durable and apply them.
+
+        Raises:
+            ActorStoppedError: They are not; the actor ends, of that or of something else.
+        """
         answer: Answer[None] = Answer()  # not `Answer[None]()`, which takes ten times as long
         self._mailbox.put(Record(bodies, answer), own=True)
-        # Not cancelled half way: whoever closes the turn has to know what stands in its log. The
-        # actor answers or refuses whatever is in its mailbox when it stops, so this ends.
-        with anyio.CancelScope(shield=True):
-            await answer.wait()
+        await self._own_answer(answer)
 
     async def settle(self, call_id: str, settled: Settled) -> None:
-        """Settle an approval, unless somebody did in the same moment."""
+        """Settle an approval, unless somebody did in the same moment; as `record`."""
         answer = Answer[None]()
         self._mailbox.put(
             Settle(call_id=call_id, settled=settled, by="", own=True, answer=answer), own=True
         )
-        with anyio.CancelScope(shield=True):  # as in `record`
-            await answer.wait()
+        await self._own_answer(answer)
+
+    async def _own_answer(self, answer: Answer[None]) -> None:
+        """Wait for what a task of the actor itself asked for.
+
+        Not cancelled half way: whoever closes the turn has to know what stands in its log. The
+        actor answers or refuses whatever is in its mailbox when it stops, so this ends.
+
+        Raises:
+            ActorStoppedError: What it met ends the actor, and is told to whoever waits for that.
+        """
+        with anyio.CancelScope(shield=True):
+            try:
+                await answer.wait()
+            except CoreError as error:
+                raise ActorStoppedError from error
 
     async def until_changed(self) -> None:
         """Wait until something new is durable."""
@@ -308,23 +343,48 @@ class SessionActor:
     async def run(self) -> None:
         """Load the session, go on with what is open, serve commands until it goes to rest.
 
+        Where another writer appended to the log, it drops its state and loads again, once: who
+        asked for something waits a little longer.
+
         Raises:
             UnknownSessionError: There is no such session.
             JournalError: Its files cannot be read or written.
         """
         await self._load()
-        async with anyio.create_task_group() as self._tasks:
+        while await self._is_fenced():
+            logger.warning(
+                "another writer appended to a session; it is loaded again",
+                extra={"session_id": self.session_id},
+            )
+            shown = self._state.last_seq if self._state else 0
+            self._feed.catch_up(await self._load(), shown)
+
+    async def _is_fenced(self) -> bool:
+        """Serve until it goes to rest; return whether its state is that of the log no more."""
+        is_fenced = False
+        async with anyio.create_task_group() as tasks:
+            self._tasks = Background(tasks, self._mailbox)
             reason: CoreError = ActorStoppedError()
             try:
-                await self._resume()
+                if self._resumes:
+                    await self._resume()
                 await self._serve()
+            except FencedError as error:
+                is_fenced, reason = not self._was_fenced, error
+                if not is_fenced:
+                    raise
             except BaseException as error:
                 reason = self._reason(error)
                 raise
             finally:
-                await self._leave_behind(reason)
+                if is_fenced:
+                    self._set_back()
+                else:
+                    await self._leave_behind(reason)
+        return is_fenced
 
-    async def _load(self) -> None:
+    async def _load(self) -> tuple[Event, ...]:
+        """Load the session; return the events that the log holds of it behind its snapshot."""
         loaded = await self._runtime.store.load(self.session_id)
         recovered: Recovered | None = None
         if loaded is not None:
@@ -336,12 +396,17 @@ class SessionActor:
             self._saved = loaded.snapshot
         if recovered is not None:
             self._state, self._checkpoint = recovered.state, recovered.checkpoint
+            self._finished_before = _finished(recovered.state)
         elif self._begin_with is None:
             raise UnknownSessionError(self.session_id)
-        await self._runtime.store.mark_awake(self.session_id)
+        else:
+            self._state = self._checkpoint = None
+        return loaded.events if loaded else ()
 
     async def _resume(self) -> None:
         """Close what a restart interrupted, and let the open turn go on."""
+        self._resumes = True
+        await self._runtime.store.mark_awake(self.session_id)
         state = self._state
         if state is None:
             return
@@ -355,19 +420,28 @@ class SessionActor:
 
     async def _serve(self) -> None:
         while not self._may_stop() or self._carriage.works:
-            is_idle = self._turn is None and not self._compactor.busy and not self._is_held()
-            rest_s = self._rest_s
-            if self._carriage.works:  # who has ended owes nothing, and does not wait for long
-                is_idle = is_idle and self._has_ended()
-                rest_s = CARRY_ON_S
-            batch = await self._mailbox.take(rest_s if is_idle else None)
+            batch = await self._mailbox.take(self._rest_after_s())
             if batch:
                 await self._handle(batch)
+                if not self._resumes and any(map(_goes_on_with, batch)):
+                    await self._resume()
+            if batch is not None:
                 self._consider_summary()
                 if self._is_snapshot_due():
                     await self._save(self._checkpoint)
-            elif is_idle and await self._may_rest():
+            elif await self._may_rest():
                 return
+
+    def _rest_after_s(self) -> float | None:
+        """Return after which time without a command it goes to rest; None while it has work.
+
+        Asked anew whenever something that runs beside the command loop has ended.
+        """
+        if self._turn is not None or self._compactor.busy or self._is_held():
+            return None
+        if self._carriage.works:  # who has ended owes nothing, and does not wait for long
+            return CARRY_ON_S if self._has_ended() else None
+        return self._rest_s if self._resumes else 0.0
 
     def _may_stop(self) -> bool:
         """Whether the service stops, and no turn is waited for.
@@ -385,7 +459,7 @@ class SessionActor:
     def _consider_summary(self) -> None:
         """Between two turns, when everybody has been answered, older ones may be summarised."""
         state = self._state
-        if state is None or self._turn is not None or self._stopping:
+        if state is None or self._turn is not None or self._stopping or not self._resumes:
             return
         agent = self._agent(state.key)
         if agent is not None:
@@ -405,27 +479,53 @@ class SessionActor:
         if self._has_written:  # who only looked has nothing to put away
             await self._save(state)
         if state is None or not state.is_due:
-            await self._runtime.store.mark_resting(self.session_id)
+            try:
+                await self._runtime.store.mark_resting(self.session_id)
+            except Exception as error:  # noqa: BLE001 - a boundary: the mark is a hint
+                self._log_failure("the mark of a session at rest stays", error)
 
     async def _leave_behind(self, reason: CoreError) -> None:
         """Let nobody wait for an actor that is gone; on a clean stop, put things away.
 
-        Who is told that it stopped asks the next actor, so where this one failed they are told of
-        that: the next one may fail of the same, as often as it is asked.
+        Each of them is told the one reason. Nothing here asks another actor in their place: that
+        one may fail of the same, as often as it is asked.
         """
         for command in self._mailbox.close():
             command.answer.fail(reason)
-        self._compactor.close()
+        self._compactor.close(reason)
         for closed in self._on_closed:
-            closed.fail(ActorStoppedError())
+            closed.fail(reason)
         for ended in self._on_ended:
-            ended.fail(ActorStoppedError())
-        self._tasks.cancel_scope.cancel()
+            ended.fail(reason)
+        self._tasks.cancel()
         if self._stopping:
             with anyio.move_on_after(FLUSH_S, shield=True):
                 await self._put_away()
             for answer in self._stopping:
                 answer.give(None)
+
+    def _set_back(self) -> None:
+        """Keep nothing but what callers have asked for: all else is made of the log again.
+
+        What the actor's own tasks asked for goes with these tasks.
+        """
+        asked: list[Command] = []
+        for command in self._mailbox.drain():
+            if _is_own(command):
+                command.answer.fail(PassivatedError())
+            else:
+                asked.append(command)
+        again = {command.answer for command in asked}
+        before: list[Command] = [Cancel(each) for each in self._on_closed if each not in again]
+        if self._ending is not None:
+            before += [End(self._ending, each) for each in self._on_ended if each not in again]
+        self._mailbox.put_back((*before, *asked))
+        self._compactor.close(None)
+        self._tasks.cancel()
+        self._was_fenced = True
+        self._turn, self._turn_number, self._left_turn, self._close_as = None, 0, 0, None
+        self._on_closed, self._on_ended, self._ending, self._alarm = [], [], None, None
+        self._renderer = self._compactor.renderer = Renderer()
 
     # --- commands ---
 
@@ -436,17 +536,38 @@ class SessionActor:
             draft.add(self._begin_with)
         try:
             self._plan_expiry(draft)
-            answers = [self._plan(command, draft) for command in batch]
+            answers = [self._plan_safely(command, draft) for command in batch]
             self._plan_end(draft)
             self._plan_turn(draft)
             await self._commit(draft)
         except BaseException as error:
+            if isinstance(error, FencedError) and not self._was_fenced:
+                self._mailbox.put_back(batch)  # nothing was written: they are planned again
+                raise
             reason = self._reason(error)
             for command in batch:
                 command.answer.fail(reason)
             raise
         for give in answers:
             give()
+
+    def _plan_safely(self, command: Command, draft: _Draft) -> Callable[[], None]:
+        """Plan one command; a fault of it is its own caller's, and leaves the others alone.
+
+        What the actor's own tasks record cannot be left out: what follows stands on it.
+        """
+        before = draft.mark()
+        try:
+            return self._plan(command, draft)
+        except Exception as error:
+            if _is_own(command):
+                raise
+            draft.go_back(before)
+            logger.exception(
+                "a command failed",
+                extra={"session_id": self.session_id, "command": type(command).__name__},
+            )
+            return partial(command.answer.fail, CommandFailedError(self.session_id, error))
 
     def _plan(self, command: Command, draft: _Draft) -> Callable[[], None]:
         """Add the events of one command to `draft`; return how to answer when they are durable."""
@@ -701,7 +822,7 @@ class SessionActor:
     def _plan_expiry(self, draft: _Draft) -> None:
         """End a session in which nothing was said for longer than its agent allows."""
         state = draft.state
-        if state is None or self._carriage.is_due:
+        if state is None or not self._resumes or self._carriage.is_due:
             return
         agent = self._agent(state.key)
         if agent is not None and is_expired(state, agent.spec.session.ttl_hours, draft.now):
@@ -722,7 +843,7 @@ class SessionActor:
         state = draft.state
         if state is None or not state.is_asked or state.status != "active":
             return
-        if state.open_turn is not None or self._ending or self._stopping:
+        if state.open_turn is not None or self._ending or self._stopping or not self._resumes:
             return
         until = self._holds.until(draft.now)
         if until is not None:
@@ -731,10 +852,8 @@ class SessionActor:
         self._holds.release()
         agent = self._agent(state.key)
         limit, told_bytes = state.window_messages, 0
-        if agent is not None:
-            window_tokens = input_window(
-                agent.spec.model, self._runtime.memory.facts(agent.spec.model)
-            )
+        window_tokens = self._window_tokens(agent)
+        if window_tokens is not None:
             limit = window_messages(window_tokens)
             told_bytes = overheard_bytes(window_tokens) if state.overheard else 0
         draft.add(
@@ -760,7 +879,7 @@ class SessionActor:
                     self.session_id, draft.events, expected_seq=draft.events[0].seq - 1
                 )
             before, self._state = self._state, draft.state
-            self._has_written = True
+            self._has_written, self._was_fenced = True, False
             self._runtime.observer.durable(before, draft.known, draft.events)
             self._checkpoint = draft.checkpoint or self._checkpoint
             self._feed.publish(draft.events)
@@ -772,11 +891,13 @@ class SessionActor:
         if turn is None or turn.number != self._turn_number or state.status == "paused":
             self._turn = None  # the task that ran it has nothing left to do
             _give_all(self._on_closed, value=True)
-        if turn is not None and state.status == "active" and not self._turn and not self._stopping:
+        is_workable = state.status == "active" and self._resumes and not self._stopping
+        if turn is not None and is_workable and not self._turn and turn.number != self._left_turn:
             self._turn, self._turn_number = anyio.CancelScope(), turn.number
             self._close_as = None  # what was asked of the turn before, in its last moment
             self._tasks.start_soon(self._run_turn, self._turn, turn.number)
-        self._carriage.begin(self._tasks)
+        if self._resumes:
+            self._carriage.begin(self._tasks)
         if state.status == "ended":
             self._rest_s = 0.0
             _give_all(self._on_ended, value=None)
@@ -809,9 +930,16 @@ class SessionActor:
                 if agent is not None:
                     try:
                         await run_turn(self, number, agent, self._runtime.pace)
+                    except ActorStoppedError:
+                        if self._turn is not scope:
+                            raise  # another one works on it, or will
+                        if self._close_as is None:  # it goes on at the next start, and not before
+                            self._turn, self._left_turn = None, number
+                            raise
+                    else:
+                        return
                     finally:
                         self._media.forget()
-                    return
             await self._close_turn(number, agent)
 
     async def _close_turn(self, number: int, agent: Agent | None) -> None:
@@ -846,24 +974,41 @@ class SessionActor:
 
     def _reason(self, error: BaseException) -> CoreError:
         """Return what to tell callers whose commands this failure took down."""
-        if isinstance(error, CoreError):
-            return error
-        if isinstance(error, Exception):
-            return ActorFailedError(self.session_id, error)
-        return ActorStoppedError()
+        if self._tasks.fault is not None:  # it called the command loop off, which failed of nothing
+            error = self._tasks.fault
+        elif not isinstance(error, Exception) and is_cancelled():
+            return ActorStoppedError()
+        cause = first_cause(error)
+        return cause if isinstance(cause, CoreError) else ActorFailedError(self.session_id, cause)
 
     def _agent(self, key: ConversationKey) -> Agent | None:
-        try:
-            return self._runtime.agents.get(key.agent)
-        except UnknownAgentError:
-            return None
+        found = self._found(key)
+        return found if isinstance(found, Agent) else None
 
     def _agent_error(self, key: ConversationKey) -> UnknownAgentError | None:
+        found = self._found(key)
+        return found if isinstance(found, UnknownAgentError) else None
+
+    def _window_tokens(self, agent: Agent | None) -> int | None:
+        """Return the window of the agent's model; None where nobody can say."""
+        if agent is None:
+            return None
         try:
-            self._runtime.agents.get(key.agent)
+            return input_window(agent.spec.model, self._runtime.memory.facts(agent.spec.model))
+        except Exception:  # a boundary: the turn begins all the same, and ends in words if it must
+            logger.exception("a model's window is not known", extra={"agent": agent.spec.name})
+            return None
+
+    def _found(self, key: ConversationKey) -> Agent | UnknownAgentError:
+        """Return the session's agent, or why there is none."""
+        try:
+            return self._runtime.agents.get(key.agent)
         except UnknownAgentError as error:
             return error
-        return None
+        except Exception as error:
+            # A boundary: whatever is wrong with the agents ends no session.
+            logger.exception("an agent cannot be had", extra={"agent": key.agent})
+            return UnknownAgentError(key.agent, why=f"it cannot be had: {type(error).__name__}")
 
     def _is_snapshot_due(self) -> bool:
         """Whether the checkpoint moved, and enough events or a change of status followed."""
@@ -880,6 +1025,9 @@ class SessionActor:
         """Save a snapshot if it says more than the saved one.
 
         A failure is logged and tried again later: the log has everything.
+
+        Raises:
+            FencedError: The log ends before `state` does: another writer was there.
         """
         if state is None or (self._saved is not None and state.last_seq <= self._saved.last_seq):
             return
@@ -887,13 +1035,43 @@ class SessionActor:
         compaction = agent.spec.session.compaction if agent else "disabled"
         try:
             await self._runtime.store.save_snapshot(state, compaction=compaction)
-        except JournalWriteError as error:
-            logger.error(  # noqa: TRY400 - the text says it all, and the log lost nothing
-                "a snapshot could not be saved",
-                extra={"session_id": self.session_id, "error": str(error)},
-            )
+        except FencedError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a boundary: nobody waits for a snapshot
+            self._log_failure("a snapshot could not be saved", error)
         else:
             self._saved = state
+
+    def _log_failure(self, what: str, error: Exception) -> None:
+        """Log what failed and is tried again; with the traceback where the text may not do."""
+        logger.error(
+            what,
+            extra={"session_id": self.session_id, "error": str(error)},
+            exc_info=None if isinstance(error, CoreError) else error,
+        )
+
+
+def _finished(state: SessionState) -> int:
+    """Return how many turns of a session came to their end."""
+    return state.turns - (state.open_turn is not None)
+
+
+def _is_own(command: Command) -> bool:
+    """Whether a task of the actor itself sent it, and not somebody who waits outside."""
+    match command:
+        case Record() | Tell() | Summary() | Pause():
+            return True
+        case Settle(own=own):
+            return own
+        case Wake(release=release):
+            return not release
+        case _:
+            return False
+
+
+def _goes_on_with(command: Command) -> bool:
+    """Whether a session that does not go on by itself does with this command."""
+    return not isinstance(command, End | KeepAside | Leave | Look | Stop)
 
 
 def _plan_settle(command: Settle, draft: _Draft) -> Callable[[], None]:

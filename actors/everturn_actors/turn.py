@@ -6,18 +6,22 @@ on exactly as one that did not.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 import anyio
 
 from everturn_actors.asking import Pace, TurnHost, call_model
 from everturn_actors.calls import run_calls
-from everturn_actors.errors import ModelError
+from everturn_actors.errors import ActorStoppedError, JournalWriteError, ModelError
 from everturn_actors.events import Body, ReplyBroken, Steered, StepStarted, TurnFinished
+from everturn_actors.faults import first_cause, is_cancelled, kind_of
 from everturn_actors.model import OpenTurn, ToolCall
 from everturn_actors.ports import Agent
 from everturn_actors.queueing import steering
 from everturn_actors.recovery import close_turn
+
+logger = logging.getLogger(__name__)
 
 SAME_CALLS = 5  # in a row end a turn: nothing new will come of the sixth
 BROKEN_REPLIES = 2  # in a row end a turn: the model was told what was wrong, and did no better
@@ -26,25 +30,56 @@ BROKEN_REPLIES = 2  # in a row end a turn: the model was told what was wrong, an
 async def run_turn(host: TurnHost, number: int, agent: Agent, pace: Pace) -> None:
     """Carry turn `number`, the open one of `host`, to its end, and record that end.
 
-    A model that cannot answer, or a deadline, ends the turn as failed, with the reason in words.
+    The boundary around a turn: a model that cannot answer, a deadline, or a fault of whatever
+    works on it ends it as failed, with the reason in words. The session goes on.
 
     Raises:
-        JournalError: What happened could not be written down.
+        ActorStoppedError: The service or the actor stops; the turn goes on at the next start.
+        JournalWriteError: What belongs to the turn could not be written down.
     """
     timeout_s = agent.spec.session.turn_timeout_s
-    try:
-        with anyio.fail_after(timeout_s) as deadline:
-            if agent.prepare is not None:
-                await agent.prepare()
-            await _take_steps(host, number, agent, pace, deadline)
-            return
-    except TimeoutError:
+    error = ""
+    with anyio.move_on_after(timeout_s) as deadline:
+        error = await _work(host, number, agent, pace, deadline)
+    if deadline.cancelled_caught:
         error = f"the turn took longer than its {timeout_s:g} s"
-    except ModelError as failure:
-        error = str(failure)
     turn = _open_turn(host, number)
-    if turn is not None:
+    if error and turn is not None:
         await host.record(*close_turn(turn, "failed", error))
+
+
+async def _work(
+    host: TurnHost, number: int, agent: Agent, pace: Pace, deadline: anyio.CancelScope
+) -> str:
+    """Work on the turn; return why it failed, empty where it came to its end.
+
+    Raises:
+        ActorStoppedError, JournalWriteError: See `run_turn`.
+    """
+    failure: BaseException
+    try:
+        if agent.prepare is not None:
+            await agent.prepare()
+        await _take_steps(host, number, agent, pace, deadline)
+    except ModelError as error:
+        return str(error)
+    except anyio.get_cancelled_exc_class() as cancelled:
+        if is_cancelled():
+            raise
+        failure = cancelled
+    except Exception as error:  # noqa: BLE001 - the boundary around a turn; logged below
+        failure = error
+    else:
+        return ""
+    cause = first_cause(failure)
+    if isinstance(cause, ActorStoppedError | JournalWriteError):
+        raise cause
+    logger.error(
+        "a turn failed by a fault",
+        extra={"session_id": host.state.session_id, "turn": number, "error": str(cause)},
+        exc_info=failure,
+    )
+    return f"the turn could not go on: {kind_of(cause)}"
 
 
 def first_step(turn: OpenTurn, agent: Agent) -> StepStarted:

@@ -25,7 +25,7 @@ async def test_take_wakes_for_what_arrives_later() -> None:
     taken: list[int] = []
 
     async def take() -> None:
-        taken.extend(await mailbox.take(None))
+        taken.extend(await mailbox.take(None) or ())
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(take)
@@ -36,8 +36,34 @@ async def test_take_wakes_for_what_arrives_later() -> None:
 
 
 async def test_take_gives_up_after_its_timeout() -> None:
-    """An actor goes to rest only because this returns with nothing."""
-    assert await Mailbox[int]().take(0) == []
+    """An actor goes to rest only because this returns None."""
+    assert await Mailbox[int]().take(0) is None
+
+
+async def test_take_returns_without_a_command_where_something_else_has_changed() -> None:
+    """What ran beside an actor has ended: it looks again how long it has to wait."""
+    mailbox = Mailbox[int]()
+    taken: list[list[int] | None] = []
+
+    async def take() -> None:
+        taken.append(await mailbox.take(None))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(take)
+        await anyio.wait_all_tasks_blocked()
+        mailbox.nudge()
+
+    assert taken == [[]]
+    assert await mailbox.take(0) is None
+
+
+def test_what_was_put_back_is_taken_first() -> None:
+    """Commands that have to be planned again keep their place before those that came later."""
+    mailbox = Mailbox[int]()
+    mailbox.put(3)
+    mailbox.put_back([1, 2])
+
+    assert mailbox.drain() == [1, 2, 3]
 
 
 def test_a_full_mailbox_refuses_the_caller_and_not_the_turn() -> None:

@@ -1,0 +1,43 @@
+"""What the boundaries around our own and others' code need to know of an exception. Pure of IO."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import cast
+
+import anyio
+
+from everturn_actors.errors import ActorStoppedError, CoreError
+
+
+def is_cancelled() -> bool:
+    """Whether the current task was called off, by its owner or by a deadline.
+
+    Without that a cancellation comes from inside: a library cancelled work of its own and let the
+    exception out. Such a one is a fault like any other; passed on, it would end the task unnoticed.
+    """
+    return anyio.current_effective_deadline() == -inf
+
+
+def kind_of(error: BaseException) -> str:
+    """Return what a person is told of a failure.
+
+    Errors of the core say who has to act. Of any other the kind alone is told: its text was written
+    for whoever debugs, and may hold a secret. The log has it, with the traceback.
+    """
+    cause = first_cause(error)
+    if isinstance(cause, CoreError):
+        return str(cause)
+    return (
+        f"{type(cause).__name__}, a fault in the program and not in the message;"
+        " the log of the gateway tells more"
+    )
+
+
+def first_cause(error: BaseException) -> BaseException:
+    """Return the first failure of what may be a group; that an actor stopped is never the cause."""
+    if isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        causes = [first_cause(leaf) for leaf in group.exceptions]
+        return next((c for c in causes if not isinstance(c, ActorStoppedError)), causes[0])
+    return error

@@ -1,0 +1,79 @@
+"""Sessions whose actor failed: how long their next one waits, and from when on there is none.
+
+In memory alone: the next start of the gateway tries each of them again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from everturn_actors.errors import CoreError, SessionQuarantinedError
+
+FAILURES_MAX: Final = 3  # in a row, each soon after the one before; then the session is left alone
+SOON_S: Final = 60.0  # a failure later than this after the one before has nothing to do with it
+BACKOFF_S: Final = 0.05  # before the second start after a failure; doubled with each further one
+BACKOFF_MAX_S: Final = 0.4  # whoever asks is answered within a second
+_REMEMBERED: Final = 10_000  # sessions that failed; on a full disk it may be every one
+
+
+@dataclass(slots=True)
+class _Failures:
+    """What is known of one session that failed."""
+
+    at: float
+    in_a_row: int = 0
+    faults: int = 0
+    "Of these, those that are neither the disk's nor another writer's."
+    why: str = ""
+
+
+class Quarantine:
+    """Counts the failures of the sessions of one registry."""
+
+    def __init__(self) -> None:
+        self._failures: dict[str, _Failures] = {}
+
+    def failed(self, session_id: str, cause: BaseException, *, at: float, counts: bool) -> None:
+        """Note that a session's actor failed.
+
+        Args:
+            session_id: The session.
+            cause: Why.
+            at: When, on a clock that never jumps, in seconds.
+            counts: Whether it would fail again for the same reason. A disk that is full for all is
+                no reason to leave one session alone.
+        """
+        known = self._failures.pop(session_id, None)
+        if known is None or (at - known.at > SOON_S and known.faults < FAILURES_MAX):
+            known = _Failures(at=at)
+        self._failures[session_id] = known  # the last to be forgotten
+        known.at = at
+        known.in_a_row += 1
+        if counts:
+            known.faults += 1
+            known.why = str(cause) if isinstance(cause, CoreError) else type(cause).__name__
+        while len(self._failures) > _REMEMBERED:
+            del self._failures[next(iter(self._failures))]
+
+    def release(self, session_id: str) -> None:
+        """Forget what was known of a session: it works, or somebody let it go on."""
+        self._failures.pop(session_id, None)
+
+    def backoff_s(self, session_id: str, *, at: float) -> float:
+        """Return how long the session's next actor waits before it begins."""
+        known = self._failures.get(session_id)
+        if known is None or known.in_a_row <= 1 or at - known.at > SOON_S:
+            return 0.0  # what failed once mostly works the second time, and somebody waits
+        return min(BACKOFF_S * 2.0 ** min(known.in_a_row - 2, 8), BACKOFF_MAX_S)
+
+    def why_not(self, session_id: str) -> SessionQuarantinedError | None:
+        """Return why a session is not started any more; None where it is."""
+        known = self._failures.get(session_id)
+        if known is None or known.faults < FAILURES_MAX:
+            return None
+        return SessionQuarantinedError(session_id, known.faults, known.why)
+
+    def __len__(self) -> int:
+        """Return how many sessions are left alone."""
+        return sum(known.faults >= FAILURES_MAX for known in self._failures.values())

@@ -1,0 +1,245 @@
+"""A session goes to rest after whatever was done last in it: nothing is left in memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import anyio
+import pytest
+
+from everturn_actors.errors import ModelRefusedError
+from everturn_actors.events import DeliveryPlanned
+from everturn_actors.journal.memory import MemoryDisk
+from everturn_actors.model import Announcement, Aside, Inbound, Queueing, ToolDefinition
+from everturn_actors.outgoing import Outgoing
+from everturn_actors.ports import ToolContext, ToolTraits, Verdict
+from everturn_actors.service import ServiceSettings
+from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, SessionSpec
+from everturn_actors.testing import (
+    ManualClock,
+    ScriptedProvider,
+    TestService,
+    calling,
+    make_spec,
+    open_test_service,
+)
+
+SOON = ServiceSettings(idle_rest_s=0.001, leave_grace_s=0, drain_s=0)
+WAIT_S = 20
+LONG = "word " * 400
+
+Act: TypeAlias = Callable[[TestService], Awaitable[Any]]
+
+
+class Carrier:
+    """Tells a channel's people at once."""
+
+    async def carry(self, session: Outgoing) -> None:
+        """Deliver what is owed, as nothing at all."""
+        while not session.is_stopping:
+            for parcel in session.state.owed:
+                await session.tell(DeliveryPlanned(parcel=parcel.seq, chunks=()))
+            if session.state.open_turn is None:
+                return
+            await session.until_changed()
+
+
+class Tool:
+    """Does nothing."""
+
+    definition = ToolDefinition(name="act", description="Act.", parameters={"type": "object"})
+    traits = ToolTraits()
+
+    async def run(self, call: object, context: ToolContext) -> str:
+        """Do it."""
+        del call, context
+        return "done"
+
+
+class Gate:
+    """Asks a person about every call."""
+
+    async def judge(self, call: object, tool: object, context: ToolContext) -> Verdict:
+        """Ask."""
+        del call, tool, context
+        return Verdict(word="ask")
+
+    async def remember(self, pattern: str) -> None:
+        """Nothing is allowed for good."""
+
+
+async def say(test: TestService, text: str = "hello", **fields: Any) -> str:  # noqa: ANN401
+    """Have a message answered; return its session."""
+    done = await test.service.submit(Inbound(text=text, key=test.key(), **fields))
+    await done.result()
+    return done.session_id
+
+
+async def _failed(test: TestService) -> None:
+    test.provider.script.append(ModelRefusedError("no"))
+    await say(test)
+
+
+async def _cancelled(test: TestService) -> None:
+    test.provider.hold()
+    held = await test.service.submit(Inbound(text="hello", key=test.key()))
+    await test.provider.until_called()
+    await test.service.cancel(held.session_id)
+    test.provider.release()
+
+
+async def _paused(test: TestService) -> None:
+    test.provider.hold()
+    held = await test.service.submit(Inbound(text="hello", key=test.key()))
+    await test.provider.until_called()
+    await held.leave()
+    turn = (await test.service.view(held.session_id)).open_turn
+    if turn is not None and turn.delivers:  # its people are elsewhere: it is finished for them
+        test.provider.release()
+        return
+    assert isinstance(test.clock, ManualClock)
+    await test.clock.until_sleeping(0)
+    test.clock.advance(0)
+
+
+async def _held(test: TestService) -> None:
+    waits = Queueing(hold_s=30)
+    held = await test.service.submit(Inbound(text="hello", key=test.key(), queueing=waits))
+    assert isinstance(test.clock, ManualClock)
+    await test.clock.until_sleeping(30)
+    test.clock.advance(30)
+    await held.result()
+
+
+async def _flushed(test: TestService) -> None:
+    waits = Queueing(hold_s=30)
+    held = await test.service.submit(Inbound(text="hello", key=test.key(), queueing=waits))
+    await test.service.flush(test.key())
+    await held.result()
+    assert isinstance(test.clock, ManualClock)
+    test.clock.advance(30)
+
+
+async def _quiet(test: TestService) -> None:
+    await say(test)
+    await test.service.submit(Inbound(text="not to you", key=test.key(), quiet=True))
+
+
+async def _decided(test: TestService) -> None:
+    test.provider.script.append(calling(("c1", "act")))
+    asked = await test.service.submit(Inbound(text="hello", key=test.key()))
+    with anyio.fail_after(WAIT_S):
+        while not (await test.service.view(asked.session_id)).open_approvals:
+            await anyio.lowlevel.checkpoint()
+    await test.service.decide(asked.session_id, "c1", "deny")
+    await asked.result()
+
+
+async def _summarised(test: TestService) -> None:
+    summariser = test.agents.agents["test"].summariser
+    assert summariser is not None
+    writer = summariser.provider
+    assert isinstance(writer, ScriptedProvider)
+    writer.hold()
+    for number in range(12):
+        await say(test, f"{number} {LONG}")
+    await writer.until_called()
+    writer.release()
+
+
+async def _compacted(test: TestService) -> None:
+    session_id = await test.service.create(test.key())
+    for number in range(6):
+        await say(test, f"{number} {LONG}")
+    assert (await test.service.compact(session_id)).done
+
+
+async def _looked(test: TestService) -> None:
+    await test.service.view(await say(test))
+
+
+async def _followed(test: TestService) -> None:
+    async for _ in test.service.watch(await say(test), after=0):
+        return
+
+
+async def _reset(test: TestService) -> None:
+    await test.service.reset(await say(test))
+
+
+async def _deleted(test: TestService) -> None:
+    await test.service.delete(await say(test))
+
+
+async def _once(test: TestService) -> None:
+    done = await test.service.submit_once(agent="test", instructions="", history=(), text="hello")
+    await done.result()
+
+
+ACTS: dict[str, Act] = {
+    "a turn is answered": say,
+    "a turn fails": _failed,
+    "a turn is cancelled": _cancelled,
+    "a turn is paused": _paused,
+    "a burst is answered": _held,
+    "a burst is let go early": _flushed,
+    "a message begins nothing": _quiet,
+    "a person decides": _decided,
+    "a summary is made by itself": _summarised,
+    "a summary is asked for": _compacted,
+    "something is announced": lambda test: test.service.announce(
+        Announcement(text="so", key=test.key())
+    ),
+    "something is overheard": lambda test: test.service.keep_aside(
+        Aside(text="so", key=test.key())
+    ),
+    "somebody looks": _looked,
+    "somebody follows": _followed,
+    "a session is created": lambda test: test.service.create(test.key()),
+    "a session is reset": _reset,
+    "a session is deleted": _deleted,
+    "a turn leaves nothing behind": _once,
+}
+
+
+def small_window() -> AgentSpec:
+    """Return an agent whose older turns soon have to be summarised."""
+    model = ModelSpec(provider="scripted", name="m", context_window=6_000, max_output_tokens=500)
+    return replace(make_spec(), model=model, session=SessionSpec(context=ContextSpec()))
+
+
+@asynccontextmanager
+async def opened(*, has_carrier: bool) -> AsyncGenerator[TestService]:
+    """Open a service in which all of it can happen."""
+    async with open_test_service(
+        disk=MemoryDisk(),
+        settings=SOON,
+        spec=small_window(),
+        summariser=ScriptedProvider(*["a summary"] * 20),
+        tools={"act": Tool()},
+        gate=Gate(),
+        carriers={"test": Carrier()} if has_carrier else None,
+    ) as test:
+        yield test
+
+
+async def until_at_rest(test: TestService) -> None:
+    """Wait until no actor lives."""
+    with anyio.fail_after(WAIT_S):
+        while (await test.service.load()).awake:
+            await anyio.wait_all_tasks_blocked()
+
+
+@pytest.mark.parametrize("has_carrier", [False, True], ids=["pulled", "carried"])
+@pytest.mark.parametrize("act", ACTS)
+async def test_a_session_rests_after_whatever_was_done_last(act: str, *, has_carrier: bool) -> None:
+    """Megabytes each, for ever: the last thing to end beside the commands woke nobody."""
+    async with opened(has_carrier=has_carrier) as test:
+        with anyio.fail_after(WAIT_S):
+            await ACTS[act](test)
+        await until_at_rest(test)
+
+        assert await test.store.awake() == ()

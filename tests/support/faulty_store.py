@@ -1,0 +1,109 @@
+"""A memory store whose methods fail as they are told to, and that counts its loads."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from everturn_actors.errors import JournalWriteError
+from everturn_actors.events import Body, Event
+from everturn_actors.journal.disk import write_error
+from everturn_actors.journal.memory import MemoryDisk, MemoryStore
+from everturn_actors.journal.results import RESULTS_MAX_BYTES
+from everturn_actors.model import Compaction
+from everturn_actors.ports import Loaded
+from everturn_actors.state import SessionState
+
+Method: TypeAlias = Literal[
+    "load", "append", "save_snapshot", "mark_awake", "mark_resting", "save_result"
+]
+WRITES: tuple[Method, ...] = (
+    "append",
+    "save_snapshot",
+    "mark_awake",
+    "mark_resting",
+    "save_result",
+)
+
+
+def disk_full() -> JournalWriteError:
+    """Return what a full disk gives."""
+    error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    return write_error(error, Path("memory"))
+
+
+class FaultyStore(MemoryStore):
+    """Fails where `faults` has the name of a method, with what that makes."""
+
+    def __init__(self, disk: MemoryDisk) -> None:
+        super().__init__(disk, results_max_bytes=RESULTS_MAX_BYTES)
+        self.faults: dict[Method, Callable[[], BaseException]] = {}
+        self.append_fault: Callable[[Sequence[Body]], BaseException | None] | None = None
+        "Chooses by what is appended."
+        self.disk = disk
+        self.loads = 0
+        "Each start of an actor loads its session once."
+
+    def break_method(self, method: Method, make: Callable[[], BaseException]) -> None:
+        """Let one method fail from now on."""
+        self.faults[method] = make
+
+    def fill_disk(self) -> None:
+        """Let nothing be written any more."""
+        self.faults.update(dict.fromkeys(WRITES, disk_full))
+
+    def _check(self, method: Method) -> None:
+        make = self.faults.get(method)
+        if make is not None:
+            raise make()
+
+    async def load(self, session_id: str) -> Loaded | None:
+        """See `SessionStore.load`."""
+        self.loads += 1
+        self._check("load")
+        return await super().load(session_id)
+
+    async def append(self, session_id: str, events: Sequence[Event], *, expected_seq: int) -> None:
+        """See `SessionStore.append`."""
+        self._check("append")
+        error = self.append_fault([event.body for event in events]) if self.append_fault else None
+        if error is not None:
+            raise error
+        await super().append(session_id, events, expected_seq=expected_seq)
+
+    async def save_snapshot(self, state: SessionState, *, compaction: Compaction) -> None:
+        """See `SessionStore.save_snapshot`."""
+        self._check("save_snapshot")
+        await super().save_snapshot(state, compaction=compaction)
+
+    async def save_result(self, session_id: str, name: str, text: str) -> None:
+        """See `SessionStore.save_result`."""
+        self._check("save_result")
+        await super().save_result(session_id, name, text)
+
+    async def mark_awake(self, session_id: str) -> None:
+        """See `SessionStore.mark_awake`."""
+        self._check("mark_awake")
+        await super().mark_awake(session_id)
+
+    async def mark_resting(self, session_id: str) -> None:
+        """See `SessionStore.mark_resting`."""
+        self._check("mark_resting")
+        await super().mark_resting(session_id)
+
+
+@asynccontextmanager
+async def open_faulty_store(disk: MemoryDisk | None = None) -> AsyncGenerator[FaultyStore]:
+    """Open one; nothing fails yet."""
+    disk = disk or MemoryDisk()
+    store = FaultyStore(disk)
+    disk.user = store
+    try:
+        yield store
+    finally:
+        if disk.user is store:
+            disk.user = None
