@@ -14,6 +14,7 @@ from everturn_actors.errors import (
     CoreError,
     CorruptJournalError,
     MailboxFullError,
+    SessionQuarantinedError,
     UnknownAgentError,
     UnknownFormatError,
 )
@@ -23,6 +24,7 @@ from everturn_channels.hall import Hall
 from everturn_channels.inbound.commands import answer_to, is_about_session, is_known
 from everturn_channels.inbound.doorkeeper import (
     DAMAGED,
+    FAILING,
     LATER,
     NOT_AVAILABLE,
     Doorkeeper,
@@ -124,12 +126,15 @@ class Attendant:
             raise
         except CoreError as error:
             logger.warning("a command failed", extra={**fields, "error": str(error)})
-            return LATER
+            return FAILING if isinstance(error, SessionQuarantinedError) else LATER
 
     async def _flush(self, command: Command, key: ConversationKey) -> None:
         """Let what was written before the command begin; it stands first."""
         try:
             await self._hall.service.flush(key)
+        except (ActorFailedError, SessionQuarantinedError) as error:
+            # The command may be the way out of that.
+            logger.info("nothing can begin before a command", extra={"error": str(error)})
         except (CorruptJournalError, UnknownFormatError) as error:
             if is_about_session(command.name):
                 raise
@@ -156,3 +161,6 @@ class Attendant:
         except (MailboxFullError, ActorFailedError) as error:
             logger.warning("a button failed", extra={**self._fields, "error": str(error)})
             return LATER
+        except SessionQuarantinedError as error:
+            logger.warning("a button failed", extra={**self._fields, "error": str(error)})
+            return FAILING

@@ -17,6 +17,7 @@ from everturn_actors.errors import (
     JournalError,
     MailboxFullError,
     QueueFullError,
+    SessionQuarantinedError,
     UnknownAgentError,
     UnknownFormatError,
 )
@@ -37,6 +38,7 @@ _SETTLED: Final = (
     UnknownAgentError,
     CorruptJournalError,
     UnknownFormatError,
+    SessionQuarantinedError,  # here the people of the conversation can, with a command
 )
 _NOT_NOW: Final = (ActorStoppedError, JournalError, MailboxFullError, TimeoutError)
 _SCARCE: Final = frozenset(

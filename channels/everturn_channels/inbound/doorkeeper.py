@@ -31,6 +31,10 @@ DAMAGED: Final = (
     "The record of this conversation is damaged, so I cannot go on with it. My owner finds in the "
     "log how to repair it."
 )
+FAILING: Final = (
+    "This conversation failed several times, so I take nothing more in it for now. /stop ends what "
+    "fails, /reset begins anew. My owner finds the reason in the log."
+)
 LATER: Final = "I cannot do that just now. Please try again in a moment."
 NOBODY: Final = Person(id="")
 

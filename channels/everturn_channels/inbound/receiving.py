@@ -21,6 +21,7 @@ from everturn_actors.errors import (
     CorruptJournalError,
     InvalidInputError,
     QueueFullError,
+    SessionQuarantinedError,
     UnknownAgentError,
     UnknownFormatError,
     UnknownSessionError,
@@ -33,6 +34,7 @@ from everturn_channels.hall import Hall
 from everturn_channels.inbound.composing import aside_text, compose, edit_text
 from everturn_channels.inbound.doorkeeper import (
     DAMAGED,
+    FAILING,
     NOT_AVAILABLE,
     Admitted,
     Doorkeeper,
@@ -284,6 +286,10 @@ class Receiver:
             logger.warning("a message has no agent", extra={**fields, "error": str(error)})
             if is_for_us:
                 self._word(message, NOT_AVAILABLE)
+        except SessionQuarantinedError as error:
+            logger.warning("a message was refused", extra={**fields, "error": str(error)})
+            if is_for_us:
+                self._word(message, FAILING)
         except (CorruptJournalError, UnknownFormatError) as error:
             log_damaged(inbound.key, error)
             if is_for_us:

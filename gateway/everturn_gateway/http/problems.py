@@ -31,6 +31,7 @@ from everturn_actors.errors import (
     ModelError,
     NotAnApproverError,
     SessionEndedError,
+    SessionQuarantinedError,
     UnknownAgentError,
     UnknownApprovalError,
     UnknownFormatError,
@@ -130,6 +131,11 @@ _CORE: Final[Mapping[type[Exception], _Kind]] = {
         title="The gateway no longer holds its workspace",
         status=503,
         retry_after_s=5,
+    ),
+    SessionQuarantinedError: _Kind(
+        kind="session-quarantined",
+        title="The session failed again and again, and waits for somebody to cancel or reset it",
+        status=409,
     ),
     JournalWriteError: _Kind(
         kind="not-written", title="The message could not be written to disk", status=507

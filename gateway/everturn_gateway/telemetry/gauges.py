@@ -101,6 +101,11 @@ def _work(sources: Sources, load: Load, requests: RequestCounts) -> Iterator[Met
         load.owed,
     )
     yield _gauge(
+        "everturn_sessions_quarantined",
+        "Sessions that failed again and again, and wait to be cancelled, reset or deleted.",
+        load.quarantined,
+    )
+    yield _gauge(
         "everturn_journal_queue_jobs",
         "Appends and marks that wait for the disk.",
         sources.journal_waiting(),
