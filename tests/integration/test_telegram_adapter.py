@@ -295,6 +295,34 @@ async def test_an_update_that_nobody_understands_hides_no_other() -> None:
     assert texts(inbox) == ["hello"]
 
 
+async def test_what_can_be_read_of_an_odd_message_is_answered() -> None:
+    """A poll as no library knows it must not take the words beside it with it."""
+    async with open_bot() as (api, _, inbox):
+        api.say("vote!", poll={"id": 7, "options": "none"}, reply_markup=5)
+        api.say("", poll={"id": 7})
+        api.say("hello")
+        await inbox.until(lambda: "hello" in texts(inbox))
+
+    assert texts(inbox) == ["vote!", "hello"]
+    assert [(kind, place.chat if place else "") for kind, _, place in inbox.unread] == [
+        ("message", HERE)
+    ]
+
+
+@pytest.mark.parametrize("inside", [b"[" * 60_000 + b"]" * 60_000, b"9" * 5_000, b'"\\ud800"'])
+async def test_a_page_that_is_no_json_hides_no_other_update(inside: bytes) -> None:
+    """The same page comes with each poll: a bot that waits for a better one is deaf for ever."""
+    async with open_bot() as (api, _, inbox):
+        api.raw[api.push({"message": {"text": "RAW"}})] = (b'"RAW"', inside)
+        for number in range(3):
+            api.say(f"{number}")
+        await inbox.until(lambda: len(texts(inbox)) == 3)
+        await api.until(lambda: not api.updates and api.has_poll)
+
+    assert texts(inbox) == ["0", "1", "2"]
+    assert len(inbox.unread) == 1
+
+
 async def test_updates_that_are_numbered_anew_are_seen() -> None:
     """After a quiet week Telegram begins anywhere, and the bot must not wait for higher numbers."""
     async with open_bot() as (api, _, inbox):

@@ -120,6 +120,8 @@ class TelegramApi:
         }
         self.calls: list[Call] = []
         self.updates: list[Json] = []
+        self.raw: dict[int, tuple[bytes, bytes]] = {}
+        "By update: bytes of its JSON, and what stands there instead."
         self.messages: dict[tuple[int, int], Json] = {}
         self.chats: dict[int, Json] = {}
         self.blocked: set[int] = set()
@@ -283,7 +285,12 @@ class TelegramApi:
         self._wake()
         if is_cut and request.transport is not None:
             request.transport.close()
-        return web.json_response(body, status=call.status)
+        data = json.dumps(body).encode()
+        if call.method == "getUpdates" and isinstance(call.result, list):
+            for update in call.result:
+                if replaced := self.raw.get(update["update_id"]):
+                    data = data.replace(*replaced)
+        return web.Response(body=data, status=call.status, content_type="application/json")
 
     async def hand_out(self, request: web.Request) -> web.StreamResponse:
         """Answer a request for a file."""

@@ -7,13 +7,14 @@ followed: a request goes where the operator said, or nowhere.
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from http import HTTPStatus
-from typing import Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import anyio
 import anyio.to_thread
@@ -84,6 +85,7 @@ _NEVER_LEFT: Final = (
 # Cloudflare's "web server is down", "connection timed out", "unreachable" and failed handshakes.
 # Source: https://developers.cloudflare.com/support/troubleshooting/http-status-codes/cloudflare-5xx-errors/
 _NO_GATEWAY: Final = frozenset({502, 503, 521, 522, 523, 525, 526})
+_UPDATE_ID: Final = re.compile(rb'"update_id"\s*:\s*(\d{1,18})\b')
 _TOKEN: Final = re.compile(r"(bot)?(\d{3,})(:|%3[Aa])([A-Za-z0-9_-]{20,})")
 _GONE: Final = re.compile(
     r"chat not found|blocked by the user|was kicked|user is deactivated|not a member"
@@ -99,10 +101,11 @@ class UnreadableAnswerError(UnknownOutcomeError):
 
     Attributes:
         message_id: Of the message that was sent, where that much could be read; 0 = it could not.
+        updates: The numbers of the updates that it seems to hold.
     """
 
-    def __init__(self, message: str, *, message_id: int = 0) -> None:
-        self.message_id = message_id
+    def __init__(self, message: str, *, message_id: int = 0, updates: tuple[int, ...] = ()) -> None:
+        self.message_id, self.updates = message_id, updates
         super().__init__(message)
 
 
@@ -121,7 +124,7 @@ class Connection(AiohttpSession):
     def __init__(self, api_base: str, proxy: URL | None) -> None:
         super().__init__(
             api=TelegramAPIServer.from_base(api_base),
-            json_loads=orjson.loads,
+            json_loads=read_json,
             json_dumps=_dumped,
         )
         self._http_proxy = proxy  # aiogram's own way needs one more library
@@ -171,10 +174,13 @@ class Connection(AiohttpSession):
                 url, data=form, timeout=within, allow_redirects=False
             ) as response:
                 body, status = await _read(response, _ANSWER_MAX_BYTES), response.status
+        except FileTooLargeError as error:
+            msg = f"{name}: an answer that is too large"
+            raise UnreadableAnswerError(msg) from error
         except _NEVER_LEFT as error:
             msg = f"{name}: {_why(error)}"
             raise NotSentError(msg) from None
-        except (ClientError, OSError, TimeoutError, FileTooLargeError) as error:
+        except (ClientError, OSError, TimeoutError) as error:
             msg = f"{name}: {_why(error)}"
             raise UnknownOutcomeError(msg) from None
         try:
@@ -187,7 +193,9 @@ class Connection(AiohttpSession):
                 raise RefusedError(msg) from None
             if not _is_own(error.data) and _never_got_there(status):
                 raise NotSentError(msg) from None  # something on the way that is not Telegram
-            raise UnreadableAnswerError(msg, message_id=_message_id(error.data)) from None
+            numbers = tuple(map(int, _UPDATE_ID.findall(body)))
+            message_id = _message_id(error.data)
+            raise UnreadableAnswerError(msg, message_id=message_id, updates=numbers) from None
         except TelegramAPIError as error:
             error.message = error.message or "no reason is given"  # whatever aiogram declares
             raise
@@ -215,6 +223,22 @@ class Connection(AiohttpSession):
         except (ClientError, OSError, TimeoutError, NotSentError) as error:
             msg = f"the file cannot be fetched: {_why(error)}"
             raise ConnectionLostError(msg) from None
+
+
+def read_json(text: str | bytes) -> Any:  # noqa: ANN401 - JSON
+    """Return what stands in JSON, also where it holds halves of characters.
+
+    Raises:
+        ValueError: It is none, or nested too deep.
+    """
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        try:
+            return json.loads(text)
+        except RecursionError as error:
+            msg = "nested too deep"
+            raise ValueError(msg) from error
 
 
 def _dumped(value: object) -> str:

@@ -39,12 +39,10 @@ from everturn_channels.menu import PASSING
 from everturn_channels.telegram.connection import Line, explained
 from everturn_channels.telegram.mapping import chat_of, message_of
 from everturn_channels.telegram.receiving import (
-    RawUpdates,
     Receiver,
     album_of,
+    ask_updates,
     number_of,
-    numbered,
-    read_update,
 )
 
 logger = logging.getLogger(__name__)
@@ -131,10 +129,13 @@ class Poller:
         """Return the updates from the offset on, oldest first."""
         failures = conflicts = 0
         while True:
-            request = RawUpdates(offset=self._offset, timeout=timeout_s)
             try:
-                page = await self._line.ask(request, deadline_s=timeout_s + _SLACK_S)
-                return numbered(page)
+                return await ask_updates(
+                    self._line,
+                    offset=self._offset,
+                    wait_s=timeout_s,
+                    deadline_s=timeout_s + _SLACK_S,
+                )
             except TelegramConflictError as error:
                 conflicts += 1
                 await self._settle(error, conflicts)
@@ -187,7 +188,7 @@ class Poller:
         for raw in batch:
             if number_of(raw) in self._taken or number_of(raw) in self._begun:
                 continue
-            update = read_update(raw)
+            update = self._receiver.read(raw)
             if update is None:
                 self._taken.add(number_of(raw))
             elif (since := self._busy.get(chat_of(update))) is None:

@@ -15,23 +15,40 @@ from pydantic import ValidationError
 
 from everturn_actors.ports import Clock
 from everturn_channels.adapter import Arrival, Inlet, Message, Place
-from everturn_channels.telegram.connection import REQUEST_S, Line
-from everturn_channels.telegram.mapping import UPDATES, Note, Reading, merged, message_of, place_of
+from everturn_channels.telegram.connection import REQUEST_S, Line, UnreadableAnswerError
+from everturn_channels.telegram.mapping import (
+    UPDATES,
+    Mapped,
+    Note,
+    Reading,
+    chat_of,
+    merged,
+    message_of,
+    place_of,
+)
 
 logger = logging.getLogger(__name__)
 
 BATCH: Final = 100  # updates; the most that Telegram hands out at once
+_PARTS_MAX: Final = 8  # of a message that are left out, one after the other, to read the rest
+_NEEDED: Final = frozenset(
+    (
+        *("message_id", "date", "chat", "from", "sender_chat", "via_bot", "text", "caption"),
+        *("message_thread_id", "is_topic_message"),
+    )
+)
+"Parts of a message without which nobody knows who says what, and where."
 _ALBUMS_KNOWN: Final = 256  # whose late parts are still recognised
 _LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
 
 
-class RawUpdates(TelegramMethod[list[dict[str, Any]]]):
+class RawUpdates(TelegramMethod[list[Any]]):
     """getUpdates, read one by one: one that the library cannot read must not hide the others.
 
     Source: https://core.telegram.org/bots/api#getupdates
     """
 
-    __returning__ = list[dict[str, Any]]
+    __returning__ = list[Any]
     __api_method__ = "getUpdates"
 
     offset: int
@@ -40,21 +57,88 @@ class RawUpdates(TelegramMethod[list[dict[str, Any]]]):
     allowed_updates: tuple[str, ...] = UPDATES
 
 
+async def ask_updates(
+    line: Line, *, offset: int, limit: int = BATCH, wait_s: int = 0, deadline_s: float = REQUEST_S
+) -> list[dict[str, Any]]:
+    """Return a page of updates, those without a number left out.
+
+    Where a page cannot be read it is asked for again with one update, and where that cannot be
+    read either its number alone is returned, so that the offset can pass it.
+
+    Raises:
+        TelegramAPIError, SendError: It did not work; nothing was lost.
+    """
+    for size in (limit, 1):
+        request = RawUpdates(offset=offset, limit=size, timeout=wait_s)
+        try:
+            return numbered(await line.ask(request, deadline_s=deadline_s))
+        except UnreadableAnswerError as error:
+            if size == 1:
+                if not error.updates:
+                    raise
+                return [{"update_id": min(error.updates)}]
+    raise AssertionError
+
+
 def read_update(raw: Mapping[str, object]) -> types.Update | None:
-    """Return an update; None where the library does not understand it, which is logged."""
-    try:
-        return types.Update.model_validate(raw)
-    except ValidationError as error:
-        logger.warning(
-            "an update cannot be read and is left out",
-            extra={"update": raw.get("update_id"), "faults": error.error_count()},
-        )
-        return None
+    """Return an update, or what can be read of it; None where that is nothing.
+
+    The library reads an update all or nothing: parts of a message that no answer needs are left
+    out until the rest can be read.
+    """
+    left: Mapping[str, object] = raw
+    for _ in range(_PARTS_MAX):
+        try:
+            update = types.Update.model_validate(left)
+            chat_of(update), album_of(update)
+        except ValidationError as error:
+            fewer = _without_faults(left, error)
+            if fewer is None:
+                return None
+            left = fewer
+        except Exception:  # noqa: BLE001 - the boundary around one update
+            return None
+        else:
+            return update
+    return None
 
 
-def numbered(page: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _without_faults(raw: Mapping[str, object], error: ValidationError) -> dict[str, object] | None:
+    """Return an update without the parts that cannot be read; None where one is needed."""
+    fewer = dict(raw)
+    faults = error.errors(include_url=False, include_context=False, include_input=False)
+    for kind, part in {(*map(str, fault["loc"]), "", "")[:2] for fault in faults}:
+        message = fewer.get(kind)
+        if part in _NEEDED or not isinstance(message, dict) or part not in message:
+            return None
+        less = {key: value for key, value in message.items() if key != part}
+        if part == "forward_origin":  # what somebody else said is no command
+            less.pop("entities", None)
+        if not (less.get("text") or less.get("caption")):
+            return None
+        fewer[kind] = less
+    return fewer
+
+
+def awaited_at(raw: Mapping[str, object]) -> Place | None:
+    """Return where somebody waits for an answer to an update that cannot be read; None = nowhere.
+
+    That is a private chat; in others few messages are meant for the bot.
+    """
+    match raw:
+        case {"message": {"chat": {"id": int(chat), "type": "private"}, "from": dict()}}:
+            return Place(chat=str(chat))
+        case _:
+            return None
+
+
+def numbered(page: list[Any]) -> list[dict[str, Any]]:
     """Return the updates of a page that have a number: others cannot be told apart or confirmed."""
-    found = [raw for raw in page if type(number := raw.get("update_id")) is int and number > 0]
+    found = [
+        raw
+        for raw in page
+        if isinstance(raw, dict) and type(number := raw.get("update_id")) is int and number > 0
+    ]
     if len(found) < len(page):
         logger.warning(
             "updates without a number are left out", extra={"count": len(page) - len(found)}
@@ -80,6 +164,14 @@ class Receiver:
         self._inlet, self._reading, self._clock = inlet, reading, clock
         self._albums: OrderedDict[str, bool] = OrderedDict()
 
+    def read(self, raw: Mapping[str, object]) -> types.Update | None:
+        """Return an update; None for one that cannot be read, which is told of."""
+        update = read_update(raw) if len(raw) > 1 else None
+        if update is None:
+            kind = next((key for key in raw if key != "update_id"), "update")
+            self._inlet.unreadable(kind, "it is not as Telegram documents it", awaited_at(raw))
+        return update
+
     async def take(self, updates: Sequence[types.Update]) -> None:
         """Hand in one update, or the parts of one album as one message.
 
@@ -90,7 +182,7 @@ class Receiver:
         """
         parts: list[Message] = []
         for update in updates:
-            mapped = self._reading.arrival(update, self._clock.now())
+            mapped = self._mapped(update)
             if isinstance(mapped, Note):
                 logger.log(
                     _LEVELS[mapped.level],
@@ -103,6 +195,17 @@ class Receiver:
                 await self._hand_in(mapped, album_of(update))
         if parts:
             await self._hand_in(merged(parts), album_of(updates[0]))
+
+    def _mapped(self, update: types.Update) -> Mapped:
+        try:
+            return self._reading.arrival(update, self._clock.now())
+        except Exception as error:  # noqa: BLE001 - the boundary around one update
+            message = message_of(update)
+            place = place_of(message) if message is not None else None
+            self._inlet.unreadable(
+                "update", error, place if place is not None and place.type == "dm" else None
+            )
+            return Note(text="an update that cannot be read", chat=str(chat_of(update)))
 
     async def _hand_in(self, arrival: Arrival, album: str) -> None:
         if album and isinstance(arrival, Message):
@@ -135,7 +238,7 @@ async def begin(line: Line, inlet: Inlet, *, skips_all: bool, backlog_max_messag
 
 
 async def _skip_all(line: Line, pending: int) -> int:
-    newest = numbered(await line.ask(RawUpdates(offset=-1, limit=1)))
+    newest = await ask_updates(line, offset=-1, limit=1)
     if not newest:
         return 0
     logger.info(
@@ -148,7 +251,7 @@ async def _skip(line: Line, inlet: Inlet, count: int) -> int:
     offset, left = 0, count
     skipped: dict[tuple[str, str], tuple[Place, int]] = {}
     while left > 0:
-        page = numbered(await line.ask(RawUpdates(offset=offset, limit=min(left, BATCH))))
+        page = await ask_updates(line, offset=offset, limit=min(left, BATCH))
         if not page:
             break
         for raw in page:
@@ -165,5 +268,5 @@ async def _skip(line: Line, inlet: Inlet, count: int) -> int:
 
 
 async def _confirmed(line: Line, offset: int) -> int:
-    await line.ask(RawUpdates(offset=offset, limit=1), deadline_s=REQUEST_S)
+    await ask_updates(line, offset=offset, limit=1)
     return offset

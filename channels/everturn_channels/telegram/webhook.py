@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 from typing import Final, cast
 
 import anyio
-import orjson
 from aiogram import types
 from aiogram.exceptions import TelegramBadRequest
 from aiogram.methods import GetWebhookInfo, SetWebhook
@@ -19,9 +18,9 @@ from aiogram.methods import GetWebhookInfo, SetWebhook
 from everturn_actors.ports import Clock
 from everturn_channels.adapter import Inlet
 from everturn_channels.errors import NotNowError, SetupError
-from everturn_channels.telegram.connection import Line, explained
+from everturn_channels.telegram.connection import Line, explained, read_json
 from everturn_channels.telegram.mapping import UPDATES, chat_of
-from everturn_channels.telegram.receiving import Receiver, read_update
+from everturn_channels.telegram.receiving import Receiver
 
 logger = logging.getLogger(__name__)
 
@@ -87,8 +86,8 @@ class Hook:
         if len(body) > _UPDATE_MAX_BYTES:
             return BAD_REQUEST
         try:
-            raw = cast("dict[str, object]", orjson.loads(body))
-        except orjson.JSONDecodeError:
+            raw = cast("dict[str, object]", read_json(body))
+        except ValueError:
             return BAD_REQUEST
         match raw:
             case {"update_id": int()}:
@@ -96,7 +95,7 @@ class Hook:
             case _:
                 return BAD_REQUEST
         self._inlet.received()
-        update = read_update(raw)
+        update = self._receiver.read(raw)
         if update is None:
             return OK  # sent again it would not be understood either
         return await self._take(update)
