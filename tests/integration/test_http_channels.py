@@ -113,6 +113,7 @@ async def test_the_gateway_is_not_ready_while_a_channel_is_deaf(tmp_path: Path) 
         "messages are not received on: discord-club (connection refused)"
     )
     assert (live.status_code, ready.status_code) == (200, 200)
+    assert ready.json()["blocked_chats"] == {"telegram": 1}
 
 
 async def test_what_telegram_delivers_reaches_the_channel(tmp_path: Path) -> None:

@@ -524,6 +524,10 @@ class ReadyBody(Body):
 
     status: Literal["ready"]
     tasks: tuple[TaskBody, ...] = Field(description="Long tasks that are down.")
+    blocked_chats: dict[str, int] = Field(
+        description="By channel, in how many chats nothing can be taken for a while; see "
+        "/api/v1/channels."
+    )
 
 
 class VersionBody(Body):

@@ -62,7 +62,8 @@ def health_router(gateway: Gateway) -> APIRouter:
     async def readyz() -> Response:
         """Answer 200 while messages are taken, on all channels too, else 503.
 
-        Long tasks that are down are named; one that no message needs leaves it at 200.
+        Long tasks that are down are named; one that no message needs leaves it at 200. So do
+        single chats in which nothing can be taken: their messages stay with the platform.
         """
         if not gateway.ready():
             raise ProblemError(_NOT_READY)
@@ -71,7 +72,9 @@ def health_router(gateway: Gateway) -> APIRouter:
             raise ProblemError(_stuck(tasks))
         if troubled := gateway.channels.troubled():
             raise ProblemError(_deaf(troubled))
-        return answer(ReadyBody(status="ready", tasks=tasks))
+        statuses = gateway.channels.statuses()
+        blocked = {each.name: each.blocked_count for each in statuses if each.blocked_count}
+        return answer(ReadyBody(status="ready", tasks=tasks, blocked_chats=blocked))
 
     @router.get("/version", response_model=VersionBody)
     async def version() -> Response:
