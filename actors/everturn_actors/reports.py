@@ -40,6 +40,7 @@ def report_record(report: ContextReport) -> Json:
         "reported": _fields(report.reported),
         "retry_at": utc_text(report.retry_at) if report.retry_at else None,
         "next": list(report.next),
+        "notes": list(report.notes),
     }
 
 
@@ -58,6 +59,7 @@ def report_from(record: Mapping[str, Any]) -> ContextReport:
         "reported": Usage(**record["reported"]),
         "retry_at": datetime.fromisoformat(retry_at) if retry_at else None,
         "next": tuple(record["next"]),
+        "notes": tuple(record["notes"]),
     }
     return ContextReport(**values)
 

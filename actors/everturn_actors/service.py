@@ -11,7 +11,7 @@ import random
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
@@ -36,9 +36,11 @@ from everturn_actors.commands import (
 from everturn_actors.context.explain import Explanation
 from everturn_actors.context.render import render
 from everturn_actors.context.report import ContextReport, context_report
+from everturn_actors.context.windows import hint_notes
 from everturn_actors.errors import (
     ActorFailedError,
     ApprovalClosedError,
+    ContextDoesNotFitError,
     InvalidInputError,
     JournalError,
     SessionEndedError,
@@ -634,14 +636,24 @@ class TurnService:
         now = self._runtime.now()
 
         def report() -> ContextReport:
-            conversation = state.conversation
+            conversation, tools = state.conversation, agent.offered(facts)
+            notes = hint_notes(agent.spec.model, facts)
+            try:
+                rendered = render(conversation, agent.spec, tools, facts)
+            except ContextDoesNotFitError:
+                if facts.limit_tokens is None:
+                    raise
+                # So does a turn: what a refusal once named stops nothing by itself.
+                rendered = render(conversation, agent.spec, tools, replace(facts, limit=None))
+                notes += ("no request would fit that limit, so they are made without it",)
             return context_report(
-                render(conversation, agent.spec, agent.offered(facts), facts),
+                rendered,
                 conversation,
                 facts=facts,
                 drifts=state.drifts,
                 now=now,
                 has_summariser=agent.summariser is not None,
+                notes=notes,
             )
 
         return await to_thread.run_sync(report)

@@ -24,7 +24,7 @@ from everturn_actors.supervisor import TRANSIENT, Supervisor
 from everturn_gateway.channels import Channels, make_channels, no_channels
 from everturn_gateway.config import Config
 from everturn_gateway.heap import trim_heap_after_work
-from everturn_gateway.model_memory import open_model_memory
+from everturn_gateway.model_memory import FileMemory, open_model_memory
 from everturn_gateway.observe import SecretRegistry
 from everturn_gateway.providers import open_providers
 from everturn_gateway.scheduler.scheduler import FOLDER as SCHEDULES_FOLDER
@@ -73,6 +73,7 @@ class Gateway:
     schedules: Scheduler
     telemetry: Telemetry
     supervisor: Supervisor
+    models: FileMemory
     started_at: datetime
     version: str
     closing: bool = False
@@ -214,6 +215,7 @@ async def open_gateway(
                     clock=clock,
                     journal_waiting=lambda: files.waiting,
                     model_queues=providers.queues,
+                    known_models=memory.known,
                     supervisor=supervisor,
                 )
             )
@@ -236,6 +238,7 @@ async def open_gateway(
                 schedules=schedules,
                 telemetry=telemetry,
                 supervisor=supervisor,
+                models=memory,
                 started_at=clock.now(),
                 version=own_version,
             )

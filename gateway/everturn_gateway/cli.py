@@ -37,6 +37,7 @@ context_app = typer.Typer(help="See what a model is shown.", no_args_is_help=Tru
 channel_app = typer.Typer(help="The chat platforms that the gateway is on.", no_args_is_help=True)
 pair_app = typer.Typer(help="Let people in who asked a bot for it.", no_args_is_help=True)
 schedule_app = typer.Typer(help="What agents do by the clock.", no_args_is_help=True)
+model_app = typer.Typer(help="What was learnt about models.", no_args_is_help=True)
 local_app = typer.Typer(help="The small model that runs on this machine.", no_args_is_help=True)
 app.add_typer(sessions_app, name="sessions")
 app.add_typer(agent_app, name="agent")
@@ -44,6 +45,7 @@ app.add_typer(context_app, name="context")
 app.add_typer(channel_app, name="channel")
 app.add_typer(pair_app, name="pair")
 app.add_typer(schedule_app, name="schedule")
+app.add_typer(model_app, name="model")
 app.add_typer(local_app, name="local")
 
 Config: TypeAlias = Annotated[
@@ -557,6 +559,60 @@ def check_channels(
 
     options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
     _end(channel.check_channels(options, name))
+
+
+@model_app.command("list")
+def list_models(
+    *,
+    as_json: Json = False,
+    config: Config = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """List the models that agents used, and what was learnt about them."""
+    from everturn_gateway.commands import model  # noqa: PLC0415 - as above
+
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    _end(model.list_models(options, as_json=as_json))
+
+
+@model_app.command("show")
+def show_model(
+    name: Annotated[str, typer.Argument(help="As `model list` shows it.", show_default=False)],
+    *,
+    as_json: Json = False,
+    config: Config = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """Show what was learnt about a model, and from what."""
+    from everturn_gateway.commands import model  # noqa: PLC0415 - as above
+
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    _end(model.show_model(options, name, as_json=as_json))
+
+
+@model_app.command("forget")
+def forget_model(
+    name: Annotated[
+        str, typer.Argument(help="As `model list` shows it; by default all.", show_default=False)
+    ] = "",
+    *,
+    endpoint: Annotated[
+        str, typer.Option(help="Only at this address, where agents name one: host:8000/v1.")
+    ] = "",
+    config: Config = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """Forget the limits that models named when they refused requests, and that they refused tools.
+
+    The exit code is 1 where there was nothing to forget.
+    """
+    from everturn_gateway.commands import model  # noqa: PLC0415 - as above
+
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    _end(model.forget(options, name, endpoint))
 
 
 @pair_app.command("list")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
@@ -27,6 +27,7 @@ from everturn_actors.context.calibration import (
     bounded,
     cold_facts,
     facts_at,
+    without_hints,
 )
 from everturn_actors.ports import Clock
 from everturn_actors.spec import ModelSpec
@@ -38,6 +39,7 @@ logger = logging.getLogger(__name__)
 VERSION: Final = 1
 SAVE_EVERY_S = 10.0  # at most so much of what was learnt is lost in a crash
 CLOSE_TIMEOUT_S = 2.0  # for the last save
+_DAMAGED: Final = (ValueError, TypeError, KeyError, AttributeError)  # what reading it then raises
 _MODELS_MAX = 1000  # the models used longest ago go; a workspace has a handful
 _WINDOW_MIN = 256  # tokens; no model has less, so a smaller number was not told by one
 
@@ -49,6 +51,22 @@ class _Learnt:
     facts: ModelFacts
     learnt_at: str
     "UTC, ISO 8601."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownModel:
+    """What is known of one model at one address."""
+
+    label: str
+    "`openai/gpt-5`; `openai/qwen3 at host:8000/v1` where an agent names the address."
+    facts: ModelFacts
+    learnt_at: str
+    "When something was learnt last; UTC, ISO 8601."
+
+    @property
+    def has_hints(self) -> bool:
+        """Whether there is something that `forget` forgets."""
+        return without_hints(self.facts) != self.facts
 
 
 class FileMemory:
@@ -75,20 +93,50 @@ class FileMemory:
             self._known[key] = _Learnt(facts=facts, learnt_at=_stamp(self._clock.now()))
             self._changes += 1
 
+    def known(self) -> tuple[KnownModel, ...]:
+        """Return what is known of all models now, by label."""
+        now = self._clock.now()
+        return tuple(
+            KnownModel(label=key, facts=facts_at(each.facts, now), learnt_at=each.learnt_at)
+            for key, each in sorted(self._known.items())
+        )
+
+    def forget(self, model: str = "", endpoint: str = "") -> tuple[KnownModel, ...]:
+        """Forget what refusals taught of models; what was measured and told is kept.
+
+        Args:
+            model: `openai/gpt-5`, or `gpt-5` of whichever provider; empty = all.
+            endpoint: The address, where the agent names one: `host:8000/v1`; empty = at all.
+
+        Returns:
+            The models of which something was forgotten, as they were known.
+        """
+        found = [
+            each for each in self.known() if each.has_hints and _means(each.label, model, endpoint)
+        ]
+        for each in found:
+            known = self._known[each.label]
+            self._known[each.label] = replace(known, facts=without_hints(known.facts))
+            self._changes += 1
+        return tuple(found)
+
     async def save_for_ever(self) -> None:
         """Save what is new every few seconds."""
         while True:
             await self._clock.sleep(SAVE_EVERY_S)
             await self.save()
 
-    async def save(self, *, last: bool = False) -> None:
+    async def save(self, *, last: bool = False) -> bool:
         """Write the file, if anything is new. Where that fails, the next time may succeed.
 
         Only the last time a write may be left to itself: two at once would spoil each other.
+
+        Returns:
+            Whether all of it is on disk.
         """
         changes = self._changes
         if changes == self._saved:
-            return
+            return True
         by_age = sorted(self._known.items(), key=lambda item: item[1].learnt_at)
         data = _encoded(dict(by_age[-_MODELS_MAX:]))
         try:
@@ -98,8 +146,9 @@ class FileMemory:
                 "what was learnt about models is not saved",
                 extra={"path": str(self._path), "reason": error.strerror or str(error)},
             )
-        else:
-            self._saved = changes
+            return False
+        self._saved = changes
+        return True
 
 
 @asynccontextmanager
@@ -123,6 +172,29 @@ async def open_model_memory(
     finally:
         with anyio.move_on_after(CLOSE_TIMEOUT_S, shield=True):
             await memory.save(last=True)
+
+
+def look_up(path: Path, clock: Clock) -> FileMemory:
+    """Return what a workspace knows now, for a look. Changes nothing; blocking.
+
+    A file that is missing, or cannot be read, counts as empty.
+    """
+    try:
+        known = _decoded(path.read_bytes())
+    except (OSError, *_DAMAGED):
+        known = {}
+    return FileMemory(path, clock, known)
+
+
+def _means(label: str, model: str, endpoint: str) -> bool:
+    """Return whether a person who names `model` and `endpoint` means what has this label."""
+    place = _place(endpoint) if "://" in endpoint else endpoint.rstrip("/")
+    for name in (label, label.partition("/")[2]):
+        if place and name == (f"{model} at {place}" if model else name) and name.endswith(place):
+            return True
+        if not place and (not model or name == model or name.startswith(f"{model} at ")):
+            return True
+    return False
 
 
 def _key(model: ModelSpec) -> str:
@@ -173,7 +245,7 @@ def _read(path: Path) -> dict[str, _Learnt]:
         return {}
     try:
         return _decoded(data)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except _DAMAGED as error:
         aside = put_aside(path)
         logger.warning(
             "what was learnt about models is damaged and put aside",

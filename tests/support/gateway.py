@@ -24,11 +24,12 @@ from everturn_actors.service import ServiceSettings, TurnService, open_service
 from everturn_actors.spec import OnDisconnect
 from everturn_actors.supervisor import Supervisor
 from everturn_actors.testing import ScriptedProvider
-from everturn_gateway.app import USAGE_FOLDER, SystemClock, make_meter
+from everturn_gateway.app import MODELS_FILE, USAGE_FOLDER, SystemClock, make_meter
 from everturn_gateway.channels import no_channels
 from everturn_gateway.config import Config, ServerConfig
 from everturn_gateway.http import serve_http
 from everturn_gateway.http.ports import Channels
+from everturn_gateway.model_memory import FileMemory, open_model_memory
 from everturn_gateway.observe import SecretRegistry
 from everturn_gateway.scheduler.desk import ScheduleDesk
 from everturn_gateway.scheduler.scheduler import FOLDER as SCHEDULES_FOLDER
@@ -56,6 +57,7 @@ class HttpGateway:
     schedules: ScheduleDesk
     provider: ScriptedProvider
     started_at: datetime
+    models: FileMemory
     telemetry: Telemetry = field(default_factory=Telemetry)
     version: str = "1.2.3"
     supervisor: Supervisor = field(default_factory=lambda: Supervisor(SystemClock()))
@@ -117,6 +119,7 @@ async def open_http_gateway(
         open_file_store(config.workspace) as store,
         open_memory_store(MemoryDisk()) as scratch,
         open_ledger(config.workspace / USAGE_FOLDER, clock or SystemClock()) as usage,
+        open_model_memory(config.workspace / MODELS_FILE, clock or SystemClock()) as models,
         open_workshop(
             state=config.workspace,
             environ={"PATH": os.environ["PATH"]},
@@ -161,6 +164,7 @@ async def open_http_gateway(
                 channels=no_channels(config, clock or SystemClock()),
                 schedules=schedules,
                 provider=provider,
+                models=models,
                 started_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
             )
             async with serving(gateway):

@@ -134,6 +134,7 @@ def test_the_report_tells_all_of_a_small_conversation() -> None:
             "drifts": 1,
             "failures": 0,
             "retry_at": None,
+            "notes": [],
         }
     )
     assert sentences == snapshot(

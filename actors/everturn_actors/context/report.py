@@ -99,6 +99,8 @@ class ContextReport:
     "The arithmetic of the window in one line."
     next: tuple[str, ...] = field(default=())
     "What will happen next, and when; sentences."
+    notes: tuple[str, ...] = field(default=())
+    "What was learnt of the model from a refusal, and what follows; sentences."
 
 
 def context_report(
@@ -109,6 +111,7 @@ def context_report(
     drifts: int,
     now: datetime,
     has_summariser: bool,
+    notes: tuple[str, ...] = (),
 ) -> ContextReport:
     """Return what stands in a conversation's context.
 
@@ -119,6 +122,7 @@ def context_report(
         drifts: How often the session's prefix changed without a reason.
         now: The present instant, UTC.
         has_summariser: Whether a model writes the agent's summaries.
+        notes: What was learnt of the model from a refusal.
     """
     standing, budget = conversation.standing, rendered.budget
     used = rendered.tokens + budget.reserve_tokens
@@ -151,6 +155,7 @@ def context_report(
         retry_at=waits,
         budget=budget.explain(),
         next=outlook(rendered, conversation, retry_at=waits, has_summariser=has_summariser),
+        notes=notes,
     )
 
 

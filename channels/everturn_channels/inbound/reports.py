@@ -56,6 +56,7 @@ def context_text(report: ContextReport) -> str:
         told = f"{_count(summary.messages, 'message')} up to turn {summary.last_turn:,}, {by}"
         lines.append(f"Summary: {told}")
     lines += [f"Next: {sentence}" for sentence in report.next]
+    lines += [f"Note: {sentence}" for sentence in report.notes]
     return "\n".join(lines)
 
 

@@ -75,6 +75,8 @@ def _facts(report: ContextReport) -> Iterator[tuple[str, str]]:
     yield "budget", report.budget
     for index, sentence in enumerate(report.next):
         yield "" if index else "next", sentence
+    for index, sentence in enumerate(report.notes):
+        yield "" if index else "note", sentence
 
 
 def _messages(report: ContextReport) -> str:

@@ -10,8 +10,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from everturn_actors.context.calibration import ModelFacts
+from everturn_actors.context.windows import hint_notes, input_window
 from everturn_actors.errors import UnknownAgentError
-from everturn_gateway.app import MODELS_FOLDER, USAGE_FOLDER, SystemClock, make_meter
+from everturn_gateway.app import MODELS_FILE, MODELS_FOLDER, USAGE_FOLDER, SystemClock, make_meter
 from everturn_gateway.commands.errors import EXIT_BAD_INPUT, EXIT_OK, say
 from everturn_gateway.commands.options import Options
 from everturn_gateway.commands.printing import print_json, print_line
@@ -19,6 +21,7 @@ from everturn_gateway.commands.settings import load, require_agents, run_async
 from everturn_gateway.commands.tables import print_table
 from everturn_gateway.config import Config
 from everturn_gateway.errors import ConfigError, Fault, GatewayError
+from everturn_gateway.model_memory import look_up
 from everturn_gateway.providers import Providers, open_providers
 from everturn_gateway.specs import (
     AgentFile,
@@ -77,17 +80,24 @@ def show_agent(options: Options, name: str, *, as_json: bool) -> int:
         if faults:
             raise ConfigError(faults=faults)
         raise UnknownAgentError(name, tuple(sorted(agent.spec.name for agent in agents)))
+    facts = look_up(config.workspace / MODELS_FILE, SystemClock()).facts(found.spec.model)
     if as_json:
         print_json(
-            {**_summary(found), "folder": str(found.folder), "document": dict(found.document)},
+            {
+                **_summary(found),
+                "folder": str(found.folder),
+                "window_tokens": input_window(found.spec.model, facts),
+                "notes": list(hint_notes(found.spec.model, facts)),
+                "document": dict(found.document),
+            },
             default=str,
         )
         return EXIT_OK
-    print_line("\n".join(_facts(found)))
+    print_line("\n".join(_facts(found, facts)))
     return EXIT_OK
 
 
-def _facts(agent: AgentFile) -> Iterator[str]:
+def _facts(agent: AgentFile, facts: ModelFacts) -> Iterator[str]:
     spec = agent.spec
     yield f"agent        {spec.name}"
     if spec.description:
@@ -98,6 +108,9 @@ def _facts(agent: AgentFile) -> Iterator[str]:
     yield f"model        {spec.model.provider} / {spec.model.name}"
     if spec.model.base_url:
         yield f"             at {spec.model.base_url}"
+    yield f"window       {input_window(spec.model, facts):,} tokens"
+    for note in hint_notes(spec.model, facts):
+        yield f"             {note}"
     for fallback in spec.model.fallbacks:
         yield f"fallback     {fallback.provider} / {fallback.name}"
     prompt = spec.prompt

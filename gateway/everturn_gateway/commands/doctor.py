@@ -15,10 +15,11 @@ from typing import Literal, TypeAlias
 
 import anyio.to_thread
 
+from everturn_actors.context.windows import hint_notes
 from everturn_actors.errors import CoreError
 from everturn_channels.errors import DoorError
 from everturn_channels.health import ChannelStatus
-from everturn_gateway.app import SystemClock, check_journals
+from everturn_gateway.app import MODELS_FILE, SystemClock, check_journals
 from everturn_gateway.channels import START_GRACE_S, route_notes
 from everturn_gateway.client import ask_channels, ask_readiness
 from everturn_gateway.commands.agents import check_agents
@@ -34,6 +35,7 @@ from everturn_gateway.commands.settings import api_token, load, run_async
 from everturn_gateway.commands.talk import HISTORY_NAME
 from everturn_gateway.config import Config, check_listener
 from everturn_gateway.errors import ConfigError, GatewayError
+from everturn_gateway.model_memory import look_up
 from everturn_gateway.specs import AgentFile
 from everturn_gateway.tools.plan import ToolPlan
 from everturn_gateway.tools.shell import Confinement, sandbox_fault
@@ -155,10 +157,15 @@ def _agents(config: Config) -> tuple[list[Finding], list[AgentFile]]:
     if not agents and not faults:
         text = f"none in {config.agents_dir}; `everturn init` creates one"
         found.append(Finding(verdict="problem", subject="agent", text=text))
+    memory = look_up(config.workspace / MODELS_FILE, SystemClock())
     for agent in agents:
         name, model = agent.spec.name, agent.spec.model
         text = f"{name}: {model.provider} / {model.name}"
         found.append(Finding(verdict="ok", subject="agent", text=text))
+        found += [
+            Finding(verdict="note", subject="agent", text=f"{name}: {note}")
+            for note in hint_notes(model, memory.facts(model))
+        ]
         if fault := _sandbox_fault(agent.plan):
             text = f"{name}: its commands cannot run: {fault}"
             found.append(Finding(verdict="note", subject="agent", text=text))

@@ -85,6 +85,9 @@ class ContextBody(Body):
     retry_at: Instant | None = Field(description="No model is asked for a summary before.")
     budget: str = Field(description="The arithmetic of the window.")
     next: tuple[str, ...] = Field(description="What will happen next, and when.")
+    notes: tuple[str, ...] = Field(
+        description="What was learnt of the model when it refused a request, and what follows."
+    )
 
     @staticmethod
     def of(report: ContextReport) -> ContextBody:

@@ -13,6 +13,7 @@ from everturn_actors.supervisor import ChildStatus
 from everturn_channels.health import ChannelStatus
 from everturn_gateway.config import Config
 from everturn_gateway.errors import Fault
+from everturn_gateway.model_memory import KnownModel
 from everturn_gateway.scheduler.desk import ScheduleDesk
 from everturn_gateway.telemetry import Telemetry
 from everturn_gateway.usage import UsageLedger
@@ -124,6 +125,18 @@ class Tasks(Protocol):
         ...
 
 
+class Models(Protocol):
+    """What was learnt about models."""
+
+    def known(self) -> tuple[KnownModel, ...]:
+        """Return what is known of all models now, by label."""
+        ...
+
+    def forget(self, model: str = "", endpoint: str = "") -> tuple[KnownModel, ...]:
+        """Forget what refusals taught of models; return those of which something was."""
+        ...
+
+
 class Gateway(Protocol):
     """An open gateway."""
 
@@ -165,6 +178,11 @@ class Gateway(Protocol):
     @property
     def supervisor(self) -> Tasks:
         """Its long tasks."""
+        ...
+
+    @property
+    def models(self) -> Models:
+        """What was learnt about its models."""
         ...
 
     @property

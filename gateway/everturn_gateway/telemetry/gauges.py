@@ -21,10 +21,12 @@ from everturn_actors.service import Load
 from everturn_actors.supervisor import Supervisor, part_of
 from everturn_channels.health import ChannelStatus
 from everturn_gateway.errors import Fault
+from everturn_gateway.model_memory import KnownModel
 from everturn_gateway.providers.limits import QueueLoad
 from everturn_gateway.scheduler.desk import ScheduleDesk
 from everturn_gateway.scheduler.errors import UnknownJobError
 from everturn_gateway.scheduler.jobs import JobView
+from everturn_gateway.telemetry.instruments import SERIES_MAX
 from everturn_gateway.telemetry.requests import RequestCounts
 
 STATES: Final = ("scheduled", "running", "paused", "waiting", "done")
@@ -67,6 +69,8 @@ class Sources:
     "How many appends and marks wait for the disk."
     model_queues: Callable[[], Sequence[QueueLoad]] = tuple
     "How full the queues of model calls are."
+    known_models: Callable[[], Sequence[KnownModel]] = tuple
+    "What is known of each model."
     supervisor: Supervisor
 
 
@@ -77,6 +81,7 @@ async def gauges(sources: Sources, *, requests: RequestCounts) -> tuple[Metric, 
         _info("everturn_build", "Which version runs.", {"version": sources.version}),
         *_work(sources, await sources.service.load(), requests),
         *_models(sources.model_queues()),
+        *_hints(sources.known_models()),
         *_channels(sources.channels.statuses(), now),
         *_tasks(sources.supervisor),
         *await _schedules(sources.schedules, now),
@@ -157,6 +162,25 @@ def _tasks(supervisor: Supervisor) -> Iterator[Metric]:
         up.add_metric((part,), float(part not in down))
         restarts.add_metric((part,), counted.get(part, 0))
     yield from (up, restarts)
+
+
+def _hints(models: Sequence[KnownModel]) -> Iterator[Metric]:
+    limit = GaugeMetricFamily(
+        "everturn_model_learnt_limit_tokens",
+        "Limits that models named when they refused a request, while they are believed.",
+        labels=("model",),
+    )
+    no_tools = GaugeMetricFamily(
+        "everturn_model_tools_refused",
+        "1 = the model refused tools, and is offered none for a while.",
+        labels=("model",),
+    )
+    for model in models[:SERIES_MAX]:
+        if model.facts.limit_tokens is not None:
+            limit.add_metric((model.label,), model.facts.limit_tokens)
+        if not model.facts.calls_tools:
+            no_tools.add_metric((model.label,), 1)
+    yield from (limit, no_tools)
 
 
 def _channels(statuses: Sequence[ChannelStatus], now: datetime) -> Iterator[Metric]:

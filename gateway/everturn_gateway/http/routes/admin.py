@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from everturn_gateway.http.bodies import (
@@ -13,7 +15,9 @@ from everturn_gateway.http.bodies import (
     ReloadBody,
     answer,
 )
+from everturn_gateway.http.model_bodies import KnownModelBody, KnownModelList
 from everturn_gateway.http.ports import AgentView, Gateway
+from everturn_gateway.model_memory import KnownModel
 
 
 def admin_router(gateway: Gateway) -> APIRouter:
@@ -36,7 +40,29 @@ def admin_router(gateway: Gateway) -> APIRouter:
             )
         )
 
+    @router.get("/models", response_model=KnownModelList)
+    async def list_models() -> Response:
+        """List what was learnt about the models that agents used."""
+        return answer(_models(gateway.models.known()))
+
+    @router.delete("/models", response_model=KnownModelList)
+    async def forget_models(
+        model: Annotated[
+            str,
+            Query(max_length=300, description="`openai/gpt-5`, or `gpt-5`; empty: all models."),
+        ] = "",
+        endpoint: Annotated[
+            str, Query(max_length=2000, description="Its address; empty: at all addresses.")
+        ] = "",
+    ) -> Response:
+        """Forget what refusals taught of models; the answer has those that were concerned."""
+        return answer(_models(gateway.models.forget(model, endpoint)))
+
     return router
+
+
+def _models(known: tuple[KnownModel, ...]) -> KnownModelList:
+    return KnownModelList(models=tuple(map(KnownModelBody.of, known)))
 
 
 def _admin_agent(agent: AgentView) -> AdminAgentBody:

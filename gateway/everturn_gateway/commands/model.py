@@ -1,0 +1,197 @@
+"""`everturn model`: what was learnt about models, and how it is forgotten.
+
+A running gateway is asked; without one, its file in the workspace is read.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+
+from everturn_actors.context.calibration import Hint
+from everturn_actors.records import utc_text
+from everturn_channels.names import clean
+from everturn_gateway.app import MODELS_FILE, SystemClock
+from everturn_gateway.client.models import ask_models, forget_models
+from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_OK
+from everturn_gateway.commands.options import Options
+from everturn_gateway.commands.printing import print_json, print_line
+from everturn_gateway.commands.running import find_running
+from everturn_gateway.commands.settings import api_token, load, run_async
+from everturn_gateway.commands.tables import print_table
+from everturn_gateway.config import Config
+from everturn_gateway.errors import GatewayError
+from everturn_gateway.model_memory import FileMemory, KnownModel, look_up
+
+
+def list_models(options: Options, *, as_json: bool) -> int:
+    """Print what is known of each model that was used; return the exit code."""
+    config = load(options)
+
+    async def main() -> int:
+        known = await _known(config)
+        if as_json:
+            print_json([_record(each) for each in known])
+        elif known:
+            print_table(
+                ("model", "window", "took", "limit", "tools"), [_row(each) for each in known]
+            )
+        else:
+            sys.stdout.write("nothing yet; it is learnt when agents are used\n")
+        return EXIT_OK
+
+    return run_async(main)
+
+
+def show_model(options: Options, name: str, *, as_json: bool) -> int:
+    """Print all that is known of one model, at each of its addresses; return the exit code.
+
+    Raises:
+        GatewayError: Nothing is known of it.
+    """
+    config = load(options)
+
+    async def main() -> int:
+        found = [each for each in await _known(config) if _is_named(each.label, name)]
+        if not found:
+            msg = f"nothing was learnt about {name!r}; `everturn model list` has all names"
+            raise GatewayError(msg)
+        if as_json:
+            print_json([_record(each) for each in found])
+        else:
+            print_line("\n\n".join("\n".join(_lines(each)) for each in found))
+        return EXIT_OK
+
+    return run_async(main)
+
+
+def forget(options: Options, name: str, endpoint: str) -> int:
+    """Forget what refusals taught; return the exit code, 1 where there was nothing to forget.
+
+    Raises:
+        GatewayError: It could not be written.
+    """
+    config = load(options)
+
+    async def main() -> int:
+        running = await find_running(config.workspace)
+        if running is not None:
+            found: Sequence[KnownModel] = await forget_models(
+                running.url, token=_token(config), model=name, endpoint=endpoint
+            )
+        else:
+            memory = await anyio.to_thread.run_sync(_look_up, config)
+            found = memory.forget(name, endpoint)
+            if not await memory.save():
+                msg = f"{_file(config)} cannot be written; nothing is forgotten"
+                raise GatewayError(msg)
+        for each in found:
+            print_line(f"forgotten: {clean(each.label)}: {_hints(each)}")
+        if not found:
+            print_line("there is nothing to forget")
+        return EXIT_OK if found else EXIT_FAILED
+
+    return run_async(main)
+
+
+async def _known(config: Config) -> Sequence[KnownModel]:
+    running = await find_running(config.workspace)
+    if running is not None:
+        return await ask_models(running.url, token=_token(config))
+    memory = await anyio.to_thread.run_sync(_look_up, config)
+    return memory.known()
+
+
+def _look_up(config: Config) -> FileMemory:
+    return look_up(_file(config), SystemClock())
+
+
+def _file(config: Config) -> Path:
+    return config.workspace / MODELS_FILE
+
+
+def _token(config: Config) -> str:
+    return config.server.admin_token or api_token(config)
+
+
+def _is_named(label: str, name: str) -> bool:
+    model = label.partition(" at ")[0]
+    return name in {label, model, model.partition("/")[2]}
+
+
+def _record(known: KnownModel) -> dict[str, Any]:
+    facts = known.facts
+    return {
+        "model": known.label,
+        "scale": round(facts.scale, 3),
+        "reports": facts.reports,
+        "window_tokens": facts.window_tokens,
+        "proven_tokens": facts.proven_tokens,
+        "limit": _hint_record(facts.limit),
+        "no_tools": _hint_record(facts.no_tools),
+        "learnt_at": known.learnt_at,
+    }
+
+
+def _hint_record(hint: Hint | None) -> dict[str, Any] | None:
+    if hint is None:
+        return None
+    return {
+        "tokens": hint.tokens,
+        "said": hint.said,
+        "learnt_at": utc_text(hint.learnt_at),
+        "expires_at": utc_text(hint.expires_at),
+        "times": hint.times,
+        "in_force": not hint.is_over,
+    }
+
+
+def _row(known: KnownModel) -> tuple[str, ...]:
+    facts = known.facts
+    limit, no_tools = facts.limit, facts.no_tools
+    return (
+        clean(known.label),
+        f"{facts.window_tokens:,}" if facts.window_tokens else "not told",
+        f"{facts.proven_tokens:,}" if facts.proven_tokens else "-",
+        f"{limit.tokens:,} until {_moment(limit)}" if limit and not limit.is_over else "-",
+        f"none until {_moment(no_tools)}" if no_tools and not no_tools.is_over else "yes",
+    )
+
+
+def _lines(known: KnownModel) -> list[str]:
+    facts = known.facts
+    told = f"{facts.window_tokens:,} tokens" if facts.window_tokens else "its server did not tell"
+    learnt = f"learnt from {facts.reports:,} reports" if facts.reports else "a guess by its name"
+    lines = [
+        f"model   {clean(known.label)}",
+        f"window  {told}",
+        f"took    {facts.proven_tokens:,} tokens at most",
+        f"scale   {facts.scale:.3g} tokens for one estimated, {learnt}",
+    ]
+    if facts.limit is not None:
+        lines.append(f"limit   {facts.limit.tokens:,} tokens, {_source(facts.limit)}")
+    if facts.no_tools is not None:
+        lines.append(f"tools   refused, {_source(facts.no_tools)}")
+    return lines
+
+
+def _hints(known: KnownModel) -> str:
+    limit, no_tools = known.facts.limit, known.facts.no_tools
+    found = [
+        *((f"the limit of {limit.tokens:,} tokens",) if limit else ()),
+        *(("that it refused tools",) if no_tools else ()),
+    ]
+    return " and ".join(found) or "how large a prompt it took"
+
+
+def _source(hint: Hint) -> str:
+    until = "over, it is tried again" if hint.is_over else f"until {_moment(hint)}"
+    return f"{until}; said {hint.times} times in a row, last: {clean(hint.said)}"
+
+
+def _moment(hint: Hint) -> str:
+    return f"{hint.expires_at.astimezone():%Y-%m-%d %H:%M}"
