@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+from math import inf
 from types import MappingProxyType
 from typing import Final, Protocol
 
@@ -29,6 +31,7 @@ from everturn_actors.context.render import Rendered, Renderer
 from everturn_actors.context.view import Stored
 from everturn_actors.context.windows import hint_notes
 from everturn_actors.errors import (
+    CallTimeoutError,
     ContextDoesNotFitError,
     ContextOverflowError,
     ModelError,
@@ -36,19 +39,16 @@ from everturn_actors.errors import (
     NotCalledError,
     ToolsRefusedError,
 )
-from everturn_actors.events import Body, Event, ModelReplied, ReplyBroken
+from everturn_actors.events import Body, Event, ModelCallFailed, ModelReplied, ReplyBroken
 from everturn_actors.feed import LiveReply
 from everturn_actors.ids import result_name
 from everturn_actors.model import OpenTurn, Reply, Settled, ToolCall
+from everturn_actors.model_retry import failed_call, quick_delay_s
 from everturn_actors.ports import Agent, Clock, ModelMemory, ToolContext
 from everturn_actors.replying import reply_of
 from everturn_actors.state import SessionState, apply
 
 logger = logging.getLogger(__name__)
-
-CALL_TRIES = 4  # one, and three more after transient failures
-FIRST_DELAY_S = 0.5  # doubled with every try, plus up to a quarter of jitter
-MAX_DELAY_S = 60.0  # a provider that asks for more is not waited for
 
 # Stop reasons of a reply that was not given, in the words of the formats that are spoken here.
 _WITHHELD: Final[Mapping[str, str]] = MappingProxyType(
@@ -115,20 +115,27 @@ class Pace:
     jitter: Callable[[], float]
     "A number from 0 to 1, anew with every call."
 
-    def delay_s(self, tries: int, asked_s: float | None) -> float:
-        """Return how long to wait after `tries` failed tries; `asked_s` is the provider's wish."""
-        base = FIRST_DELAY_S * 2 ** (tries - 1) if asked_s is None else asked_s
-        return base * (1 + self.jitter() / 4)
+
+@contextmanager
+def standing_still(deadline: anyio.CancelScope) -> Generator[None]:
+    """Let the deadline of a turn stand still while it waits for what nobody here can hasten."""
+    left_s = deadline.deadline - anyio.current_time()
+    deadline.deadline = inf
+    try:
+        yield
+    finally:
+        deadline.deadline = anyio.current_time() + left_s
 
 
 async def call_model(
     host: TurnHost, turn: OpenTurn, agent: Agent, pace: Pace
-) -> ModelReplied | ReplyBroken:
+) -> ModelReplied | ReplyBroken | ModelCallFailed:
     """Return the model's reply to the state as it stands, as an event.
 
     A transient failure is tried again, unless somebody has read a part of the reply: what was
-    said cannot be taken back. What the provider finds too long is halved, as often as the policy
-    allows.
+    said cannot be taken back. The first tries follow each other at once; one that comes later is
+    an event, and the call is made anew then. What the provider finds too long is halved, as often
+    as the policy allows.
 
     Raises:
         ModelError: No try succeeded, or the failure is not transient.
@@ -161,10 +168,12 @@ async def call_model(
             tries -= 1
             logger.warning("a model call waits for long", extra={"reason": str(error)})
         except ModelError as error:
-            delay_s = pace.delay_s(tries, error.retry_after_s)
-            final = not error.retryable or live.was_read or tries == CALL_TRIES
-            if final or delay_s > MAX_DELAY_S:
+            if not error.retryable or live.was_read:
                 raise
+            retry_for_s, jitter = _retry_for_s(turn, agent), pace.jitter()
+            delay_s = quick_delay_s(turn.outage, error, tries, retry_for_s, jitter)
+            if delay_s is None:
+                return failed_call(turn, error, retry_for_s, pace.clock.now(), jitter)
             await pace.clock.sleep(delay_s)
         else:
             _learn(host, agent, rendered, reply)
@@ -187,7 +196,18 @@ async def _complete(host: TurnHost, live: LiveReply, rendered: Rendered, agent: 
         msg = f"the model was not called within {timeout_s:g} s: waited for {live.waiting_for}"
         raise NotCalledError(msg)
     msg = f"the model gave no reply within {timeout_s:g} s"
-    raise ModelError(msg)  # not tried again: the next try would take as long
+    raise CallTimeoutError(msg)
+
+
+def _retry_for_s(turn: OpenTurn, agent: Agent) -> float:
+    """Return for how long calls are made again in an outage, from its beginning on.
+
+    Who sends a message may ask for less. Of a turn with several, whoever waits the longest counts:
+    nobody's message is given up sooner than they want.
+    """
+    most = agent.spec.session.model_retry_for_s
+    asked = [most if user.retry_for_s < 0 else min(user.retry_for_s, most) for user in turn.heard]
+    return max(asked, default=most)
 
 
 async def _prepare(host: TurnHost, agent: Agent) -> Rendered:

@@ -10,13 +10,12 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from math import inf
 
 import anyio
 from anyio import to_thread
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from everturn_actors.asking import Pace, TurnHost
+from everturn_actors.asking import Pace, TurnHost, standing_still
 from everturn_actors.errors import ActorStoppedError, CoreError, InvalidInputError
 from everturn_actors.events import ApprovalAsked, CallFinished, CallStarted
 from everturn_actors.faults import is_cancelled
@@ -226,12 +225,8 @@ async def _await_word(
     host: TurnHost, approval: Approval, agent: Agent, clock: Clock, deadline: anyio.CancelScope
 ) -> None:
     """Wait until the approval is settled; settle it where nobody does."""
-    left_s = deadline.deadline - anyio.current_time()
-    deadline.deadline = inf  # a person may take longer than a turn
-    try:
+    with standing_still(deadline):  # a person may take longer than a turn
         settled = await _word(host, approval, clock, steers=agent.spec.session.steering)
-    finally:
-        deadline.deadline = anyio.current_time() + left_s
     if settled is not None:
         await host.settle(approval.call_id, settled)
 

@@ -335,6 +335,10 @@ class NotCalledError(ModelTransientError):
     """
 
 
+class CallTimeoutError(ModelTransientError):
+    """The model gave no reply in time."""
+
+
 class TruncatedStreamError(ModelTransientError):
     """The model's reply broke off before its end."""
 

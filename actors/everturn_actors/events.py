@@ -35,6 +35,12 @@ Source: the seed document "Context boundaries" of PicoClaw.
 """
 
 
+OUTAGE_LINE = (
+    "The model cannot be reached just now. Your message is kept, and answered as soon as it can be."
+)
+"What people read, once a turn, when calls go on failing."
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionStarted:
     """The first event of every session."""
@@ -64,6 +70,8 @@ class Received:
     "Which turn answers it."
     quiet: bool = False
     "Whether it begins no turn: the next one reads it."
+    retry_for_s: int = -1
+    "For how long its sender wants calls made again in an outage; -1 = as the agent has it."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +184,29 @@ class ReplyBroken:
     "What it said, as far as that could be read."
     usage: Usage = Usage()
     model: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCallFailed:
+    """The call of the open step failed in a way that may pass; it is made again, and when."""
+
+    turn: int
+    step: int
+    attempt: int
+    "Counts these failures from 1, in a row: a reply ends the row."
+    error: str
+    "In words without secrets."
+    retry_in_ms: int
+    "So long after this event the call is made again."
+    give_up_in_ms: int
+    "So long after this event it is made for the last time; of the first in a row it holds for all."
+    tells: bool = False
+    "Whether people are told: the first of its turn."
+
+    @property
+    def line(self) -> str:
+        """What people are told of it; empty where they know."""
+        return OUTAGE_LINE if self.tells else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -351,6 +382,7 @@ Body: TypeAlias = (
     | StepStarted
     | ModelReplied
     | ReplyBroken
+    | ModelCallFailed
     | Steered
     | ApprovalAsked
     | ApprovalDecided

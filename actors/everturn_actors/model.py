@@ -173,6 +173,8 @@ class UserMessage(Message):
     "Which turn answers it."
     quiet: bool = False
     "Whether it begins no turn: the next one reads it."
+    retry_for_s: int = -1
+    "For how long its sender wants calls made again in an outage; -1 = as the agent has it."
 
     @property
     def told(self) -> str:
@@ -433,6 +435,28 @@ class OpenStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Outage:
+    """Calls of a model that failed one after the other, and when the next one is made. All UTC."""
+
+    attempts: int
+    since: datetime
+    "When the first of them failed."
+    failed_at: datetime
+    "When the newest did."
+    retry_at: datetime
+    give_up_at: datetime
+    "When the last try is made."
+    error: str
+    "Why the newest failed, in words."
+
+    @property
+    def described(self) -> str:
+        """How things stand, in a line: since when, and when it is called again."""
+        since, retry_at = (f"{at:%H:%M:%S} UTC" for at in (self.since, self.retry_at))
+        return f"out of reach since {since}; called again at {retry_at}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTurn:
     """A turn that is not finished yet."""
 
@@ -450,6 +474,10 @@ class OpenTurn:
     "Whether what is said in it is owed to the people of a channel."
     sent_files: bool = False
     "Whether a call of it sent files: where one did, the reply that ends it may be without a word."
+    outage: Outage | None = None
+    "Where the model of the open step is out of reach: until when it is waited for."
+    told_of_outage: bool = False
+    "Whether its people are told that the model is, or was, out of reach."
     told_of_drops: bool = False
     "Whether its people are told that messages which came meanwhile are not answered."
     preview_step: int = 0
@@ -631,6 +659,8 @@ class Inbound:
     "The message on its platform that an answer replies to; empty = none."
     quiet: bool = False
     "It begins no turn: the next one reads it, as one of its messages."
+    retry_for_s: int | None = None
+    "For how long calls of the model are made again in an outage; None = as the agent has it."
     queueing: Queueing = field(default_factory=Queueing)
 
 

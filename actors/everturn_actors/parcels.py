@@ -16,6 +16,7 @@ from everturn_actors.events import (
     DeliveryPlanned,
     Discarded,
     Event,
+    ModelCallFailed,
     ModelReplied,
     TurnFinished,
 )
@@ -98,9 +99,16 @@ def owed_drop(event: Event, turn: OpenTurn, body: Discarded) -> Iterator[Parcel]
         yield Parcel(seq=event.seq, owed_at=event.at, turn=turn.number, kind="notice", text=text)
 
 
-def owed_line(event: Event, turn: OpenTurn | None, body: ContextReduced) -> Iterator[Parcel]:
-    """Yield what is owed for a reduction: the line that people are told of it."""
-    if turn is not None and turn.delivers and body.line:
+def owed_line(
+    event: Event, turn: OpenTurn | None, body: ContextReduced | ModelCallFailed
+) -> Iterator[Parcel]:
+    """Yield what is owed for a reduction, or an outage: the line that people are told of it.
+
+    Of a turn that only scheduled jobs asked for nobody waits for the answer.
+    """
+    if turn is None or not turn.delivers or not body.line:
+        return
+    if isinstance(body, ContextReduced) or not _is_scheduled(turn):
         yield Parcel(
             seq=event.seq, owed_at=event.at, turn=turn.number, kind="notice", text=body.line
         )
@@ -113,7 +121,7 @@ def owed_end(event: Event, turn: OpenTurn, body: TurnFinished) -> Iterator[Parce
     """
     if not turn.delivers or body.outcome in {"answered", "cancelled"}:
         return
-    if all(user.sender == SCHEDULE for user in turn.heard):
+    if _is_scheduled(turn):
         return
     yield Parcel(
         seq=event.seq,
@@ -124,6 +132,10 @@ def owed_end(event: Event, turn: OpenTurn, body: TurnFinished) -> Iterator[Parce
         outcome=body.outcome,
         reply_to=turn.reply_to,
     )
+
+
+def _is_scheduled(turn: OpenTurn) -> bool:
+    return all(user.sender == SCHEDULE for user in turn.heard)
 
 
 def deliver(owed: tuple[Parcel, ...], body: DeliveryPlanned | ChunkMarked) -> tuple[Parcel, ...]:

@@ -328,6 +328,7 @@ class TurnService:
         text: str,
         attachments: Sequence[Upload] = (),
         shown_before: Sequence[Upload] = (),
+        retry_for_s: int | None = None,
     ) -> Submission:
         """Answer `text` in one turn after `history`; nothing of it is kept.
 
@@ -338,6 +339,7 @@ class TurnService:
             text: The newest user message.
             attachments: What comes with it.
             shown_before: The files that the messages of `history` name.
+            retry_for_s: See `Inbound.retry_for_s`.
 
         Raises:
             InvalidInputError: Empty, too long, or not text; or a file that is refused.
@@ -346,7 +348,12 @@ class TurnService:
         self._runtime.agents.get(agent)
         session_id = self._new_id()
         key = ConversationKey(channel="once", chat=session_id, agent=agent)
-        inbound = Inbound(text=text, session_id=session_id, attachments=tuple(attachments))
+        inbound = Inbound(
+            text=text,
+            session_id=session_id,
+            attachments=tuple(attachments),
+            retry_for_s=retry_for_s,
+        )
         check(inbound)
         for upload in shown_before:  # in all they are bounded by whoever took them in
             check_uploads([upload])

@@ -446,9 +446,16 @@ class SessionActor:
     def _may_stop(self) -> bool:
         """Whether the service stops, and no turn is waited for.
 
-        One that waits for a person is not: it goes on at the next start.
+        One that waits for a person, or until its model is called again, is not: it goes on at the
+        next start.
         """
-        return bool(self._stopping) and (self._turn is None or bool(self.state.open_approvals))
+        if not self._stopping or self._turn is None:
+            return bool(self._stopping)
+        return bool(self.state.open_approvals) or self._waits_for_model()
+
+    def _waits_for_model(self) -> bool:
+        outage = self.state.open_turn.outage if self.state.open_turn else None
+        return outage is not None and self._runtime.now() < outage.retry_at
 
     def _has_ended(self) -> bool:
         return self._state is not None and self._state.status == "ended"
@@ -647,6 +654,7 @@ class SessionActor:
                     reply_to=inbound.reply_to,
                     joins=self._joins(inbound, draft.now),
                     quiet=inbound.quiet,
+                    retry_for_s=-1 if inbound.retry_for_s is None else inbound.retry_for_s,
                 )
             )
             if not inbound.quiet:

@@ -67,6 +67,8 @@ class SessionSpec:
     max_tool_iterations: int = 25
     call_timeout_s: float = 300
     "Deadline of one model call."
+    model_retry_for_s: float = 900
+    "In an outage of the model calls are made again for so long; 0 = a few times, at once."
     turn_timeout_s: float = 1800
     "Deadline of a whole turn."
     ttl_hours: float = 168

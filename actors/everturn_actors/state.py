@@ -27,6 +27,7 @@ from everturn_actors.events import (
     Discarded,
     Edited,
     Event,
+    ModelCallFailed,
     ModelReplied,
     PreviewSent,
     Received,
@@ -47,6 +48,7 @@ from everturn_actors.model import (
     ConversationKey,
     OpenStep,
     OpenTurn,
+    Outage,
     Overheard,
     Parcel,
     Reply,
@@ -232,6 +234,8 @@ def apply(state: SessionState | None, event: Event) -> SessionState:
             return _model_replied(state, event, body)
         case ReplyBroken():
             return _reply_broken(state, event, body)
+        case ModelCallFailed():
+            return _model_call_failed(state, event, body)
         case Steered():
             return _steered(state, event, body)
         case ApprovalAsked():
@@ -314,6 +318,7 @@ def _received(state: SessionState, event: Event, body: Received) -> SessionState
         reply_to=body.reply_to,
         joins=body.joins,
         quiet=body.quiet,
+        retry_for_s=body.retry_for_s,
     )
     seen = _seen(state, event, body.idempotency_key)
     return _advance(state, event, waiting=(*state.waiting, message), seen=seen)
@@ -434,23 +439,29 @@ def _turn_started(state: SessionState, event: Event, body: TurnStarted) -> Sessi
 
 def _steered(state: SessionState, event: Event, body: Steered) -> SessionState:
     turn = _open_turn(state, event)
-    if turn.step is not None or body.turn != turn.number:
+    if (turn.step is not None and turn.outage is None) or body.turn != turn.number:
         raise _impossible(event, "a step is open, or the number is wrong")
-    if not turn.steps:
+    if not turn.steps and turn.outage is None:
         raise _impossible(event, "the turn has no step yet that a message could come after")
     users = _waiting(state, event, body.received)
     steered, after = turn.steered, len(turn.steps)
+    if not turn.steps:  # nothing was said yet: they are of those that the turn answers
+        return _heard_more(state, event, replace(turn, users=(*turn.users, *users)), body)
     came = users
     if steered and steered[-1].after_steps == after:  # a crash came before the next step
         steered, came = steered[:-1], (*steered[-1].users, *users)
     steering = Steering(after_steps=after, users=came)
+    return _heard_more(state, event, replace(turn, steered=(*steered, steering)), body)
+
+
+def _heard_more(state: SessionState, event: Event, turn: OpenTurn, body: Steered) -> SessionState:
     return _window(
         _advance(
             state,
             event,
-            open_turn=replace(turn, steered=(*steered, steering)),
+            open_turn=turn,
             waiting=tuple(m for m in state.waiting if m.seq not in body.received),
-            logged_messages=state.logged_messages + len(users),
+            logged_messages=state.logged_messages + len(body.received),
         )
     )
 
@@ -507,9 +518,10 @@ def _model_replied(state: SessionState, event: Event, body: ModelReplied) -> Ses
     is_passing = bool(turn.broken) or _overtaken(state)
     owed = (*state.owed, *owed_reply(event, turn, body))
     if body.calls:
-        turn = replace(turn, step=OpenStep(reply=reply), broken=())
+        turn = replace(turn, step=OpenStep(reply=reply), broken=(), outage=None)
     else:
-        turn = replace(turn, step=None, steps=(*turn.steps, Step(reply=reply)), broken=())
+        steps = (*turn.steps, Step(reply=reply))
+        turn = replace(turn, step=None, steps=steps, broken=(), outage=None)
     return _window(
         _advance(
             state,
@@ -532,9 +544,29 @@ def _reply_broken(state: SessionState, event: Event, body: ReplyBroken) -> Sessi
     return _advance(
         state,
         event,
-        open_turn=replace(turn, broken=(*turn.broken, body.reason)),
+        open_turn=replace(turn, broken=(*turn.broken, body.reason), outage=None),
         usage=state.usage + body.usage,
     )
+
+
+def _model_call_failed(state: SessionState, event: Event, body: ModelCallFailed) -> SessionState:
+    turn, before = _open_turn(state, event), state.open_turn and state.open_turn.outage
+    if turn.step is None or turn.step.reply is not None or body.step != len(turn.steps) + 1:
+        raise _impossible(event, "no step waits for a reply, or the number is wrong")
+    if body.attempt != (before.attempts if before else 0) + 1:
+        raise _impossible(event, "a failure before it is missing")
+    outage = Outage(
+        attempts=body.attempt,
+        since=before.since if before else event.at,
+        failed_at=event.at,
+        retry_at=_after(event, body.retry_in_ms / 1000),
+        give_up_at=before.give_up_at if before else _after(event, body.give_up_in_ms / 1000),
+        error=body.error,
+    )
+    told = turn.told_of_outage or body.tells
+    owed = (*state.owed, *owed_line(event, turn, body))
+    turn = replace(turn, outage=outage, told_of_outage=told)
+    return _advance(state, event, open_turn=turn, owed=owed)
 
 
 def _approval_asked(state: SessionState, event: Event, body: ApprovalAsked) -> SessionState:

@@ -11,12 +11,21 @@ from collections.abc import Callable
 
 import anyio
 
-from everturn_actors.asking import Pace, TurnHost, call_model
+from everturn_actors.asking import Pace, TurnHost, call_model, standing_still
 from everturn_actors.calls import run_calls
 from everturn_actors.errors import ActorStoppedError, JournalWriteError, ModelError
-from everturn_actors.events import Body, ReplyBroken, Steered, StepStarted, TurnFinished
+from everturn_actors.events import (
+    Body,
+    ModelCallFailed,
+    ModelReplied,
+    ReplyBroken,
+    Steered,
+    StepStarted,
+    TurnFinished,
+)
 from everturn_actors.faults import first_cause, is_cancelled, kind_of
-from everturn_actors.model import OpenTurn, ToolCall
+from everturn_actors.model import OpenTurn, Outage, ToolCall
+from everturn_actors.model_retry import wait_s
 from everturn_actors.ports import Agent
 from everturn_actors.queueing import steering
 from everturn_actors.recovery import close_turn
@@ -100,14 +109,45 @@ async def _take_steps(
         if turn.step is None:
             await host.record(*_between_steps(host, turn, agent))
         elif turn.step.reply is None:
+            if turn.outage is not None:
+                turn = await _after_outage(host, turn, turn.outage, agent, pace, deadline)
             replied = await call_model(host, turn, agent, pace)
-            if isinstance(replied, ReplyBroken):
-                await host.record(replied, *_after_broken(turn, replied))
-            else:
-                done = () if replied.calls else (TurnFinished(turn=number, outcome="answered"),)
-                await host.record(replied, *done)
+            await host.record(replied, *_after_call(turn, replied))
         else:
             await run_calls(host, turn, agent, pace, deadline)
+
+
+async def _after_outage(
+    host: TurnHost,
+    turn: OpenTurn,
+    outage: Outage,
+    agent: Agent,
+    pace: Pace,
+    deadline: anyio.CancelScope,
+) -> OpenTurn:
+    """Wait until the call is to be made again; return the turn with what was said meanwhile."""
+    left_s = wait_s(outage, pace.clock.now())
+    if left_s > 0:
+        with standing_still(deadline):  # an outage may last longer than a turn
+            await pace.clock.sleep(left_s)
+    steered = _steered(host, turn, agent)
+    if not steered:
+        return turn
+    await host.record(*steered)
+    return _open_turn(host, turn.number) or turn
+
+
+def _after_call(
+    turn: OpenTurn, replied: ModelReplied | ReplyBroken | ModelCallFailed
+) -> list[Body]:
+    """Return what follows the event that a call gave, in the same append."""
+    match replied:
+        case ModelReplied():
+            return [] if replied.calls else [TurnFinished(turn=turn.number, outcome="answered")]
+        case ReplyBroken():
+            return _after_broken(turn, replied)
+        case ModelCallFailed():
+            return []
 
 
 def _after_broken(turn: OpenTurn, reply: ReplyBroken) -> list[Body]:
@@ -140,9 +180,14 @@ def _between_steps(host: TurnHost, turn: OpenTurn, agent: Agent) -> list[Body]:
     if len(turn.steps) > limit:
         error = f"the model asked for tools {len(turn.steps)} times; the limit is {limit}"
         return [TurnFinished(turn=turn.number, outcome="failed", error=error)]
-    came = tuple(each.seq for each in steering(host.state.waiting)) if session.steering else ()
-    steered = [Steered(turn=turn.number, received=came)] if came and turn.steps else []
+    steered = _steered(host, turn, agent) if turn.steps else []
     return [*steered, first_step(turn, agent)]
+
+
+def _steered(host: TurnHost, turn: OpenTurn, agent: Agent) -> list[Body]:
+    """Return the event of the messages that came meanwhile, if the model is to read any."""
+    came = steering(host.state.waiting) if agent.spec.session.steering else ()
+    return [Steered(turn=turn.number, received=tuple(each.seq for each in came))] if came else []
 
 
 def is_repeatable(agent: Agent | None) -> Callable[[ToolCall], bool]:

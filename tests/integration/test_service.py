@@ -294,7 +294,7 @@ async def test_a_transient_failure_is_tried_again_after_the_delay_that_was_asked
     [
         ([ModelAuthError("the key was refused")], 1, "the key was refused"),
         ([RateLimitedError("come back tomorrow", retry_after_s=86_400)], 1, "tomorrow"),
-        ([ModelTransientError("down")] * 4, 4, "down"),
+        ([ModelTransientError("down"), ModelAuthError("refused")], 2, "refused"),
     ],
 )
 async def test_a_model_that_cannot_answer_ends_the_turn_with_its_reason(
@@ -439,7 +439,7 @@ async def test_an_old_message_whose_answer_was_discarded_is_told_so() -> None:
 
 async def test_deadlines_end_a_call_that_hangs() -> None:
     """A model that never answers must not hold a conversation for ever."""
-    spec = replace(make_spec(), session=SessionSpec(call_timeout_s=0.01))
+    spec = replace(make_spec(), session=SessionSpec(call_timeout_s=0.01, model_retry_for_s=0))
     async with open_test_service(spec=spec) as test:
         test.provider.hold()
         result = await say(test, "hi")

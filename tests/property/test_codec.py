@@ -13,6 +13,7 @@ from support.histories import (
     SESSION_ID,
     delivered_log,
     histories,
+    outage_log,
     rich_log,
     simple_log,
     started,
@@ -38,6 +39,7 @@ SEED = seed(SESSION_ID)
 @given(histories())
 @example(rich_log())
 @example(delivered_log())
+@example(outage_log())
 def test_every_event_comes_back_as_it_was_from_a_line_that_people_can_read(
     events: tuple[Event, ...],
 ) -> None:
@@ -64,7 +66,7 @@ def test_a_changed_byte_is_noticed(events: tuple[Event, ...], data: st.DataObjec
         decode(bytes(line), SEED)
 
 
-@pytest.mark.parametrize("log", [rich_log, delivered_log])
+@pytest.mark.parametrize("log", [rich_log, delivered_log, outage_log])
 def test_a_line_that_was_cut_short_anywhere_is_noticed(
     log: Callable[[], tuple[Event, ...]],
 ) -> None:

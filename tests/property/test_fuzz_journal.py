@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from hypothesis import given
 from hypothesis import strategies as st
-from support.histories import SESSION_ID, delivered_log, replay, rich_log, simple_log
+from support.histories import SESSION_ID, delivered_log, outage_log, replay, rich_log, simple_log
 from support.mutations import as_json, fuzz, mutated, torn
 from support.run_records import armed, done, hour, standing_after
 
@@ -39,7 +39,7 @@ from everturn_gateway.scheduler import record_lines
 from everturn_gateway.scheduler.records import Kept
 
 START: Final = seed(SESSION_ID)
-LOGS: Final = (rich_log(), delivered_log(), simple_log(3))
+LOGS: Final = (rich_log(), delivered_log(), outage_log(), simple_log(3))
 LINES: Final = [encode(SESSION_ID, log).splitlines(keepends=True) for log in LOGS]
 STATES: Final = [encode_state(replay(log)) for log in LOGS] + [
     encode_state(replay(LOGS[0][:at])) for at in (9, 14, 20)

@@ -17,6 +17,7 @@ from support.histories import (
     SESSION_ID,
     delivered_log,
     histories,
+    outage_log,
     replay,
     rich_log,
     simple_log,
@@ -56,7 +57,7 @@ from everturn_actors.recovery import recover
 from everturn_actors.state import SessionState
 
 
-@pytest.mark.parametrize("log", [rich_log, delivered_log])
+@pytest.mark.parametrize("log", [rich_log, delivered_log, outage_log])
 def test_a_replay_from_every_snapshot_of_a_rich_turn_gives_the_same_state(
     log: Callable[[], tuple[Event, ...]],
 ) -> None:
@@ -80,6 +81,7 @@ def hostile(text: str) -> tuple[Event, ...]:
 @example(hostile(HOSTILE), None)
 @example(rich_log(), None)
 @example(delivered_log(), None)
+@example(outage_log(), None)
 def test_every_state_comes_back_as_it_was(
     events: tuple[Event, ...], data: st.DataObject | None
 ) -> None:

@@ -27,6 +27,7 @@ from everturn_actors.events import (
     Discarded,
     Edited,
     Event,
+    ModelCallFailed,
     ModelReplied,
     PreviewSent,
     Received,
@@ -165,9 +166,13 @@ def next_bodies(state: SessionState | None, *, may_end: bool = True) -> SearchSt
             moves.append(st.builds(SessionEnded, reason=st.sampled_from(["reset", "expired"])))
     else:
         moves += _in_turn(state.open_turn) * 3
-        if state.waiting and state.open_turn.steps and state.open_turn.step is None:
+        if state.waiting and _may_steer(state.open_turn):
             moves += [_steered(state, state.open_turn.number)] * 3
     return st.one_of(moves)
+
+
+def _may_steer(turn: OpenTurn) -> bool:
+    return bool(turn.outage) if turn.step else bool(turn.steps)
 
 
 _HOW: list[tuple[str, Joins, bool]] = [
@@ -177,7 +182,9 @@ _HOW: list[tuple[str, Joins, bool]] = [
     for joins in get_args(Joins)
 ]
 _RECEIVED = st.builds(
-    lambda how, **rest: Received(reply_to=how[0], joins=how[1], quiet=how[2], **rest),
+    lambda how, **rest: Received(
+        reply_to=how[0], joins=how[1], quiet=how[2], retry_for_s=60 if how[0] else -1, **rest
+    ),
     st.sampled_from(_HOW),
     text=texts,
     sender=names,
@@ -375,7 +382,8 @@ def _in_turn(turn: OpenTurn) -> list[SearchStrategy[Body]]:
             **_SHOWN,
         ).map(_named)
         shown = [preview] if turn.delivers and not turn.preview_id else []
-        return [*shown, _replied(), _replied(), _replied(), _broken(turn), _turn_finished(turn)]
+        fails = [_broken(turn), _call_failed(turn)]
+        return [*shown, _replied(), _replied(), _replied(), *fails, _turn_finished(turn)]
     return _in_calls(turn.step, turn.step.reply)
 
 
@@ -409,6 +417,19 @@ def _broken(turn: OpenTurn) -> SearchStrategy[Body]:
         text=texts,
         usage=usages,
         model=names,
+    )
+
+
+def _call_failed(turn: OpenTurn) -> SearchStrategy[Body]:
+    return st.builds(
+        ModelCallFailed,
+        turn=st.just(turn.number),
+        step=st.just(len(turn.steps) + 1),
+        attempt=st.just(turn.outage.attempts + 1 if turn.outage else 1),
+        error=texts,
+        retry_in_ms=st.sampled_from([0, 4_001, 10**18]),
+        give_up_in_ms=st.sampled_from([0, 900_000, 10**18]),
+        tells=st.booleans(),
     )
 
 
@@ -534,6 +555,47 @@ def rich_log() -> tuple[Event, ...]:
         CallStarted(call_id="b"),
         replace(asked, call_id="c"),
         StatusChanged(status="paused"),
+    )
+    return tuple(
+        Event(seq=seq, at=instant(seq * 1_000_000), body=body) for seq, body in enumerate(bodies, 1)
+    )
+
+
+def outage_log() -> tuple[Event, ...]:
+    """Return a log with two outages of a model in one turn, cut off inside the second.
+
+    Messages came before the first reply, and after it.
+    """
+    call = ToolCall(call_id="a", name="bash", arguments="{}")
+    failed = ModelCallFailed(
+        turn=1,
+        step=1,
+        attempt=1,
+        error="m at h: HTTP 503",
+        retry_in_ms=4_250,
+        give_up_in_ms=900_000,
+        tells=True,
+    )
+    again = replace(failed, attempt=2, retry_in_ms=8_001, give_up_in_ms=890_000, tells=False)
+    bodies: tuple[Body, ...] = (
+        SessionStarted(session_id=SESSION_ID, key=KEY),
+        Received(text="look", sender="alice", retry_for_s=60),
+        TurnStarted(turn=1, received=(2,), window_messages=100, delivers=True),
+        StepStarted(turn=1, step=1, model="m"),
+        failed,
+        Received(text="please", sender="alice", reply_to="45"),
+        Steered(turn=1, received=(6,)),
+        again,
+        ReplyBroken(turn=1, step=1, reason="it was empty"),
+        replace(failed, tells=False),
+        ModelReplied(text="", calls=(call,)),
+        CallStarted(call_id="a"),
+        CallFinished(call_id="a", text="done"),
+        StepStarted(turn=1, step=2, model="m"),
+        replace(failed, step=2, tells=False),
+        Received(text="now", sender="alice"),
+        Steered(turn=1, received=(16,)),
+        replace(again, step=2),
     )
     return tuple(
         Event(seq=seq, at=instant(seq * 1_000_000), body=body) for seq, body in enumerate(bodies, 1)

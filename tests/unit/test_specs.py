@@ -108,6 +108,7 @@ spec:
     name: gpt-5
     context_window: 300000
     max_output_tokens: 1000
+    retry_for_seconds: 60
     fallbacks:
       - {provider: ollama, name: qwen3, base_url: "http://127.0.0.1:11434/v1"}
   session:

@@ -22,6 +22,7 @@ from everturn_actors.model import (
     Approval,
     Attachment,
     OpenTurn,
+    Outage,
     Replaced,
     Reply,
     Sent,
@@ -162,6 +163,10 @@ def _open_turn_lines(turn: OpenTurn | None) -> Iterator[dict[str, Any]]:
         opened["delivers"] = True
     if turn.sent_files:
         opened["sent_files"] = True
+    if turn.outage is not None:
+        opened["outage"] = _outage(turn.outage)
+    if turn.told_of_outage:
+        opened["told_of_outage"] = True
     if turn.told_of_drops:
         opened["told_of_drops"] = True
     if turn.preview_step or turn.preview_id:
@@ -179,6 +184,17 @@ def _open_turn_lines(turn: OpenTurn | None) -> Iterator[dict[str, Any]]:
         yield _message(step.reply, head)
     for result in step.results.values():
         yield _message(result, head)
+
+
+def _outage(outage: Outage) -> dict[str, Any]:
+    return {
+        "attempts": outage.attempts,
+        "since": utc_text(outage.since),
+        "failed_at": utc_text(outage.failed_at),
+        "retry_at": utc_text(outage.retry_at),
+        "give_up_at": utc_text(outage.give_up_at),
+        "error": outage.error,
+    }
 
 
 def _approval(approval: Approval) -> dict[str, Any]:
@@ -219,6 +235,8 @@ def _message(message: UserMessage | Reply | ToolResult, head: dict[str, Any]) ->
                 line["joins"] = message.joins
             if message.quiet:
                 line["quiet"] = True
+            if message.retry_for_s >= 0:
+                line["retry_for_s"] = message.retry_for_s
         case Reply():
             line = {**head, "role": "assistant", "seq": message.seq, "text": message.text}
             if message.reasoning:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, NoReturn, TypeAlias, cast, get_args
+from typing import Any, Final, NoReturn, TypeAlias, cast, get_args
 
 from everturn_actors.model import (
     Approval,
     OpenStep,
     OpenTurn,
+    Outage,
     Outcome,
     Reply,
     Settled,
@@ -228,6 +229,8 @@ def open_turn_of(lines: Sequence[Line], instant: Callable[[object], datetime]) -
         broken=opening.broken,
         delivers=opening.delivers,
         sent_files=opening.sent_files,
+        outage=opening.outage,
+        told_of_outage=opening.told_of_outage,
         told_of_drops=opening.told_of_drops,
         preview_step=opening.preview_step,
         preview_id=opening.preview_id,
@@ -243,6 +246,8 @@ class _Opening:
     broken: tuple[str, ...] = ()
     delivers: bool = False
     sent_files: bool = False
+    outage: Outage | None = None
+    told_of_outage: bool = False
     told_of_drops: bool = False
     preview_step: int = 0
     preview_id: str = ""
@@ -252,7 +257,22 @@ def _opening_of(line: Line, instant: Callable[[object], datetime]) -> _Opening:
     values = {**line}
     if values.pop("role") != "opened":
         _refuse("an open turn begins with the line of the role 'opened'")
-    return read_value(_Opening, {**values, "at": instant(values["at"])})
+    outage = _outage_of(values.pop("outage", None), instant)
+    opening = read_value(_Opening, {**values, "at": instant(values["at"])})
+    return replace(opening, outage=outage)
+
+
+_TIMES: Final = ("since", "failed_at", "retry_at", "give_up_at")
+
+
+def _outage_of(line: object, instant: Callable[[object], datetime]) -> Outage | None:
+    if line is None:
+        return None
+    if not isinstance(line, dict):
+        _refuse("an outage must be a mapping")
+    values = cast("dict[str, Any]", line)
+    times = {name: instant(values[name]) for name in _TIMES}
+    return read_value(Outage, {**values, **times})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,9 @@ def status_text(state: SessionState, *, in_queue: bool = False) -> str:
     lines = [f"**Session** `{state.session_id}`", _turns(state)]
     if in_queue:
         lines.append("The model is busy with others: the next call to it waits for its turn")
+    outage = state.open_turn.outage if state.open_turn else None
+    if outage is not None:
+        lines.append(f"The model is {outage.described}")
     if state.waiting:
         lines.append(f"Waiting: {_count(len(state.waiting), 'message')}")
     asked = len(state.open_approvals)

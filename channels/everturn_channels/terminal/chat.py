@@ -14,6 +14,7 @@ import anyio
 
 from everturn_actors.errors import CoreError, InvalidInputError
 from everturn_actors.events import TurnFinished
+from everturn_actors.model import Outage
 from everturn_actors.service import TextDelta, Update
 from everturn_channels.errors import ChannelError
 from everturn_channels.money import dollars
@@ -252,6 +253,10 @@ class Chat:
             self._failed = True
 
 
+def _outage(outage: Outage) -> str:
+    return f"model     {outage.described} ({clean(outage.error)})"
+
+
 def describe(status: Status) -> str:
     """Return what `/status` shows, one fact a line."""
     state = "answering" if status.busy else status.status
@@ -268,6 +273,7 @@ def describe(status: Status) -> str:
             f"turns     {status.turns}, messages {status.messages}",
             f"tokens    {read}, {usage.output_tokens} out",
             *waits,
+            *((_outage(status.outage),) if status.outage else ()),
             *((f"cost      {dollars(usage.cost_nanodollars)}",) if usage.cost_nanodollars else ()),
         )
     )

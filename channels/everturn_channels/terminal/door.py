@@ -20,6 +20,7 @@ from everturn_actors.model import (
     ConversationKey,
     Decision,
     Inbound,
+    Outage,
     SessionStatus,
     Upload,
     Usage,
@@ -49,6 +50,8 @@ class Status:
     "Whether something that was accepted is not answered yet."
     approvals: tuple[Approval, ...] = ()
     "Calls that wait for a person, in the order in which they were asked."
+    outage: Outage | None = None
+    "Where the model of the open turn is out of reach."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,6 +241,7 @@ class ServiceDoor:
             usage=state.usage,
             busy=state.has_work,
             approvals=state.open_approvals,
+            outage=state.open_turn.outage if state.open_turn else None,
         )
 
     async def context(self, session_id: str) -> ContextReport:

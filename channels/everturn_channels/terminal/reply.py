@@ -21,6 +21,7 @@ from everturn_actors.events import (
     Discarded,
     Edited,
     Event,
+    ModelCallFailed,
     ModelReplied,
     PreviewSent,
     Received,
@@ -128,7 +129,7 @@ class ReplyReader:
                 if body.status != "paused":
                     return ()
                 return (*self._leave(), Piece(style="note", text="(paused)"))
-            case ContextReduced():
+            case ContextReduced() | ModelCallFailed():
                 if not body.line:
                     return ()
                 return (*self._leave(), Piece(style="note", text=f"({body.line})"))

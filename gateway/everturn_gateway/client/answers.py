@@ -21,7 +21,7 @@ from everturn_actors.errors import (
     UnknownRequestError,
     UnknownSessionError,
 )
-from everturn_actors.model import Approval, Attachment, ConversationKey, Usage
+from everturn_actors.model import Approval, Attachment, ConversationKey, Outage, Usage
 from everturn_actors.records import from_record
 from everturn_actors.service import TextDelta, Update
 from everturn_channels.errors import DoorError
@@ -103,6 +103,18 @@ def approval_of(data: Mapping[str, Any]) -> Approval:
         pattern=data["pattern"],
         approvers=tuple(data["approvers"]),
     )
+
+
+def outage_of(session: Mapping[str, Any]) -> Outage | None:
+    """Return the outage that a session's document tells of."""
+    data = (session["open_turn"] or {}).get("outage")
+    if data is None:
+        return None
+    times = {
+        name: datetime.fromisoformat(data[name])
+        for name in ("since", "failed_at", "retry_at", "give_up_at")
+    }
+    return Outage(attempts=data["attempts"], error=data["error"], **times)
 
 
 def document(content: bytes) -> dict[str, Any]:

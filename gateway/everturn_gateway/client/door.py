@@ -38,6 +38,7 @@ from everturn_gateway.client.answers import (
     document,
     key_of,
     number_of,
+    outage_of,
     refuse,
     update_of,
     usage_of,
@@ -225,6 +226,7 @@ class HttpDoor:
             usage=value_of(usage_of, data["usage"]),
             busy=data["open_turn"] is not None or data["waiting"] > 0,
             approvals=tuple(map(approval_of, data["approvals"])),
+            outage=value_of(outage_of, data),
         )
 
     async def context(self, session_id: str) -> ContextReport:

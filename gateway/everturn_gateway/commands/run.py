@@ -19,6 +19,7 @@ from everturn_actors.events import (
     CallFinished,
     ContextReduced,
     Event,
+    ModelCallFailed,
 )
 from everturn_actors.intake import check_uploads
 from everturn_actors.model import Upload
@@ -153,7 +154,7 @@ async def _ask(
                 async for update in updates:
                     answer = answer.after(update)
                     body = update.body if isinstance(update, Event) else None
-                    if isinstance(body, ContextReduced) and body.line:
+                    if isinstance(body, ContextReduced | ModelCallFailed) and body.line:
                         say(body.line)
                     pieces = reply.read(update)
                     if streams and not isinstance(body, Announced):  # it is no part of the answer

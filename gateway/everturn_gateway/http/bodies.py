@@ -19,6 +19,7 @@ from everturn_actors.model import (
     Approval,
     Decision,
     OpenTurn,
+    Outage,
     Outcome,
     SessionStatus,
     ToolCall,
@@ -40,6 +41,7 @@ Instant: TypeAlias = Annotated[
         {"type": "string", "format": "date-time", "examples": ["2026-11-21T22:49:56.123456Z"]}
     ),
 ]
+RETRY_FOR_MAX_S = 7 * 86_400  # of a wait for a model that a client asks for
 NOT_BLANK = r"[^\s]"  # the pattern of a text that says something
 MessageId: TypeAlias = Annotated[str, Field(pattern=r"^m[0-9]+$", examples=["m7"])]
 TurnId: TypeAlias = Annotated[str, Field(pattern=r"^t[0-9]+$", examples=["t2"])]
@@ -100,6 +102,11 @@ class NewMessage(Body):
         " with it.",
         examples=["Good morning!"],
     )
+    retry_for_seconds: Annotated[int, Field(strict=True, ge=0, le=RETRY_FOR_MAX_S)] | None = Field(
+        default=None,
+        description="For how long an outage of the model is waited out before the turn fails, where"
+        " that should be less than the agent's `spec.model.retry_for_seconds`; 0 = not at all.",
+    )
 
     @field_validator("content")
     @classmethod
@@ -144,6 +151,31 @@ class UsageBody(Body):
         )
 
 
+class OutageBody(Body):
+    """Calls of a model that fail one after the other."""
+
+    attempts: int
+    since: Instant
+    failed_at: Instant = Field(description="When the newest of them failed.")
+    retry_at: Instant = Field(description="When it is called again.")
+    give_up_at: Instant = Field(description="When it is called for the last time.")
+    error: str = Field(description="Why the newest call failed.")
+
+    @staticmethod
+    def of(outage: Outage | None) -> OutageBody | None:
+        """Return the body of `outage`."""
+        if outage is None:
+            return None
+        return OutageBody(
+            attempts=outage.attempts,
+            since=utc_text(outage.since),
+            failed_at=utc_text(outage.failed_at),
+            retry_at=utc_text(outage.retry_at),
+            give_up_at=utc_text(outage.give_up_at),
+            error=outage.error,
+        )
+
+
 class OpenTurnBody(Body):
     """A turn that is not finished."""
 
@@ -152,6 +184,9 @@ class OpenTurnBody(Body):
     steps: int = Field(description="Steps that are done.")
     waiting_for: str = Field(
         description="What its model call waits for before it is made; empty = for nothing."
+    )
+    outage: OutageBody | None = Field(
+        description="Where its model is out of reach: until when it is waited for."
     )
 
     @staticmethod
@@ -164,6 +199,7 @@ class OpenTurnBody(Body):
             started_at=utc_text(turn.started_at),
             steps=len(turn.steps),
             waiting_for=waiting_for,
+            outage=OutageBody.of(turn.outage),
         )
 
 

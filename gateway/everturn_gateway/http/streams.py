@@ -15,6 +15,7 @@ from everturn_actors.events import (
     ContextReduced,
     Discarded,
     Event,
+    ModelCallFailed,
     ModelReplied,
     Received,
     ReplyBroken,
@@ -144,7 +145,7 @@ def _turn_event(event: Event, calls: dict[str, ToolCall]) -> bytes:
         case ReplyBroken(reason=reason):
             text = f"The reply could not be used: {reason}. The model is asked again."
             return sse.message("notice", {"text": text}, seq=event.seq)
-        case ContextReduced(line=line) if line:
+        case ContextReduced(line=line) | ModelCallFailed(line=line) if line:
             return sse.message("notice", {"text": line}, seq=event.seq)
         case _:
             return b""

@@ -221,6 +221,7 @@ def _late_problem(submission: Submission) -> Problem:
             " follow `events`, or send it again with the same Idempotency-Key to wait on"
         ),
         extra=_place(submission),
+        headers={"Retry-After": "5"},
     )
 
 

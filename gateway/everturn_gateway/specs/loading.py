@@ -63,6 +63,7 @@ ACTIVE = frozenset(
         "spec.model.context_window",
         "spec.model.reasoning_effort",
         "spec.model.fallbacks",
+        "spec.model.retry_for_seconds",
         "spec.soul",
         "spec.system_prompt",
         "spec.instructions",
@@ -256,7 +257,7 @@ def _agent_spec(values: AgentDocument, prompt: PromptSpec, sessions: SessionsCon
         version=values.metadata.version,
         model=_model_spec(values.spec.model),
         prompt=prompt,
-        session=_session_spec(values.spec.session, sessions),
+        session=_session_spec(values.spec.session, sessions, values.spec.model),
     )
 
 
@@ -300,12 +301,15 @@ def _one_model(model: OneModelSection) -> ModelSpec:
     )
 
 
-def _session_spec(session: SessionSection, sessions: SessionsConfig) -> SessionSpec:
+def _session_spec(
+    session: SessionSection, sessions: SessionsConfig, model: ModelSection
+) -> SessionSpec:
     ttl = session.ttl_hours
     return SessionSpec(
         on_disconnect=session.on_disconnect,
         max_tool_iterations=session.max_tool_iterations,
         call_timeout_s=session.llm_timeout_seconds,
+        model_retry_for_s=model.retry_for_seconds,
         turn_timeout_s=session.turn_timeout_seconds,
         ttl_hours=sessions.ttl_hours if ttl is None else ttl,
         compaction=session.compaction or sessions.compaction,

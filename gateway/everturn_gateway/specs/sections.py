@@ -125,6 +125,8 @@ class ModelSection(OneModelSection):
 
     fallbacks: tuple[FallbackSection, ...] = ()
     "Tried next, in this order, on an outage."
+    retry_for_seconds: Annotated[int, Field(ge=0, le=7 * 86_400)] = 900
+    "An outage of all of them is waited out for so long; 0 = a turn fails after four tries."
 
 
 class SummarizerSection(OneModelSection):

@@ -20,6 +20,7 @@ from everturn_actors.events import (
     ContextReduced,
     Discarded,
     Event,
+    ModelCallFailed,
     ModelReplied,
     Received,
     ReplyBroken,
@@ -71,6 +72,7 @@ class EventTally:
             StepStarted: self._step_started,
             ModelReplied: self._replied,
             ReplyBroken: self._broken,
+            ModelCallFailed: self._failed,
             ApprovalAsked: self._asked,
             ApprovalDecided: self._decided,
             CallStarted: self._call_started,
@@ -157,6 +159,10 @@ class EventTally:
     def _broken(self, batch: _Batch, body: ReplyBroken, at: datetime) -> None:
         del body, at
         self._to.replies_broken.add(batch.agent)
+
+    def _failed(self, batch: _Batch, body: ModelCallFailed, at: datetime) -> None:
+        del body, at
+        self._to.model_waits.add(batch.agent)
 
     def _asked(self, batch: _Batch, body: ApprovalAsked, at: datetime) -> None:
         del body, at

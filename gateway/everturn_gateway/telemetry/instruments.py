@@ -162,6 +162,11 @@ class Instruments:
             "Replies of a model that could not be used.",
             ("agent",),
         )
+        self.model_waits = Count(
+            "everturn_model_waits_total",
+            "Times that a turn began to wait until its model can be reached again.",
+            ("agent",),
+        )
         self.prefix_drifts = Count(
             "everturn_prefix_drifts_total",
             "Requests that did not begin with the one before them, though nothing was reduced:"

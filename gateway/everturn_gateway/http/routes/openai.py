@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
@@ -17,6 +18,7 @@ from starlette.responses import Response
 from everturn_actors.ids import is_session_id
 from everturn_actors.model import ConversationKey, Inbound
 from everturn_actors.service import Submission
+from everturn_gateway.http.bodies import RETRY_FOR_MAX_S
 from everturn_gateway.http.openai_answer import Completion, chunks, created_at, farewell
 from everturn_gateway.http.openai_request import (
     Asked,
@@ -40,6 +42,17 @@ T = TypeVar("T")
 CHANNEL = "openai"
 SESSION_HEADER = "X-Everturn-Session"
 IGNORED_HEADER = "X-Everturn-Ignored"
+RetryFor = Annotated[
+    int | None,
+    Header(
+        alias="X-Everturn-Retry-For",
+        ge=0,
+        le=RETRY_FOR_MAX_S,
+        description="For how many seconds an outage of the model is waited out before the call"
+        " fails, at most as long as the agent does. By default not at all where nothing of the call"
+        " is kept, and as long as the agent does in a conversation.",
+    ),
+]
 _HEADER_CHARS = 1000  # of a list of names in a header
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9_.-]")
 
@@ -107,6 +120,7 @@ def openai_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
             ),
         ] = None,
         key: IdempotencyKey = None,
+        retry_for_s: RetryFor = None,
     ) -> Response:
         """Answer the last message; stateful with a conversation, else from the given messages."""
         without_effect = ignored(body)
@@ -114,11 +128,13 @@ def openai_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
         name = conversation or body.user or ""
         if name:
             inbound = await _inbound(gateway, name, body, key or "")
+            inbound = replace(inbound, retry_for_s=retry_for_s)
             submission = await service.submit(inbound)
             await refuse_other_content(service, submission, inbound.text)
             headers = {SESSION_HEADER: submission.session_id, **replay_headers(submission)}
         else:
-            submission = await _submit_once(gateway, body.model, await _beside(body, stateless))
+            asked = await _beside(body, stateless)
+            submission = await _submit_once(gateway, body.model, asked, retry_for_s or 0)
             without_effect += ("Idempotency-Key",) if key else ()
         if without_effect:
             headers[IGNORED_HEADER] = _header(without_effect)
@@ -165,7 +181,7 @@ async def _beside(body: ChatRequest, read: Callable[[ChatRequest], T]) -> T:
     return await run_sync(partial(read, body)) if has_parts(body) else read(body)
 
 
-async def _submit_once(gateway: Gateway, agent: str, asked: Asked) -> Submission:
+async def _submit_once(gateway: Gateway, agent: str, asked: Asked, retry_for_s: int) -> Submission:
     return await gateway.service.submit_once(
         agent=agent,
         instructions=asked.instructions,
@@ -173,6 +189,7 @@ async def _submit_once(gateway: Gateway, agent: str, asked: Asked) -> Submission
         text=asked.text,
         attachments=asked.attachments,
         shown_before=asked.shown_before,
+        retry_for_s=retry_for_s,
     )
 
 

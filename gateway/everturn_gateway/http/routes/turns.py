@@ -210,6 +210,7 @@ async def _submit(
         session_id=session_id,
         idempotency_key=key or "",
         attachments=await uploads_of(body.attachments),
+        retry_for_s=body.retry_for_seconds,
     )
     submission = await service.submit(inbound)
     await refuse_other_content(service, submission, body.content)
