@@ -221,6 +221,13 @@ class JournalWriteError(JournalError):
     """An event could not be written; it was not accepted, and nothing of it was kept."""
 
 
+class OutOfFilesError(JournalWriteError):
+    """This process, or the machine, has no file descriptor left; nothing was read or written.
+
+    It passes when connections are closed: neither is the journal damaged nor the disk full.
+    """
+
+
 class FencedError(JournalError):
     """Another writer appended to this session; this one has to drop its state and load again."""
 

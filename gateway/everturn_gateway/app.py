@@ -17,6 +17,7 @@ from anyio.abc import TaskGroup
 from everturn_actors.errors import JournalError
 from everturn_actors.journal import doctor
 from everturn_actors.journal.files import open_file_store
+from everturn_actors.journal.health import WriteHealth
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.ports import Clock
 from everturn_actors.service import ServiceSettings, TurnService, open_service
@@ -74,6 +75,7 @@ class Gateway:
     telemetry: Telemetry
     supervisor: Supervisor
     models: FileMemory
+    journal: WriteHealth
     started_at: datetime
     version: str
     closing: bool = False
@@ -82,6 +84,10 @@ class Gateway:
     def ready(self) -> bool:
         """Whether it can take messages now."""
         return not self.closing
+
+    async def journal_fault(self) -> str:
+        """Return why no message can be kept now; empty where they can."""
+        return await self.journal.check()
 
 
 def make_meter(config: Config, ledger: UsageLedger, clock: Clock) -> Meter:
@@ -239,6 +245,7 @@ async def open_gateway(
                 telemetry=telemetry,
                 supervisor=supervisor,
                 models=memory,
+                journal=files.health,
                 started_at=clock.now(),
                 version=own_version,
             )

@@ -18,6 +18,7 @@ import yaml
 from anyio.abc import SocketStream
 
 from everturn_actors.journal.files import open_file_store
+from everturn_actors.journal.health import WriteHealth
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.ports import Clock
 from everturn_actors.service import ServiceSettings, TurnService, open_service
@@ -62,12 +63,17 @@ class HttpGateway:
     version: str = "1.2.3"
     supervisor: Supervisor = field(default_factory=lambda: Supervisor(SystemClock()))
     is_ready: bool = True
+    journal: WriteHealth | None = None
     base_url: str = ""
     listening: anyio.Event = field(default_factory=anyio.Event)
 
     def ready(self) -> bool:
         """Whether it says that it takes messages."""
         return self.is_ready
+
+    async def journal_fault(self) -> str:
+        """Return why nothing can be written."""
+        return "" if self.journal is None else await self.journal.check()
 
     def client(
         self, *, token: str = "", headers: Mapping[str, str] | None = None

@@ -20,6 +20,7 @@ from anyio import to_thread
 from everturn_actors.errors import (
     FencedError,
     JournalError,
+    JournalWriteError,
     UnknownSessionError,
     WorkspaceLostError,
 )
@@ -30,7 +31,14 @@ from everturn_actors.journal.codec import HEAD_BYTES, BadLineError, check_number
 from everturn_actors.journal.commit import Append, Mark
 from everturn_actors.journal.compaction import save_snapshot
 from everturn_actors.journal.desks import Desk, Desks
-from everturn_actors.journal.disk import make_directory, remove, sync_directory, write_error
+from everturn_actors.journal.disk import (
+    make_directory,
+    remove,
+    sync_directory,
+    use_error,
+    write_error,
+)
+from everturn_actors.journal.health import WriteHealth
 from everturn_actors.journal.layout import Layout, SessionFiles
 from everturn_actors.journal.loading import find_tail, inspect_session, load_session
 from everturn_actors.journal.lock import WorkspaceLock, take_lock
@@ -166,6 +174,8 @@ class FileStore:
         self._awake = set[str]()
         "Sessions whose marker is known to be durable."
         self._threads = anyio.CapacityLimiter(READERS_MAX)
+        self.health = WriteHealth(layout.workspace)
+        "Whether anything can be written."
 
     @property
     def waiting(self) -> int:
@@ -213,8 +223,20 @@ class FileStore:
             tail=desk.tail,
         )
         await self._writer.write(job, partial(self._appended, desk, job))
-        if job.error is not None:
-            raise job.error
+        self._note(job)
+
+    def _note(self, job: Append | Mark) -> None:
+        """Take note of what became of a job.
+
+        Raises:
+            JournalError: It was not done.
+        """
+        if job.error is None:
+            self.health.succeeded()
+            return
+        if isinstance(job.error, JournalWriteError):
+            self.health.failed()
+        raise job.error
 
     def _appended(self, desk: Desk, job: Append) -> None:
         desk.tail = job.written  # after a failure nothing is known: the next one looks
@@ -308,8 +330,7 @@ class FileStore:
             return
         job = Mark(path=path)
         await self._writer.write(job, lambda: None)
-        if job.error is not None:
-            raise job.error
+        self._note(job)
         self._awake.add(session_id)
 
     async def mark_resting(self, session_id: str) -> None:
@@ -340,9 +361,12 @@ class FileStore:
 
         try:
             return await to_thread.run_sync(checked, limiter=self._threads)
+        except JournalWriteError:
+            self.health.failed()
+            raise
         except OSError as error:
-            message = f"cannot be used: {error.strerror or error}"
-            raise JournalError(message, path=Path(error.filename or path)) from error
+            self.health.failed()
+            raise use_error(error, Path(error.filename or path)) from error
 
 
 def _enter(layout: Layout) -> WorkspaceLock:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import os
+import random
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -16,12 +18,16 @@ import anyio
 import anyio.to_thread
 import httpx2
 
+from everturn_actors.ports import Clock
+from everturn_actors.supervisor import Backoff, contain
+from everturn_gateway.app import SystemClock
 from everturn_gateway.client import open_client
 from everturn_gateway.config import is_loopback
 
 logger = logging.getLogger(__name__)
 
 NOTE_NAME = "gateway.json"
+_RETRY = Backoff(longest_s=30.0)  # of a note that could not be written
 _LIVE_S = 2.0  # a gateway answers /livez in milliseconds
 
 
@@ -35,24 +41,54 @@ class Running:
 
 
 @asynccontextmanager
-async def noted(workspace: Path, running: Running) -> AsyncGenerator[None]:
+async def noted(
+    workspace: Path, running: Running, clock: Clock | None = None
+) -> AsyncGenerator[None]:
     """Leave the note as long as the block runs. Only the owner of the workspace can read it.
 
-    Where it cannot be written, on a full disk, the gateway serves all the same.
+    Where it cannot be written, on a full disk, the gateway serves all the same, and it is written
+    as soon as that is possible.
+
+    Args:
+        workspace: Of the gateway.
+        running: What the note says.
+        clock: The pauses between tries; by default the machine's.
     """
+    path = workspace / NOTE_NAME
+    fault = await anyio.to_thread.run_sync(_write_fault, workspace, running)
+    async with anyio.create_task_group() as tasks:
+        if fault:
+            logger.warning(
+                "other commands on this machine do not find this gateway: the note of its address"
+                " cannot be written; it is tried again",
+                extra={"path": str(path), "error": fault},
+            )
+            later = partial(_write_later, workspace, running, clock or SystemClock())
+            tasks.start_soon(contain, "note of the gateway", later)
+        try:
+            yield
+        finally:
+            tasks.cancel_scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(remove_note, workspace, running.pid)
+
+
+async def _write_later(workspace: Path, running: Running, clock: Clock) -> None:
+    failures, fault = 0, "it was not tried again"
+    while fault:
+        failures += 1
+        await clock.sleep(_RETRY.pause_s(failures, random.random()))  # noqa: S311 - a pause
+        fault = await anyio.to_thread.run_sync(_write_fault, workspace, running)
+    logger.info("the note of this gateway's address is written now")
+
+
+def _write_fault(workspace: Path, running: Running) -> str:
+    """Write the note; return why that failed, empty where it did not."""
     try:
-        await anyio.to_thread.run_sync(_write, workspace, running)
+        _write(workspace, running)
     except OSError as error:
-        logger.warning(
-            "other commands on this machine will not find this gateway: the note of its address"
-            " cannot be written",
-            extra={"path": str(workspace / NOTE_NAME), "error": error.strerror or str(error)},
-        )
-    try:
-        yield
-    finally:
-        with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(remove_note, workspace, running.pid)
+        return error.strerror or str(error)
+    return ""
 
 
 def remove_note(workspace: Path, pid: int) -> None:

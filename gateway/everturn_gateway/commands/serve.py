@@ -8,6 +8,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Iterator
+from functools import partial
 from ipaddress import ip_address
 from typing import NoReturn
 from urllib.parse import urlsplit, urlunsplit
@@ -15,17 +16,19 @@ from urllib.parse import urlsplit, urlunsplit
 import anyio
 from anyio.abc import TaskStatus
 
+from everturn_actors.supervisor import attempt, first_cause
 from everturn_gateway.app import Gateway, open_gateway
 from everturn_gateway.channels import route_notes
 from everturn_gateway.collector import spare_the_collector
 from everturn_gateway.commands.crash import crash_log
+from everturn_gateway.commands.descriptors import raise_descriptor_limit
 from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, say
 from everturn_gateway.commands.options import DEFAULT_AGENT, Options
 from everturn_gateway.commands.running import Running, noted, remove_note
 from everturn_gateway.commands.settings import API_TOKEN_VARIABLE, load, make_private, run_async
 from everturn_gateway.commands.supervision import READY, STOPPING, ServiceManager
 from everturn_gateway.config import Config, check_listener
-from everturn_gateway.errors import ConfigError
+from everturn_gateway.errors import ConfigError, GatewayError
 from everturn_gateway.http import serve_http
 from everturn_gateway.observe import LogFormat, SecretRegistry, setup_logging
 
@@ -58,6 +61,7 @@ def serve(
     secrets = crash_log.secrets
     level = logging.DEBUG if crash_log.debug else logging.INFO
     setup_logging(level, secrets, form=log_format or config.logging.form)
+    raise_descriptor_limit(config.server.max_connections)
     for note in config.notes:
         logger.warning("a setting has no effect", extra={"setting": note})
 
@@ -99,7 +103,17 @@ async def _listen(gateway: Gateway, options: Options, manager: ServiceManager) -
 
     async with anyio.create_task_group() as tg:
         tg.start_soon(announce)
-        await serve_http(gateway, on_ready=ready)
+        failure = await attempt(partial(serve_http, gateway, on_ready=ready))
+        if isinstance(failure, GatewayError):
+            raise failure
+        if failure is not None:  # nobody can reach the gateway any more: whoever runs it has to
+            logger.error("the HTTP server failed", exc_info=failure)
+            cause = first_cause(failure)
+            msg = (
+                f"the HTTP server failed ({type(cause).__name__}: {cause}), and the gateway ends;"
+                " what was accepted is on disk and goes on at the next start"
+            )
+            raise GatewayError(msg) from failure
         tg.cancel_scope.cancel()
 
 

@@ -198,3 +198,7 @@ class Gateway(Protocol):
     def ready(self) -> bool:
         """Whether it can take messages now."""
         ...
+
+    async def journal_fault(self) -> str:
+        """Return why no message can be kept now; empty where they can."""
+        ...

@@ -30,6 +30,7 @@ from everturn_actors.errors import (
     MailboxFullError,
     ModelError,
     NotAnApproverError,
+    OutOfFilesError,
     SessionEndedError,
     SessionQuarantinedError,
     UnknownAgentError,
@@ -136,6 +137,12 @@ _CORE: Final[Mapping[type[Exception], _Kind]] = {
         kind="session-quarantined",
         title="The session failed again and again, and waits for somebody to cancel or reset it",
         status=409,
+    ),
+    OutOfFilesError: _Kind(
+        kind="out-of-files",
+        title="The gateway has too many files and connections open",
+        status=503,
+        retry_after_s=5,
     ),
     JournalWriteError: _Kind(
         kind="not-written", title="The message could not be written to disk", status=507

@@ -94,7 +94,8 @@ class MeasuredStore:
 
     async def bind(self, key: ConversationKey, session_id: str) -> None:
         """See `SessionStore.bind`."""
-        await self._store.bind(key, session_id)
+        with self._counting("bind"):  # where a new session is refused
+            await self._store.bind(key, session_id)
 
     async def bound(self, key: ConversationKey) -> str:
         """See `SessionStore.bound`."""
@@ -102,7 +103,11 @@ class MeasuredStore:
 
     async def mark_awake(self, session_id: str) -> None:
         """See `SessionStore.mark_awake`."""
-        await self._store.mark_awake(session_id)
+        try:  # as `append`: each conversation comes here often
+            await self._store.mark_awake(session_id)
+        except JournalError:
+            self._to.journal_errors.add("mark")
+            raise
 
     async def mark_resting(self, session_id: str) -> None:
         """See `SessionStore.mark_resting`."""

@@ -49,6 +49,17 @@ def _stuck(tasks: Sequence[TaskBody]) -> Problem:
     )
 
 
+def _unwritable(fault: str) -> Problem:
+    """Return the problem of a disk that takes nothing."""
+    return Problem(
+        kind="journal-not-writable",
+        title="Messages cannot be kept",
+        status=503,
+        detail=f"messages are refused: {fault}",
+        headers={"Retry-After": "5"},
+    )
+
+
 def health_router(gateway: Gateway) -> APIRouter:
     """Return the routes for whoever watches the process."""
     router = APIRouter(tags=["health"])
@@ -60,7 +71,7 @@ def health_router(gateway: Gateway) -> APIRouter:
 
     @router.get("/readyz", response_model=ReadyBody, responses=problems(503))
     async def readyz() -> Response:
-        """Answer 200 while messages are taken, on all channels too, else 503.
+        """Answer 200 while messages are taken and kept, on all channels too, else 503.
 
         Long tasks that are down are named; one that no message needs leaves it at 200. So do
         single chats in which nothing can be taken: their messages stay with the platform.
@@ -70,6 +81,8 @@ def health_router(gateway: Gateway) -> APIRouter:
         tasks = tuple(map(TaskBody.of, gateway.supervisor.down()))
         if any(each.needed for each in tasks):
             raise ProblemError(_stuck(tasks))
+        if fault := await gateway.journal_fault():
+            raise ProblemError(_unwritable(fault))
         if troubled := gateway.channels.troubled():
             raise ProblemError(_deaf(troubled))
         statuses = gateway.channels.statuses()
