@@ -11,7 +11,7 @@ import random
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
@@ -20,6 +20,7 @@ from anyio import to_thread
 
 from everturn_actors.approvals import why_settled
 from everturn_actors.asking import Pace
+from everturn_actors.bindings import Bindings
 from everturn_actors.commands import (
     Cancel,
     Command,
@@ -134,24 +135,6 @@ class ServiceSettings:
     "Let turns that were open go on by themselves. Without it they wait for the next message."
 
 
-@dataclass(slots=True)
-class _Bindings:
-    """Which session a conversation is in, for sessions that are awake."""
-
-    session_of: dict[ConversationKey, str] = field(default_factory=dict[ConversationKey, str])
-    key_of: dict[str, ConversationKey] = field(default_factory=dict[str, ConversationKey])
-    deciding: anyio.Lock = field(default_factory=anyio.Lock)
-
-    def bind(self, key: ConversationKey, session_id: str) -> None:
-        self.session_of[key] = session_id
-        self.key_of[session_id] = key
-
-    async def forget(self, session_id: str) -> None:
-        key = self.key_of.pop(session_id, None)
-        if key is not None and self.session_of.get(key) == session_id:
-            del self.session_of[key]
-
-
 class TurnService:
     """Sessions as callers see them."""
 
@@ -163,7 +146,7 @@ class TurnService:
         runtime: Runtime,
         registry: Registry,
         scratch_registry: Registry,
-        bindings: _Bindings,
+        bindings: Bindings,
         on_delete: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
         """Only `open_service` makes one."""
@@ -417,14 +400,13 @@ class TurnService:
 
     async def _session_of(self, key: ConversationKey, *, not_this: str) -> str:
         """Return the current session of `key`, bound durably; a new one instead of `not_this`."""
-        known = self._bindings.session_of.get(key, "")
+        known = self._bindings.session_of(key)
         if known and known != not_this:
             return known
-        async with self._bindings.deciding:
-            known = self._bindings.session_of.get(key, "") or await self._store.bound(key)
+        async with self._bindings.deciding(key):
+            known = self._bindings.session_of(key) or await self._store.bound(key)
             if not known or known == not_this:
-                known = self._new_id()
-                await self._store.bind(key, known)
+                return await self._bind_new(key)
             self._bindings.bind(key, known)
             return known
 
@@ -437,29 +419,58 @@ class TurnService:
             UnknownAgentError: No such agent.
         """
         self._runtime.agents.get(key.agent)
+        async with self._bindings.deciding(key):
+            session_id = await self._bind_new(key)
+        await self._begin(session_id, key)
+        return session_id
+
+    async def open(self, key: ConversationKey) -> tuple[str, bool]:
+        """Return the current session of a conversation, and whether it was started for this.
+
+        Raises:
+            UnknownAgentError: No such agent.
+            JournalError: It cannot be read or written.
+        """
+        async with self._bindings.deciding(key):
+            session_id = self._bindings.session_of(key) or await self._store.bound(key)
+            if session_id:
+                with suppress(UnknownSessionError):  # it is bound, and its first event is to come
+                    if not self._is_over(await self.view(session_id)):
+                        return session_id, False
+                    session_id = ""
+            self._runtime.agents.get(key.agent)
+            session_id = session_id or await self._bind_new(key)
+            await self._begin(session_id, key)  # before anybody else finds it
+            return session_id, True
+
+    async def _bind_new(self, key: ConversationKey) -> str:
         session_id = self._new_id()
-        async with self._bindings.deciding:
-            await self._store.bind(key, session_id)
-            self._bindings.bind(key, session_id)
+        await self._store.bind(key, session_id)
+        self._bindings.bind(key, session_id)
+        return session_id
+
+    async def _begin(self, session_id: str, key: ConversationKey) -> None:
         begin = SessionStarted(session_id=session_id, key=key)
         await self._registry.ask(session_id, Look, begin_with=begin)
-        return session_id
 
     async def current(self, key: ConversationKey) -> str:
         """Return the id of the conversation's current session, "" where there is none.
 
         One that is idle for longer than its agent allows is none, whoever ends it. Wakes nobody.
         """
-        session_id = self._bindings.session_of.get(key) or await self._store.bound(key)
+        session_id = self._bindings.session_of(key) or await self._store.bound(key)
         if not session_id:
             return ""
         try:
             state = await self.view(session_id)
         except UnknownSessionError:
             return ""
-        return "" if state.status == "ended" or self._is_expired(state) else session_id
+        return "" if self._is_over(state) else session_id
 
-    def _is_expired(self, state: SessionState) -> bool:
+    def _is_over(self, state: SessionState) -> bool:
+        """Whether a session has ended, or would with its next message."""
+        if state.status == "ended":
+            return True
         if state.owed and state.key.channel in self._runtime.carriers:
             return False
         try:
@@ -801,7 +812,7 @@ async def open_service(
     learnt = memory or ShortMemory(clock.now)
     settings = settings or ServiceSettings()
     pace = Pace(clock=clock, jitter=random.random)
-    bindings = _Bindings()
+    bindings = Bindings()
 
     def runtime(of: SessionStore, carried: Mapping[str, Carrier]) -> Runtime:
         return Runtime(

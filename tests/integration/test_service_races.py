@@ -18,8 +18,8 @@ from everturn_actors.errors import (
 from everturn_actors.events import Event, Received, SessionEnded, TurnFinished
 from everturn_actors.ids import new_session_id
 from everturn_actors.journal.files import open_file_store
-from everturn_actors.journal.memory import MemoryDisk, open_memory_store
-from everturn_actors.model import Inbound
+from everturn_actors.journal.memory import MemoryDisk, MemoryStore, open_memory_store
+from everturn_actors.model import ConversationKey, Inbound
 from everturn_actors.ports import SessionStore, SessionSummary
 from everturn_actors.service import ServiceSettings
 from everturn_actors.session import WAITING_LIMIT
@@ -32,6 +32,7 @@ from everturn_actors.testing import (
     open_test_service,
 )
 
+WAIT_S = 30
 SOON_TURNS_OF_THE_LOOP = 20  # enough for whatever was woken or cancelled to notice it
 
 
@@ -292,3 +293,53 @@ async def test_a_message_that_is_still_answered_is_not_taken_for_a_forgotten_one
 
         assert (again.duplicate, again.seq) == (True, first.seq)
         assert (result.outcome, result.text) == ("answered", "reply 2")
+
+
+# --- conversations that begin ---
+
+
+class SlowToBind(MemoryStore):
+    """A store in which one conversation waits for its pointer until it is let go on."""
+
+    def __init__(self, disk: MemoryDisk, slow: ConversationKey) -> None:
+        super().__init__(disk, results_max_bytes=10_000)
+        self._slow = slow
+        self.go = anyio.Event()
+
+    async def bind(self, key: ConversationKey, session_id: str) -> None:
+        """Wait, where it is that conversation; then bind."""
+        if key == self._slow:
+            await self.go.wait()
+        await super().bind(key, session_id)
+
+
+async def test_a_conversation_that_begins_slowly_keeps_no_other_waiting() -> None:
+    """A hundred first messages at once share the disk; they do not queue behind each other."""
+    disk = MemoryDisk()
+    slow = ConversationKey(channel="test", chat="slow", agent="test")
+    store = disk.user = SlowToBind(disk, slow)
+    async with open_test_service(store=store) as test, anyio.create_task_group() as tasks:
+        ids: list[str] = []
+
+        async def begin() -> None:
+            ids.append((await test.service.submit(Inbound(text="hi", key=slow))).session_id)
+
+        async def open_it() -> None:
+            ids.append((await test.service.open(slow))[0])
+
+        for start in (begin, open_it, begin, open_it):
+            tasks.start_soon(start)
+        await anyio.wait_all_tasks_blocked()
+        with anyio.fail_after(WAIT_S):
+            other = await test.service.submit(Inbound(text="hi", key=test.key("other")))
+            assert (await other.result()).outcome == "answered"
+            created = await test.service.create(test.key("third"))
+            assert (await test.service.view(created)).turns == 0
+        assert not ids
+        store.go.set()
+        with anyio.fail_after(WAIT_S):
+            while len(ids) < 4:
+                await anyio.wait_all_tasks_blocked()
+
+        assert len(set(ids)) == 1
+        assert (await test.service.view(ids[0])).turns >= 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,11 @@ from everturn_actors.journal.logs import Tail
 from everturn_actors.journal.snapshot_reader import BadSnapshotError
 
 logger = logging.getLogger(__name__)
+
+# A file system commits its own journal for each new name: one by one 100 new sessions take a
+# second. Syncs that are asked for at the same time share a commit.
+SYNCS_AT_ONCE = 8
+SIDE_BY_SIDE = 4  # new sessions in one batch from which threads are worth their start
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -90,11 +96,23 @@ def commit(jobs: Sequence[Job]) -> None:
                 assert_never(job)
     _mark(marks)
     failed = _sync_parents(begun)
-    for one in begun:
+
+    def finish(one: _Begun) -> None:
         try:
             _finish(one, failed.get(one.job.files.folder.parent) if failed else None)
         finally:
             os.close(one.fd)
+
+    new = [one for one in begun if one.is_new]
+    if len(new) < SIDE_BY_SIDE:
+        new = []
+    for one in begun:
+        if not new or not one.is_new:
+            finish(one)
+    if new:
+        with ThreadPoolExecutor(SYNCS_AT_ONCE, "journal sync") as threads:
+            for done in [threads.submit(finish, one) for one in new]:
+                done.result()
 
 
 def _begin(job: Append) -> _Begun:

@@ -183,7 +183,7 @@ class ServiceDoor:
 
     async def open(self, key: ConversationKey) -> str:
         """Return the session in which a conversation goes on; start one where there is none."""
-        return await self._service.current(key) or await self._service.create(key)
+        return (await self._service.open(key))[0]
 
     async def submit(
         self,

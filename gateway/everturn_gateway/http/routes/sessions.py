@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from typing import Annotated
 
-import anyio
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
@@ -27,7 +26,6 @@ def sessions_router(gateway: Gateway) -> APIRouter:
     """Return the routes under `/api/v1/sessions` that treat a session as a whole."""
     router = APIRouter(prefix="/api/v1/sessions", tags=["sessions"])
     service = gateway.service
-    naming = anyio.Lock()  # two first requests of one conversation begin one session
 
     @router.post(
         "",
@@ -40,20 +38,13 @@ def sessions_router(gateway: Gateway) -> APIRouter:
     )
     async def create_session(body: NewSession) -> Response:
         """Begin a session, or find the one of a conversation that you named."""
-        status = 201
         if body.chat is None:
-            session_id = await service.create(_key(body, uuid.uuid4().hex))
+            session_id, is_new = await service.create(_key(body, uuid.uuid4().hex)), True
         else:
-            key = _key(body, body.chat)
-            async with naming:
-                session_id = await service.current(key)
-                if session_id:
-                    status = 200
-                else:
-                    session_id = await service.create(key)
+            session_id, is_new = await service.open(_key(body, body.chat))
         return answer(
             SessionBody.of(await service.view(session_id)),
-            status,
+            201 if is_new else 200,
             {"Location": f"/api/v1/sessions/{session_id}"},
         )
 
