@@ -8,6 +8,7 @@ started any more, see `quarantine`. Nobody else notices.
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -40,6 +41,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 STARTS_OF_ONE_COMMAND = 3  # actors that were gone before they took it
+LOOKED_AT_FOR_ROOM = 8  # actors, whenever one is started beyond the limit
 LOADS_AT_ONCE = 500  # sessions that are looked at in one go; each takes a microsecond or two
 
 
@@ -61,6 +63,8 @@ class Load:
     "Parcels that are not delivered."
     quarantined: int = 0
     "Sessions that failed again and again, and wait for somebody to cancel, reset or delete them."
+    max_active: int = 0
+    "How many sessions may be awake before those without work rest early; 0 = any number."
 
     def __add__(self, other: Load) -> Load:
         return Load(
@@ -71,6 +75,7 @@ class Load:
             approvals=self.approvals + other.approvals,
             owed=self.owed + other.owed,
             quarantined=self.quarantined + other.quarantined,
+            max_active=self.max_active + other.max_active,
         )
 
 
@@ -88,7 +93,12 @@ class Registry:
     """All actors of one store, in one task group."""
 
     def __init__(
-        self, runtime: Runtime, tasks: TaskGroup, on_gone: Callable[[str], Awaitable[None]]
+        self,
+        runtime: Runtime,
+        tasks: TaskGroup,
+        on_gone: Callable[[str], Awaitable[None]],
+        *,
+        max_active: int = 0,
     ) -> None:
         """Begin without actors.
 
@@ -96,11 +106,17 @@ class Registry:
             runtime: What the actors share.
             tasks: Where they run.
             on_gone: Called with the id of each session whose actor went to rest or failed.
+            max_active: Beyond so many actors the ones that are idle longest go to rest; those that
+                have work stay, however many there are. 0 = any number.
         """
         self._runtime = runtime
         self._tasks = tasks
         self._on_gone = on_gone
-        self._awake: dict[str, _Awake] = {}
+        self._awake: OrderedDict[str, _Awake] = OrderedDict()
+        "Those of whom nothing was asked for longest come first, but for those that have work."
+        self._max_active = max_active
+        self._leaving = set[str]()
+        "Those who were told to make room."
         self._feeds: WeakValueDictionary[str, Feed] = WeakValueDictionary()
         self._quarantine = Quarantine()
         self._stopping = False
@@ -159,6 +175,10 @@ class Registry:
             if active is None:
                 starts += 1
                 active = self._start(session_id, begin_with, command, rest_at_once=rest_at_once)
+                self._make_room()
+            else:
+                self._awake.move_to_end(session_id)
+                self._leaving.discard(session_id)
             try:
                 active.mailbox.put(command)
                 given = await answer.wait()
@@ -189,6 +209,24 @@ class Registry:
         if error is not None:
             raise error
 
+    def _make_room(self) -> None:
+        """Let the actors that are idle longest go to rest where there are too many.
+
+        The cost is the same however many there are: few are looked at, and one that has work goes
+        to the end of the line.
+        """
+        if not self._max_active:
+            return
+        excess = len(self._awake) - len(self._leaving) - self._max_active
+        for _ in range(LOOKED_AT_FOR_ROOM):
+            if excess <= 0:
+                return
+            session_id, active = next(iter(self._awake.items()))
+            self._awake.move_to_end(session_id)
+            if session_id not in self._leaving and active.actor.passivate():
+                self._leaving.add(session_id)
+                excess -= 1
+
     async def load(self) -> Load:
         """Return how much there is to do; where many sessions are awake, others go on meanwhile."""
         running = waiting = commands = approvals = owed = 0
@@ -211,6 +249,7 @@ class Registry:
             approvals=approvals,
             owed=owed,
             quarantined=len(self._quarantine),
+            max_active=self._max_active,
         )
 
     def release(self, session_id: str) -> None:
@@ -301,6 +340,7 @@ class Registry:
                 failure = self._failed(session_id, awake, error)
         finally:
             del self._awake[session_id]
+            self._leaving.discard(session_id)
             for command in awake.mailbox.close():
                 command.answer.fail(failure)
             awake.gone.set()

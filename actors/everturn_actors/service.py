@@ -125,6 +125,8 @@ class ServiceSettings:
 
     idle_rest_s: float = 600
     "An idle actor goes to rest after this."
+    max_active: int = 2000
+    "Beyond so many actors the ones that are idle longest go to rest at once; 0 = any number."
     leave_grace_s: float = 2
     "How long a client may be gone before its turn is paused."
     drain_s: float = 10
@@ -828,7 +830,7 @@ async def open_service(
 
     live, once = runtime(store, carriers or {}), runtime(scratch, {})
     async with anyio.create_task_group() as actors:
-        registry = Registry(live, actors, on_gone=bindings.forget)
+        registry = Registry(live, actors, on_gone=bindings.forget, max_active=settings.max_active)
         scratch_registry = Registry(once, actors, on_gone=scratch.delete)
         service = TurnService(
             store=store,

@@ -203,6 +203,7 @@ class SessionActor:
         self._feed = feed
         self._runtime = runtime
         self._rest_s = 0.0 if rest_at_once else runtime.idle_rest_s
+        self._rests_soon = False
         self._state: SessionState | None = None
         self._checkpoint: SessionState | None = None
         self._saved: SessionState | None = None
@@ -441,7 +442,20 @@ class SessionActor:
             return None
         if self._carriage.works:  # who has ended owes nothing, and does not wait for long
             return CARRY_ON_S if self._has_ended() else None
-        return self._rest_s if self._resumes else 0.0
+        return self._rest_s if self._resumes and not self._rests_soon else 0.0
+
+    def passivate(self) -> bool:
+        """Go to rest as soon as nothing waits; return False, and do nothing, where there is work.
+
+        A turn, a summary, a delivery and what waits in the mailbox are work. A command that comes
+        meanwhile is taken, and the actor stays.
+        """
+        is_idle = self._state is not None and self._mailbox.is_empty
+        if not is_idle or self._rest_after_s() is None:
+            return False
+        self._rests_soon = True
+        self._mailbox.nudge()
+        return True
 
     def _may_stop(self) -> bool:
         """Whether the service stops, and no turn is waited for.
@@ -477,6 +491,7 @@ class SessionActor:
         await self._put_away()
         if self._mailbox.is_empty:
             return True
+        self._rests_soon = False
         await self._runtime.store.mark_awake(self.session_id)
         return False
 

@@ -128,7 +128,10 @@ async def open_gateway(
         secrets.add(secret)
     drain_s = config.server.stop_timeout_s * DRAIN_SHARE if resume else 0
     settings = ServiceSettings(
-        idle_rest_s=config.sessions.idle_rest_s, resume=resume, drain_s=drain_s
+        idle_rest_s=config.sessions.idle_rest_s,
+        max_active=config.sessions.max_active,
+        resume=resume,
+        drain_s=drain_s,
     )
     supervisor = Supervisor(clock, mask=secrets.mask)
     own_version = await anyio.to_thread.run_sync(version)  # it is read from a file

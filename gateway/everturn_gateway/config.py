@@ -81,6 +81,8 @@ class SessionsConfig:
     compaction: Compaction = "archive"
     idle_rest_s: float = 600
     "A session without work leaves memory after this."
+    max_active: int = 2000
+    "Beyond so many sessions in memory those without work leave it at once, longest idle first."
     results_max_bytes: int = 256 * _MEGABYTE
     "Of one session's large results; beyond it the oldest go."
 
@@ -220,6 +222,7 @@ class _Sessions(Section):
     ttl_hours: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 168
     compaction: Compaction = "archive"
     idle_rest_seconds: _Seconds = 600
+    max_active: _Count = 2000
     results_max_megabytes: _Count = 256
 
 
@@ -331,6 +334,7 @@ def load_config(
             ttl_hours=values.sessions.ttl_hours,
             compaction=values.sessions.compaction,
             idle_rest_s=values.sessions.idle_rest_seconds,
+            max_active=values.sessions.max_active,
             results_max_bytes=values.sessions.results_max_megabytes * _MEGABYTE,
         ),
         schedules=SchedulesConfig(

@@ -90,6 +90,11 @@ async def gauges(sources: Sources, *, requests: RequestCounts) -> tuple[Metric, 
 
 def _work(sources: Sources, load: Load, requests: RequestCounts) -> Iterator[Metric]:
     yield _gauge("everturn_sessions_awake", "Sessions in memory.", load.awake)
+    yield _gauge(
+        "everturn_sessions_max_active",
+        "Sessions in memory beyond which those without work rest early.",
+        load.max_active,
+    )
     yield _gauge("everturn_turns_running", "Open turns that are worked on.", load.running)
     yield _gauge("everturn_messages_waiting", "Messages that wait for a turn.", load.waiting)
     yield _gauge(
