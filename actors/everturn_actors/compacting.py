@@ -29,16 +29,22 @@ from everturn_actors.errors import (
     CoreError,
     JournalError,
 )
-from everturn_actors.events import Summarised
+from everturn_actors.events import Event, Summarised
 from everturn_actors.faults import is_cancelled
 from everturn_actors.mailbox import Answer, Mailbox
+from everturn_actors.model import Sent, Usage
 from everturn_actors.ports import Agent, ModelMemory, SessionStore
-from everturn_actors.state import SessionState
+from everturn_actors.state import SessionState, apply
 from everturn_actors.summarising import summarise
 
 logger = logging.getLogger(__name__)
 
+USELESS_TURNS = 8  # after a summary that was of no use, until the policy may have another one
 NOTHING = "Nothing to compact yet — conversation is within the token budget."
+NOT_SMALLER = (
+    "Nothing was changed: the next prompt has about {before:,} tokens, and with a summary in place"
+    " of its oldest messages it would have {after:,}."
+)
 WENT_ON = "The conversation went on without this summary."
 
 
@@ -56,6 +62,8 @@ class Compactor:
     "Returns the session's present state."
     _considered: int = 0
     "The newest turn after which it was asked whether there is need."
+    _useless_at: int | None = None
+    "The turn after which a summary would not have made the context smaller."
     _scope: anyio.CancelScope | None = None
     _asked: list[Answer[Compacted]] = field(default_factory=list[Answer[Compacted]])
     "Who waits for the summary that is being made."
@@ -76,6 +84,8 @@ class Compactor:
         if state.turns == self._considered:
             return
         self._considered = state.turns
+        if self._useless_at is not None and state.turns < self._useless_at + USELESS_TURNS:
+            return
         try:
             task = self._wanted(state, agent)
         except Exception:
@@ -171,7 +181,6 @@ class Compactor:
         return CommandFailedError(self.session_id, error)
 
     async def _made(self, task: SummaryTask, agent: Agent) -> Compacted:
-        before = self._predicted(agent)
         model = agent.summariser.model if agent.summariser else agent.spec.model
         facts = self.memory.facts(model)
         timeout_s, tries = self.renderer.summary_limits(agent.spec)
@@ -190,10 +199,25 @@ class Compactor:
                 extra={"session_id": self.session_id, "error": body.error, "tries": body.tries},
             )
         if agent.spec.session.compaction == "discard":
-            path = f"summarised-{body.last_turn}.md"
+            body = replace(body, path=f"summarised-{body.last_turn}.md")
+        if self.present().status == "ended":
+            return Compacted(done=False, text=WENT_ON)
+        before, after = await self._predicted(body, agent)
+        if after >= before and not self._tells_of_hidden(task):
+            self._useless_at = self.present().turns
+            logger.info(
+                "a summary would not make the context smaller",
+                extra={"session_id": self.session_id, "before": before, "after": after},
+            )
+            return Compacted(
+                done=False,
+                tokens_before=before,
+                tokens_after=before,
+                text=NOT_SMALLER.format(before=before, after=after),
+            )
+        if body.path:
             text = await to_thread.run_sync(covered_text, task)
-            await self.store.save_result(self.session_id, path, text)
-            body = replace(body, path=path)
+            await self.store.save_result(self.session_id, body.path, text)
         recorded = await self._record(body)
         if not recorded:
             return Compacted(done=False, text=WENT_ON)
@@ -201,10 +225,17 @@ class Compactor:
             done=True,
             messages=body.messages,
             tokens_before=before,
-            tokens_after=self._predicted(agent),
+            tokens_after=after,
             source=body.source,
             text=body.error and f"No model could write the summary: {body.error}",
         )
+
+    def _tells_of_hidden(self, task: SummaryTask) -> bool:
+        """Whether it is the policy's own, and tells of turns that the model sees no more.
+
+        That costs something, whatever it says. Who asks for one by hand wants a smaller context.
+        """
+        return not self._asked and task.turns[0].number < self.present().standing.cut_turn
 
     async def _record(self, body: Summarised) -> bool:
         answer = Answer[bool]()
@@ -213,10 +244,26 @@ class Compactor:
             await answer.wait()
         return await answer.wait()
 
-    def _predicted(self, agent: Agent) -> int:
+    async def _predicted(self, body: Summarised, agent: Agent) -> tuple[int, int]:
+        """Return what the next prompt would cost without a summary and with it, in tokens.
+
+        Both are estimated from nothing: what the provider reported for the last prompt tells of the
+        one and not of the other. In a thread, as both are rendered whole.
+        """
+        state = self.present()
         facts = self.memory.facts(agent.spec.model)
-        conversation = self.present().conversation
-        return self.renderer.predicted_tokens(conversation, agent.spec, agent.offered(facts), facts)
+        tools = agent.offered(facts)
+        now = self.pace.clock.now()
+
+        def tokens(state: SessionState) -> int:
+            unsent = replace(state.conversation, sent=Sent(), reported=Usage())
+            return Renderer().predicted_tokens(unsent, agent.spec, tools, facts)
+
+        def predict() -> tuple[int, int]:
+            made = apply(state, Event(seq=state.last_seq + 1, at=now, body=body))
+            return tokens(state), tokens(made)
+
+        return await to_thread.run_sync(predict)
 
     def _answer(self, outcome: Compacted | Exception) -> None:
         asked, self._asked = self._asked, []

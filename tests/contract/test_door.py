@@ -269,7 +269,7 @@ async def test_the_context_is_told_alike_through_both(kind: Kind, tmp_path: Path
         conversation = Conversation(house.door, key=KEY)
         updates: list[Update] = []
         for number in range(10):
-            _, updates = await ask(conversation, str(number))
+            _, updates = await ask(conversation, f"{number} {'word ' * 100}")
         session_id, last = conversation.session_id, updates[-2]
         assert isinstance(last, Event)
         before = await house.door.context(session_id)

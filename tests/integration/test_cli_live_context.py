@@ -11,12 +11,13 @@ from support.command import everturn, start, terminal, write_agent
 from support.model_api import Answer, open_model_api
 
 KEY = {"OPENAI_API_KEY": "sk-test"}
+WORDS = " and so on" * 80
 READY = "Ctrl-C stops it."
 
 
 async def talk(folder: Path, turns: int) -> str:
-    """Return the id of a session with so many turns."""
-    lines = "".join(f"{number}+{number}\n" for number in range(turns))
+    """Return the id of a session with so many turns, worth summarising."""
+    lines = "".join(f"{number}+{number}{WORDS}\n" for number in range(turns))
     await everturn("chat", cwd=folder, stdin=lines.encode())
     listed = await everturn("sessions", "list", "--json", cwd=folder)
     return str(json.loads(listed.out)[0]["session_id"])
@@ -120,7 +121,7 @@ async def test_a_person_looks_and_makes_room_without_waiting(
             async with terminal("chat", cwd=tmp_path, env=KEY) as person:
                 await person.expect("you>")
                 for number in range(9):
-                    api.script(Answer(text=f"answer {number}"))
+                    api.script(Answer(text=f"answer {number}{WORDS}"))
                     await person.enter(f"question {number}")
                     await person.expect(f"answer {number}", "you>")
                 await person.enter("/context")

@@ -8,6 +8,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
+from everturn_actors.compacting import USELESS_TURNS
 from everturn_actors.context.calibration import ModelFacts
 from everturn_actors.errors import (
     ContextOverflowError,
@@ -380,10 +381,60 @@ async def test_compact_of_a_short_conversation_says_that_there_is_nothing_to_do(
         assert writer.requests == []
 
 
+@pytest.mark.parametrize("is_written", [False, True], ids=["digest", "model"])
+async def test_compact_that_makes_nothing_smaller_says_so_and_changes_nothing(
+    *, is_written: bool
+) -> None:
+    """Ten short turns were replaced by a summary longer than they are."""
+    writer = ScriptedProvider("a summary in very many words " * 100) if is_written else None
+    agent = spec()
+    agent = replace(agent, session=replace(agent.session, compaction="discard"))
+    async with open_test_service(summariser=writer, spec=agent) as test:
+        done = await talk(test, 10)
+        before = await test.service.view(done.session_id)
+        compacted = await test.service.compact(done.session_id)
+        after = await test.service.view(done.session_id)
+        kept = await test.store.read_result(done.session_id, "summarised-6.md")
+
+        assert not compacted.done
+        assert compacted.text.startswith("Nothing was changed: the next prompt has about ")
+        assert compacted.tokens_before == compacted.tokens_after
+        assert after == before
+        assert kept is None
+
+
+async def test_the_policy_asks_no_more_for_a_summary_that_was_of_no_use(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It would be written, and paid for, after each turn."""
+    agent = spec(2_500)
+    agent = replace(agent, model=replace(agent.model, max_output_tokens=500))
+    writer = ScriptedProvider(*["a summary in very many words " * 800] * 20)
+    with caplog.at_level("INFO"), anyio.fail_after(30):
+        async with open_test_service(summariser=writer, spec=agent) as test:
+
+            async def say_and_wait() -> str:
+                session_id = (await say(test, "word " * 40)).session_id
+                actor = test.service._registry._awake[session_id].actor
+                await anyio.wait_all_tasks_blocked()
+                while actor._compactor.busy:
+                    await anyio.to_thread.run_sync(lambda: None)
+                return session_id
+
+            session_id = await say_and_wait()
+            while "a summary would not make the context smaller" not in caplog.messages:
+                await say_and_wait()
+            for _ in range(USELESS_TURNS - 2):
+                await say_and_wait()
+
+            assert len(writer.requests) == 1
+            assert await bodies(test, session_id, Summarised) == []
+
+
 async def test_compact_without_a_model_for_it_makes_a_digest() -> None:
     """Everything works without a summariser."""
     async with open_test_service() as test:
-        done = await talk(test, 10)
+        done = await talk(test, 10, "word " * 100)
         compacted = await test.service.compact(done.session_id)
         await say(test, "and now?")
 

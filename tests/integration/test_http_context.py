@@ -234,10 +234,11 @@ async def test_compact_without_a_summariser_makes_a_digest(tmp_path: Path) -> No
     """Nobody needs a second model to make room."""
     async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
         session = await gateway.session()
-        await say(gateway, session, *map(str, range(10)))
+        await say(gateway, session, *(f"{n} {'word ' * 100}" for n in range(10)))
         done = (await client.post(path(session, "compact"), json={"focus": ""})).json()
 
     assert (done["done"], done["source"]) == (True, "digest")
+    assert done["tokens_after"] < done["tokens_before"]
 
 
 @pytest.mark.parametrize("headers", [{}, {"Prefer": "respond-async"}])
