@@ -39,14 +39,14 @@ from everturn_actors.errors import (
     NotCalledError,
     ToolsRefusedError,
 )
-from everturn_actors.events import Body, Event, ModelCallFailed, ModelReplied, ReplyBroken
+from everturn_actors.events import Body, ModelCallFailed, ModelReplied, ReplyBroken
 from everturn_actors.feed import LiveReply
 from everturn_actors.ids import result_name
 from everturn_actors.model import OpenTurn, Reply, Settled, ToolCall
 from everturn_actors.model_retry import failed_call, quick_delay_s
 from everturn_actors.ports import Agent, Clock, ModelMemory, ToolContext
 from everturn_actors.replying import reply_of
-from everturn_actors.state import SessionState, apply
+from everturn_actors.state import SessionState
 
 logger = logging.getLogger(__name__)
 
@@ -154,9 +154,8 @@ async def call_model(
                 raise _too_long(host, agent, rendered, error, why) from error
             halved += 1
             rendered = await _halve(host, agent, rendered, error)
-        except (
-            ToolsRefusedError
-        ) as error:  # a chat is better than nothing, and the next request knows
+        except ToolsRefusedError as error:
+            # A chat is better than nothing, and the next request knows.
             facts = host.memory.facts(agent.spec.model)
             if not rendered.request.tools or not facts.calls_tools:
                 raise
@@ -216,7 +215,7 @@ async def _prepare(host: TurnHost, agent: Agent) -> Rendered:
     Raises:
         ContextDoesNotFitError: What cannot be hidden is larger than the window.
     """
-    facts = _usable(host, agent, host.memory.facts(agent.spec.model))
+    facts = host.memory.facts(agent.spec.model)
     tools = agent.offered(facts)
     conversation = host.state.conversation
     hidden = host.renderer.reduce(conversation, agent.spec, tools, facts)
@@ -230,25 +229,6 @@ async def _prepare(host: TurnHost, agent: Agent) -> Rendered:
     # The newest first: they are the last to be left out.
     media = await host.read_media(reversed([*rendered.pictures.shown]))
     return replace(rendered, request=replace(rendered.request, media=media))
-
-
-def _usable(host: TurnHost, agent: Agent, facts: ModelFacts) -> ModelFacts:
-    """Return the facts by which a request can be made.
-
-    A limit that one refusal named is left out where nothing would fit it: only the provider fails
-    a turn, not what it once said. Nothing is recorded yet, so nothing is hidden in vain.
-    """
-    if facts.limit_tokens is None:
-        return facts
-    tools, state = agent.offered(facts), host.state
-    try:
-        for body in host.renderer.reduce(state.conversation, agent.spec, tools, facts):
-            event = Event(seq=state.last_seq + 1, at=state.updated_at, body=body)
-            state = apply(state, event)
-        host.renderer.render(state.conversation, agent.spec, tools, facts)
-    except ContextDoesNotFitError:
-        return replace(facts, limit=None)
-    return facts
 
 
 async def _halve(

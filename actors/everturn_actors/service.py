@@ -11,7 +11,7 @@ import random
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -37,11 +37,10 @@ from everturn_actors.commands import (
 from everturn_actors.context.explain import Explanation
 from everturn_actors.context.render import render
 from everturn_actors.context.report import ContextReport, context_report
-from everturn_actors.context.windows import hint_notes
+from everturn_actors.context.windows import hint_notes, input_window
 from everturn_actors.errors import (
     ActorFailedError,
     ApprovalClosedError,
-    ContextDoesNotFitError,
     InvalidInputError,
     JournalError,
     SessionEndedError,
@@ -656,16 +655,11 @@ class TurnService:
         now = self._runtime.now()
 
         def report() -> ContextReport:
-            conversation, tools = state.conversation, agent.offered(facts)
-            notes = hint_notes(agent.spec.model, facts)
-            try:
-                rendered = render(conversation, agent.spec, tools, facts)
-            except ContextDoesNotFitError:
-                if facts.limit_tokens is None:
-                    raise
-                # So does a turn: what a refusal once named stops nothing by itself.
-                rendered = render(conversation, agent.spec, tools, replace(facts, limit=None))
-                notes += ("no request would fit that limit, so they are made without it",)
+            conversation, model = state.conversation, agent.spec.model
+            rendered = render(conversation, agent.spec, agent.offered(facts), facts)
+            notes = hint_notes(model, facts)
+            if facts.limit_tokens and rendered.budget.window_tokens > input_window(model, facts):
+                notes += ("prompt and tools alone are larger, so requests are made without it",)
             return context_report(
                 rendered,
                 conversation,

@@ -89,7 +89,12 @@ async def test_an_agent_that_does_not_fit_a_learnt_limit_is_tried_all_the_same()
         first = await say(test, "one")
         second = await say(test, "two")
         events = await test.service.history(first.session_id, after=0, limit=100)
+        report = await test.service.context(first.session_id)
 
+    assert report.window_tokens == 128_000
+    assert report.notes[1:] == (
+        "prompt and tools alone are larger, so requests are made without it",
+    )
     assert (first.outcome, second.outcome) == ("answered", "answered")
     assert len(provider.requests[1].messages) == 3
     assert not [event for event in events if isinstance(event.body, ContextReduced)]

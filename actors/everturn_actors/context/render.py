@@ -159,6 +159,19 @@ def _opening_units(request: ModelRequest, messages: Sequence[AnyMessage]) -> int
     return fixed + sum(map(message_units, before))
 
 
+def _limits(
+    policy: Policy[Any],
+    spec: AgentSpec,
+    facts: ModelFacts,
+    system: str,
+    tools: Sequence[ToolDefinition],
+) -> tuple[Limits, tuple[int, int]]:
+    """Return what is known of a model, and what prompt and tools cost it, in tokens."""
+    limits = limits_of(spec, facts)
+    count = policy.estimates(limits)
+    return limits, (count.text(system), count.tools(tools))
+
+
 def _sent(last: Sent, prints: tuple[str, str], request: ModelRequest, units: int) -> Sent:
     known, whole = prints
     return Sent(
@@ -449,11 +462,14 @@ class Renderer:
         if not files:  # what images cost says nothing about words
             scale = session_scale(facts, sent_units=sent.units, reported_tokens=reported)
             facts = replace(facts, scale=scale)
-        limits = replace(
-            limits_of(spec, facts), window_messages=conversation.window_messages or None
-        )
+        limits, fixed = _limits(policy, spec, facts, system, tools)
+        if facts.limit_tokens and policy.divide(policy.numbers, limits, *fixed).free_tokens <= 0:
+            # Only the provider fails a turn, not what it said once: prompt and tools alone are
+            # larger than the limit that it named, so the request is made as if it had not.
+            facts = replace(facts, limit=None)
+            limits, fixed = _limits(policy, spec, facts, system, tools)
+        limits = replace(limits, window_messages=conversation.window_messages or None)
         count = policy.estimates(limits)
-        fixed = count.text(system), count.tools(tools)
         pictures = NO_PICTURES
         if files:
             budget = policy.divide(policy.numbers, limits, *fixed)
