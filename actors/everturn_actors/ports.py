@@ -6,7 +6,7 @@ contract suite.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -138,6 +138,18 @@ class SessionStore(Protocol):
 
         `after` "" begins with the newest.
         A session that cannot be read is left out here; `doctor` reports it.
+        """
+        ...
+
+    async def agents(self) -> tuple[str, ...]:
+        """Return the names of the agents with sessions that have not ended, in any order."""
+        ...
+
+    def idle(self, agent: str, *, before: datetime) -> AsyncGenerator[SessionSummary]:
+        """Yield the sessions of an agent in which nothing happened since `before`.
+
+        Those that ended are left out. Takes as long as there are such sessions. What changes
+        meanwhile may be seen or not.
         """
         ...
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from contextlib import aclosing
+from datetime import timedelta
 from functools import partial
 
 import anyio
@@ -17,7 +19,6 @@ logger = logging.getLogger(__name__)
 
 RESUMES_AT_ONCE = 8  # sessions loaded side by side at start-up
 RETRY_S = 10.0  # until open turns are looked for again where that failed
-SWEEP_PAGE = 500  # sessions looked at in one go for their expiry
 
 
 async def resume_open_turns(store: SessionStore, registry: Registry, clock: Clock) -> None:
@@ -63,16 +64,16 @@ async def end_expired(
 
 
 async def _sweep(store: SessionStore, registry: Registry, agents: Agents, clock: Clock) -> None:
-    after = ""
-    while page := await store.sessions(after=after, limit=SWEEP_PAGE):
-        after = page[-1].session_id
-        for row in page:
-            try:
-                hours = agents.get(row.key.agent).spec.session.ttl_hours
-            except CoreError:
-                continue
-            idle_s = (clock.now() - row.updated_at).total_seconds()
-            if row.status != "ended" and 0 < hours * 3600 < idle_s:
+    for name in await store.agents():
+        try:
+            hours = agents.get(name).spec.session.ttl_hours
+        except CoreError:
+            continue
+        if hours <= 0:
+            continue
+        before = clock.now() - timedelta(hours=hours)
+        async with aclosing(store.idle(name, before=before)) as rows:
+            async for row in rows:
                 await _wake(registry, row.session_id)
 
 

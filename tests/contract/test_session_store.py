@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
 from typing import get_args
@@ -701,6 +702,39 @@ async def test_a_row_of_the_list_says_whose_session_it_is(world: World) -> None:
         (SESSION_ID, KEY, "ended", LOG[0].at),
     ]
     assert all(row.updated_at.tzinfo is not None for row in rows)
+
+
+async def test_idle_sessions_are_found_by_their_agent(world: World) -> None:
+    """Conversations that nobody goes on with expire, each after the time of its own agent."""
+    ids = [f"2026112{day}T224956123-3f9a2c1b" for day in range(1, 6)]
+    long_after = datetime(9999, 1, 1, tzinfo=UTC)
+    async with world.open() as store:
+        for session_id, agent in zip(ids, ("a", "b", "a", "a", "a"), strict=True):
+            key = ConversationKey(channel="cli", chat=session_id, agent=agent)
+            begun = Event(seq=1, at=instant(1), body=SessionStarted(session_id=session_id, key=key))
+            await store.append(session_id, (begun,), expected_seq=0)
+        await store.append(
+            ids[2],
+            (Event(seq=2, at=instant(2), body=SessionEnded(reason="reset")),),
+            expected_seq=1,
+        )
+        ended = replay(await history(store, ids[2]))
+        await store.save_snapshot(ended, compaction="disabled")
+        await store.delete(ids[3])
+        agents = await store.agents()
+        of_a = [row.session_id async for row in store.idle("a", before=long_after)]
+        of_b = [row.session_id async for row in store.idle("b", before=long_after)]
+        early = [row async for row in store.idle("a", before=instant(0))]
+
+    assert sorted(agents) == ["a", "b"]
+    assert sorted(of_a) == [ids[0], ids[4]]
+    assert of_b == [ids[1]]
+    assert early == []
+
+
+async def history(store: SessionStore, session_id: str) -> tuple[Event, ...]:
+    """Return all events of a session."""
+    return await store.read(session_id, after=0, limit=1_000)
 
 
 def _next(last_seq: int) -> Event:

@@ -121,6 +121,7 @@ async def test_a_workspace_is_private_to_its_user(tmp_path: Path) -> None:
             await store.save_result(SESSION_ID, "call_1.txt", "text")
             await store.bind(KEY, SESSION_ID)
             await store.mark_awake(SESSION_ID)
+            assert len(await store.sessions(after="", limit=9)) == 1
     finally:
         os.umask(before)
     modes = {
@@ -144,6 +145,7 @@ async def test_a_workspace_is_private_to_its_user(tmp_path: Path) -> None:
         f"awake/{SESSION_ID}",
         "conversations",
         "deleted",
+        "index.sqlite",
     }
 
 

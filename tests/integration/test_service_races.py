@@ -20,7 +20,7 @@ from everturn_actors.ids import new_session_id
 from everturn_actors.journal.files import open_file_store
 from everturn_actors.journal.memory import MemoryDisk, MemoryStore, open_memory_store
 from everturn_actors.model import ConversationKey, Inbound
-from everturn_actors.ports import SessionStore, SessionSummary
+from everturn_actors.ports import SessionStore
 from everturn_actors.service import ServiceSettings
 from everturn_actors.session import WAITING_LIMIT
 from everturn_actors.spec import SessionSpec
@@ -106,7 +106,7 @@ async def test_a_look_at_an_unknown_session_on_a_read_only_disk_hurts_nobody_els
         assert (await test.service.view(session_id)).status == "active"
 
 
-@pytest.mark.parametrize("failing", ["awake", "sessions"])
+@pytest.mark.parametrize("failing", ["awake", "agents"])
 async def test_upkeep_that_cannot_read_the_disk_is_tried_again_and_hurts_nobody(
     failing: str,
 ) -> None:
@@ -131,21 +131,21 @@ class Failing:
 
     def __init__(self, store: SessionStore, name: str) -> None:
         self.left = 1
-        self._awake, self._sessions = store.awake, store.sessions
+        self._awake, self._agents = store.awake, store.agents
         if name == "awake":
             store.awake = self.awake  # type: ignore[method-assign]
         else:
-            store.sessions = self.sessions  # type: ignore[method-assign]
+            store.agents = self.agents  # type: ignore[method-assign]
 
     async def awake(self) -> tuple[str, ...]:
         """Fail, or do as the store does."""
         self._fail()
         return await self._awake()
 
-    async def sessions(self, *, after: str, limit: int) -> tuple[SessionSummary, ...]:
+    async def agents(self) -> tuple[str, ...]:
         """Fail, or do as the store does."""
         self._fail()
-        return await self._sessions(after=after, limit=limit)
+        return await self._agents()
 
     def _fail(self) -> None:
         if self.left:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from datetime import datetime
 from itertools import pairwise
 from typing import Literal, TypeAlias, TypeVar
 
@@ -151,6 +152,14 @@ class CrashingStore:
     async def sessions(self, *, after: str, limit: int) -> tuple[SessionSummary, ...]:
         """See `SessionStore.sessions`."""
         return await self._do(lambda: self._inner.sessions(after=after, limit=limit))
+
+    async def agents(self) -> tuple[str, ...]:
+        """See `SessionStore.agents`."""
+        return await self._do(self._inner.agents)
+
+    def idle(self, agent: str, *, before: datetime) -> AsyncGenerator[SessionSummary]:
+        """See `SessionStore.idle`."""
+        return self._inner.idle(agent, before=before)
 
     async def read_result(self, session_id: str, name: str) -> str | None:
         """See `SessionStore.read_result`."""

@@ -90,6 +90,7 @@ async def repair(store: FileStore, session_id: str) -> tuple[str, ...]:
 async def rebuild_index(store: FileStore) -> IndexReport:
     """Recompute who is awake and which session each conversation has, by reading every session."""
     layout = store.layout
+    await store.rebuild_list()
     ids = await session_ids(layout.workspace)
     current: dict[ConversationKey, str] = {}
     awake, unreadable = 0, list[str]()

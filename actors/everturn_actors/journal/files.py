@@ -10,6 +10,7 @@ import logging
 import shutil
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -40,6 +41,7 @@ from everturn_actors.journal.disk import (
 )
 from everturn_actors.journal.health import WriteHealth
 from everturn_actors.journal.layout import Layout, SessionFiles
+from everturn_actors.journal.listing import BEGINNING, Listing, Place
 from everturn_actors.journal.loading import find_tail, inspect_session, load_session
 from everturn_actors.journal.lock import WorkspaceLock, take_lock
 from everturn_actors.journal.logs import REPAIR_HINT, Tail, read_events
@@ -95,24 +97,29 @@ async def open_file_store(
     layout = Layout(workspace=workspace)
     lock = await to_thread.run_sync(_enter, layout)
     try:
-        writer = Writer(lock.check, on_batch)
-        watching = anyio.CancelScope()
+        writer, listing = Writer(lock.check, on_batch), Listing(layout)
+        watching, indexing = anyio.CancelScope(), anyio.CancelScope()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_write_on, writer, supervisor, name="journal writer")
             tasks.start_soon(_watch, lock, watching, name="workspace lock")
             try:
-                yield FileStore(
+                store = FileStore(
                     layout,
                     writer,
                     lock,
+                    listing,
                     results_max_bytes=results_max_bytes,
                     media_max_bytes=media_max_bytes,
                 )
+                tasks.start_soon(_list_on, store, supervisor, indexing, name="session index")
+                yield store
             finally:
                 writer.close()
                 watching.cancel()
+                indexing.cancel()
     finally:
-        lock.release()
+        with anyio.CancelScope(shield=True):
+            await to_thread.run_sync(_leave, listing, lock)
 
 
 async def _watch(lock: WorkspaceLock, scope: anyio.CancelScope) -> None:
@@ -132,6 +139,17 @@ async def _watch(lock: WorkspaceLock, scope: anyio.CancelScope) -> None:
                 raise failure
             if failure is not None:  # the next look may succeed, and each batch looks by itself
                 logger.error("the lock of the workspace cannot be checked", exc_info=failure)
+
+
+async def _list_on(
+    store: FileStore, supervisor: Supervisor | None, scope: anyio.CancelScope
+) -> None:
+    """Keep the index of sessions up to date until `scope` is cancelled."""
+    with scope:
+        if supervisor is None:
+            await contain("session index", store.keep_index)
+        else:
+            await supervisor.run("session index", store.keep_index)
 
 
 async def _write_on(writer: Writer, supervisor: Supervisor | None) -> None:
@@ -161,6 +179,7 @@ class FileStore:
         layout: Layout,
         writer: Writer,
         lock: WorkspaceLock,
+        listing: Listing,
         *,
         results_max_bytes: int,
         media_max_bytes: int,
@@ -168,6 +187,7 @@ class FileStore:
         self._layout = layout
         self._writer = writer
         self._lock = lock
+        self._listing = listing
         self._results_max_bytes = results_max_bytes
         self._media_max_bytes = media_max_bytes
         self._desks = Desks(layout.session)
@@ -222,7 +242,7 @@ class FileStore:
             last_seq=events[-1].seq,
             tail=desk.tail,
         )
-        await self._writer.write(job, partial(self._appended, desk, job))
+        await self._writer.write(job, partial(self._appended, desk, job, events))
         self._note(job)
 
     def _note(self, job: Append | Mark) -> None:
@@ -238,8 +258,10 @@ class FileStore:
             self.health.failed()
         raise job.error
 
-    def _appended(self, desk: Desk, job: Append) -> None:
+    def _appended(self, desk: Desk, job: Append, events: Sequence[Event]) -> None:
         desk.tail = job.written  # after a failure nothing is known: the next one looks
+        if job.written is not None:
+            self._listing.note(desk.files.session_id, events)
         self._desks.give_back(desk)
 
     async def save_snapshot(self, state: SessionState, *, compaction: Compaction) -> None:
@@ -261,8 +283,29 @@ class FileStore:
 
     async def sessions(self, *, after: str, limit: int) -> tuple[SessionSummary, ...]:
         """See `SessionStore.sessions`."""
-        work = partial(index.list_sessions, self._layout, after=after, limit=limit)
+        work = partial(self._listing.page, after=after, limit=limit)
         return await self._in_thread(work, self._layout.sessions)
+
+    async def agents(self) -> tuple[str, ...]:
+        """See `SessionStore.agents`."""
+        return await self._in_thread(self._listing.agents, self._layout.sessions)
+
+    async def idle(self, agent: str, *, before: datetime) -> AsyncGenerator[SessionSummary]:
+        """See `SessionStore.idle`."""
+        place: Place | None = BEGINNING
+        while place is not None:
+            work = partial(self._listing.idle, agent, before, place)
+            rows, place = await self._in_thread(work, self._layout.sessions)
+            for row in rows:
+                yield row
+
+    async def keep_index(self) -> None:
+        """Keep the index of sessions up to date; never returns."""
+        await self._listing.run(partial(self._in_thread, path=self._layout.index))
+
+    async def rebuild_list(self) -> None:
+        """Forget the index of sessions, so that it is made anew from their files."""
+        await self._in_thread(self._listing.rebuild, self._layout.index)
 
     async def save_result(self, session_id: str, name: str, text: str) -> None:
         """See `SessionStore.save_result`."""
@@ -310,6 +353,7 @@ class FileStore:
             self._awake.discard(session_id)
             work = partial(_delete, self._layout, session_id)
             await self._in_thread(work, desk.files.folder)
+            self._listing.forget(session_id)
 
     async def bind(self, key: ConversationKey, session_id: str) -> None:
         """See `SessionStore.bind`."""
@@ -393,6 +437,17 @@ def _enter(layout: Layout) -> WorkspaceLock:
         lock.release()
         raise write_error(error, layout.deleted) from error
     return lock
+
+
+def _leave(listing: Listing, lock: WorkspaceLock) -> None:
+    try:
+        lock.check()
+        listing.write_behind()
+    except WorkspaceLostError:
+        pass  # whoever is here now has an index of their own
+    finally:
+        listing.close()
+        lock.release()
 
 
 def _save(

@@ -8,6 +8,7 @@ sessions/<id>/results/<name>        texts too large for the log, as UTF-8; the o
 sessions/<id>/media/<sha256>.<end>  files that came with messages; the oldest go first
 awake/<id>                          empty: this session may have an open turn
 conversations/<sha256>.json         the current session of one conversation
+index.sqlite                        all sessions by last activity: a cache, made anew where missing
 deleted/<id>                        a deleted session whose files are still being removed
 """
 
@@ -82,6 +83,11 @@ class Layout:
     def conversations(self) -> Path:
         """One pointer for each conversation."""
         return self.workspace / "conversations"
+
+    @property
+    def index(self) -> Path:
+        """The index of sessions: a cache."""
+        return self.workspace / "index.sqlite"
 
     @property
     def deleted(self) -> Path:

@@ -10,6 +10,7 @@ import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import chain, islice
 from pathlib import Path
 
@@ -38,6 +39,7 @@ from everturn_actors.model import Compaction, ConversationKey
 from everturn_actors.ports import Loaded, SessionSummary
 from everturn_actors.state import SessionState
 
+_ALL = 1 << 62  # more sessions than any disk holds
 _NOWHERE = Path("memory/workspace.lock")
 
 
@@ -268,6 +270,17 @@ class MemoryStore:
         ids = sorted((i for i in stored if not after or i < after), reverse=True)
         summaries = (_summary(session_id, stored[session_id]) for session_id in ids)
         return tuple(islice((s for s in summaries if s is not None), max(limit, 0)))
+
+    async def agents(self) -> tuple[str, ...]:
+        """See `SessionStore.agents`."""
+        rows = await self.sessions(after="", limit=_ALL)
+        return tuple({row.key.agent for row in rows if row.status != "ended"})
+
+    async def idle(self, agent: str, *, before: datetime) -> AsyncGenerator[SessionSummary]:
+        """See `SessionStore.idle`."""
+        for row in await self.sessions(after="", limit=_ALL):
+            if row.key.agent == agent and row.status != "ended" and row.updated_at < before:
+                yield row
 
     async def save_result(self, session_id: str, name: str, text: str) -> None:
         """See `SessionStore.save_result`."""

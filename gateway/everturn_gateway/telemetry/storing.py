@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 
 from everturn_actors.errors import JournalError
 from everturn_actors.events import Event
@@ -67,6 +68,14 @@ class MeasuredStore:
     async def sessions(self, *, after: str, limit: int) -> tuple[SessionSummary, ...]:
         """See `SessionStore.sessions`."""
         return await self._store.sessions(after=after, limit=limit)
+
+    async def agents(self) -> tuple[str, ...]:
+        """See `SessionStore.agents`."""
+        return await self._store.agents()
+
+    def idle(self, agent: str, *, before: datetime) -> AsyncGenerator[SessionSummary]:
+        """See `SessionStore.idle`."""
+        return self._store.idle(agent, before=before)
 
     async def save_result(self, session_id: str, name: str, text: str) -> None:
         """See `SessionStore.save_result`."""

@@ -1,0 +1,206 @@
+"""A table of all sessions, by id and by their last activity: an index over the session folders.
+
+It is a cache in a file of its own. Nothing in it is synced, whoever reads a row from it looks at
+the session's files before believing it, and where it is missing, damaged or of another version it
+is made anew from the folder. Blocking; may be used from several threads.
+
+Source: https://www.sqlite.org/pragma.html: without syncs a database is damaged by a loss of power,
+not by the end of a process (read 2026-11-22).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import threading
+from collections.abc import Generator, Iterable
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from everturn_actors.journal.disk import FILE_MODE
+
+logger = logging.getLogger(__name__)
+
+_VERSION = 1
+_SCHEMA = f"""
+CREATE TABLE sessions (
+    id TEXT PRIMARY KEY,
+    agent TEXT,                        -- NULL: the session's files were not looked at yet
+    updated INTEGER NOT NULL DEFAULT 0,
+    ended INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+CREATE INDEX idle ON sessions (agent, updated, id) WHERE ended = 0 AND agent IS NOT NULL;
+CREATE INDEX unread ON sessions (id) WHERE agent IS NULL;
+PRAGMA user_version = {_VERSION};
+"""
+_PUT = """
+INSERT INTO sessions (id, agent, updated, ended) VALUES (?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET agent = coalesce(excluded.agent, agent),
+    updated = excluded.updated, ended = excluded.ended
+"""
+# One step in the index for each agent, instead of one for each session.
+# Source: https://www.sqlite.org/lang_with.html (read 2026-11-22).
+_AGENTS = """
+WITH RECURSIVE names (name) AS (
+    SELECT min(agent) FROM sessions WHERE ended = 0 AND agent IS NOT NULL
+    UNION ALL
+    SELECT (SELECT min(agent) FROM sessions WHERE ended = 0 AND agent > name) FROM names
+    WHERE name IS NOT NULL
+)
+SELECT name FROM names WHERE name IS NOT NULL
+"""
+_IDLE = """
+SELECT updated, id FROM sessions
+WHERE ended = 0 AND agent = ? AND updated < ? AND (updated, id) > (?, ?)
+ORDER BY updated, id LIMIT ?
+"""
+
+
+class Row(NamedTuple):
+    """What the table knows of a session."""
+
+    session_id: str
+    agent: str | None
+    "None = not known: what stands there is kept."
+    updated_us: int
+    "When something happened last, in microseconds since 1970."
+    is_ended: bool
+
+
+class TableError(Exception):
+    """The table cannot be used; it was put away, and the next use makes it anew."""
+
+
+class ActivityTable:
+    """The table; it is opened with its first use."""
+
+    def __init__(self, path: Path) -> None:
+        """Begin with nothing open."""
+        self._path = path
+        self._mutex = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was used already."""
+        return self._connection is not None
+
+    def close(self) -> None:
+        """Close the file; another use opens it again."""
+        with self._mutex:
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
+
+    def remove(self) -> None:
+        """Remove the file: the next use makes it anew."""
+        with self._mutex:
+            self._put_away()
+
+    def put(self, rows: Iterable[Row], gone: Iterable[str] = ()) -> None:
+        """Add or replace rows, and remove those of sessions that are gone."""
+        with self._transaction() as database:
+            database.executemany(_PUT, rows)
+            database.executemany("DELETE FROM sessions WHERE id = ?", ((each,) for each in gone))
+
+    def reconcile(self, names: Iterable[str]) -> None:
+        """Hold the table against the sessions that there are: add what is missing, drop the rest.
+
+        Whatever is put meanwhile waits, so that a session which begins now is not dropped.
+        """
+        with self._transaction() as database:
+            database.execute("CREATE TEMP TABLE names (id TEXT PRIMARY KEY) WITHOUT ROWID")
+            database.executemany("INSERT OR IGNORE INTO names VALUES (?)", ((n,) for n in names))
+            database.execute("INSERT OR IGNORE INTO sessions (id) SELECT id FROM names")
+            database.execute("DELETE FROM sessions WHERE id NOT IN (SELECT id FROM names)")
+            database.execute("DROP TABLE names")
+
+    def newest(self, *, after: str, limit: int) -> list[str]:
+        """Return up to `limit` ids below `after` ("" = from the newest), newest first."""
+        query = "SELECT id FROM sessions WHERE id < ? ORDER BY id DESC LIMIT ?"
+        with self._transaction() as database:
+            found = database.execute(query, (after or "~", limit)).fetchall()
+        return [session_id for (session_id,) in found]
+
+    def unread(self, limit: int) -> list[str]:
+        """Return sessions of which nothing but the id is known."""
+        query = "SELECT id FROM sessions WHERE agent IS NULL ORDER BY id DESC LIMIT ?"
+        with self._transaction() as database:
+            found = database.execute(query, (limit,)).fetchall()
+        return [session_id for (session_id,) in found]
+
+    def agents(self) -> list[str]:
+        """Return the names of the agents with sessions that have not ended."""
+        with self._transaction() as database:
+            return [name for (name,) in database.execute(_AGENTS).fetchall()]
+
+    def idle(
+        self, agent: str, *, before_us: int, after: tuple[int, str], limit: int
+    ) -> list[tuple[int, str]]:
+        """Return last activity and id of an agent's sessions, the longest idle first.
+
+        Args:
+            agent: Its name.
+            before_us: Those with something later are left out.
+            after: The last one that is known already.
+            limit: How many at most.
+        """
+        with self._transaction() as database:
+            found = database.execute(_IDLE, (agent, before_us, *after, limit)).fetchall()
+        return [(updated, session_id) for updated, session_id in found]
+
+    @contextmanager
+    def _transaction(self) -> Generator[sqlite3.Connection]:
+        """Hold the table for a block, which takes effect as a whole.
+
+        Raises:
+            TableError: It cannot be read or written.
+        """
+        with self._mutex:
+            try:
+                database = self._connection or self._open()
+                with database:
+                    yield database
+            except sqlite3.Error as error:
+                self._put_away()
+                message = f"{self._path}: {error}"
+                raise TableError(message) from error
+            except OSError as error:  # the folder could not be read, or no file be made
+                message = f"{self._path}: {error}"
+                raise TableError(message) from error
+
+    def _open(self) -> sqlite3.Connection:
+        # Made here, so that it is private whatever the umask says; SQLite's journal is as it is.
+        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, FILE_MODE))
+        database = sqlite3.connect(self._path, check_same_thread=False, timeout=1.0)
+        try:
+            database.execute("PRAGMA locking_mode = EXCLUSIVE")
+            database.execute("PRAGMA journal_mode = DELETE")
+            database.execute("PRAGMA synchronous = OFF")
+            with closing(database.execute("PRAGMA user_version")) as found:
+                (version,) = found.fetchone()
+            if version != _VERSION:
+                self._make(database)
+        except BaseException:
+            database.close()
+            raise
+        self._connection = database
+        return database
+
+    def _make(self, database: sqlite3.Connection) -> None:
+        """Begin with an empty table, whatever stands there."""
+        for name in ("sessions", "names"):
+            database.execute(f"DROP TABLE IF EXISTS {name}")
+        database.executescript(_SCHEMA)
+
+    def _put_away(self) -> None:
+        """Close and remove the file; all that it knew stands in the sessions."""
+        if self._connection is not None:
+            with suppress(sqlite3.Error):
+                self._connection.close()
+        self._connection = None
+        for suffix in ("", "-journal"):
+            with suppress(OSError):
+                self._path.with_name(self._path.name + suffix).unlink()
