@@ -6,7 +6,7 @@ syncs of their first writes instead of waiting for each other.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 import anyio
@@ -24,11 +24,22 @@ class _SharedLock:
         self.users = 0
 
 
+def _itself(key: ConversationKey) -> ConversationKey:
+    return key
+
+
 class Bindings:
     """The sessions of conversations that are awake; a cache of what the store knows."""
 
-    def __init__(self) -> None:
-        """Begin without any."""
+    def __init__(
+        self, known_as: Callable[[ConversationKey], ConversationKey] | None = None
+    ) -> None:
+        """Begin without any.
+
+        Args:
+            known_as: Gives a conversation the name by which sessions know it; by default its own.
+        """
+        self.known_as = known_as or _itself
         self._session_of: dict[ConversationKey, str] = {}
         self._key_of: dict[str, ConversationKey] = {}
         self._deciding: dict[ConversationKey, _SharedLock] = {}

@@ -280,6 +280,7 @@ class TurnService:
     ) -> T:
         """Act on the current session of a conversation; where it has ended, on a new one."""
         self._runtime.agents.get(key.agent)
+        key = self._bindings.known_as(key)
         ended = ""
         seen: tuple[str, ...] = ()
         while True:
@@ -420,6 +421,7 @@ class TurnService:
             UnknownAgentError: No such agent.
         """
         self._runtime.agents.get(key.agent)
+        key = self._bindings.known_as(key)
         async with self._bindings.deciding(key):
             session_id = await self._bind_new(key)
         await self._begin(session_id, key)
@@ -432,6 +434,7 @@ class TurnService:
             UnknownAgentError: No such agent.
             JournalError: It cannot be read or written.
         """
+        key = self._bindings.known_as(key)
         async with self._bindings.deciding(key):
             session_id = self._bindings.session_of(key) or await self._store.bound(key)
             if session_id:
@@ -459,6 +462,7 @@ class TurnService:
 
         One that is idle for longer than its agent allows is none, whoever ends it. Wakes nobody.
         """
+        key = self._bindings.known_as(key)
         session_id = self._bindings.session_of(key) or await self._store.bound(key)
         if not session_id:
             return ""
@@ -784,6 +788,7 @@ async def open_service(
     settings: ServiceSettings | None = None,
     on_delete: Callable[[str], Awaitable[None]] | None = None,
     carriers: Mapping[str, Carrier] | None = None,
+    known_as: Callable[[ConversationKey], ConversationKey] | None = None,
     observer: Observer | None = None,
     supervisor: Supervisor | None = None,
 ) -> AsyncGenerator[TurnService]:
@@ -801,6 +806,8 @@ async def open_service(
         settings: Times.
         on_delete: Lets go of what belongs to a session elsewhere, before it is removed.
         carriers: By the name of a channel: who tells its people what its sessions say.
+        known_as: Gives a conversation the name by which sessions know it: a platform may have given
+            its chat another id.
         observer: Is told what sessions do.
         supervisor: Runs what the service does by itself; by default one of its own.
     """
@@ -808,7 +815,7 @@ async def open_service(
     learnt = memory or ShortMemory(clock.now)
     settings = settings or ServiceSettings()
     pace = Pace(clock=clock, jitter=random.random)
-    bindings = Bindings()
+    bindings = Bindings(known_as)
 
     def runtime(of: SessionStore, carried: Mapping[str, Carrier]) -> Runtime:
         return Runtime(

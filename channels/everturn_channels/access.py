@@ -6,7 +6,8 @@ The words are those of the agent format, `spec.access`. What they mean:
 those whose sender id is listed or who were paired by the owner; everybody else is offered pairing.
 
 *groups, policy.* disabled, open and allowlist as above, for whole chats. An entry is
-`channel:chat_id`, where `channel` is the name of a channel or of its platform.
+`channel:chat_id`, where `channel` is the name of a channel or of its platform. A chat that its
+platform gave another id is meant by each of its ids, in routes as well.
 
 *Wildcards.* A `*` at the end of an entry matches the rest; anywhere else it is an ordinary
 character. An empty list, and an empty entry, match nothing.
@@ -88,7 +89,7 @@ def find_route(
         wanted = (
             (route.channel, (channel, platform)),
             (route.chat_type, (place.type,)),
-            (route.chat_id, (place.chat,)),
+            (route.chat_id, (place.chat, *place.aliases)),
             (route.sender_id, (sender.id,)),
         )
         if all(not name or name in found for name, found in wanted):
@@ -114,7 +115,9 @@ def judge(
         case "dm":
             return _judge_dm(rules, sender, is_paired=is_paired)
         case "group" | "channel":
-            keys = tuple(dict.fromkeys((f"{channel}:{place.chat}", f"{platform}:{place.chat}")))
+            ids = (place.chat, *place.aliases)
+            names = (f"{prefix}:{chat}" for chat in ids for prefix in (channel, platform))
+            keys = tuple(dict.fromkeys(names))
             return _judge_group(rules.groups, keys, place, sender, is_addressed=is_addressed)
         case other:
             return Ruling(action="refuse", reason=f"the chat type {other!r} is not known")

@@ -32,6 +32,8 @@ class Place:
     "The id of the topic or thread inside the chat; empty = none."
     title: str = ""
     "What people call it; empty where that is not known."
+    aliases: tuple[str, ...] = ()
+    "Other ids that its platform gave the chat later on, oldest first; adapters leave it out."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +172,17 @@ class Inlet(Protocol):
 
     def unblocked(self, chat: str) -> None:
         """Say that a chat can be read again."""
+        ...
+
+    async def moved(self, old: str, new: str) -> None:
+        """Say that a chat has another id from now on; twice does no harm.
+
+        Returns when it is durable. Say it before anything is handed in that came under the new id.
+        Go on to use the platform's own ids: they are translated here.
+
+        Raises:
+            NotNowError: It cannot be kept now; as `take`.
+        """
         ...
 
     async def skipped(self, place: Place, count: int, why: str) -> None:
@@ -328,6 +341,7 @@ class Adapter(Protocol):
             NotSentError: Not sent, and may be tried again; also while `serve` is not connected.
             UnknownOutcomeError: Perhaps sent.
             RefusedError: It never will be.
+            ChatMovedError: Not here, but under another id of the chat. Any method may raise it.
         """
         ...
 

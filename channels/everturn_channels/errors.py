@@ -90,6 +90,18 @@ class RefusedError(SendError):
         super().__init__(message)
 
 
+class ChatMovedError(RefusedError):
+    """The platform refused it because the chat has another id now; there it may be sent.
+
+    Attributes:
+        to: The id that the chat has now.
+    """
+
+    def __init__(self, message: str = "", *, to: str) -> None:
+        self.to = to
+        super().__init__(message, is_chat_gone=True)
+
+
 class FileTooLargeError(ChannelError):
     """A file that came with a message is larger than what is taken."""
 

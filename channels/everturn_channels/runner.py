@@ -16,6 +16,7 @@ import anyio
 from everturn_actors.errors import ActorStoppedError, JournalError
 from everturn_actors.supervisor import attempt
 from everturn_channels.adapter import Adapter
+from everturn_channels.aliases import ChatAliases
 from everturn_channels.cursors import Cursors
 from everturn_channels.delivery.pace import Pace
 from everturn_channels.errors import ConnectionLostError, SetupError
@@ -47,6 +48,7 @@ async def run_channel(
     places: Places | None = None,
     pace: Pace | None = None,
     limits: Limits | None = None,
+    aliases: ChatAliases | None = None,
     jitter: Callable[[], float] = random.random,
 ) -> NoReturn:
     """Run a channel until cancelled. Whatever goes wrong is logged and it begins anew.
@@ -60,6 +62,7 @@ async def run_channel(
         places: Where it is noted which kind of chat somebody writes in.
         pace: When the bot may speak: that of its deliveries.
         limits: How much is taken at a time.
+        aliases: Chats that were given another id: those that the adapter speaks to.
         jitter: Gives numbers from 0 to 1.
     """
     try:
@@ -75,6 +78,7 @@ async def run_channel(
                 limits=limits or Limits(),
                 places=places or Places(),
                 pace=pace or Pace(hall.clock, jitter),
+                aliases=aliases or ChatAliases(adapter.name),
             )
             run = _Run(adapter, hall, health, inlet, jitter)
             while True:

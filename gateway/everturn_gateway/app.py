@@ -194,6 +194,7 @@ async def open_gateway(
                 settings=settings,
                 on_delete=workshop.processes.forget,
                 carriers=channels.carriers,
+                known_as=channels.known_as,
                 observer=telemetry,
                 supervisor=supervisor,
             ) as service,

@@ -76,6 +76,10 @@ class Notebook:
             raise NotNowError(text, retry_after_s=0.01)
         self.arrivals.append(arrival)
 
+    async def moved(self, old: str, new: str) -> None:
+        """Expect none."""
+        raise AssertionError((old, new))
+
     async def skipped(self, place: Place, count: int, why: str) -> None:
         """Write down what was left out."""
         self.told.append((place.chat, count, why))

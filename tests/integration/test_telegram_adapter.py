@@ -28,6 +28,7 @@ from everturn_channels.adapter import (
     Press,
 )
 from everturn_channels.errors import (
+    ChatMovedError,
     ConnectionLostError,
     FileTooLargeError,
     NotSentError,
@@ -578,13 +579,31 @@ async def test_each_failure_says_whether_it_may_be_tried_again() -> None:
                 await adapter.send(out(**where))
         upgraded = "Bad Request: group chat was upgraded to a supergroup chat"
         api.fail("sendMessage", 400, upgraded, migrate_to_chat_id=-1005)
-        with pytest.raises(RefusedError, match="-1005") as moved:
+        with pytest.raises(ChatMovedError) as moved:
             await adapter.send(out())
 
     assert found == [(kind, gone) for _, _, kind, gone in FAILURES]
     assert tries == len(FAILURES)
     assert arrived == 1
-    assert moved.value.is_chat_gone
+    assert (moved.value.to, moved.value.is_chat_gone) == ("-1005", True)
+
+
+async def test_a_group_that_becomes_a_supergroup_is_told_by_both_messages() -> None:
+    """Also where they stand in a backlog that is not read: nothing tells it again."""
+    async with open_bot() as (api, _, inbox):
+        api.migrate(-5, -100)
+        await inbox.until(lambda: inbox.heard and len(inbox.moves) == 2)
+    assert inbox.moves == [("-5", "-100")] * 2
+
+    async with open_telegram_api() as api:
+        late = Inbox()
+        api.migrate(-5, -100)
+        for number in range(9):
+            api.say(f"{number}")
+        async with serving(make(api, backlog_max_messages=1), late):
+            await late.until(lambda: texts(late))
+    assert late.moves == [("-5", "-100")] * 2
+    assert [count for _, count, _ in late.skips] == [8]
 
 
 async def test_a_platform_that_is_away_is_known_not_to_have_been_reached() -> None:

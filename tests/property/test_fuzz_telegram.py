@@ -16,7 +16,7 @@ from support.mutations import as_json, fuzz, mutated
 from support.telegram_api import ANN, BOT, BOT_ID, TelegramApi
 
 from everturn_channels.adapter import Message
-from everturn_channels.telegram.mapping import Note, Reading, chat_of, merged
+from everturn_channels.telegram.mapping import Moved, Note, Reading, chat_of, merged
 from everturn_channels.telegram.polling import _may_pass
 from everturn_channels.telegram.receiving import album_of, number_of, numbered, read_update
 
@@ -112,7 +112,7 @@ def check(update: Update) -> None:
     assert isinstance(album_of(update), str)
     assert _may_pass(update) in {True, False}
     arrival = READING.arrival(update, NOW)
-    if isinstance(arrival, Note):
+    if isinstance(arrival, Note | Moved):
         return
     assert arrival.place.chat.lstrip("-").isdigit()
     assert arrival.place.type in {"dm", "group", "channel"}

@@ -41,6 +41,8 @@ class Inbox:
         self.is_new = is_new
         self.taken: list[Arrival] = []
         self.skips: list[tuple[Place, int, str]] = []
+        self.moves: list[tuple[str, str]] = []
+        "Chats that were given another id, and that id."
         self.unread: list[tuple[str, str, Place | None]] = []
         "What could not be read: its kind, why, and where."
         self.blocks: list[tuple[str, str]] = []
@@ -63,6 +65,11 @@ class Inbox:
             msg = "no space left on the disk"
             raise NotNowError(msg, retry_after_s=0)
         self.taken.append(arrival)
+        self._wake()
+
+    async def moved(self, old: str, new: str) -> None:
+        """Note it."""
+        self.moves.append((old, new))
         self._wake()
 
     async def skipped(self, place: Place, count: int, why: str) -> None:

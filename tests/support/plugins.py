@@ -103,6 +103,10 @@ class OpenInlet:
         self.taken.append(arrival)
         self._tell()
 
+    async def moved(self, old: str, new: str) -> None:
+        """Expect none."""
+        raise AssertionError((old, new))
+
     async def skipped(self, place: Place, count: int, why: str) -> None:
         """Remember it."""
         self.passed_over.append((place, count, why))

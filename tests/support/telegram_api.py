@@ -12,7 +12,7 @@ Rules and wording of errors are those of https://core.telegram.org/bots/api (rea
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -126,6 +126,8 @@ class TelegramApi:
         self.chats: dict[int, Json] = {}
         self.blocked: set[int] = set()
         self.topics_gone: set[int] = set()
+        self.moved: dict[int, int] = {}
+        "Groups that became supergroups, and the ids of those."
         self.drafts: list[tuple[int, int, str]] = []
         self.files: dict[str, bytes] = {}
         self.commands: list[Json] = []
@@ -179,6 +181,23 @@ class TelegramApi:
             "data": data,
         }
         self.push({"callback_query": query})
+
+    def migrate(self, old: int, new: int, *, says: Sequence[int] | None = None) -> None:
+        """Make a group a supergroup, which begins its messages anew.
+
+        Args:
+            old: The group.
+            new: What its supergroup is called.
+            says: The chats whose service message is handed out, in this order; by default both.
+        """
+        self.moved[old] = new
+        self.chat(new, title=self.chat(old).get("title", ""))
+        fields: dict[int, Json] = {
+            old: {"migrate_to_chat_id": new},
+            new: {"migrate_from_chat_id": old},
+        }
+        for chat in (old, new) if says is None else says:
+            self.push({"message": self.message(chat=chat, **fields[chat])})
 
     def push(self, update: Json) -> int:
         """Add an update of any kind; return its id."""
@@ -422,6 +441,9 @@ class TelegramApi:
         chat = self.chats.get(chat_id)
         if chat is None:
             raise ApiError(400, "Bad Request: chat not found")
+        if chat_id in self.moved:
+            why = "Bad Request: group chat was upgraded to a supergroup chat"
+            raise ApiError(400, why, migrate_to_chat_id=self.moved[chat_id])
         if chat_id in self.blocked:
             raise ApiError(403, "Forbidden: bot was blocked by the user")
         topic = int(p.get("message_thread_id", 0))

@@ -254,6 +254,24 @@ async def test_the_hall_knows_the_agents_as_they_are_now(tmp_path: Path) -> None
     assert "butler" in hall.describe_model("butler")
 
 
+# --- chats that moved ---
+
+
+async def test_a_conversation_is_known_by_either_id_of_its_chat(tmp_path: Path) -> None:
+    """A job or a caller may name a group as it is called now."""
+    config = config_with(tmp_path)
+    folder = config.workspace / "channels"
+    folder.mkdir(parents=True)
+    (folder / "matrix.aliases.json").write_text('{"version": 1, "moves": {"-1": "-100"}}')
+    channels = await make_channels(config, ManualClock(), SecretRegistry())
+    key = ConversationKey(channel="matrix", chat="-1", agent="helper")
+
+    assert channels.known_as(key) is key
+    assert channels.known_as(replace(key, chat="-100")) == key
+    other = replace(key, channel="irc", chat="-100")
+    assert channels.known_as(other) is other
+
+
 # --- health ---
 
 
@@ -261,7 +279,8 @@ async def opened_channels(folder: Path, clock: ManualClock) -> tuple[Channels, H
     """Return the channels of a gateway that was just started, and the health of both."""
     channels = await make_channels(config_with(folder), clock, SecretRegistry())
     matrix, irc = [cast("BotChannel", channel) for channel in channels._open.values()]
-    return channels, (await matrix._load()).health, (await irc._load()).health
+    loaded = [await each._load(await each.open_aliases(folder)) for each in (matrix, irc)]
+    return channels, loaded[0].health, loaded[1].health
 
 
 def troubled(channels: Channels) -> list[str]:

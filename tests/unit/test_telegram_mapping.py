@@ -10,7 +10,7 @@ from aiogram.types import Update
 from support.telegram_api import ANN, BOT, BOT_ID, Json, TelegramApi
 
 from everturn_channels.adapter import Command, Edit, Message, Press
-from everturn_channels.telegram.mapping import Note, Reading, place_of
+from everturn_channels.telegram.mapping import Moved, Note, Reading, place_of
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 GROUP = -100
@@ -246,7 +246,6 @@ def test_what_cannot_be_read_is_named(fields: Json, words: str) -> None:
         {"new_chat_members": [BOB]},
         {"pinned_message": {"message_id": 1, "date": 0, "chat": {"id": 1, "type": "private"}}},
         {"text": "beep", "from": BOB | {"is_bot": True}},
-        {"migrate_to_chat_id": -1009},
         {"text": "?", "chat": {"id": 3, "type": "wormhole"}},
     ],
 )
@@ -254,6 +253,14 @@ def test_what_is_nobodys_word_is_left_out(fields: Json) -> None:
     """Joins, pins, and other bots: two bots that answer each other never stop."""
     for chat in (GROUP, ANN):
         assert isinstance(read(**TelegramApi().message(chat=chat) | fields), Note)
+
+
+def test_both_messages_of_a_group_that_becomes_a_supergroup_say_the_same() -> None:
+    """Either may be missed."""
+    old = read(**TelegramApi().message(chat=GROUP) | {"migrate_to_chat_id": -1009})
+    new = read(**TelegramApi().message(chat=-1009) | {"migrate_from_chat_id": GROUP})
+
+    assert old == new == Moved(old=str(GROUP), new="-1009")
 
 
 def test_who_writes_in_the_name_of_a_chat_is_that_chat() -> None:

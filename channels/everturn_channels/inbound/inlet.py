@@ -15,6 +15,7 @@ import anyio
 
 from everturn_actors.errors import ActorStoppedError, CoreError
 from everturn_channels.adapter import Adapter, Arrival, Command, Edit, Message, Place, Press
+from everturn_channels.aliases import ChatAliases
 from everturn_channels.cursors import Cursors
 from everturn_channels.delivery.pace import Pace
 from everturn_channels.errors import NotNowError
@@ -26,6 +27,7 @@ from everturn_channels.inbound.dispositions import disposition_of
 from everturn_channels.inbound.doorkeeper import Doorkeeper, Limits
 from everturn_channels.inbound.receiving import Receiver
 from everturn_channels.inbound.speaking import Errands, Voice
+from everturn_channels.moving import moved_arrival, moved_place
 from everturn_channels.pacing import Lately, Seldom
 from everturn_channels.places import Places
 from everturn_channels.settings import ChannelSettings
@@ -59,7 +61,9 @@ class ChannelInlet:
         limits: Limits,
         places: Places,
         pace: Pace,
+        aliases: ChatAliases,
     ) -> None:
+        self._aliases = aliases
         self._places = places
         self._pace = pace
         self._adapter = adapter
@@ -116,6 +120,7 @@ class ChannelInlet:
         """Deal with one arrival. See `Inlet.take`."""
         self.received()
         self._health.count_in()
+        arrival = moved_arrival(arrival, self._aliases)
         self._places.note(arrival.place)
         name = _name_of(arrival)
         if name is not None and name in self._settled:
@@ -232,13 +237,24 @@ class ChannelInlet:
             self._backlog.skip(arrival.place, 1, f"more than {hours:g} hours old")
         return True
 
+    async def moved(self, old: str, new: str) -> None:
+        """Keep that a chat has another id. See `Inlet.moved`."""
+        try:
+            await self._aliases.add(old, new)
+        except OSError as error:
+            why = f"that a chat has another id cannot be kept: {error.strerror or error}"
+            wait_s = self.blocked(old, why)
+            raise NotNowError(why, retry_after_s=wait_s) from error
+        self.unblocked(old)
+
     async def skipped(self, place: Place, count: int, why: str) -> None:
         """Count messages that were not read, and tell of them. See `Inlet.skipped`."""
-        self._backlog.skip(place, count, why)
+        self._backlog.skip(moved_place(place, self._aliases), count, why)
 
     def unreadable(self, kind: str, fault: Exception | str, place: Place | None = None) -> None:
         """Count what could not be read, and tell of it. See `Inlet.unreadable`."""
         self._health.count_unreadable()
+        place = moved_place(place, self._aliases) if place is not None else None
         now, fields = self._hall.clock.now(), {"channel": self._adapter.name, "kind": kind}
         if self._unreadable_kinds.may(kind, now):
             fields["chat"] = place.chat if place is not None else ""

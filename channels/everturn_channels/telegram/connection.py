@@ -52,6 +52,7 @@ from yarl import URL
 
 from everturn_actors.ports import Clock
 from everturn_channels.errors import (
+    ChatMovedError,
     ConnectionLostError,
     FileTooLargeError,
     NotSentError,
@@ -333,11 +334,7 @@ class Line:
             case TelegramRetryAfter():
                 return self._paused(float(error.retry_after))
             case TelegramMigrateToChat():
-                logger.warning(
-                    "a group became a supergroup and has another id: change it in the settings",
-                    extra={"to": error.migrate_to_chat_id},
-                )
-                return RefusedError(why, is_chat_gone=True)
+                return ChatMovedError(why, to=str(error.migrate_to_chat_id))
             case TelegramForbiddenError():
                 return RefusedError(why, is_chat_gone=True)
             case TelegramBadRequest():

@@ -91,7 +91,15 @@ class Note:
     level: Literal["debug", "info", "warning"] = "debug"
 
 
-Mapped: TypeAlias = Arrival | Note
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """A group became a supergroup, which is another chat to Telegram."""
+
+    old: str
+    new: str
+
+
+Mapped: TypeAlias = Arrival | Note | Moved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +128,8 @@ class Reading:
         return Note(text="an update of a kind that is not used", chat="")
 
     def _message(self, message: types.Message) -> Mapped:
+        if (move := moved(message)) is not None:
+            return move
         place = place_of(message)
         refusal = self._refusal(message)
         if refusal or place is None:
@@ -178,13 +188,6 @@ class Reading:
     def _refusal(self, message: types.Message) -> Note | None:
         """Return why a message is nobody's word to the bot; None where it is."""
         chat = str(message.chat.id)
-        if message.migrate_to_chat_id is not None:
-            return Note(
-                text="a group became a supergroup and has another id: change it in the settings",
-                chat=chat,
-                detail=str(message.migrate_to_chat_id),
-                level="warning",
-            )
         # people who write in the name of a chat come as a bot of Telegram's
         by_bot = message.from_user is not None and message.from_user.is_bot
         if by_bot and message.sender_chat is None:
@@ -327,6 +330,16 @@ def place_of(message: types.MaybeInaccessibleMessageUnion) -> Place | None:
         topic = str(message.message_thread_id or "")  # without it, a thread of replies
     title = message.chat.title or (message.chat.full_name if chat_type == "dm" else "")
     return Place(chat=str(message.chat.id), type=chat_type, topic=topic, title=title)
+
+
+def moved(message: types.Message) -> Moved | None:
+    """Return what a message says of a group that became a supergroup; both chats get one."""
+    here = str(message.chat.id)
+    if message.migrate_to_chat_id is not None:
+        return Moved(old=here, new=str(message.migrate_to_chat_id))
+    if message.migrate_from_chat_id is not None:
+        return Moved(old=str(message.migrate_from_chat_id), new=here)
+    return None
 
 
 def message_of(update: types.Update) -> types.Message | None:

@@ -19,11 +19,13 @@ from everturn_channels.telegram.connection import REQUEST_S, Line, UnreadableAns
 from everturn_channels.telegram.mapping import (
     UPDATES,
     Mapped,
+    Moved,
     Note,
     Reading,
     chat_of,
     merged,
     message_of,
+    moved,
     place_of,
 )
 
@@ -189,6 +191,8 @@ class Receiver:
                     "something of Telegram is not for the agent",
                     extra={"what": mapped.text, "chat": mapped.chat, "detail": mapped.detail},
                 )
+            elif isinstance(mapped, Moved):
+                await self._inlet.moved(mapped.old, mapped.new)
             elif isinstance(mapped, Message) and len(updates) > 1:
                 parts.append(mapped)
             else:
@@ -258,7 +262,9 @@ async def _skip(line: Line, inlet: Inlet, count: int) -> int:
             update = read_update(raw)
             message = message_of(update) if update is not None else None
             place = place_of(message) if message is not None else None
-            if place is not None:
+            if message is not None and (move := moved(message)) is not None:
+                await inlet.moved(move.old, move.new)  # nothing tells it again
+            elif place is not None:
                 key = (place.chat, place.topic)
                 skipped[key] = (place, skipped.get(key, (place, 0))[1] + 1)
         offset, left = number_of(page[-1]) + 1, left - len(page)

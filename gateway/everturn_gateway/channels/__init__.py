@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from everturn_gateway.channels.adapters import make_adapter
 from everturn_gateway.channels.answering import PAIRING_FOLDER, route_notes
+from everturn_gateway.channels.moves import move_notes
 from everturn_gateway.channels.running import START_GRACE_S, Channels, make_channels, no_channels
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "Channels",
     "make_adapter",
     "make_channels",
+    "move_notes",
     "no_channels",
     "route_notes",
 ]

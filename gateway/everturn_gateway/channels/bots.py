@@ -14,12 +14,14 @@ from everturn_actors.outgoing import Outgoing
 from everturn_actors.ports import Clock
 from everturn_actors.supervisor import Supervisor, first_cause
 from everturn_channels.adapter import Adapter
+from everturn_channels.aliases import ALIASES_FILE, ChatAliases, open_aliases
 from everturn_channels.cursors import open_cursors
 from everturn_channels.delivery import Deliverer
 from everturn_channels.delivery.pace import Pace
 from everturn_channels.errors import SetupError
 from everturn_channels.hall import Hall
 from everturn_channels.health import ChannelStatus, Health, mask_token
+from everturn_channels.moving import MovingAdapter
 from everturn_channels.places import Places
 from everturn_channels.runner import SETUP_RETRY_S, run_channel
 from everturn_gateway.channel_config import ChannelConfig
@@ -38,7 +40,11 @@ _LOADING_LOOK_S: Final = 0.2
 class _Bot:
     """A channel whose library is loaded."""
 
+    inner: Adapter
+    "The bot on its platform."
     adapter: Adapter
+    "The same, for chats by the ids that they are known by here."
+    aliases: ChatAliases
     health: Health
     places: Places
     pace: Pace
@@ -57,6 +63,7 @@ class BotChannel:
         self._clock, self._secrets = clock, secrets
         self._since = clock.now()
         self._bot: _Bot | None = None
+        self._aliases: ChatAliases | None = None
         self._loaded = anyio.Event()
         self._error = ""
         "Why the bot could not be made."
@@ -69,7 +76,7 @@ class BotChannel:
     @property
     def adapter(self) -> Adapter | None:
         """Its bot; None until it is loaded."""
-        return self._bot.adapter if self._bot else None
+        return self._bot.inner if self._bot else None
 
     def status(self) -> ChannelStatus:
         """Return how it fares."""
@@ -108,7 +115,7 @@ class BotChannel:
         while True:
             try:
                 async with loading:
-                    bot = self._bot or await self._load()
+                    bot = self._bot or await self._load(await self.open_aliases(folder))
                 path = folder / f"{self._config.name}.json"
                 async with open_cursors(path, self._clock, supervisor=supervisor) as cursors:
                     await run_channel(
@@ -119,6 +126,7 @@ class BotChannel:
                         cursors=cursors,
                         places=bot.places,
                         pace=bot.pace,
+                        aliases=bot.aliases,
                     )
             except Exception as error:
                 cause = first_cause(error)
@@ -131,15 +139,31 @@ class BotChannel:
                 )
             await self._clock.sleep(SETUP_RETRY_S)
 
-    async def _load(self) -> _Bot:
-        """Make the bot.
+    async def open_aliases(self, folder: Path) -> ChatAliases:
+        """Return which chats have another id; known from the first call that succeeds on.
+
+        Raises:
+            SetupError: What was kept of that cannot be read.
+        """
+        if self._aliases is None:
+            name = self._config.name
+            self._aliases = await open_aliases(folder / ALIASES_FILE.format(name=name), name)
+        return self._aliases
+
+    def first_chat(self, chat: str) -> str:
+        """Return the id by which conversations know a chat."""
+        return self._aliases.first(chat) if self._aliases is not None else chat
+
+    async def _load(self, aliases: ChatAliases) -> _Bot:
+        """Make the bot, whose chats may have moved.
 
         Raises:
             GatewayError: Its platform's library is not installed.
             SetupError: What it was set up with cannot work.
         """
         config, clock, places = self._config, self._clock, Places()
-        adapter = await make_adapter(config, clock)
+        inner = await make_adapter(config, clock)
+        adapter = MovingAdapter(inner, aliases)
         spare_the_collector()  # of what was loaded with it
         health = Health(
             config.name,
@@ -157,7 +181,15 @@ class BotChannel:
             tally=health,
             pace=pace,
         )
-        bot = _Bot(adapter=adapter, health=health, places=places, pace=pace, deliverer=deliverer)
+        bot = _Bot(
+            inner=inner,
+            adapter=adapter,
+            aliases=aliases,
+            health=health,
+            places=places,
+            pace=pace,
+            deliverer=deliverer,
+        )
         self._bot = bot
         self._loaded.set()
         return bot

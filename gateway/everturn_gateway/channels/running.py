@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -13,21 +14,24 @@ from typing import Final, NoReturn, Protocol, runtime_checkable
 import anyio
 from anyio import to_thread
 
+from everturn_actors.model import ConversationKey
 from everturn_actors.outgoing import Carrier, Outgoing
 from everturn_actors.ports import Clock
 from everturn_actors.service import TurnService
 from everturn_actors.supervisor import Supervisor
 from everturn_channels.adapter import Adapter
+from everturn_channels.aliases import ChatAliases
+from everturn_channels.errors import SetupError
 from everturn_channels.hall import Hall
 from everturn_channels.health import ChannelStatus
 from everturn_gateway.channel_config import ChannelConfig, TelegramConfig
 from everturn_gateway.channels.adapters import check_installed
 from everturn_gateway.channels.answering import Library, make_hall
+from everturn_gateway.channels.moves import CURSORS_FOLDER
 from everturn_gateway.config import Config
 from everturn_gateway.observe import SecretRegistry
 from everturn_gateway.tools.workshop import Workshop
 
-CURSORS_FOLDER: Final = "channels"  # in the gateway's workspace: how far each has read
 START_GRACE_S: Final = 60.0
 """How long a channel may take to prove itself after the start: an idle bot is heard from for the
 first time when its first long poll ends."""
@@ -71,6 +75,18 @@ class _Channel(Carrier, Protocol):
         """Return how it fares."""
         ...
 
+    async def open_aliases(self, folder: Path) -> ChatAliases:
+        """Return which chats have another id.
+
+        Raises:
+            SetupError: What was kept of that cannot be read.
+        """
+        ...
+
+    def first_chat(self, chat: str) -> str:
+        """Return the id by which conversations know a chat."""
+        ...
+
     async def run(
         self, hall: Hall, folder: Path, loading: anyio.Lock, supervisor: Supervisor
     ) -> NoReturn:
@@ -105,6 +121,12 @@ class Channels:
             for status in self.statuses()
             if not status.is_healthy and (status.error or status.last_received_at or not is_early)
         )
+
+    def known_as(self, key: ConversationKey) -> ConversationKey:
+        """Return a conversation by the id of its chat that sessions know, whichever was given."""
+        channel = self._open.get(key.channel)
+        chat = channel.first_chat(key.chat) if channel is not None else key.chat
+        return key if chat == key.chat else replace(key, chat=chat)
 
     def admits_webhook(self, name: str, secret: str) -> bool | None:
         """Return whether a delivery shows the secret of its channel.
@@ -195,6 +217,9 @@ async def make_channels(config: Config, clock: Clock, secrets: SecretRegistry) -
         return no_channels(config, clock)
     make = await to_thread.run_sync(_maker, config.channels)
     found = {channel.name: make(channel, clock, secrets) for channel in config.channels}
+    for channel in found.values():
+        with suppress(SetupError):  # the channel says so itself when it begins
+            await channel.open_aliases(config.workspace / CURSORS_FOLDER)
     return Channels(config=config, clock=clock, started_at=clock.now(), carriers=found, _open=found)
 
 

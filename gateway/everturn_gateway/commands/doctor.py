@@ -17,10 +17,10 @@ import anyio.to_thread
 
 from everturn_actors.context.windows import hint_notes
 from everturn_actors.errors import CoreError
-from everturn_channels.errors import DoorError
+from everturn_channels.errors import DoorError, SetupError
 from everturn_channels.health import ChannelStatus
 from everturn_gateway.app import MODELS_FILE, SystemClock, check_journals
-from everturn_gateway.channels import START_GRACE_S, route_notes
+from everturn_gateway.channels import START_GRACE_S, move_notes, route_notes
 from everturn_gateway.client import ask_channels, ask_readiness
 from everturn_gateway.commands.agents import check_agents
 from everturn_gateway.commands.channel import channel_text
@@ -99,7 +99,7 @@ async def _examine(options: Options, *, repair: bool) -> AsyncGenerator[Finding]
             yield finding
     else:
         yield await anyio.to_thread.run_sync(_stale_note, config, repair)
-    async for finding in _channels(config, running, [agent.spec.name for agent in agents]):
+    async for finding in _channels(config, running, agents):
         yield finding
     async for finding in _schedules(config, running, agents):
         yield finding
@@ -185,11 +185,16 @@ def _agents(config: Config) -> tuple[list[Finding], list[AgentFile]]:
 
 
 async def _channels(
-    config: Config, running: Running | None, agents: Sequence[str]
+    config: Config, running: Running | None, agents: Sequence[AgentFile]
 ) -> AsyncGenerator[Finding]:
     """Say how the channels fare, where a gateway runs; otherwise only that they are set up."""
-    for note in route_notes(config, agents):
+    for note in route_notes(config, [agent.spec.name for agent in agents]):
         yield Finding(verdict="problem", subject="channel", text=note)
+    try:
+        for note in await move_notes(config, agents):
+            yield Finding(verdict="note", subject="channel", text=note)
+    except SetupError as error:
+        yield Finding(verdict="problem", subject="channel", text=str(error))
     facts: Mapping[str, ChannelStatus] = {}
     try:
         if running is not None and config.channels:

@@ -1,0 +1,212 @@
+"""Chats that were given another id: kept durably, and translated at the edge."""
+
+from __future__ import annotations
+
+import errno
+from datetime import UTC, datetime
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.scripted_adapter import ScriptedAdapter
+
+from everturn_channels import aliases as module
+from everturn_channels.access import find_route, judge
+from everturn_channels.adapter import Message, Outbound, Person, Place
+from everturn_channels.aliases import ChatAliases, open_aliases
+from everturn_channels.errors import ChatMovedError, NotSentError, RefusedError, SetupError
+from everturn_channels.moving import MovingAdapter, moved_arrival
+from everturn_channels.settings import AccessRules, GroupRules, Route
+
+ANN = Person(id="1")
+MOVES = [("a", "b"), ("b", "c"), ("c", "d")]
+
+
+class MovingPlatform(ScriptedAdapter):
+    """A platform whose chats move: whoever writes to an old id is told the new one."""
+
+    def __init__(self, moved: dict[str, str]) -> None:
+        super().__init__()
+        self.moved = moved
+
+    def _check(self, chat: str) -> None:
+        if chat in self.moved:
+            msg = "it was upgraded"
+            raise ChatMovedError(msg, to=self.moved[chat])
+
+
+def message(chat: str, number: str = "7") -> Message:
+    """Return a message of Ann."""
+    at = datetime(2026, 1, 2, tzinfo=UTC)
+    return Message(id=number, place=Place(chat=chat, type="group"), sender=ANN, at=at, text="hi")
+
+
+async def known(*moves: tuple[str, str], path: Path | None = None) -> ChatAliases:
+    """Return aliases that were told these moves."""
+    aliases = ChatAliases("test", path)
+    for old, new in moves:
+        await aliases.add(old, new)
+    return aliases
+
+
+# --- kept ---
+
+
+@pytest.mark.parametrize("moves", [*permutations(MOVES)])
+async def test_moves_may_be_told_in_any_order_and_twice(moves: list[tuple[str, str]]) -> None:
+    """A chat keeps its first id however its moves are learnt."""
+    aliases = await known(*moves, *moves)
+
+    assert [aliases.first(chat) for chat in "abcd"] == ["a"] * 4
+    assert [aliases.current(chat) for chat in "abcd"] == ["d"] * 4
+    assert aliases.others("a") == ("b", "c", "d")
+    assert aliases.others("c") == ("a", "b", "d")
+    assert aliases.first("other") == aliases.current("other") == "other"
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from("abcdef")), max_size=12))
+async def test_whatever_is_told_ends_and_joins_no_two_chats(moves: list[tuple[str, str]]) -> None:
+    """A platform that talks nonsense must not make a loop, nor lead one chat into two."""
+    aliases = ChatAliases("test")
+    for old, new in moves:
+        first, other = aliases.first(old), aliases.first(new)
+        if not await aliases.add(old, new):
+            assert (aliases.first(old), aliases.first(new)) == (first, other)
+    for chat in "abcdef":
+        names = (chat, *aliases.others(chat))
+        assert len({aliases.first(name) for name in names}) == 1
+        assert len({aliases.current(name) for name in names}) == 1
+        assert aliases.current(chat) in names
+    again = ChatAliases("test")
+    again.load(module._encoded(aliases._next))
+    assert again.moves == aliases.moves
+
+
+async def test_a_move_is_on_disk_before_it_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else knows it: what is not kept is told again, and what is kept survives."""
+    path = tmp_path / "telegram.aliases.json"
+    aliases = await known(("-1", "-100"), path=path)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "replace_kept", full)
+        with pytest.raises(OSError, match="No space"):
+            await aliases.add("-2", "-200")
+    assert aliases.first("-200") == "-200"
+    assert (await open_aliases(path, "telegram")).first("-100") == "-1"
+
+    await aliases.add("-2", "-200")
+    assert (await open_aliases(path, "telegram")).moves == {"-1": "-100", "-2": "-200"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '{"version": 2, "moves": {}}',
+        '{"version": 1, "moves": {"a": 1}}',
+        '{"version": 1, "moves": {"a": "b", "b": "a"}}',
+        '{"version": 1, "moves": {"a": "c", "b": "c"}}',
+    ],
+)
+async def test_a_damaged_file_stops_the_channel_and_says_what_to_do(
+    tmp_path: Path, text: str
+) -> None:
+    """Without it conversations would begin anew without a word."""
+    path = tmp_path / "telegram.aliases.json"
+    path.write_text(text)
+    with pytest.raises(SetupError, match=r"telegram\.aliases\.json.*put a copy of it back"):
+        await open_aliases(path, "telegram")
+
+
+# --- what comes ---
+
+
+async def test_what_comes_from_the_new_chat_is_of_the_old_one_and_not_the_same_message() -> None:
+    """The new chat counts its messages from 1 again: its seventh is not the seventh before."""
+    aliases = await known(("-1", "-100"))
+    old, new = moved_arrival(message("-1"), aliases), moved_arrival(message("-100"), aliases)
+    other = moved_arrival(message("-3"), aliases)
+
+    assert (old.place.chat, new.place.chat) == ("-1", "-1")
+    assert isinstance(old, Message)
+    assert isinstance(new, Message)
+    assert (old.id, new.id) == ("7", "-100/7")
+    assert other == message("-3")
+
+
+@pytest.mark.parametrize("named", ["-1", "-100"])
+async def test_lists_and_routes_may_name_either_id(named: str) -> None:
+    """What stands in the configuration goes on to hold, and so does what is changed in it."""
+    aliases = await known(("-1", "-100"))
+    place = moved_arrival(message("-100"), aliases).place
+    routes = (Route(agent="helper", chat_id=named), Route(agent="other"))
+    rules = AccessRules(groups=GroupRules(allowlist=(f"telegram:{named}",)))
+    route = find_route(routes, channel="t", platform="telegram", place=place, sender=ANN)
+    ruling = judge(
+        rules,
+        channel="t",
+        platform="telegram",
+        place=place,
+        sender=ANN,
+        is_addressed=True,
+        is_paired=False,
+    )
+
+    assert route == routes[0]
+    assert ruling.action == "answer"
+
+
+# --- what goes ---
+
+
+async def test_what_is_sent_to_a_chat_that_moved_arrives_in_the_new_one() -> None:
+    """No service message came: the refusal tells it, and the reply is not lost."""
+    aliases = ChatAliases("test")
+    adapter = MovingPlatform({"-1": "-100", "-100": "-200"})
+    moving = MovingAdapter(adapter, aliases)
+    sent = await moving.send(Outbound(chat="-1", payload="hello", reply_to="7"))
+
+    [shown] = adapter.world.messages.values()
+    assert (shown.message.chat, shown.message.reply_to, sent) == ("-200", "", "-200/m1")
+    assert aliases.first("-200") == "-1"
+
+    await moving.edit("-1", "", sent, "changed")
+    await moving.send(Outbound(chat="-1", payload="again", reply_to="-200/7"))
+    assert adapter.world.texts == ["changed", "again"]
+    assert adapter.world.messages["m2"].message.reply_to == "7"
+    for old in ("m1", "-100/m1"):
+        with pytest.raises(RefusedError, match="before the chat was given another id"):
+            await moving.edit("-1", "", old, "not there")
+
+
+async def test_a_move_that_cannot_be_kept_leaves_the_message_owed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is surely not sent, so it is tried again, and then the move is told again."""
+    aliases = ChatAliases("test", tmp_path / "a.json")
+    moving = MovingAdapter(MovingPlatform({"-1": "-100"}), aliases)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "replace_kept", full)
+        with pytest.raises(NotSentError):
+            await moving.send(Outbound(chat="-1", payload="hello"))
+    assert await moving.send(Outbound(chat="-1", payload="hello")) == "-100/m1"
+
+
+async def test_chats_that_move_in_a_circle_are_given_up() -> None:
+    """A platform that talks nonsense must not keep a message going round for ever."""
+    moving = MovingAdapter(MovingPlatform({"-1": "-2", "-2": "-1"}), ChatAliases("test"))
+    with pytest.raises(RefusedError):
+        await moving.send(Outbound(chat="-1", payload="hello"))
