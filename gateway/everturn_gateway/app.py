@@ -24,6 +24,7 @@ from everturn_actors.service import ServiceSettings, TurnService, open_service
 from everturn_actors.supervisor import TRANSIENT, Supervisor
 from everturn_gateway.channels import Channels, make_channels, no_channels
 from everturn_gateway.config import Config
+from everturn_gateway.config_changes import take_over
 from everturn_gateway.heap import trim_heap_after_work
 from everturn_gateway.model_memory import FileMemory, open_model_memory
 from everturn_gateway.observe import SecretRegistry
@@ -76,6 +77,8 @@ class Gateway:
     supervisor: Supervisor
     models: FileMemory
     journal: WriteHealth
+    meter: Meter
+    secrets: SecretRegistry
     started_at: datetime
     version: str
     closing: bool = False
@@ -84,6 +87,19 @@ class Gateway:
     def ready(self) -> bool:
         """Whether it can take messages now."""
         return not self.closing
+
+    async def reconfigure(self, new: Config) -> None:
+        """Take over what of a configuration can hold while the gateway runs; see `LIVE`."""
+        for secret in new.secrets:
+            self.secrets.add(secret)
+        self.config = self.channels.config = take_over(self.config, new)
+        self.meter.prices = PriceList(new.prices, PRICES)
+        await self.schedules.reconfigure(
+            timezone=new.schedules.timezone, poster=make_poster(new.schedules.allow_private)
+        )
+        await self.library.reconfigure(
+            sessions=self.config.sessions, timezone=new.schedules.timezone
+        )
 
     async def journal_fault(self) -> str:
         """Return why no message can be kept now; empty where they can."""
@@ -169,12 +185,13 @@ async def open_gateway(
             supervisor=supervisor,
         ) as workshop,
     ):
+        meter = make_meter(config, usage, clock)
         library = await open_library(
             config.agents_dir,
             environ,
             providers.make,
             sessions=config.sessions,
-            meter=telemetry.models(make_meter(config, usage, clock)),
+            meter=telemetry.models(meter),
             workshop=workshop,
             timezone=config.schedules.timezone,
         )
@@ -250,6 +267,8 @@ async def open_gateway(
                 supervisor=supervisor,
                 models=memory,
                 journal=files.health,
+                meter=meter,
+                secrets=secrets,
                 started_at=clock.now(),
                 version=own_version,
             )

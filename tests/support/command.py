@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.abc
@@ -148,6 +149,12 @@ class Terminal:
         """Press Ctrl and a letter."""
         await anyio.to_thread.run_sync(self._child.sendcontrol, letter)
 
+    def hang_up(self) -> None:
+        """Close the terminal, as its window does; the command lives on or not."""
+        process: Any = self._child  # the stubs leave out what is behind it
+        process.ptyproc.fileobj.close()
+        process.ptyproc.closed = process.closed = True
+
     def signal(self, number: int) -> None:
         """Send the command a signal."""
         self._child.kill(number)
@@ -208,7 +215,13 @@ async def terminal(
         yield Terminal(child)
     finally:
         with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(partial(child.close, force=True))
+            await anyio.to_thread.run_sync(partial(_end, child))
+
+
+def _end(child: pexpect.spawn[str]) -> None:
+    child.close(force=True)
+    if child.isalive():  # its terminal was closed before
+        child.kill(signal.SIGKILL)
 
 
 def _hear_interrupts() -> None:

@@ -239,7 +239,7 @@ async def test_the_hall_knows_the_agents_as_they_are_now(tmp_path: Path) -> None
             sessions=SessionsConfig(),
             workshop=workshop,
         )
-        hall = make_hall(config, opened.service, library, workshop, clock)
+        hall = make_hall(lambda: config, opened.service, library, workshop, clock)
         there = (hall.routes(), hall.rules("butler"), hall.describe_agent("butler"))
         path = await hall.save_file("butler", "0a-a.pdf", b"%PDF")
         (agent / "agent.yaml").unlink()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -102,12 +102,16 @@ def route_notes(config: Config, agents: Sequence[str]) -> Iterator[str]:
 
 
 def make_hall(
-    config: Config, service: TurnService, library: Library, workshop: Workshop, clock: Clock
+    config: Callable[[], Config],
+    service: TurnService,
+    library: Library,
+    workshop: Workshop,
+    clock: Clock,
 ) -> Hall:
     """Return what stands behind every channel.
 
     Args:
-        config: Has the routes.
+        config: Returns the configuration as it stands; its routes may change.
         service: The door to the conversations.
         library: Who answers; agents come and go.
         workshop: Knows where the agents' tools work.
@@ -137,12 +141,12 @@ def make_hall(
     return Hall(
         service=service,
         clock=clock,
-        routes=lambda: routes_of(config, library.names()),
+        routes=lambda: routes_of(config(), library.names()),
         rules=library.access,
         describe_agent=describe_agent,
         describe_model=describe_model,
         save_file=save_file,
-        pairing=Pairing(config.workspace / PAIRING_FOLDER, clock),
+        pairing=Pairing(config().workspace / PAIRING_FOLDER, clock),
     )
 
 

@@ -185,7 +185,7 @@ class Channels:
             workshop: Knows where the agents' tools work.
             supervisor: Runs each of them.
         """
-        hall = make_hall(self.config, service, library, workshop, self.clock)
+        hall = make_hall(lambda: self.config, service, library, workshop, self.clock)
         folder, loading = self.config.workspace / CURSORS_FOLDER, anyio.Lock()
         async with anyio.create_task_group() as runners:
             for name, channel in self._open.items():

@@ -7,16 +7,18 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from ipaddress import ip_address
+from pathlib import Path
 from typing import NoReturn
 from urllib.parse import urlsplit, urlunsplit
 
 import anyio
 from anyio.abc import TaskStatus
 
-from everturn_actors.supervisor import attempt, first_cause
+from everturn_actors.supervisor import attempt, contain, first_cause
 from everturn_gateway.app import Gateway, open_gateway
 from everturn_gateway.channels import route_notes
 from everturn_gateway.collector import spare_the_collector
@@ -24,8 +26,19 @@ from everturn_gateway.commands.crash import crash_log
 from everturn_gateway.commands.descriptors import raise_descriptor_limit
 from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, say
 from everturn_gateway.commands.options import DEFAULT_AGENT, Options
+from everturn_gateway.commands.reloading import (
+    ControllingTerminal,
+    leave_terminal,
+    reload_config,
+)
 from everturn_gateway.commands.running import Running, noted, remove_note
-from everturn_gateway.commands.settings import API_TOKEN_VARIABLE, load, make_private, run_async
+from everturn_gateway.commands.settings import (
+    API_TOKEN_VARIABLE,
+    load,
+    make_private,
+    read_again,
+    run_async,
+)
 from everturn_gateway.commands.supervision import READY, STOPPING, ServiceManager
 from everturn_gateway.config import Config, check_listener
 from everturn_gateway.errors import ConfigError, GatewayError
@@ -54,29 +67,73 @@ def serve(
         SetupError: A channel cannot work as it is set up.
     """
     config = load(options, host=host, port=port, with_channels=True)
+    _require_configuration(config, options)
     fault = check_listener(config.server, config.path)
     if fault is not None:
         raise ConfigError(faults=[fault])
     make_private(config.workspace)
     secrets = crash_log.secrets
     level = logging.DEBUG if crash_log.debug else logging.INFO
-    setup_logging(level, secrets, form=log_format or config.logging.form)
+
+    def read() -> Config:
+        return read_again(options, host=host, port=port)
+
+    def apply_logging(new: Config) -> None:
+        setup_logging(level, secrets, form=log_format or new.logging.form)
+
+    apply_logging(config)
     raise_descriptor_limit(config.server.max_connections)
     for note in config.notes:
         logger.warning("a setting has no effect", extra={"setting": note})
 
     async def main() -> int:
-        return await _serve(config, options, secrets)
+        return await _serve(config, options, secrets, _Reload(read, apply_logging))
 
     return run_async(main, fast_loop=True)
 
 
-async def _serve(config: Config, options: Options, secrets: SecretRegistry) -> int:
+def _require_configuration(config: Config, options: Options) -> None:
+    """Refuse a folder in which nobody has set anything up.
+
+    A gateway that is started in the wrong folder would make an empty workspace there, and answer
+    nobody.
+
+    Raises:
+        GatewayError: There is no configuration here, and none is named.
+    """
+    is_named = options.config or options.workspace or options.agents_dir
+    if is_named or config.path or config.agents_dir.is_dir() or config.workspace.is_dir():
+        return
+    msg = (
+        f"there is no everturn.yaml and no agents folder in {Path.cwd()}; `everturn init` sets one"
+        " up here, --config, --agents-dir or --workspace name another"
+    )
+    raise GatewayError(msg)
+
+
+@dataclass(slots=True)
+class _Reload:
+    """How the configuration is read again, by the gateway that is open."""
+
+    read: Callable[[], Config]
+    apply_logging: Callable[[Config], None]
+    gateway: Gateway | None = None
+
+    async def __call__(self) -> None:
+        """Read it; before the gateway is open, there is nothing that could take it over."""
+        if self.gateway is not None:
+            await reload_config(self.gateway, self.read, self.apply_logging)
+
+
+async def _serve(config: Config, options: Options, secrets: SecretRegistry, reload: _Reload) -> int:
     serving, manager = anyio.CancelScope(), ServiceManager(os.environ)
+    terminal = ControllingTerminal.find()
     async with anyio.create_task_group() as watch:
         await watch.start(_watch_signals, config, serving, manager)
+        await watch.start(_watch_hangups, terminal, reload)
         watch.start_soon(manager.keep_alive)
         async with open_gateway(config, environ=os.environ, secrets=secrets) as gateway:
+            reload.gateway = gateway
             spare_the_collector()
             with serving:
                 await _listen(gateway, options, manager)
@@ -170,6 +227,21 @@ def from_here(url: str) -> str:
         return url
     host = "[::1]" if ":" in (parts.hostname or "") else "127.0.0.1"
     return urlunsplit(parts._replace(netloc=f"{host}:{parts.port}"))
+
+
+async def _watch_hangups(
+    terminal: ControllingTerminal, reload: _Reload, *, task_status: TaskStatus[None]
+) -> None:
+    """Read the configuration again on SIGHUP; where the terminal was closed, stop in order."""
+    with anyio.open_signal_receiver(signal.SIGHUP) as hangups:
+        task_status.started()
+        async for _ in hangups:
+            if terminal.is_gone():
+                leave_terminal()
+                logger.info("the terminal was closed")
+                os.kill(os.getpid(), signal.SIGTERM)
+            else:
+                await contain("reload of the configuration", reload)
 
 
 async def _watch_signals(

@@ -51,6 +51,23 @@ def load(
     return config
 
 
+def read_again(options: Options, *, host: str | None, port: int | None) -> Config:
+    """Return the configuration of a gateway that runs, as its file says it now.
+
+    Raises:
+        ConfigError: With every fault of the file.
+    """
+    return load_config(
+        options.config,
+        environ=os.environ,
+        host=host,
+        port=port,
+        workspace=options.workspace,
+        agents_dir=options.agents_dir,
+        with_channels=True,
+    )
+
+
 def api_token(config: Config) -> str:
     """Return the token with which commands speak to a running gateway; empty = none is needed."""
     token = config.server.api_token or os.environ.get(API_TOKEN_VARIABLE, "")

@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -102,6 +102,20 @@ class JobBook:
             JobRefusedError: With every fault, by field.
         """
         return job_of(section, job_id=job_id, timezone=self._timezone, made=made)
+
+    def use_timezone(self, timezone: str) -> bool:
+        """Read jobs that name no zone in this one from now on; return whether that is another."""
+        if timezone == self._timezone:
+            return False
+        self._timezone = timezone
+        self._leaves = _Leaves(
+            by_name={
+                name: replace(leaf, stamp=None) for name, leaf in self._leaves.by_name.items()
+            },
+            owners=self._leaves.owners,
+            page=self._leaves.page,
+        )
+        return True
 
     async def read(self) -> Page:
         """Read what has changed since the last time, and return all that stands there.

@@ -102,7 +102,7 @@ class Performer:
     """Does what jobs say."""
 
     def __init__(self, service: TurnService, poster: Poster) -> None:
-        self._service, self._poster = service, poster
+        self._service, self.poster = service, poster
 
     async def perform(
         self, job: Job, run: Run, accepted: Callable[[str, int], Awaitable[None]]
@@ -158,7 +158,7 @@ class Performer:
                 case None:
                     return
                 case ToWebhook(url=url):
-                    await self._poster.post(url, _body(job, run, said, error=error), key=key)
+                    await self.poster.post(url, _body(job, run, said, error=error), key=key)
                 case _:
                     await self._announce(job, said, key)
         except ActorStoppedError:
@@ -207,7 +207,7 @@ class Performer:
         key = f"{name_of(job, run.instant)}:said"
         match job.to:
             case ToWebhook(url=url):
-                await self._poster.post(url, _body(job, run, answer), key=key)
+                await self.poster.post(url, _body(job, run, answer), key=key)
                 return None
             case _:
                 return await self._announce(job, answer, key)

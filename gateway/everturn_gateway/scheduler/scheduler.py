@@ -339,6 +339,18 @@ class Scheduler:
                 if process and entry.job.made.by in _WRITTEN and not self._is_running(process):
                     await self._cancel(entry.job_id)  # it ended while nothing ran
 
+    async def reconfigure(self, *, timezone: str, poster: Poster) -> None:
+        """Go on with other settings.
+
+        Args:
+            timezone: Of jobs that name none; empty = they have to.
+            poster: Sends results to addresses.
+        """
+        self._performer.poster = poster
+        if self._roster.book.use_timezone(timezone):
+            self._roster.unsettle()
+            await self._reload()
+
     async def serve(self) -> NoReturn:
         """Go on with what was begun, and run what is due; until cancelled."""
         await self._load_at_last()

@@ -172,6 +172,17 @@ class AgentLibrary:
                 self._next = anyio.Event()
             return report
 
+    async def reconfigure(self, *, sessions: SessionsConfig, timezone: str) -> None:
+        """Read the agents again with other defaults.
+
+        Args:
+            sessions: What holds for agents that do not say otherwise.
+            timezone: For scheduled jobs that name none; empty = each has to.
+        """
+        if (sessions, timezone) != (self._sessions, self._timezone):
+            self._sessions, self._timezone = sessions, timezone
+            await self.reload()
+
     async def wait_beyond(self, version: int) -> None:
         """Wait until `version` has passed. The caller sets the deadline."""
         while self._version <= version:
