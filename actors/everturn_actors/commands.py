@@ -102,6 +102,14 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True)
+class Retry:
+    """Ask the newest turn, which failed, again. Answers with the event that begins it anew."""
+
+    idempotency_key: str
+    answer: Answer[Accepted]
+
+
+@dataclass(frozen=True, slots=True)
 class End:
     """End the session, its open turn before it."""
 
@@ -196,6 +204,7 @@ Command: TypeAlias = (
     | Look
     | Resume
     | Cancel
+    | Retry
     | End
     | Leave
     | Record

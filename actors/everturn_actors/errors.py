@@ -129,6 +129,10 @@ class QueueFullError(CoreError):
         super().__init__()
 
 
+class NothingToRetryError(CoreError):
+    """There is no turn that failed and could be asked again."""
+
+
 class BusyError(CoreError):
     """A turn runs, and the conversation takes no message meanwhile."""
 

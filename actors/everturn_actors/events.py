@@ -142,6 +142,11 @@ class TurnStarted:
     "How much of them it is told at most, as UTF-8: the newest; 0 = all."
     delivers: bool = False
     "Whether what is said in it is owed to the people of a channel."
+    retries: int = 0
+    """The turn that failed and whose place it takes; 0 = none. It goes on with that one's messages,
+    all of which are `received`, and with its steps: what a tool has done is not done again."""
+    idempotency_key: str = ""
+    "Of the wish to ask again; the same key is the same wish."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -472,6 +472,8 @@ class OpenTurn:
     "Why the newest replies, one after the other, could not be used; empty after one that could."
     delivers: bool = False
     "Whether what is said in it is owed to the people of a channel."
+    retried_steps: int = 0
+    "How many of its steps are those of the turn that failed before it, and whose place it took."
     sent_files: bool = False
     "Whether a call of it sent files: where one did, the reply that ends it may be without a word."
     outage: Outage | None = None

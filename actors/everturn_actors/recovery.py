@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from everturn_actors.errors import CorruptJournalError
+from everturn_actors.errors import CorruptJournalError, NothingToRetryError
 from everturn_actors.events import Body, CallFinished, Event, TurnFinished
 from everturn_actors.model import OpenTurn, Outcome, ToolCall
 from everturn_actors.state import SessionState, apply
@@ -79,6 +79,24 @@ def close_interrupted(
         and call.call_id not in step.results
         and not is_repeatable(call)
     ]
+
+
+def why_no_retry(state: SessionState) -> NothingToRetryError | None:
+    """Return why no turn can be asked again now; None where the newest one can."""
+    newest = state.newest_turn
+    if state.open_turn is not None:
+        why = "a turn is under way; it has to end first"
+    elif state.is_asked:
+        why = "a newer message waits for its turn"
+    elif newest is None:
+        why = "nothing was asked here yet"
+    elif newest.outcome == "answered":
+        why = "the newest message was answered"
+    elif newest.outcome == "cancelled":
+        why = "the newest turn was cancelled, and did not fail; send the message again"
+    else:
+        return None
+    return NothingToRetryError(f"there is nothing to ask again: {why}")
 
 
 def close_turn(turn: OpenTurn, outcome: Outcome, error: str) -> list[Body]:

@@ -92,7 +92,7 @@ from everturn_actors.recovery import is_expired, recover
 from everturn_actors.registry import Load, Registry
 from everturn_actors.session import Runtime
 from everturn_actors.state import SessionState
-from everturn_actors.submission import Submission, Told, TurnResult, announce, submit
+from everturn_actors.submission import Submission, Told, TurnResult, announce, retry, submit
 from everturn_actors.supervisor import TRANSIENT, Supervisor
 from everturn_actors.upkeep import end_expired, resume_open_turns
 
@@ -584,6 +584,26 @@ class TurnService:
             UnknownSessionError: There is no such session.
         """
         return await self._registry.ask(session_id, Cancel)
+
+    async def retry(self, session_id: str, *, idempotency_key: str = "") -> Submission:
+        """Ask the newest turn again, which failed; return when that is durable.
+
+        The new turn takes the place of the one that failed: it answers the same messages, and what
+        its tools have done is not done again. The log keeps both.
+
+        Args:
+            session_id: The session.
+            idempotency_key: The same key is the same wish, also after a restart; empty = a new one.
+
+        Raises:
+            UnknownSessionError: There is no such session.
+            NothingToRetryError: The newest turn did not fail, or something is under way.
+            SessionEndedError: It has ended.
+            UnknownAgentError: Its agent is gone.
+            ActorStoppedError: The service is stopping.
+            ActorFailedError, JournalError: The session cannot be read or written.
+        """
+        return await retry(session_id, idempotency_key, self._registry, self._store)
 
     async def decide(
         self,

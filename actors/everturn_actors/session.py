@@ -36,6 +36,7 @@ from everturn_actors.commands import (
     Pause,
     Record,
     Resume,
+    Retry,
     Settle,
     Stop,
     Submit,
@@ -56,6 +57,7 @@ from everturn_actors.errors import (
     CorruptJournalError,
     FencedError,
     MailboxFullError,
+    NothingToRetryError,
     PassivatedError,
     QueueFullError,
     SessionEndedError,
@@ -101,6 +103,7 @@ from everturn_actors.recovery import (
     close_turn,
     is_expired,
     recover,
+    why_no_retry,
 )
 from everturn_actors.state import SessionState, apply
 from everturn_actors.turn import first_step, is_repeatable, run_turn
@@ -617,6 +620,8 @@ class SessionActor:
                 return partial(answer.give, value=is_paused)
             case Cancel(answer):
                 return self._plan_cancel(answer, draft)
+            case Retry():
+                return self._plan_retry(command, draft)
             case End(reason, answer):
                 self._ending = reason
                 self._on_ended.append(answer)
@@ -800,6 +805,32 @@ class SessionActor:
         if draft.known.status == "paused":
             draft.add(StatusChanged(status="active"))
         return partial(answer.give, value=True)
+
+    def _plan_retry(self, command: Retry, draft: _Draft) -> Callable[[], None]:
+        state, key, answer = draft.known, command.idempotency_key, command.answer
+        seen = state.seen.get(key) if key else None
+        ending = self._ending or (state.status == "ended" and state.ended_reason)
+        if seen is None:
+            if ending:
+                return partial(answer.fail, SessionEndedError(self.session_id, ending))
+            failed, error = state.newest_turn, self._agent_error(state.key) or why_no_retry(state)
+            if error is not None or failed is None:
+                return partial(answer.fail, error or NothingToRetryError())
+            if state.status == "paused":
+                draft.add(StatusChanged(status="active"))
+            draft.add(
+                TurnStarted(
+                    turn=state.turns + 1,
+                    received=tuple(user.seq for user in failed.heard),
+                    window_messages=state.window_messages,
+                    delivers=self._carriage.delivers(state.key.channel),
+                    retries=failed.number,
+                    idempotency_key=key,
+                )
+            )
+        seq = draft.known.last_seq if seen is None else seen
+        accepted = Accepted(seq=seq, duplicate=seen is not None, state=draft.known)
+        return partial(answer.give, accepted)
 
     def _plan_compact(self, command: Compact, draft: _Draft) -> Callable[[], None]:
         state = draft.known

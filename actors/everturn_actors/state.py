@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from operator import attrgetter
-from typing import assert_never
+from typing import Final, assert_never
 
 from everturn_actors.context.window import DEFAULT_WINDOW_MESSAGES, let_go
 from everturn_actors.errors import CorruptJournalError
@@ -85,6 +85,7 @@ ANNOUNCED_S = 30 * 86_400  # so long an announcement waits for a turn that is to
 NOTE_CHARACTERS = 1_000  # of what is told beside a summary, the newest
 ROLL_MESSAGES = 50  # pending messages that become checkpointed at once
 ROLL_EVENTS = 50  # or so many events, so that no snapshot leaves more to replay than about that
+RETRIED: Final = frozenset(("failed", "interrupted"))  # outcomes of a turn that can be asked again
 _END = datetime.max.replace(tzinfo=UTC)
 _OVERTAKEN = -1  # in `Sent.messages`: a summary came while the model was answering
 COOL_DOWNS_S = (60, 300, 900)  # after the first, second and every further failed summary
@@ -164,6 +165,12 @@ class SessionState:
     def held_turns(self) -> tuple[Turn, ...]:
         """Finished turns in memory, oldest first."""
         return self.checkpointed + self.pending
+
+    @property
+    def newest_turn(self) -> Turn | None:
+        """The newest of the finished turns in memory."""
+        newest = self.pending or self.checkpointed
+        return newest[-1] if newest else None
 
     @property
     def held_messages(self) -> int:
@@ -412,9 +419,11 @@ def _waiting(
 def _turn_started(state: SessionState, event: Event, body: TurnStarted) -> SessionState:
     if state.open_turn is not None:
         raise _impossible(event, f"turn {state.open_turn.number} is open")
-    users = _waiting(state, event, body.received)
     if body.turn != state.turns + 1:
         raise _impossible(event, "it has a wrong number")
+    if body.retries:
+        return _turn_retried(state, event, body)
+    users = _waiting(state, event, body.received)
     told = tuple(each for each in state.overheard if each.seq in body.overheard)
     if len(told) != len(body.overheard):
         raise _impossible(event, "it tells of messages that were not kept for it")
@@ -433,6 +442,46 @@ def _turn_started(state: SessionState, event: Event, body: TurnStarted) -> Sessi
             turns=body.turn,
             window_messages=body.window_messages,
             logged_messages=state.logged_messages + len(users),
+        )
+    )
+
+
+def _turn_retried(state: SessionState, event: Event, body: TurnStarted) -> SessionState:
+    """Let a turn take the place of the newest one, which failed, with all that stood in it."""
+    failed = state.newest_turn
+    if failed is None or failed.number != body.retries or failed.outcome not in RETRIED:
+        raise _impossible(
+            event, "the turn it is to take the place of is not there, or did not fail"
+        )
+    if body.received != tuple(user.seq for user in failed.heard):
+        raise _impossible(event, "its messages are not those of the turn whose place it takes")
+    size = failed.size_messages
+    left: dict[str, object] = (
+        {"pending": state.pending[:-1], "pending_messages": state.pending_messages - size}
+        if state.pending
+        else {
+            "checkpointed": state.checkpointed[:-1],
+            "checkpointed_messages": state.checkpointed_messages - size,
+        }
+    )
+    return _window(
+        _advance(
+            state,
+            event,
+            open_turn=OpenTurn(
+                number=body.turn,
+                users=failed.users,
+                started_at=event.at,
+                steps=failed.steps,
+                steered=failed.steered,
+                delivers=body.delivers,
+                retried_steps=len(failed.steps),
+            ),
+            turns=body.turn,
+            window_messages=body.window_messages,
+            seen=_seen(state, event, body.idempotency_key),
+            sent=replace(state.sent, prefix="", messages=0),  # it had another turn in it
+            **left,
         )
     )
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from everturn_actors.commands import Accepted, Announce, Command, Leave, Submit
+from everturn_actors.commands import Accepted, Announce, Command, Leave, Retry, Submit
 from everturn_actors.errors import ActorStoppedError, CoreError, InvalidInputError
 from everturn_actors.events import (
     Announced,
@@ -188,6 +188,8 @@ class Submission:
 
     async def _follow(self, pieces: Pieces, taint: _Taint | None = None) -> AsyncGenerator[Update]:
         turn, last_seq = 0, self._state.last_seq
+        # A turn that failed may be asked again just now: what tells of the message is the new one.
+        goal = self._turn_it_is_in()
         if self.duplicate and not await self._is_stored():
             # The log may have let go of the message while it waited, or while its turn ran.
             turn = self._turn_it_is_in()
@@ -205,8 +207,12 @@ class Submission:
                 if taint is not None:
                     taint.read(update)
                 body = update.body
-                if isinstance(body, TurnStarted | Steered) and self.seq in body.received:
+                if isinstance(body, TurnStarted | Steered) and (
+                    self.seq in body.received or update.seq == self.seq
+                ):
                     turn = body.turn
+                if isinstance(body, TurnFinished) and body.turn == turn and turn < goal:
+                    continue
                 if isinstance(body, Discarded):
                     if self.seq not in body.received:
                         continue
@@ -223,7 +229,8 @@ class Submission:
         One of the session before, or that did not speak to the agent, is known by its key alone.
         """
         first = await self._store.read(self.session_id, after=self.seq - 1, limit=1)
-        return bool(first) and first[0].seq == self.seq and isinstance(first[0].body, Received)
+        begins = (Received, TurnStarted)  # a turn is known by its beginning where it is a retry
+        return bool(first) and first[0].seq == self.seq and isinstance(first[0].body, begins)
 
     def _turn_it_is_in(self) -> int:
         """Return the number of the open turn, if that answers the message; else 0."""
@@ -282,6 +289,31 @@ async def submit(
         seq=accepted.seq,
         duplicate=accepted.duplicate,
         attachments=attachments,
+        _registry=registry,
+        _store=store,
+        _feed=feed,
+        _state=accepted.state,
+    )
+
+
+async def retry(
+    session_id: str, idempotency_key: str, registry: Registry, store: SessionStore
+) -> Submission:
+    """Ask the newest turn of a session again, which failed; return when that is durable.
+
+    See `Registry.ask` for the errors; and `NothingToRetryError`.
+    """
+
+    def command(answer: Answer[Accepted]) -> Command:
+        return Retry(idempotency_key, answer)
+
+    feed = registry.feed(session_id)
+    accepted = await registry.ask(session_id, command)
+    return Submission(
+        session_id=session_id,
+        seq=accepted.seq,
+        duplicate=accepted.duplicate,
+        attachments=(),
         _registry=registry,
         _store=store,
         _feed=feed,

@@ -160,7 +160,7 @@ def _after_broken(turn: OpenTurn, reply: ReplyBroken) -> list[Body]:
 
 
 def _goes_in_circles(turn: OpenTurn) -> bool:
-    newest = turn.steps[-SAME_CALLS:]
+    newest = turn.steps[turn.retried_steps :][-SAME_CALLS:]
     asked = {tuple((call.name, call.arguments) for call in step.reply.calls) for step in newest}
     return len(newest) == SAME_CALLS and len(asked) == 1
 
@@ -177,8 +177,9 @@ def _between_steps(host: TurnHost, turn: OpenTurn, agent: Agent) -> list[Body]:
     if _goes_in_circles(turn):
         error = f"the model made the same call {SAME_CALLS} times in a row"
         return [TurnFinished(turn=turn.number, outcome="failed", error=error)]
-    if len(turn.steps) > limit:
-        error = f"the model asked for tools {len(turn.steps)} times; the limit is {limit}"
+    asked = len(turn.steps) - turn.retried_steps
+    if asked > limit:
+        error = f"the model asked for tools {asked} times; the limit is {limit}"
         return [TurnFinished(turn=turn.number, outcome="failed", error=error)]
     steered = _steered(host, turn, agent) if turn.steps else []
     return [*steered, first_step(turn, agent)]

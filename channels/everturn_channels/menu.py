@@ -14,6 +14,7 @@ COMMANDS: Final[tuple[tuple[CommandName, str], ...]] = (
     ("context", "show what the model is sent, and what is hidden from it"),
     ("compact", "have older messages summarised now; what follows is kept above all"),
     ("stop", "cancel the answer that is being worked on"),
+    ("retry", "try again what could not be answered"),
     ("model", "show which model answers"),
 )
 """Names without the slash, and what each does, in the order in which they are shown.

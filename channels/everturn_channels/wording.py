@@ -210,6 +210,16 @@ def stop_done(*, was_running: bool) -> str:
     return "Stopped." if was_running else "I am not working on anything right now."
 
 
+def sentence(text: str) -> str:
+    """Return what an error says as a sentence of its own."""
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def retry_begun() -> str:
+    """Answer /retry."""
+    return "I am trying again."
+
+
 def no_session() -> str:
     """Answer a command that needs a conversation where there is none."""
     return "There is no conversation here yet. Just write to me."

@@ -31,7 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-sessions_app = typer.Typer(help="List, show and delete sessions.", no_args_is_help=True)
+sessions_app = typer.Typer(help="List, show, retry and delete sessions.", no_args_is_help=True)
 agent_app = typer.Typer(help="List, show, check and create agents.", no_args_is_help=True)
 context_app = typer.Typer(help="See what a model is shown.", no_args_is_help=True)
 channel_app = typer.Typer(help="The chat platforms that the gateway is on.", no_args_is_help=True)
@@ -306,6 +306,21 @@ def show_session(
 
     options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
     _end(sessions.show_session(options, session, last=last, as_json=as_json))
+
+
+@sessions_app.command("retry")
+def retry_session(
+    session: SessionId,
+    *,
+    config: Config = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """Ask the newest turn of a session again, which failed, and print the answer."""
+    from everturn_gateway.commands import sessions  # noqa: PLC0415 - as above
+
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    _end(sessions.retry_session(options, session))
 
 
 @sessions_app.command("delete")

@@ -12,6 +12,7 @@ from support.arrivals import ANN, DM, GROUP
 from support.feeding_adapter import OPEN, Fed, feeding
 from support.tool_doubles import Deed, Rules, by_name
 
+from everturn_actors.errors import ModelAuthError
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import Reply, Usage
 from everturn_actors.ports import Verdict
@@ -31,7 +32,7 @@ BOB = Person(id="8", name="Bob")
 # --- commands ---
 
 
-@pytest.mark.parametrize("name", ["status", "context", "compact", "stop"])
+@pytest.mark.parametrize("name", ["status", "context", "compact", "stop", "retry"])
 async def test_a_command_without_a_conversation_is_answered_in_a_friendly_way(
     tmp_path: Path, name: str
 ) -> None:
@@ -72,6 +73,22 @@ async def test_commands_are_answered_while_a_model_hangs_and_stop_ends_it(tmp_pa
         assert stopped == "Stopped."
         assert "not working on anything" in again
         assert state.held_turns[0].outcome == "cancelled"
+
+
+async def test_retry_asks_again_what_failed_and_says_so_where_nothing_did(tmp_path: Path) -> None:
+    """Nobody has to type it again, and nobody gets an answer twice."""
+    provider = ScriptedProvider(ModelAuthError("the key was refused"), "here it is")
+    async with feeding(tmp_path, provider=provider) as fed:
+        await fed.say("think")
+        await fed.until_idle()
+        begun = await fed.command("retry")
+        state = await fed.until_idle()
+        needless = await fed.command("retry")
+
+        assert begun == "I am trying again."
+        assert [turn.text for turn in state.held_turns] == ["here it is"]
+        assert needless == "There is nothing to ask again: the newest message was answered."
+        assert len(provider.requests) == 2
 
 
 async def test_status_tells_what_was_used(tmp_path: Path) -> None:

@@ -96,6 +96,7 @@ COMMANDS: dict[str, Command] = {
     "watch": _first_update,
     "resume": lambda test, at: test.service.resume(at),
     "cancel": lambda test, at: test.service.cancel(at),
+    "retry": lambda test, at: test.service.retry(at),
     "decide": lambda test, at: test.service.decide(at, "call", "allow_once"),
     "compact": lambda test, at: test.service.compact(at),
     "reset": lambda test, at: test.service.reset(at),

@@ -59,9 +59,10 @@ from everturn_actors.model import (
     Step,
     SummarySource,
     ToolCall,
+    Turn,
     Usage,
 )
-from everturn_actors.state import SessionState, apply
+from everturn_actors.state import RETRIED, SessionState, apply
 
 SESSION_ID = "20261121T224956123-3f9a2c1b"
 OTHER_ID = "20261121T225001456-00c0ffee"
@@ -162,6 +163,8 @@ def next_bodies(state: SessionState | None, *, may_end: bool = True) -> SearchSt
             moves += [_turn_started(state)] * 3
         else:
             moves.append(st.builds(StatusChanged, status=st.sampled_from(["active", "paused"])))
+        if state.newest_turn is not None and state.newest_turn.outcome in RETRIED:
+            moves += [_turn_retried(state, state.newest_turn)] * 2
         if may_end and state.last_seq > EARLIEST_END:
             moves.append(st.builds(SessionEnded, reason=st.sampled_from(["reset", "expired"])))
     else:
@@ -233,6 +236,18 @@ def _turn_started(state: SessionState) -> SearchStrategy[Body]:
         window_messages=st.sampled_from([2, 6, 100, 1000]),
         overheard=told.map(lambda n: tuple(each.seq for each in state.overheard[n:])),
         delivers=st.booleans(),
+    )
+
+
+def _turn_retried(state: SessionState, failed: Turn) -> SearchStrategy[Body]:
+    return st.builds(
+        TurnStarted,
+        turn=st.just(state.turns + 1),
+        received=st.just(tuple(user.seq for user in failed.heard)),
+        window_messages=st.sampled_from([2, 6, 100]),
+        delivers=st.booleans(),
+        retries=st.just(failed.number),
+        idempotency_key=names,
     )
 
 

@@ -161,6 +161,8 @@ def _open_turn_lines(turn: OpenTurn | None) -> Iterator[dict[str, Any]]:
         opened["broken"] = list(turn.broken)
     if turn.delivers:
         opened["delivers"] = True
+    if turn.retried_steps:
+        opened["retried_steps"] = turn.retried_steps
     if turn.sent_files:
         opened["sent_files"] = True
     if turn.outage is not None:

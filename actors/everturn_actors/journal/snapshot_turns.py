@@ -228,6 +228,7 @@ def open_turn_of(lines: Sequence[Line], instant: Callable[[object], datetime]) -
         steered=turn.steered,
         broken=opening.broken,
         delivers=opening.delivers,
+        retried_steps=opening.retried_steps,
         sent_files=opening.sent_files,
         outage=opening.outage,
         told_of_outage=opening.told_of_outage,
@@ -245,6 +246,7 @@ class _Opening:
     at: datetime
     broken: tuple[str, ...] = ()
     delivers: bool = False
+    retried_steps: int = 0
     sent_files: bool = False
     outage: Outage | None = None
     told_of_outage: bool = False

@@ -12,6 +12,7 @@ from typing import Final
 from everturn_actors.errors import (
     ContextDoesNotFitError,
     InvalidInputError,
+    NothingToRetryError,
     SessionEndedError,
     UnknownSessionError,
 )
@@ -25,6 +26,8 @@ from everturn_channels.wording import (
     help_text,
     no_session,
     reset_done,
+    retry_begun,
+    sentence,
     start_text,
     stop_done,
     unknown_command,
@@ -81,6 +84,8 @@ async def _in_session(command: Command, session_id: str, hall: Hall) -> str:
             return await _reset(command, session_id, hall)
         case "stop":
             return await _stop(command, session_id, hall)
+        case "retry":
+            return await _retry(command, session_id, hall)
         case "compact":
             try:
                 return compacted_text(await service.compact(session_id, command.argument.strip()))
@@ -117,6 +122,16 @@ async def _stop(command: Command, session_id: str, hall: Hall) -> str:
     was_running = await service.cancel(session_id)
     await service.keep_aside(note)
     return stop_done(was_running=was_running)
+
+
+async def _retry(command: Command, session_id: str, hall: Hall) -> str:
+    """Ask the newest turn again; the same command once, as its event carries its name."""
+    key = (await hall.service.view(session_id)).key
+    try:
+        await hall.service.retry(session_id, idempotency_key=message_key(key, command.id))
+    except NothingToRetryError as error:
+        return sentence(str(error))
+    return retry_begun()
 
 
 def _note(command: Command, key: ConversationKey) -> Aside:

@@ -138,6 +138,8 @@ class Attach:
                 self._settled.update(self._open[1])
                 if outcome != "answered":
                     self._unanswered.update(self._open[1])
+                else:  # one of before may have been asked again
+                    self._unanswered.difference_update(self._open[1])
                 self._turn_over.set()
                 self._turn_over = anyio.Event()
             case Discarded(received=received):
@@ -210,6 +212,8 @@ class Attach:
                 self._beside.start_soon(self._compact, command.text)
             case "allow" | "always" | "deny":
                 await self._conversation.decide(DECISIONS[command.name], command.text)
+            case "retry":
+                await self._conversation.retry()
             case "stop":
                 if not await self._conversation.cancel():
                     self._screen.note("(no turn is running)")

@@ -155,6 +155,9 @@ class Chat:
                 )
             case "allow" | "always" | "deny":
                 await self._conversation.decide(DECISIONS[command.name], command.text)
+            case "retry":
+                seq = await self._conversation.retry()
+                await self._watch(self._conversation.answer(seq), interrupts)
             case "stop":
                 if not await self._conversation.cancel():
                     self._screen.note("(no turn is running)")

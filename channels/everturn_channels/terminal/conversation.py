@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from everturn_actors.context.report import ContextReport
 from everturn_actors.errors import (
+    NothingToRetryError,
     SessionEndedError,
     UnknownApprovalError,
     UnknownSessionError,
@@ -123,7 +124,9 @@ class Conversation:
                         yield update
                     continue
                 match update.body:
-                    case TurnStarted() | Steered() if seq in update.body.received:
+                    case TurnStarted() | Steered() if (
+                        seq in update.body.received or update.seq == seq
+                    ):
                         turn = update.body.turn
                     case Received() if update.seq != seq:
                         continue
@@ -164,6 +167,16 @@ class Conversation:
     async def cancel(self) -> bool:
         """Cancel the running turn; return whether there was one."""
         return bool(self.session_id) and await self._door.cancel(self.session_id)
+
+    async def retry(self) -> int:
+        """Ask the newest turn again, which failed; return the event that begins it, for `answer`.
+
+        Raises:
+            NothingToRetryError: It did not fail, or something is under way.
+        """
+        if not self.session_id:
+            raise NothingToRetryError
+        return await self._door.retry(self.session_id, idempotency_key=self._new_id())
 
     async def decide(self, decision: Decision, call_id: str = "") -> Approval:
         """Answer an approval, by default the oldest open one; return it.

@@ -116,6 +116,10 @@ class Door(Protocol):
         """Cancel the running turn; return whether there was one, when it is closed."""
         ...
 
+    async def retry(self, session_id: str, *, idempotency_key: str) -> int:
+        """Ask the newest turn again, which failed; return the event that begins it."""
+        ...
+
     async def decide(self, session_id: str, call_id: str, decision: Decision) -> None:
         """Answer the approval of a call, as whoever runs the gateway.
 
@@ -211,6 +215,10 @@ class ServiceDoor:
     async def resume(self, session_id: str) -> bool:
         """Let a turn go on that was paused, or waits for somebody; whether it was paused."""
         return await self._service.resume(session_id)
+
+    async def retry(self, session_id: str, *, idempotency_key: str) -> int:
+        """Ask the newest turn again, which failed; return the event that begins it."""
+        return (await self._service.retry(session_id, idempotency_key=idempotency_key)).seq
 
     async def cancel(self, session_id: str) -> bool:
         """Cancel the running turn; return whether there was one, when it is closed."""

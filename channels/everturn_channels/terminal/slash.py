@@ -18,6 +18,7 @@ CommandName: TypeAlias = Literal[
     "always",
     "deny",
     "stop",
+    "retry",
     "exit",
 ]
 DECISIONS: dict[str, Decision] = {"allow": "allow_once", "always": "allow_always", "deny": "deny"}
@@ -34,6 +35,7 @@ HELP: dict[CommandName, str] = {
     "always": "let it run, and from now on without asking",
     "deny": "do not let it run",
     "stop": "cancel the running turn",
+    "retry": "ask the newest turn again, which failed",
     "exit": "leave (the conversation stays)",
 }
 

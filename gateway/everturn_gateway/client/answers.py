@@ -15,6 +15,7 @@ from everturn_actors.errors import (
     ContextDoesNotFitError,
     InvalidInputError,
     MailboxFullError,
+    NothingToRetryError,
     SessionEndedError,
     UnknownApprovalError,
     UnknownFormatError,
@@ -69,6 +70,8 @@ def _raise(problem: Mapping[str, Any], otherwise: str) -> NoReturn:
     match kind:
         case "invalid-input" | "content-too-large":
             raise InvalidInputError(detail)
+        case "nothing-to-retry":
+            raise NothingToRetryError(detail)
         case "mailbox-full":
             raise MailboxFullError(detail)
         case "unknown-session":

@@ -190,6 +190,16 @@ class HttpDoor:
                 if update is not None:
                     yield update
 
+    async def retry(self, session_id: str, *, idempotency_key: str) -> int:
+        """Ask the newest turn again, which failed; return the event that begins it."""
+        data = await self._post(
+            f"{_session(session_id)}/retry",
+            {},
+            headers={"Prefer": "respond-async", "Idempotency-Key": idempotency_key},
+            repeat=True,
+        )
+        return value_of(lambda values: int(values["event"]), data)
+
     async def cancel(self, session_id: str) -> bool:
         """Cancel the running turn; return whether there was one, when it is closed."""
         data = await self._post(f"{_session(session_id)}/cancel", {})

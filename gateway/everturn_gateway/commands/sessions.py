@@ -1,8 +1,9 @@
-"""`everturn sessions`: list, show, delete."""
+"""`everturn sessions`: list, show, retry, delete."""
 
 from __future__ import annotations
 
 import sys
+from contextlib import aclosing
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -12,11 +13,11 @@ from everturn_actors.ports import SessionSummary
 from everturn_actors.records import utc_text
 from everturn_channels.names import clean
 from everturn_channels.terminal.chat import describe
-from everturn_channels.terminal.conversation import Conversation
+from everturn_channels.terminal.conversation import Answer, Conversation
 from everturn_channels.terminal.door import Door, Said, Status
 from everturn_channels.terminal.reply import Piece, Style
 from everturn_gateway.commands.doors import open_door
-from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_OK
+from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_OK, say
 from everturn_gateway.commands.options import Options
 from everturn_gateway.commands.printing import print_json, print_line
 from everturn_gateway.commands.questions import confirm
@@ -112,6 +113,27 @@ async def _last_messages(door: Door, status: Status, last: int) -> list[Said]:
         found = [*found, *page][-last:]
         after = page[-1].seq
     return found
+
+
+def retry_session(options: Options, session_id: str) -> int:
+    """Ask the newest turn again, which failed, and print its answer; return the exit code."""
+    config = load(options)
+
+    async def main() -> int:
+        found, screen = Answer(), stdout_screen()
+        async with open_door(config) as door:
+            conversation = Conversation(door, session_id=session_id)
+            seq = await conversation.retry()
+            async with aclosing(conversation.answer(seq)) as updates:
+                async for update in updates:
+                    found = found.after(update)
+        if found.outcome != "answered":
+            say(f"no answer: {clean(found.error) or found.outcome}")
+            return EXIT_FAILED
+        screen.show([Piece(style="reply", text=f"{clean(found.text)}\n")])
+        return EXIT_OK
+
+    return run_async(main)
 
 
 def answer_approval(

@@ -405,6 +405,14 @@ class AcceptedBody(Body):
     events: str = Field(description="Path of the events that follow the message.")
 
 
+class RetriedBody(Body):
+    """A turn that is asked again."""
+
+    session_id: str
+    event: int = Field(description="The event that begins it.")
+    events: str = Field(description="Path of the events that follow it.")
+
+
 class CancelledBody(Body):
     """What a cancellation did."""
 

@@ -30,6 +30,7 @@ from everturn_actors.errors import (
     MailboxFullError,
     ModelError,
     NotAnApproverError,
+    NothingToRetryError,
     OutOfFilesError,
     SessionEndedError,
     SessionQuarantinedError,
@@ -114,6 +115,9 @@ _CORE: Final[Mapping[type[Exception], _Kind]] = {
     ),
     ApprovalClosedError: _Kind(
         kind="approval-closed", title="The approval can no longer be answered so", status=409
+    ),
+    NothingToRetryError: _Kind(
+        kind="nothing-to-retry", title="There is nothing to ask again", status=409
     ),
     MailboxFullError: _Kind(
         kind="mailbox-full",

@@ -21,6 +21,7 @@ from everturn_gateway.http.bodies import (
     NewMessage,
     ReplyBody,
     ResumedBody,
+    RetriedBody,
     answer,
 )
 from everturn_gateway.http.history import read_messages
@@ -186,6 +187,38 @@ def turns_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
     async def resume_turn(session_id: SessionId) -> Response:
         """Let a turn go on that was paused when its client went away."""
         return answer(ResumedBody(resumed=await service.resume(session_id)))
+
+    @router.post(
+        "/retry",
+        response_model=ReplyBody,
+        responses={
+            202: {"model": RetriedBody, "description": "Begun (Prefer: respond-async)"},
+            **problems(404, 409, 502, 507),
+        },
+    )
+    async def retry_turn(
+        request: Request,
+        session_id: SessionId,
+        key: IdempotencyKey = None,
+        prefer: Prefer = None,
+    ) -> Response:
+        """Ask the newest turn again, which failed; the answer comes when the new one is done.
+
+        It answers the same messages in the place of the turn that failed, and what its tools have
+        done is not done again.
+        """
+        submission = await service.retry(session_id, idempotency_key=key or "")
+        headers = replay_headers(submission)
+        if wants_async(prefer):
+            events = events_path(session_id, submission.seq)
+            body = RetriedBody(session_id=session_id, event=submission.seq, events=events)
+            applied = {"Location": events, "Preference-Applied": "respond-async"}
+            return answer(body, 202, {**headers, **applied})
+        result = await wait_for_turn(request, submission, waits)
+        problem = turn_problem(result)
+        if problem is not None:
+            raise ProblemError(problem)
+        return answer(ReplyBody.of(result), headers=headers)
 
     @router.post("/approve", response_model=DecidedBody, responses=problems(403, 404, 409))
     async def approve_call(session_id: SessionId, body: DecisionBody) -> Response:
