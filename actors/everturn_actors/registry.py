@@ -248,9 +248,14 @@ class Registry:
             commands=commands,
             approvals=approvals,
             owed=owed,
-            quarantined=len(self._quarantine),
+            quarantined=self.quarantined,
             max_active=self._max_active,
         )
+
+    @property
+    def quarantined(self) -> int:
+        """How many sessions failed again and again, and wait for somebody."""
+        return len(self._quarantine)
 
     def release(self, session_id: str) -> None:
         """Forget that a session failed: there is nothing left of it that could."""

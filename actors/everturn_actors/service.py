@@ -658,6 +658,11 @@ class TurnService:
         decided = (e.body for e in reversed(events) if isinstance(e.body, ApprovalDecided))
         return next((body.decision for body in decided if body.call_id == call_id), None)
 
+    @property
+    def quarantined(self) -> int:
+        """How many sessions failed again and again: they wait to be cancelled, reset or deleted."""
+        return self._registry.quarantined
+
     async def load(self) -> Load:
         """Return how much there is to do now, in the sessions that are awake."""
         return await self._registry.load() + await self._scratch_registry.load()

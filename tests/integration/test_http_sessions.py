@@ -35,7 +35,12 @@ async def test_health_tells_alive_ready_and_version(tmp_path: Path) -> None:
         not_ready = await client.get("/readyz")
 
     assert live.json() == {"status": "ok"}
-    assert ready.json() == {"status": "ready", "tasks": [], "blocked_chats": {}}
+    assert ready.json() == {
+        "status": "ready",
+        "tasks": [],
+        "blocked_chats": {},
+        "quarantined_sessions": 0,
+    }
     assert version.json()["version"] == "1.2.3"
     assert not_ready.status_code == 503
     assert not_ready.json()["type"] == "urn:everturn:problem:not-ready"

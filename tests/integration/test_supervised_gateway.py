@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,9 @@ from support.gateway import open_http_gateway
 from support.in_process import running_here
 from support.ticking import World, at
 
+from everturn_actors.events import Event, ModelReplied
 from everturn_actors.model import ConversationKey, Inbound
+from everturn_actors.quarantine import FAILURES_MAX
 from everturn_actors.supervisor import RestartPolicy
 from everturn_actors.testing import ManualClock
 from everturn_gateway.app import Gateway, open_gateway
@@ -156,6 +158,58 @@ async def test_doctor_says_which_part_is_down_and_what_to_do(
     assert line.startswith("problem")
     assert "RuntimeError: a bug" in line
     assert "start the gateway anew" in line
+
+
+async def test_a_session_that_is_left_alone_is_told_wherever_one_looks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message to it says what to do; doing that over HTTP lets it go on."""
+    write_folder(tmp_path / "agents" / "helper", AGENT)
+    async with (
+        open_http_gateway(tmp_path / "served") as gateway,
+        gateway.client() as client,
+    ):
+        session = f"/api/v1/sessions/{await gateway.session()}"
+        store = gateway.service._store
+        with monkeypatch.context() as broken:
+            broken.setattr(store, "append", _unless_replied(store.append))
+            failed = [
+                await client.post(f"{session}/messages", json={"content": "hello"})
+                for _ in range(FAILURES_MAX)
+            ]
+            refused = await client.post(f"{session}/messages", json={"content": "hello"})
+            ready = await client.get("/readyz")
+            (tmp_path / ".everturn").mkdir(mode=0o700)
+            async with noted(
+                tmp_path / ".everturn", Running(pid=os.getpid(), url=gateway.base_url)
+            ):
+                with running_here(tmp_path, capsys, monkeypatch) as run:
+                    done = await anyio.to_thread.run_sync(partial(run, "doctor"))
+        cancelled = await client.post(f"{session}/cancel")
+        answered = await client.post(f"{session}/messages", json={"content": "hello"})
+        better = await client.get("/readyz")
+
+    assert {each.status_code for each in failed} == {503}
+    assert refused.status_code == 409
+    assert refused.json()["type"] == "urn:everturn:problem:session-quarantined"
+    assert "cancel its turn, reset it, or delete it" in refused.json()["detail"]
+    assert (ready.status_code, ready.json()["quarantined_sessions"]) == (200, 1)
+    (line,) = [line for line in done.out.splitlines() if "failed again and again" in line]
+    assert line.startswith("problem")
+    assert cancelled.json() == {"cancelled": True}
+    assert answered.status_code == 200
+    assert better.json()["quarantined_sessions"] == 0
+
+
+def _unless_replied(append: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    """Return what appends, and fails as a bug does where it is the reply of a model."""
+
+    async def appended(session_id: str, events: Sequence[Event], *, expected_seq: int) -> None:
+        if any(isinstance(event.body, ModelReplied) for event in events):
+            await fails()
+        await append(session_id, events, expected_seq=expected_seq)
+
+    return appended
 
 
 async def test_a_job_that_fails_unexpectedly_fails_alone_and_once(tmp_path: Path) -> None:

@@ -32,6 +32,8 @@ class Readiness:
     fault: str
     "Why it takes no messages; empty where it does. Channels are asked on their own."
     tasks: tuple[TaskDown, ...]
+    quarantined_sessions: int
+    "Sessions that failed again and again, and wait for somebody."
 
 
 async def ask_readiness(url: str, *, token: str) -> Readiness:
@@ -55,6 +57,7 @@ def _readiness(data: Mapping[str, Any]) -> Readiness:
     return Readiness(
         fault="" if is_ready or is_told_apart else str(data["detail"]),
         tasks=tuple(map(_task, data.get("tasks", ()))),
+        quarantined_sessions=int(data.get("quarantined_sessions", 0)),
     )
 
 

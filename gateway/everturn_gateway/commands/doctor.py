@@ -125,6 +125,13 @@ async def _tasks(config: Config, running: Running) -> AsyncGenerator[Finding]:
         else:
             text = f"{what} and is started again"
             yield Finding(verdict="note", subject="gateway", text=text)
+    if told.quarantined_sessions:
+        which = "session" if told.quarantined_sessions == 1 else "sessions"
+        text = (
+            f"{told.quarantined_sessions} {which} failed again and again, and nothing more is taken"
+            ' there; the log names each ("a session failed"): cancel its turn, reset or delete it'
+        )
+        yield Finding(verdict="problem", subject="gateway", text=text)
     if told.fault:
         yield Finding(verdict="problem", subject="gateway", text=told.fault)
 

@@ -572,6 +572,10 @@ class ReadyBody(Body):
         description="By channel, in how many chats nothing can be taken for a while; see "
         "/api/v1/channels."
     )
+    quarantined_sessions: int = Field(
+        description="Sessions that failed again and again, and wait for somebody to cancel their "
+        "turn, reset or delete them."
+    )
 
 
 class VersionBody(Body):

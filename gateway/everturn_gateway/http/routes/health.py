@@ -87,7 +87,14 @@ def health_router(gateway: Gateway) -> APIRouter:
             raise ProblemError(_deaf(troubled))
         statuses = gateway.channels.statuses()
         blocked = {each.name: each.blocked_count for each in statuses if each.blocked_count}
-        return answer(ReadyBody(status="ready", tasks=tasks, blocked_chats=blocked))
+        return answer(
+            ReadyBody(
+                status="ready",
+                tasks=tasks,
+                blocked_chats=blocked,
+                quarantined_sessions=gateway.service.quarantined,
+            )
+        )
 
     @router.get("/version", response_model=VersionBody)
     async def version() -> Response:
