@@ -121,6 +121,11 @@ class Mailbox(Generic[T]):
         """Whether nothing waits."""
         return not self._waiting
 
+    @property
+    def is_refusing(self) -> bool:
+        """Whether it takes no more from outside."""
+        return self._refuses or self._closed
+
     def refuse(self) -> None:
         """Take no more from outside."""
         self._refuses = True

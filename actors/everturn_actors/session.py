@@ -377,6 +377,11 @@ class SessionActor:
                 is_fenced, reason = not self._was_fenced, error
                 if not is_fenced:
                     raise
+            except anyio.get_cancelled_exc_class() as cancelled:
+                reason = self._reason(cancelled)
+                if is_cancelled():
+                    raise
+                raise reason from cancelled  # else the task group takes it for its own
             except BaseException as error:
                 reason = self._reason(error)
                 raise
@@ -525,7 +530,10 @@ class SessionActor:
         self._tasks.cancel()
         if self._stopping:
             with anyio.move_on_after(FLUSH_S, shield=True):
-                await self._put_away()
+                try:
+                    await self._put_away()
+                except FencedError as error:
+                    self._log_failure("a snapshot could not be saved", error)
             for answer in self._stopping:
                 answer.give(None)
 
@@ -987,9 +995,11 @@ class SessionActor:
                     except ActorStoppedError:
                         if self._turn is not scope:
                             raise  # another one works on it, or will
-                        if self._close_as is None:  # it goes on at the next start, and not before
+                        if self._close_as is None and self._mailbox.is_refusing:
+                            # The service stops: it goes on at the next start, and not before.
                             self._turn, self._left_turn = None, number
                             raise
+                        self._close_as = self._close_as or "stopped"
                     else:
                         return
                     finally:
@@ -1005,6 +1015,8 @@ class SessionActor:
         if agent is None:
             why = self._agent_error(self.state.key) or "its agent was away for a moment"
             await self.record(*close_turn(turn, "failed", str(why)))
+        elif close_as == "stopped":
+            await self.record(*close_turn(turn, "failed", "what it asked for had stopped"))
         elif close_as == "cancel":
             await self.record(*close_turn(turn, "cancelled", "cancelled by its user"))
         elif close_as == "pause":

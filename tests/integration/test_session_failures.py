@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import anyio
@@ -282,18 +283,22 @@ async def test_the_turn_s_own_deadline_is_still_told_as_one() -> None:
 
 
 class Stopped:
-    """A tool whose call meets the stop of the gateway."""
+    """A tool whose call asks something, until that has stopped."""
 
     definition = ToolDefinition(name="act", description="Act.", parameters={"type": "object"})
-    traits = ToolTraits(timeout_s=0.01)
+    traits = ToolTraits(timeout_s=0.5)
 
     def __init__(self) -> None:
         self.called = anyio.Event()
+        self.ask: Callable[[], Awaitable[object]] | None = None
 
     async def run(self, call: ToolCall, context: ToolContext) -> str:
-        """Fail as whatever asks a service that stops."""
+        """Ask again and again; with nobody to ask, meet a stop at once."""
         del call, context
         self.called.set()
+        while self.ask is not None:
+            await self.ask()
+            await anyio.lowlevel.checkpoint()
         raise ActorStoppedError
 
 
@@ -301,10 +306,12 @@ async def test_a_tool_that_is_stopped_with_the_gateway_did_not_take_too_long() -
     """The model would believe it; what became of the call is told at the next start."""
     disk, tool = MemoryDisk(), Stopped()
     provider = ScriptedProvider(calling(("c1", "act")))
-    settings = ServiceSettings(leave_grace_s=0, drain_s=0.1)
+    settings = ServiceSettings(leave_grace_s=0, drain_s=5)
     async with open_test_service(
         disk=disk, provider=provider, tools={"act": tool}, settings=settings
     ) as test:
+        other = await test.service.create(test.key("other"))
+        tool.ask = partial(test.service.cancel, other)
         left = await test.service.submit(Inbound(text="one", key=test.key()))
         with anyio.fail_after(WAIT_S):
             await tool.called.wait()
@@ -316,6 +323,34 @@ async def test_a_tool_that_is_stopped_with_the_gateway_did_not_take_too_long() -
         results = [e.body.text for e in log if isinstance(e.body, CallFinished)]
 
         assert results == ["interrupted by a restart, outcome unknown"]
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+async def test_who_waits_for_an_answer_is_told_that_the_session_failed(kind: str) -> None:
+    """Also where what failed only looked like a stop: nobody had called it off."""
+    async with open_faulty_store() as store, open_test_service(store=store) as test:
+        test.provider.hold()
+        submitted = await test.service.submit(Inbound(text="one", key=test.key()))
+        await test.provider.until_called()
+        store.break_method("append", FAULTS[kind])
+        test.provider.release()
+        with anyio.fail_after(WAIT_S), pytest.raises(ActorFailedError, match=f"failed: {kind}"):
+            await submitted.result()
+        store.faults.clear()
+        again = await test.service.submit(Inbound(text="two", key=test.key()))
+        with anyio.fail_after(WAIT_S):
+            assert (await again.result()).outcome == "answered"
+
+
+async def test_a_turn_whose_tool_met_a_stop_of_something_else_ends_in_words() -> None:
+    """Only where the gateway itself stops does it wait for the next start."""
+    provider = ScriptedProvider(calling(("c1", "act")))
+    async with open_test_service(provider=provider, tools={"act": Stopped()}) as test:
+        submitted = await test.service.submit(Inbound(text="one", key=test.key()))
+        with anyio.fail_after(WAIT_S):
+            result = await submitted.result()
+
+        assert (result.outcome, result.error) == ("failed", "what it asked for had stopped")
 
 
 async def test_a_fault_of_a_summary_costs_the_summary() -> None:
