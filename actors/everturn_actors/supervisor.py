@@ -15,12 +15,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Literal, TypeAlias, cast
+from typing import Literal, TypeAlias
 
 import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint_if_cancelled
 
+from everturn_actors.faults import first_cause, is_cancelled
 from everturn_actors.ports import Clock
 
 logger = logging.getLogger(__name__)
@@ -216,7 +217,7 @@ class Supervisor:
                 if failure is None:
                     self._enter(row, "finished")
                     return
-                if _is_cancelled():  # it failed while it was stopped
+                if is_cancelled():  # it failed while it was stopped
                     logger.warning(
                         "a task failed at its end", extra={"task": name}, exc_info=failure
                     )
@@ -296,7 +297,7 @@ async def attempt(body: Body) -> Exception | None:
     except Exception as error:  # noqa: BLE001 - the boundary around one task; the caller logs it
         return error
     except anyio.get_cancelled_exc_class() as error:
-        if _is_cancelled():
+        if is_cancelled():
             raise
         failure = UnexpectedEndError("it was cancelled from elsewhere")
         failure.__cause__ = error
@@ -329,15 +330,3 @@ async def contain(
 def part_of(name: str) -> str:
     """Return the part that a child belongs to: what stands before the colon in its name."""
     return name.partition(":")[0]
-
-
-def first_cause(error: Exception) -> Exception:
-    """Return the first error of what may be a group of groups."""
-    while isinstance(error, ExceptionGroup):
-        error = cast("ExceptionGroup[Exception]", error).exceptions[0]
-    return error
-
-
-def _is_cancelled() -> bool:
-    """Return whether a scope around the present task was cancelled, or is past its deadline."""
-    return anyio.current_effective_deadline() <= anyio.current_time()

@@ -13,8 +13,10 @@ import anyio
 import anyio.to_thread
 import pytest
 from support.agents import write_folder
+from support.delivering import Dictated, delivering
 from support.gateway import open_http_gateway
 from support.in_process import running_here
+from support.scripted_adapter import ScriptedAdapter, traits
 from support.ticking import World, at
 
 from everturn_actors.events import Event, ModelReplied
@@ -22,6 +24,7 @@ from everturn_actors.model import ConversationKey, Inbound
 from everturn_actors.quarantine import FAILURES_MAX
 from everturn_actors.supervisor import RestartPolicy
 from everturn_actors.testing import ManualClock
+from everturn_channels.settings import ChannelSettings
 from everturn_gateway.app import Gateway, open_gateway
 from everturn_gateway.channels.running import LaterCarrier
 from everturn_gateway.commands.running import Running, noted
@@ -239,3 +242,28 @@ async def test_a_job_that_fails_unexpectedly_fails_alone_and_once(tmp_path: Path
     assert bad.error == "an unexpected fault (RuntimeError); the gateway's log says more"
     assert (again.state, len(again.standing.recent)) == ("scheduled", 1)
     assert next_day.outcome == "answered"
+
+
+@pytest.mark.parametrize("fault", [fails, is_cancelled])
+@pytest.mark.parametrize("method", ["type", "show_draft"])
+async def test_what_accompanies_a_reply_keeps_it_from_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    method: str,
+    fault: Callable[..., Any],
+) -> None:
+    """A platform's library that fails over its typing indicator is no reason to say nothing."""
+    monkeypatch.setattr(ScriptedAdapter, method, fault)
+    able = traits(typing_s=5, drafts=("group",))
+    adapter, model = ScriptedAdapter(able=able), Dictated()
+    settings = ChannelSettings(streaming=True)
+    text = "This is long enough to be shown as it comes, word by word."
+    async with delivering(adapter=adapter, provider=model, settings=settings) as test:
+        said = await test.say()
+        model.speak(text)
+        await anyio.wait_all_tasks_blocked()
+        model.end()
+        await test.until_delivered(said.session_id)
+
+        assert test.adapter.world.texts == [text]
+    assert "a delivery goes on without" in caplog.messages

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import cast
 
 import anyio
 
-from everturn_actors.errors import ActorStoppedError, SessionEndedError
+from everturn_actors.errors import ActorStoppedError, CoreError, SessionEndedError
+from everturn_actors.faults import first_cause
 from everturn_actors.model import ConversationKey
 from everturn_actors.outgoing import Outgoing
 from everturn_actors.ports import Clock
 from everturn_actors.state import SessionState
+from everturn_actors.supervisor import attempt
 from everturn_channels.adapter import Adapter, ChatType
 from everturn_channels.delivery.ends import Ends
 from everturn_channels.delivery.leaving import leaves
@@ -23,6 +27,8 @@ from everturn_channels.delivery.sending import Sender
 from everturn_channels.delivery.tally import NoTally, Tally
 from everturn_channels.delivery.typing_sign import TypingSign
 from everturn_channels.settings import ChannelSettings
+
+logger = logging.getLogger(__name__)
 
 
 class Deliverer:
@@ -96,13 +102,30 @@ class Deliverer:
             tally=self._tally,
         )
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(preview.run)
-            tasks.start_soon(typing.run)
-            tasks.start_soon(questions.watch, session)
+            for what, body in (
+                ("preview", preview.run),
+                ("typing indicator", typing.run),
+                ("questions", partial(questions.watch, session)),
+            ):
+                tasks.start_soon(self._beside, what, body)
             await sender.run()
             typing.hush()
             await preview.finish()
             tasks.cancel_scope.cancel()
+
+    async def _beside(self, what: str, body: Callable[[], Awaitable[None]]) -> None:
+        """Run what accompanies a delivery; a fault of it keeps no reply from anybody.
+
+        Raises:
+            CoreError: The session is over, or its journal cannot be written.
+        """
+        failure = await attempt(body)
+        cause = first_cause(failure) if failure is not None else None
+        if isinstance(cause, CoreError):
+            raise cause
+        if cause is not None:
+            fields = {"channel": self._adapter.name, "what": what}
+            logger.error("a delivery goes on without", extra=fields, exc_info=failure)
 
 
 def _has_work(state: SessionState) -> bool:

@@ -10,9 +10,10 @@ from typing import Final, NoReturn
 
 import anyio
 
+from everturn_actors.faults import first_cause
 from everturn_actors.outgoing import Outgoing
 from everturn_actors.ports import Clock
-from everturn_actors.supervisor import Supervisor, first_cause
+from everturn_actors.supervisor import Supervisor
 from everturn_channels.adapter import Adapter
 from everturn_channels.aliases import ALIASES_FILE, ChatAliases, open_aliases
 from everturn_channels.cursors import open_cursors

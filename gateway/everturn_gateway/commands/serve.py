@@ -18,7 +18,8 @@ from urllib.parse import urlsplit, urlunsplit
 import anyio
 from anyio.abc import TaskStatus
 
-from everturn_actors.supervisor import attempt, contain, first_cause
+from everturn_actors.faults import first_cause
+from everturn_actors.supervisor import attempt, contain
 from everturn_gateway.app import Gateway, open_gateway
 from everturn_gateway.channels import route_notes
 from everturn_gateway.collector import spare_the_collector

@@ -23,10 +23,11 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from everturn_actors.errors import ActorStoppedError, CoreError, UnknownSessionError
+from everturn_actors.faults import first_cause
 from everturn_actors.ports import Clock
 from everturn_actors.records import utc_text
 from everturn_actors.service import TurnService
-from everturn_actors.supervisor import PERMANENT, Supervisor, attempt, contain, first_cause
+from everturn_actors.supervisor import PERMANENT, Supervisor, attempt, contain
 from everturn_gateway.errors import Fault
 from everturn_gateway.scheduler import rules
 from everturn_gateway.scheduler.book import JobBook
