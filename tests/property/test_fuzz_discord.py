@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from hypothesis import given
 from hypothesis import strategies as st
 from support.discord_desk import Desk, file_of
-from support.discord_world import Payload, World
+from support.discord_world import Payload
 from support.mutations import as_json, fuzz, mutated
+from support.odd_events import DISCORD_MESSAGES, DISCORD_USES, WORLD
 
 from everturn_channels.adapter import Command, Message, Press
 from everturn_channels.discord import discord  # with what its import warns of kept quiet
@@ -32,68 +32,7 @@ from everturn_channels.discord.mapping import (
     read_text,
 )
 
-DESK: Final = Desk(World(datetime(2026, 11, 22, tzinfo=UTC)))
-WORLD: Final = DESK.world
-BOB: Final = WORLD.add_user("bob")
-FIRST: Final = WORLD.add_message(BOB, WORLD.general, "first")
-SNAPSHOT: Final = {
-    "type": 0,
-    "content": "passed on",
-    "embeds": [],
-    "attachments": [{"id": "1", "filename": "a.txt", "size": 1, "url": "", "proxy_url": ""}],
-    "timestamp": WORLD.now.isoformat(),
-    "edited_timestamp": None,
-    "flags": 0,
-    "mentions": [],
-    "mention_roles": [],
-}
-SEEN: Final = {"channel_id": WORLD.general, "message_id": FIRST["id"]}
-MESSAGES: Final[tuple[Payload, ...]] = (
-    WORLD.add_message(BOB, WORLD.general, f"<@{WORLD.bot['id']}> ask <#{WORLD.general}> <:x:1>"),
-    WORLD.add_message(BOB, WORLD.general, "/status", attachments=SNAPSHOT["attachments"]),
-    WORLD.add_message(
-        BOB, WORLD.general, "so?", type=19, message_reference=SEEN, referenced_message=FIRST
-    ),
-    WORLD.add_message(
-        BOB,
-        WORLD.general,
-        "",
-        message_reference={**SEEN, "type": 1},
-        message_snapshots=[{"message": SNAPSHOT}],
-        sticker_items=[{"id": "5", "name": "wave", "format_type": 1}],
-    ),
-)
-MEMBER: Final = WORLD.member(BOB)
-USES: Final[tuple[Payload, ...]] = tuple(
-    {
-        "id": WORLD.new_id(),
-        "application_id": WORLD.bot["id"],
-        "type": kind,
-        "token": "t",
-        "version": 1,
-        "guild_id": WORLD.guild_id,
-        "channel_id": WORLD.general,
-        "channel": WORLD.channels[WORLD.general],
-        "member": MEMBER,
-        "locale": "en-US",
-        "entitlements": [],
-        "authorizing_integration_owners": {},
-        "attachment_size_limit": 1,
-        "data": data,
-    }
-    for kind, data in (
-        (
-            2,
-            {
-                "id": "1",
-                "name": "compact",
-                "type": 1,
-                "options": [{"name": "keep", "type": 3, "value": "x"}],
-            },
-        ),
-        (3, {"custom_id": "approve:1", "component_type": 2}),
-    )
-)
+DESK: Final = Desk(WORLD)
 
 
 def heard(payload: Payload) -> tuple[discord.Message, Any] | None:
@@ -109,7 +48,7 @@ async def answer(_text: str) -> None:
 
 
 @fuzz(200)
-@given(st.sampled_from(MESSAGES).flatmap(mutated).map(as_json))
+@given(st.sampled_from(DISCORD_MESSAGES).flatmap(mutated).map(as_json))
 def test_any_message_is_left_out_or_arrives(data: bytes) -> None:
     """One that failed otherwise would end the connection, and be read again from the history."""
     payload = parsed(data)
@@ -131,7 +70,7 @@ def test_any_message_is_left_out_or_arrives(data: bytes) -> None:
 
 
 @fuzz(100)
-@given(st.sampled_from(USES).flatmap(mutated).map(as_json))
+@given(st.sampled_from(DISCORD_USES).flatmap(mutated).map(as_json))
 def test_any_use_of_a_command_or_a_button_is_left_out_or_arrives(data: bytes) -> None:
     """Anything else would end the bot's connection for everybody."""
     payload: Any = parsed(data)

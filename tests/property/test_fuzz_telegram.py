@@ -13,7 +13,8 @@ from aiogram.types import Update
 from hypothesis import example, given
 from hypothesis import strategies as st
 from support.mutations import as_json, fuzz, mutated
-from support.telegram_api import ANN, BOT, BOT_ID, TelegramApi
+from support.odd_events import API, LINKED, SAID, TELEGRAM_UPDATES
+from support.telegram_api import ANN, BOT, BOT_ID
 
 from everturn_channels.adapter import Message
 from everturn_channels.telegram.mapping import Moved, Note, Reading, chat_of, merged
@@ -21,49 +22,6 @@ from everturn_channels.telegram.polling import _may_pass
 from everturn_channels.telegram.receiving import album_of, number_of, numbered, read_update
 
 NOW: Final = datetime(2026, 11, 22, tzinfo=UTC)
-API: Final = TelegramApi()
-BOB: Final = {"id": 1002, "is_bot": False, "first_name": "Bob", "last_name": "Ray"}
-PHOTO: Final = [{"file_id": "f", "file_unique_id": "u", "width": 9, "height": 9, "file_size": 99}]
-DOCUMENT: Final = {"file_id": "f", "file_unique_id": "u", "file_name": "a/b.txt", "file_size": 1}
-SAID: Final = API.message("@everturn_bot hello https://e.org", chat=-100)
-LINKED: Final = API.message("a \U0001f600 link") | {
-    "entities": [{"type": "text_link", "offset": 2, "length": 7, "url": "https://e.org"}]
-}
-UPDATES: Final[tuple[dict[str, Any], ...]] = (
-    {"message": SAID},
-    {"message": LINKED},
-    {"edited_message": SAID | {"edit_date": 1_795_348_900}},
-    {"message": API.message("/status now", chat=-100)},
-    {
-        "message": API.message(
-            "so?", reply_to_message=SAID | {"from": BOB}, quote={"text": "hello", "position": 14}
-        )
-    },
-    {"message": API.message("", photo=PHOTO, caption="look", media_group_id="7")},
-    {"message": API.message("", document=DOCUMENT)},
-    {"message": API.message("", location={"latitude": 1.0, "longitude": 2.0})},
-    {"message": API.message("hi", forward_origin={"type": "user", "date": 5, "sender_user": BOB})},
-    {"message": API.message("hi", is_topic_message=True, message_thread_id=9)},
-    {"channel_post": API.message("news") | {"chat": {"id": -7, "type": "channel", "title": "T"}}},
-    {
-        "callback_query": {
-            "id": "1",
-            "from": BOB,
-            "message": SAID,
-            "chat_instance": "1",
-            "data": "approve",
-        }
-    },
-    {
-        "my_chat_member": {
-            "chat": SAID["chat"],
-            "from": BOB,
-            "date": 5,
-            "old_chat_member": {"status": "member", "user": BOB},
-            "new_chat_member": {"status": "left", "user": BOB},
-        }
-    },
-)
 
 
 class NoReach:
@@ -124,7 +82,7 @@ def check(update: Update) -> None:
 
 
 @fuzz(250)
-@given(st.sampled_from(UPDATES).flatmap(mutated).map(sent))
+@given(st.sampled_from(TELEGRAM_UPDATES).flatmap(mutated).map(sent))
 @example(b'[{"update_id":"x"},{"update_id":true},{},{"update_id":-5},{"update_id":1e300}]')
 @example(as_json([{"update_id": 5, "edited_message": SAID | {"edit_date": 10**17}}]))
 @example(as_json([{"update_id": 5, "message": SAID | {"date": "0001-01-01T00:00:00+14:00"}}]))
@@ -144,8 +102,17 @@ def test_any_update_is_left_out_or_arrives(data: bytes) -> None:
     arrive(data)
 
 
+@given(
+    st.lists(st.sampled_from(TELEGRAM_UPDATES), min_size=1, max_size=4)
+    .map(numbering)
+    .flatmap(mutated)
+)
 @fuzz(60)
-@given(st.lists(st.sampled_from(UPDATES), min_size=1, max_size=4).map(numbering).flatmap(mutated))
+@given(
+    st.lists(st.sampled_from(TELEGRAM_UPDATES), min_size=1, max_size=4)
+    .map(numbering)
+    .flatmap(mutated)
+)
 def test_no_update_hides_those_after_it(page: object) -> None:
     """A page has up to a hundred, of as many people."""
     if isinstance(page, list):

@@ -54,7 +54,11 @@ class Line:
 
     async def send(self, payload: Payload) -> None:
         """Send one payload, as zlib-stream has it."""
-        data = json.dumps(payload).encode()
+        await self.send_text(json.dumps(payload))
+
+    async def send_text(self, text: str) -> None:
+        """Send what stands in a frame, whatever it is."""
+        data = text.encode()
         async with self._lock:
             if not self.ws.closed:
                 packed = self._zlib.compress(data) + self._zlib.flush(zlib.Z_SYNC_FLUSH)
@@ -162,6 +166,19 @@ class DiscordApi(Rest):
                 if not (is_dm or own or session.intents & MESSAGE_CONTENT):
                     seen = data | {"content": "", "attachments": [], "embeds": []}
             await self._dispatch(session, event, seen)
+
+    async def emit_raw(self, event: str, data: bytes) -> None:
+        """Tell every session of something in the words of `data`, which need not be JSON."""
+        for session in list(self.sessions.values()):
+            session.seq += 1
+            head = json.dumps({"op": 0, "t": event, "s": session.seq})[:-1]
+            text = f'{head}, "d": {data.decode()}}}'
+            session.sent.append((session.seq, text))
+            if session.line:
+                try:
+                    await session.line.send_text(text)
+                except ConnectionError:
+                    session.line = None
 
     # --- what the gateway does to the bot ---
 
@@ -289,7 +306,7 @@ class DiscordApi(Rest):
         line.session, session.line = session, line
         for seq, text in list(session.sent):
             if seq > (data["seq"] or 0):
-                await line.send(json.loads(text))
+                await line.send_text(text)
         await self._dispatch(session, "RESUMED", {})
 
 

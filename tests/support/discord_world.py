@@ -233,9 +233,13 @@ class World:
         self, channel_id: str, *, limit: int, after: str | None, before: str | None
     ) -> list[Payload]:
         """Return a page of messages, newest first; after `after` it is the oldest page."""
-        found = sorted(self.messages.get(channel_id, {}).values(), key=lambda m: int(m["id"]))
+        # by the ids under which they were written: what stands in them may be damaged
+        found = sorted(
+            ((int(number), m) for number, m in self.messages.get(channel_id, {}).items()),
+            key=lambda each: each[0],
+        )
         if before:
-            found = [m for m in found if int(m["id"]) < int(before)]
+            found = [each for each in found if each[0] < int(before)]
         if after:
-            return [m for m in found if int(m["id"]) > int(after)][:limit][::-1]
-        return found[-limit:][::-1]
+            return [m for number, m in found if number > int(after)][:limit][::-1]
+        return [m for _, m in found[-limit:][::-1]]
