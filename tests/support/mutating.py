@@ -231,20 +231,30 @@ def _anew(odd: Any, number: str) -> Any:  # noqa: ANN401 - JSON
 
 # --- plug-ins ---
 
+
+class SleepingClock(QuickClock):
+    """A clock that stands still, and whose sleepers wait all the same."""
+
+    async def sleep(self, delay_s: float) -> None:
+        await anyio.sleep(delay_s)
+
+
 _PLUGIN = """
-import base64
 connect()
 with open("lines.jsonl", "rb") as lines:
     for line in lines:
         sys.stdout.buffer.write(line)
 sys.stdout.flush()
-stay()
+while True:
+    asked = hear()
+    if "request" in asked:
+        say(type="result", request=asked["request"], outcome="refused", why="not here")
 """
 
 
 async def tell_plugin(odds: Sequence[Odd]) -> None:
     """Have a plug-in write odd lines, each followed by a good message in its chat."""
-    clock = QuickClock()
+    clock = SleepingClock()
     with tempfile.TemporaryDirectory() as name:
         lines, good = list[bytes](), list[str]()
         for number, (_, odd) in enumerate(odds):
