@@ -185,6 +185,10 @@ class Inlet(Protocol):
         """
         ...
 
+    async def people(self) -> Sequence[str]:
+        """Return the ids of those who are let in by name in private chats: paired, or listed."""
+        ...
+
     async def skipped(self, place: Place, count: int, why: str) -> None:
         """Say that `count` messages of a chat were not read, so that somebody is told."""
         ...

@@ -108,6 +108,11 @@ class Pairing:
             self._stamp, self._paired = found
         return (channel, sender_id) in self._paired
 
+    async def people(self, channel: str) -> tuple[str, ...]:
+        """Return the ids of those whom the owner approved for a channel; none where it fails."""
+        await self.is_paired(channel, "")  # looks whether the file changed
+        return tuple(sorted(sender for where, sender in self._paired if where == channel))
+
     async def ask(self, channel: str, person: Person) -> str | None:
         """Return the code that the owner can approve for this person, durable when this returns.
 

@@ -349,6 +349,21 @@ async def test_a_stranger_is_given_a_code_once_and_let_in_when_it_is_approved(
         assert "spec.access.dm.allowlist is empty" in record.__dict__["why"]
 
 
+async def test_who_is_let_in_by_name_is_known_to_the_adapter(tmp_path: Path) -> None:
+    """A platform may tell of their first messages only where it is asked about each of them."""
+    rules = AccessRules(dm=DmRules(policy="allowlist", allowlist=("9", "1*", "")))
+    async with feeding(tmp_path, rules=rules) as fed:
+        inlet = await fed.adapter.inlet()
+        before = await inlet.people()
+        await fed.say("let me in")
+        (told,) = await fed.until_said()
+        code = told.split("everturn pair approve ")[1].split()[0]
+        await anyio.to_thread.run_sync(approve, tmp_path / "pairing", code, fed.clock.now())
+
+        assert before == ("9",)
+        assert await inlet.people() == ("9", "7")
+
+
 async def test_without_pairing_a_stranger_learns_their_id_once_an_hour(tmp_path: Path) -> None:
     """The owner needs the id; the stranger needs no second line."""
     settings = ChannelSettings(pairing=False)

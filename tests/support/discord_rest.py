@@ -191,6 +191,7 @@ class Rest:
         commands = r"/applications/\d+/commands"
         return (
             ("GET", r"/users/@me", self._me),
+            ("POST", r"/users/@me/channels", self._open_dm),
             ("GET", r"/oauth2/applications/@me", self._application),
             ("GET", r"/channels/(?P<channel>\d+)", self._channel),
             ("POST", messages, self._post),
@@ -210,6 +211,12 @@ class Rest:
 
     async def _me(self, *_: object) -> Payload:
         return self.world.bot | {"verified": True, "mfa_enabled": False, "email": None}
+
+    async def _open_dm(self, call: Call, *_: object) -> Payload:
+        person = self.world.users.get(str(call.body["recipient_id"]))
+        if person is None:
+            raise ApiError(400, 50033, "Invalid Recipient(s)")
+        return self.world.channels[self.world.dm(person)]
 
     async def _application(self, *_: object) -> Payload:
         return {

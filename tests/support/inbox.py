@@ -43,6 +43,8 @@ class Inbox:
         self.skips: list[tuple[Place, int, str]] = []
         self.moves: list[tuple[str, str]] = []
         "Chats that were given another id, and that id."
+        self.known: list[str] = []
+        "Ids of people who are let in by name."
         self.unread: list[tuple[str, str, Place | None]] = []
         "What could not be read: its kind, why, and where."
         self.blocks: list[tuple[str, str]] = []
@@ -71,6 +73,9 @@ class Inbox:
         """Note it."""
         self.moves.append((old, new))
         self._wake()
+
+    async def people(self) -> list[str]:
+        return self.known
 
     async def skipped(self, place: Place, count: int, why: str) -> None:
         self.skips.append((place, count, why))

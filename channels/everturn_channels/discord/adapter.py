@@ -20,7 +20,7 @@ from everturn_channels.adapter import (
     Traits,
 )
 from everturn_channels.discord.arrivals import ArrivalReader
-from everturn_channels.discord.catching_up import Looker
+from everturn_channels.discord.catching_up import HEARD, Looker
 from everturn_channels.discord.checking import look
 from everturn_channels.discord.client import Client, open_client
 from everturn_channels.discord.failures import NETWORK_ERRORS, connection_error
@@ -152,7 +152,7 @@ class DiscordAdapter:
             )
             client.listener = receiver
             tasks.start_soon(register_commands, client)
-            tasks.start_soon(_watch, client, inlet)
+            tasks.start_soon(_watch, client, inlet, self._clock)
             failure = await self._stay_connected(client)
             tasks.cancel_scope.cancel()
         return failure or ConnectionLostError(_CLOSED)
@@ -246,7 +246,7 @@ class DiscordAdapter:
         return answer
 
 
-async def _watch(client: Client, inlet: Inlet) -> None:
+async def _watch(client: Client, inlet: Inlet, clock: Clock) -> None:
     """Tell of answered heartbeats: of them the library has no event, only how long they took."""
     last = client.latency
     while True:
@@ -254,4 +254,6 @@ async def _watch(client: Client, inlet: Inlet) -> None:
         latency = client.latency
         if math.isfinite(latency) and latency != last:
             inlet.received()
+            now = discord.utils.time_snowflake(clock.now())
+            await inlet.keep_cursor(HEARD, str(now))
         last = latency

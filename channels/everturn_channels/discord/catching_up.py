@@ -19,6 +19,12 @@ from everturn_channels.discord.failures import NETWORK_ERRORS
 from everturn_channels.discord.mapping import is_from_people, place_of
 from everturn_channels.discord.payloads import Heard, Payload, awaited_at, id_of
 
+HEARD = "heard"
+"The cursor with an id of the time when Discord was last heard from."
+OPENED_MAX = 25
+"Direct channels that are opened in one session; Discord blocks bots that open many at once."
+OPEN_PAUSE_S = 1.0
+"Between two of them."
 AT_ONCE = 4
 "Histories that are read at the same time."
 COUNTED = 1_000
@@ -91,6 +97,36 @@ class Looker:
         for forum in guild.forums:
             await self._inlet.keep_cursor(str(forum.id), str(forum.last_message_id or forum.id))
         return found
+
+    async def open_dms(self, since: int) -> AsyncGenerator[Missed]:
+        """Yield the direct channels of people who are let in, and never wrote as far as is known.
+
+        Of a first message that came while nobody listened Discord tells nothing; but it tells what
+        was said last in a channel that is opened. Each person's is opened once.
+
+        Args:
+            since: An id of the time when Discord was last heard from; 0 = this is the first time.
+        """
+        unknown = [p for p in await self._inlet.people() if p.isdigit() and not self._dm_of(p)]
+        for person in unknown[:OPENED_MAX]:
+            try:
+                found = await self._client.http.start_private_message(int(person))
+            except (discord.DiscordException, *NETWORK_ERRORS) as error:
+                fields = {"person": person, "reason": type(error).__name__}
+                log.info("a direct channel could not be opened", extra=fields)
+                if not isinstance(error, discord.Forbidden | discord.NotFound):
+                    return  # it is not this person's; the next session looks again
+            else:
+                channel_id, last = id_of(found, "id"), id_of(found, "last_message_id")
+                if channel_id and not self._cursor(channel_id):
+                    after = since or last or channel_id
+                    await self._inlet.keep_cursor(str(channel_id), str(after))
+                    yield Missed(chat=str(channel_id), channel_id=channel_id, after=after)
+                await self._inlet.keep_cursor(f"person {person}", str(channel_id))
+            await anyio.sleep(OPEN_PAUSE_S)
+
+    def _dm_of(self, person: str) -> str:
+        return self._inlet.cursor(f"person {person}")
 
     def _is_new(self, thread: discord.Thread) -> bool:
         """Whether a thread was opened after what was last seen in its channel."""

@@ -19,7 +19,7 @@ from anyio.abc import TaskGroup
 
 from everturn_channels.adapter import Arrival, Command, Inlet
 from everturn_channels.discord.arrivals import ArrivalReader
-from everturn_channels.discord.catching_up import Backlog, Looker, cursor_of, dms_of
+from everturn_channels.discord.catching_up import HEARD, Backlog, Looker, cursor_of, dms_of
 from everturn_channels.discord.client import Client
 from everturn_channels.discord.mapping import (
     is_from_people,
@@ -113,6 +113,8 @@ class Receiver:
         self._dms = dms_of(",".join(map(inlet.cursor, _DMS)))
         self._is_stopping = False
         self._session = 0
+        self._since: list[int] = []
+        "An id of the time when Discord was last heard from before this session; none = never."
 
     # --- what the client tells ---
 
@@ -125,6 +127,7 @@ class Receiver:
         self._session += 1
         if self._released.is_set():
             self._released = anyio.Event()
+        self._since = dms_of(self._inlet.cursor(HEARD))[:1]
         user = self._client.user
         self._inlet.connected(f"@{user.name}" if user else "")
 
@@ -133,12 +136,16 @@ class Receiver:
         self._tasks.start_soon(self._release, self._session)
 
     async def _release(self, session: int) -> None:
+        since = next(iter(self._since), 0)
         for guild in list(self._client.guilds):
             await self._look_at(guild)
         for channel_id in self._dms:
             self._miss(str(channel_id), channel_id, self._cursor(channel_id))
         if session == self._session:
             self._released.set()
+        async for missed in self._looker.open_dms(since):
+            await self._remember_dm(missed.channel_id)
+            self._miss(missed.chat, missed.channel_id, missed.after)
 
     def saw_guild(self, guild: discord.Guild) -> None:
         """Look at a guild that came later than the others."""

@@ -98,6 +98,14 @@ class Doorkeeper:
             channel=self._adapter.name, chat=place.chat, topic=place.topic, agent=route.agent
         )
 
+    async def people(self) -> tuple[str, ...]:
+        """Return the ids of those who are let in by name in private chats: paired, or listed."""
+        hall, names = self._hall, {"", self._adapter.name, self._adapter.platform}
+        rules = [hall.rules(route.agent) for route in hall.routes() if route.channel in names]
+        entries = [entry for each in rules if each is not None for entry in each.dm.allowlist]
+        listed = [entry for entry in entries if entry and not entry.endswith("*")]
+        return tuple(dict.fromkeys((*listed, *await hall.pairing.people(self._adapter.name))))
+
     async def admit(
         self, place: Place, sender: Person, *, is_addressed: bool, tell: Tell | None = None
     ) -> Admitted | None:

@@ -225,6 +225,10 @@ class ChannelInlet:
             case _:
                 pass
 
+    async def people(self) -> tuple[str, ...]:
+        """Return who is let in by name. See `Inlet.people`."""
+        return await self._doorkeeper.people()
+
     # --- what is left out ---
 
     def _is_stale(self, arrival: Arrival) -> bool:
