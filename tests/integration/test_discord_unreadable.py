@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-
 import pytest
-from support.discord_api import TOKEN, DiscordApi, open_discord_api
+from support.discord_api import open_discord_api
+from support.discord_bot import bot
 from support.discord_world import Payload
-from support.inbox import Inbox, serving
+from support.inbox import Inbox
 
-from everturn_actors.testing import ManualClock
 from everturn_channels.adapter import Message
-from everturn_channels.discord import DiscordAdapter, client
+from everturn_channels.discord import client
 
 POLL: Payload = {
     "question": {"text": "When?"},
@@ -29,21 +26,6 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten what the product waits out of politeness; no outcome depends on it."""
     monkeypatch.setattr(client, "IDENTIFY_PAUSE_S", (0.0, 0.0))
     monkeypatch.setattr(client, "GUILD_READY_S", 0.02)
-
-
-@asynccontextmanager
-async def bot(api: DiscordApi, inbox: Inbox) -> AsyncGenerator[None]:
-    """Run a bot until the block ends."""
-    adapter = DiscordAdapter(
-        name="discord",
-        token=TOKEN,
-        clock=ManualClock(api.world.now),
-        api_base=api.base,
-        gateway_url=api.gateway,
-    )
-    async with serving(adapter, inbox):
-        await api.until(lambda: inbox.cursor(api.world.general))
-        yield
 
 
 def texts(inbox: Inbox) -> list[str]:

@@ -1,0 +1,27 @@
+"""A bot on the pretended Discord, whose arrivals are kept in an inbox."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from support.discord_api import TOKEN, DiscordApi
+from support.inbox import Inbox, serving
+
+from everturn_actors.testing import ManualClock
+from everturn_channels.discord import DiscordAdapter
+
+
+@asynccontextmanager
+async def bot(api: DiscordApi, inbox: Inbox) -> AsyncGenerator[None]:
+    """Run a bot until the block ends, which begins when it has seen the server's channels."""
+    adapter = DiscordAdapter(
+        name="discord",
+        token=TOKEN,
+        clock=ManualClock(api.world.now),
+        api_base=api.base,
+        gateway_url=api.gateway,
+    )
+    async with serving(adapter, inbox):
+        await api.until(lambda: inbox.cursor(api.world.general))
+        yield
