@@ -9,9 +9,11 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import httpx2
 import pytest
 from support.gateway import (
+    DEADLINE_S,
     HttpGateway,
     connect,
     open_http_gateway,
@@ -223,6 +225,30 @@ async def test_whoever_watches_is_answered_when_nobody_else_is(tmp_path: Path) -
     assert refused.status_code == 503
     assert health == [200, 200, 200]
     assert [each.status_code for each in answers] == [200] * 3
+
+
+async def test_a_client_that_reads_nothing_does_not_keep_its_connection(tmp_path: Path) -> None:
+    """It has asked, so it is not silent; two of them would take all there are for ever."""
+    provider = ScriptedProvider("x" * 12_000_000)  # more than a kernel takes for a client
+    server = ServerConfig(max_connections=2, idle_timeout_s=0.3)
+    async with (
+        open_http_gateway(tmp_path, server=server, provider=provider) as gateway,
+        AsyncExitStack() as stack,
+    ):
+        path = f"/api/v1/sessions/{await gateway.session()}/messages"
+        async with gateway.client() as client:
+            await client.post(path, json={"content": "Hello"})
+        for _ in range(2):
+            deaf = await stack.enter_async_context(await connect(gateway))
+            await deaf.send(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        status = 503
+        with anyio.fail_after(DEADLINE_S):
+            while status == 503:
+                async with gateway.client() as client:
+                    status = (await client.get("/api/v1/agents")).status_code
+                await anyio.lowlevel.checkpoint()
+
+    assert status == 200
 
 
 @pytest.mark.parametrize("said", [b"", b"GET /livez HT", b"GET /livez HTTP/1.1\r\nHost: loc"])

@@ -32,6 +32,7 @@ TURN_GRACE_S = 5.0  # for requests that wait for a turn, when the server stops
 CLOSE_S = 5.0  # for connections to close after that
 HEAD_BYTES = 64 * 1024  # of one request; tokens and cookies of a proxy stay far below
 PIPELINED_MOST = 32  # requests of one connection that wait for their answers; few clients do that
+FLUSH_S = 5.0  # for a client to take what is left of its answer, when its connection is closed
 POLL_S = 0.01
 TICK_S = 1.0  # how often the Date header is renewed
 
@@ -152,7 +153,8 @@ def _protocol(idle_timeout_s: float, max_connections: int) -> type[HttpToolsProt
     follows a body (RFC 9112 allows fields there), nor how many requests wait on a connection; all
     of these are kept in memory, and whoever sends them needs no token. Nor does it limit how many
     connections there are that ask for nothing: of those beyond the limit, the one that has been
-    silent for longest makes room, so that nobody can use the server up by saying nothing.
+    silent for longest makes room, so that nobody can use the server up by saying nothing; nor by
+    reading nothing: who takes no byte of an answer for that long loses the connection.
     """
 
     class Protocol(HttpToolsProtocol):
@@ -162,6 +164,8 @@ def _protocol(idle_timeout_s: float, max_connections: int) -> type[HttpToolsProt
         unclear_bytes = 0
         "What came since then."
         open_requests = 0
+        flush_check: asyncio.TimerHandle | None = None
+        "Looks whether the client takes more of what is left to send."
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -178,7 +182,49 @@ def _protocol(idle_timeout_s: float, max_connections: int) -> type[HttpToolsProt
                 if not each.open_requests and not each.transport.is_closing()
             ]
             if silent:
-                min(silent, key=lambda each: each.idle_since).transport.close()
+                min(silent, key=lambda each: each.idle_since).end()
+
+        def end(self) -> None:
+            """Close the connection, also where the client does not take what is left to send."""
+            self.transport.close()
+            self.watch_flush(min(FLUSH_S, idle_timeout_s))
+
+        def timeout_keep_alive_handler(self) -> None:
+            if not self.transport.is_closing():
+                self.end()
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self.watch_flush(idle_timeout_s)
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            if not self.transport.is_closing():
+                self.unwatch_flush()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            super().connection_lost(exc)
+            self.unwatch_flush()
+
+        def watch_flush(self, period_s: float) -> None:
+            """Give the client up once it takes nothing for `period_s`, however slow it is else."""
+            self.unwatch_flush()
+            left_bytes = self.transport.get_write_buffer_size()
+            self.flush_check = self.loop.call_later(
+                period_s, self.check_flush, period_s, left_bytes
+            )
+
+        def check_flush(self, period_s: float, before_bytes: int) -> None:
+            left_bytes = self.transport.get_write_buffer_size()
+            if left_bytes and left_bytes >= before_bytes:
+                self.transport.abort()
+            elif left_bytes:
+                self.watch_flush(period_s)
+
+        def unwatch_flush(self) -> None:
+            if self.flush_check is not None:
+                self.flush_check.cancel()
+                self.flush_check = None
 
         def data_received(self, data: bytes) -> None:
             self.has_moved = False
