@@ -349,6 +349,7 @@ class Registry:
             for command in awake.mailbox.close():
                 command.answer.fail(failure)
             awake.gone.set()
+            awake.actor.dispose()
 
     def _failed(self, session_id: str, awake: _Awake, error: BaseException) -> Exception:
         """Log why an actor failed, tell its followers, and return what its callers are told."""

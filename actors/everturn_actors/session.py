@@ -392,6 +392,14 @@ class SessionActor:
                     await self._leave_behind(reason)
         return is_fenced
 
+    def dispose(self) -> None:
+        """Let go of all that the session held in memory; ask the actor for nothing afterwards.
+
+        The actor and its parts know each other. What is held in such a circle is found by the
+        collector alone, in a round over everything that can wait for a long time.
+        """
+        vars(self).clear()
+
     async def _load(self) -> tuple[Event, ...]:
         """Load the session; return the events that the log holds of it behind its snapshot."""
         loaded = await self._runtime.store.load(self.session_id)
