@@ -55,8 +55,6 @@ class Doubt:
     sending_at: datetime
     unknown_at: datetime
     error: str
-    is_given_up: bool
-    "It was the second time."
 
     @property
     def is_cut_short(self) -> bool:
@@ -121,7 +119,9 @@ def doubts(log: Log) -> tuple[list[Doubt], list[str]]:
         if "sent" in before and event["mark"] != "closed":
             faults.append(f"chunk {key} is {event['mark']} though it was known to be sent")
         error = event.get("error", "")
-        if event["mark"] in {"unknown", "failed"}:
+        if event["mark"] in {"failed", "given_up"}:
+            faults.append(f"chunk {key} is {event['mark']}: {error}")
+        if event["mark"] == "unknown":
             began = next(e for e in reversed(states[key]) if e["mark"] == "sending")
             found.append(
                 Doubt(
@@ -131,7 +131,6 @@ def doubts(log: Log) -> tuple[list[Doubt], list[str]]:
                     sending_at=datetime.fromisoformat(began["at"]),
                     unknown_at=datetime.fromisoformat(event["at"]),
                     error=error,
-                    is_given_up=event["mark"] == "failed",
                 )
             )
         states[key].append(event)

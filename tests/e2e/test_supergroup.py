@@ -33,6 +33,20 @@ LISTED = {
 }
 
 
+def write_group(folder: Path, model_url: str, telegram_url: str) -> None:
+    """Write a workspace with one bot, which answers in one group alone."""
+    write_talking(
+        folder,
+        model_url,
+        channels={"telegram": {"bot_token": TOKEN, "api_base": telegram_url, "streaming": False}},
+        agents={"helper": LISTED, "other": {}},
+        routes=(
+            {"match": {"chat_id": str(GROUP)}, "agent": "helper"},
+            {"match": {}, "agent": "other"},
+        ),
+    )
+
+
 @pytest.mark.parametrize(
     "says",
     [(GROUP, SUPER), (SUPER, GROUP), (GROUP,), (SUPER,), ()],
@@ -45,18 +59,7 @@ async def test_a_group_becomes_a_supergroup_in_the_middle_of_a_turn(
     brain, gate = Brain(), anyio.Event()
     brain.plan("think", Answer(text="Well thought.", hold={0: gate}))
     async with open_model_api(default=brain) as model, open_telegram_api() as telegram:
-        write_talking(
-            tmp_path,
-            model.url,
-            channels={
-                "telegram": {"bot_token": TOKEN, "api_base": telegram.url, "streaming": False}
-            },
-            agents={"helper": LISTED, "other": {}},
-            routes=(
-                {"match": {"chat_id": str(GROUP)}, "agent": "helper"},
-                {"match": {}, "agent": "other"},
-            ),
-        )
+        write_group(tmp_path, model.url, telegram.url)
         async with gateway_process(tmp_path, imported=TELEGRAM):
             await until_listening(telegram)
             write(telegram, f"@{BOT} my pin is 4711", chat=GROUP)
@@ -85,3 +88,31 @@ async def test_a_group_becomes_a_supergroup_in_the_middle_of_a_turn(
         kept = json.loads((tmp_path / ".everturn/channels/telegram.aliases.json").read_text())
         assert kept["moves"] == {str(GROUP): str(SUPER)}
         assert not read(telegram, ANN)
+
+
+@pytest.mark.parametrize("says", [(SUPER, GROUP), ()], ids=["both", "neither"])
+async def test_a_group_that_moves_while_the_gateway_is_dead_loses_nothing(
+    tmp_path: Path, says: Sequence[int]
+) -> None:
+    """The turn that was under way goes on, and its reply finds the group where it is now."""
+    brain, gate = Brain(), anyio.Event()
+    brain.plan("think", Answer(text="never", hold={0: gate}), Answer(text="Well thought."))
+    async with open_model_api(default=brain) as model, open_telegram_api() as telegram:
+        write_group(tmp_path, model.url, telegram.url)
+        async with gateway_process(tmp_path, imported=TELEGRAM) as gateway:
+            await until_listening(telegram)
+            write(telegram, f"@{BOT} think", chat=GROUP)
+            await until(lambda: brain.about("think"))
+            await gateway.kill()
+        telegram.migrate(GROUP, SUPER, says=says)
+        write(telegram, f"@{BOT} still there?", chat=SUPER)
+        async with gateway_process(tmp_path, imported=TELEGRAM):
+            await until(lambda: "Well thought." in read(telegram, SUPER))
+            if says:
+                await until(lambda: len(read(telegram, SUPER)) == 2)
+            write(telegram, f"@{BOT} and now", chat=SUPER)
+            await until(lambda: "re: [Ann] and now" in read(telegram, SUPER))
+
+        assert read(telegram, SUPER).count("Well thought.") == 1
+        assert "re: [Ann] still there?" in read(telegram, SUPER) or not says
+        assert len(list((tmp_path / ".everturn" / "sessions").glob("*"))) == 1

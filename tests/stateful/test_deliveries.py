@@ -42,7 +42,7 @@ class Post:
         for parcel in session.state.owed:  # what was under way when the process ended
             for index, chunk in enumerate(parcel.chunks or ()):
                 if chunk.mark == "sending":
-                    await session.tell(_unknown(parcel, index, chunk.tries))
+                    await session.tell(_mark(parcel, index, "unknown"))
         while not session.is_stopping:
             due = _next(session.state)
             if due is not None:
@@ -66,10 +66,7 @@ class Post:
         await session.tell(*plan, _mark(parcel, index, "sending"))
         fate = cast("Fate", await self._held.wait(self.sending, "chunk"))
         self.arrived[parcel.seq, index] += fate.arrives
-        if fate.mark == "unknown":
-            await session.tell(_unknown(parcel, index, chunks[index].tries))
-        else:
-            await session.tell(_mark(parcel, index, fate.mark))
+        await session.tell(_mark(parcel, index, fate.mark))
 
 
 @dataclass(frozen=True)
@@ -98,10 +95,6 @@ def _next(state: SessionState) -> Parcel | None:
 
 def _mark(parcel: Parcel, index: int, mark: Mark) -> ChunkMarked:
     return ChunkMarked(parcel=parcel.seq, chunk=index, mark=mark)
-
-
-def _unknown(parcel: Parcel, index: int, tries: int) -> ChunkMarked:
-    return _mark(parcel, index, "failed" if tries else "unknown")
 
 
 class Deliveries(Turns):

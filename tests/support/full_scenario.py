@@ -53,7 +53,7 @@ from everturn_actors.service import ServiceSettings, TurnService, open_service
 from everturn_actors.spec import AgentSpec, ModelSpec, SessionSpec
 from everturn_actors.testing import ManualClock, StaticAgents
 from everturn_channels.delivery import Deliverer
-from everturn_channels.delivery.pace import DOUBT_MAX_S
+from everturn_channels.delivery.pace import DOUBT_S
 from everturn_channels.settings import ChannelSettings
 from everturn_gateway.observe import SecretRegistry
 from everturn_gateway.scheduler.book import JobBook
@@ -65,6 +65,7 @@ from everturn_gateway.tools.site import ServiceLink, ToolSite
 
 WAIT_S = 60  # for what takes milliseconds
 QUIET = 30  # rounds of the loop in which nothing touches a disk
+REST_S = 300.0
 RESTS = 6  # waits of five minutes; what is owed takes one or two of them
 READS = ToolTraits(read_only=True)
 QUESTIONS = 12  # of the client: enough for a summary and a snapshot
@@ -213,10 +214,10 @@ class Gateway:
     async def rest(self) -> None:
         """Wait until nothing is owed but an answer of a person; let doubts pass for that."""
         await self.settle()
-        for _ in range(self.patience):
+        for number in range(self.patience):
             if not await self._owes():
                 return
-            self.clock.advance(DOUBT_MAX_S)
+            self.clock.advance(REST_S if number % 2 else DOUBT_S)
             await self.settle()
 
     async def _owes(self) -> bool:

@@ -162,7 +162,9 @@ class Sender:
         return None
 
     def _has_news(self) -> bool:
-        return leaves(self._session) or self._next() is not None
+        """Whether there is something to do before what waits is due; or nothing any more."""
+        is_over = not self._session.state.owed or leaves(self._session)
+        return is_over or self._next() is not None
 
     def _is_over(self, parcel: Parcel) -> bool:
         """Whether a parcel is a question that nobody can answer any more."""

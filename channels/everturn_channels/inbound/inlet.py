@@ -276,7 +276,7 @@ class ChannelInlet:
 
     def blocked(self, chat: str, why: str) -> float:
         """Note that a chat cannot be read now. See `Inlet.blocked`."""
-        now = self._hall.clock.now()
+        now, chat = self._hall.clock.now(), self._aliases.first(chat)
         lane = self._health.lanes.block(
             chat, _HISTORY, self._health.words(why), began_at=now, now=now
         )
@@ -284,7 +284,7 @@ class ChannelInlet:
 
     def unblocked(self, chat: str) -> None:
         """Note that a chat can be read again. See `Inlet.unblocked`."""
-        self._health.lanes.release(chat, _HISTORY, is_passing=True)
+        self._health.lanes.release(self._aliases.first(chat), _HISTORY, is_passing=True)
 
     async def _is_known(self, place: Place) -> bool:
         """Whether a conversation goes on in a place."""
