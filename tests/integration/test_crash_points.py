@@ -1,7 +1,8 @@
 """GW-02: one rich turn, killed at every single thing that it writes.
 
 The turn reads side by side, keeps a large result apart, gets a reply that cannot be used, does
-things with effects, asks and is allowed, refused and left alone, and is steered. It is run once to
+things with effects, asks and is allowed, refused and left alone, is steered, and waits twice for a
+model that is out of reach, before its first reply and behind results. It is run once to
 count its writes; then the process ends before, in the middle of and after each of them, and a new
 one has to bring everything to its end.
 """
@@ -22,7 +23,8 @@ from support.stores import FileWorld, MemoryWorld, World
 from support.tool_doubles import Deed, Rules, by_name
 
 from everturn_actors.context.render import render
-from everturn_actors.errors import CoreError
+from everturn_actors.errors import CoreError, RateLimitedError
+from everturn_actors.events import ModelCallFailed
 from everturn_actors.learning import ShortMemory
 from everturn_actors.model import Decision, Inbound, ModelRequest, Reply, ToolCall, UserMessage
 from everturn_actors.ports import Agent, ToolContext, ToolOutput, ToolTraits, Verdict
@@ -67,12 +69,19 @@ PLAN: tuple[Reply | None, ...] = (
 "The replies of the first turn; None = it answers."
 
 
+OUTAGES = (0, 2)
+"After so many replies the model is out of reach for a while."
+FAILURES = 2
+ASKED_S = 20
+
+
 class Planned(ScriptedProvider):
     """A model that does the same at the same place, whichever process asks it."""
 
     def __init__(self) -> None:
         super().__init__()
         self.broke: set[int] = set()
+        self.failed: Counter[int] = Counter()
 
     async def complete(self, request: ModelRequest, on_text: object) -> Reply:
         """Answer by what stands after the newest beginning of a turn."""
@@ -89,6 +98,9 @@ class Planned(ScriptedProvider):
         if not messages[start].text.startswith("turn 1"):
             return Reply(text="you are welcome")
         done = sum(isinstance(message, Reply) for message in messages[start:])
+        if done in OUTAGES and self.failed[done] < FAILURES:
+            self.failed[done] += 1
+            raise RateLimitedError(retry_after_s=ASKED_S)
         if done == 1 and done not in self.broke:
             self.broke.add(done)
             broken = ToolCall(call_id="x", name="send", arguments='{"cut')
@@ -173,6 +185,18 @@ async def people(life: Life, service: TurnService, session_id: str) -> None:
                     life.clock.advance(60)
                 else:
                     await service.decide(session_id, approval.call_id, word, by="alice")
+            await wait_for_the_model(life, service, session_id)
+
+
+async def wait_for_the_model(life: Life, service: TurnService, session_id: str) -> None:
+    """Let the time of an outage go by; in the first one somebody writes more."""
+    turn = (await service.view(session_id)).open_turn
+    if turn is None or turn.outage is None or turn.outage.retry_at <= life.clock.now():
+        return
+    if not turn.steps and "early" not in life.tried:
+        await life.send("early", "and be quick")
+    await life.clock.until_sleeping(ASKED_S * 1.25)
+    life.clock.advance(ASKED_S * 1.25)
 
 
 async def carry(life: Life, tasks: TaskGroup) -> str:
@@ -245,6 +269,8 @@ async def check(life: Life, session_id: str, *, crashed: bool) -> None:
     assert from_zero is not None
     assert by_snapshot.state == from_zero.state
     assert same_bytes(life, by_snapshot.state, from_zero.state)
+    notices = [e for e in log if isinstance(e.body, ModelCallFailed) and e.body.tells]
+    assert len(notices) == 1
     outcomes = [turn.outcome for turn in from_zero.state.held_turns]
     assert set(outcomes) == {"answered"}
     if not crashed:
