@@ -161,6 +161,46 @@ async def test_a_message_that_cannot_be_kept_stays_with_telegram() -> None:
     assert {a.text for a in inbox.refused if isinstance(a, Message)} == {"one"}
 
 
+async def test_one_chat_that_cannot_be_kept_does_not_hide_all_others() -> None:
+    """Telegram shows a hundred updates at a time, from the first on that was not confirmed."""
+    clock = QuickClock()
+    async with open_telegram_api() as api, serving(make(api, clock=clock), Inbox()) as inbox:
+        await api.until(lambda: api.has_poll)
+        inbox.full_chats.add(HERE)
+        api.say("stuck")
+        api.say("stuck, too")
+        await inbox.until(lambda: inbox.refused)
+        clock.advance(10)
+        for number in range(120):
+            api.say(f"{number}", chat=BOB)
+        await inbox.until(lambda: len(texts(inbox, BOB)) == 98)
+        unseen = list(inbox.skips)
+        clock.advance(60)
+        await inbox.until(lambda: len(texts(inbox, BOB)) == 120)
+
+    assert unseen == []
+    ((place, count, why),) = inbox.skips
+    assert (place.chat, count) == (HERE, 2)
+    assert "could not be kept" in why
+
+
+async def test_while_nothing_can_be_kept_nothing_is_left_out() -> None:
+    """A full disk concerns all: to give up what waits for it would help nobody."""
+    clock = QuickClock()
+    async with open_telegram_api() as api, serving(make(api, clock=clock), Inbox()) as inbox:
+        await api.until(lambda: api.has_poll)
+        inbox.full_chats |= {HERE, str(BOB)}
+        for number in range(120):
+            api.say(f"{number}", chat=BOB if number % 2 else ANN)
+        await inbox.until(lambda: len(inbox.refused) > 2)
+        clock.advance(600)
+        await inbox.until(lambda: len(inbox.refused) > 6)
+        inbox.full_chats.clear()
+        await inbox.until(lambda: len(inbox.taken) == 120)
+
+    assert inbox.skips == []
+
+
 async def test_the_first_start_answers_nothing_old() -> None:
     """Whoever connects a bot must not see it answer last week."""
     async with open_telegram_api() as api:

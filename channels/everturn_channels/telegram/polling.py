@@ -37,12 +37,14 @@ from everturn_channels.errors import (
 )
 from everturn_channels.menu import PASSING
 from everturn_channels.telegram.connection import Line, explained
-from everturn_channels.telegram.mapping import chat_of, message_of
+from everturn_channels.telegram.mapping import chat_of, message_of, place_of
 from everturn_channels.telegram.receiving import (
+    BATCH,
     Receiver,
     album_of,
     ask_updates,
     number_of,
+    read_update,
 )
 
 logger = logging.getLogger(__name__)
@@ -59,6 +61,8 @@ _BACKOFF_S: Final = (0.5, 1.0, 2.0, 4.0, 8.0)
 _CONFLICT_S: Final = (2.0, 5.0, 10.0, 30.0)
 _TAKE_S: Final = 0.5  # so long everything waits for what is being taken; then commands pass it
 _UNKEPT_S: Final = 1.0  # between two polls while something stays with Telegram
+_CROWDED_S: Final = 60.0  # so long a message may keep all newer ones out of sight
+_APART_S: Final = 5.0  # so long after it failed others still were taken: it is not all that fails
 _PASSING: Final = re.compile(
     rf"/({'|'.join(sorted(PASSING))})(@\w+)?(\s.*)?", re.DOTALL | re.IGNORECASE
 )
@@ -81,6 +85,9 @@ class Poller:
         "Updates that are being taken at this moment."
         self._unkept: dict[int, datetime] = {}
         "Chats of which something cannot be taken now, and until when it is not tried again."
+        self._stuck: dict[int, datetime] = {}
+        "Chats of which something cannot be taken now, and since when."
+        self._last_taken = clock.now()
         self._side_by_side = anyio.CapacityLimiter(_CHATS_AT_ONCE)
         self._idle = anyio.Event()
 
@@ -117,6 +124,7 @@ class Poller:
                 while self._busy:
                     self._idle = anyio.Event()
                     await self._idle.wait()
+            await self._make_room(batch)
             self._move_on([number_of(raw) for raw in batch])
             # not longer: those who write elsewhere wait for the next poll
             wait_s = _UNKEPT_S if self._unkept else 0.0
@@ -201,11 +209,41 @@ class Poller:
         # Telegram takes back after a day what it holds, and then nothing stays there any more.
         waiting = {chat for chat, _ in by_chat} | set(self._busy)
         self._unkept = {c: until for c, until in self._unkept.items() if c in waiting}
+        self._stuck = {c: since for c, since in self._stuck.items() if c in waiting}
         for chat, updates in by_chat:
             if now < self._unkept.get(chat, now):
+                for update in filter(_may_pass, updates):
+                    tasks.start_soon(self._take_beside, update)
                 continue
             self._busy[chat] = anyio.current_time()
             tasks.start_soon(self._take_chat, chat, updates)
+
+    async def _make_room(self, batch: Sequence[dict[str, object]]) -> None:
+        """Leave out what cannot be taken where it keeps what others write out of sight.
+
+        Telegram shows a page from the offset on, and the offset stays before the first update that
+        was not taken. Where all fails, the disk say, nothing is left out: it would help nobody.
+        """
+        left = [raw for raw in batch if number_of(raw) not in self._taken | self._begun]
+        first = read_update(left[0]) if len(batch) >= BATCH and left else None
+        chat = chat_of(first) if first is not None else 0
+        since, now = self._stuck.get(chat), self._clock.now()
+        if since is None or now < since + timedelta(seconds=_CROWDED_S):
+            return
+        if self._last_taken < since + timedelta(seconds=_APART_S):
+            return
+        updates = [update for raw in left if (update := read_update(raw)) is not None]
+        given_up = [update for update in updates if chat_of(update) == chat]
+        logger.error(
+            "messages that cannot be kept hold up all other chats, and are left out",
+            extra={"chat": chat, "messages": len(given_up)},
+        )
+        self._taken |= {update.update_id for update in given_up}
+        messages = [message for update in given_up if (message := message_of(update)) is not None]
+        place = place_of(messages[0]) if messages else None
+        if place is not None:
+            why = "they could not be kept, and held up everybody else"
+            await self._inlet.skipped(place, len(messages), why)
 
     def _move_on(self, numbers: Sequence[int]) -> None:
         """Move the offset up to the first update that was not taken.
@@ -226,6 +264,7 @@ class Poller:
             async with self._side_by_side:
                 if await self._take(updates):
                     self._unkept.pop(chat, None)
+                    self._stuck.pop(chat, None)
         finally:
             del self._busy[chat]
             if not self._busy:
@@ -260,11 +299,14 @@ class Poller:
                 "a message cannot be taken now and stays with Telegram",
                 extra={"chat": chat, "why": str(error)},
             )
-            self._unkept[chat] = self._clock.now() + timedelta(seconds=error.retry_after_s)
+            now = self._clock.now()
+            self._unkept[chat] = now + timedelta(seconds=error.retry_after_s)
+            self._stuck.setdefault(chat, now)
             return False
         finally:
             self._begun -= numbers
         self._taken |= numbers
+        self._last_taken = self._clock.now()
         return True
 
 
