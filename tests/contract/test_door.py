@@ -5,7 +5,7 @@ Everything behind them is real; only the model is scripted.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ import pytest
 from support.gateway import HttpGateway, open_http_gateway
 from support.pictures import picture
 
+from everturn_actors.call_status import waiting
 from everturn_actors.errors import (
     InvalidInputError,
     SessionEndedError,
@@ -24,11 +25,12 @@ from everturn_actors.errors import (
     UnknownSessionError,
 )
 from everturn_actors.events import Event, ModelReplied, Received, SessionEnded, TurnFinished
-from everturn_actors.model import ConversationKey, Upload
+from everturn_actors.model import ConversationKey, ModelRequest, Reply, Upload
 from everturn_actors.reports import explanation_record
 from everturn_actors.service import TextDelta, Update
 from everturn_actors.testing import ScriptedProvider
 from everturn_channels.errors import DoorError
+from everturn_channels.terminal.chat import describe
 from everturn_channels.terminal.conversation import Answer, Conversation
 from everturn_channels.terminal.door import Door, ServiceDoor
 from everturn_gateway.client import open_http_door
@@ -53,10 +55,12 @@ class House:
 
 
 @asynccontextmanager
-async def open_house(kind: Kind, folder: Path) -> AsyncGenerator[House]:
+async def open_house(
+    kind: Kind, folder: Path, provider: ScriptedProvider | None = None
+) -> AsyncGenerator[House]:
     """Open a gateway and one of the two doors to it."""
     with anyio.fail_after(DEADLINE_S):
-        async with open_http_gateway(folder) as gateway:
+        async with open_http_gateway(folder, provider=provider) as gateway:
             if kind == "service":
                 yield House(
                     door=ServiceDoor(gateway.service, gateway.library.names), gateway=gateway
@@ -389,3 +393,35 @@ async def test_a_file_that_is_none_is_refused_by_both_doors(kind: Kind, tmp_path
             await house.door.submit(session_id, "who?", idempotency_key="k", attachments=[lie])
 
         assert await house.door.history(session_id, after=0) == []
+
+
+class Crowded(ScriptedProvider):
+    """A model for which each call waits first."""
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+        """Return the next reply, when there is room."""
+        with waiting("a free place"):
+            reply = await super().complete(request, lambda _piece: None)
+        on_text(reply.text)
+        return reply
+
+
+async def test_a_status_tells_what_the_model_call_waits_for(kind: Kind, tmp_path: Path) -> None:
+    """Whoever wonders why nothing comes learns that others go first."""
+    model = Crowded()
+    model.hold()
+    async with open_house(kind, tmp_path, model) as house:
+        conversation = Conversation(house.door, key=KEY)
+        seq = await conversation.hand_in("Hello")
+        await model.until_called()
+        during = await conversation.status()
+        model.release()
+        async with aclosing(conversation.answer(seq)) as stream:
+            async for _ in stream:
+                pass
+        after = await conversation.status()
+
+    assert during is not None
+    assert "waits     for a free place" in describe(during).splitlines()
+    assert after is not None
+    assert after.waiting_for == ""

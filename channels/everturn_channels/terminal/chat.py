@@ -277,6 +277,7 @@ def describe(status: Status) -> str:
             f"tokens    {read}, {usage.output_tokens} out",
             *waits,
             *((_outage(status.outage),) if status.outage else ()),
+            *((f"waits     for {clean(status.waiting_for)}",) if status.waiting_for else ()),
             *((f"cost      {dollars(usage.cost_nanodollars)}",) if usage.cost_nanodollars else ()),
         )
     )

@@ -52,6 +52,8 @@ class Status:
     "Calls that wait for a person, in the order in which they were asked."
     outage: Outage | None = None
     "Where the model of the open turn is out of reach."
+    waiting_for: str = ""
+    "What its model call waits for before it is made; empty = for nothing."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,6 +252,7 @@ class ServiceDoor:
             busy=state.has_work,
             approvals=state.open_approvals,
             outage=state.open_turn.outage if state.open_turn else None,
+            waiting_for=self._service.waiting_for(session_id),
         )
 
     async def context(self, session_id: str) -> ContextReport:

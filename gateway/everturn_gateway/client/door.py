@@ -237,6 +237,7 @@ class HttpDoor:
             busy=data["open_turn"] is not None or data["waiting"] > 0,
             approvals=tuple(map(approval_of, data["approvals"])),
             outage=value_of(outage_of, data),
+            waiting_for=value_of(_waiting_for, data),
         )
 
     async def context(self, session_id: str) -> ContextReport:
@@ -386,6 +387,11 @@ def _attachment(upload: Upload) -> dict[str, str]:
     named = {"file_name": upload.file_name} if upload.file_name else {}
     kind = attachment_of(upload).media_type
     return {"media_type": kind, "data": b64encode(upload.data).decode(), **named}
+
+
+def _waiting_for(data: Mapping[str, Any]) -> str:
+    turn = data["open_turn"]
+    return "" if turn is None else str(turn["waiting_for"])
 
 
 def _session(session_id: str) -> str:
