@@ -5,7 +5,9 @@ Blocking: not for the event loop.
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -23,6 +25,8 @@ def read_kept(path: Path) -> bytes | None:
         ValueError: It is larger than any that is written here.
     """
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for
+            raise OSError(errno.EINVAL, "it is no file", str(path))
         with path.open("rb") as file:
             data = file.read(_READ_MAX + 1)
     except FileNotFoundError:

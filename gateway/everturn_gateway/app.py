@@ -255,7 +255,12 @@ async def open_gateway(
                 talk = partial(channels.run, service, library, workshop, supervisor)
                 supervisor.start(connections, "channels", talk)
             else:
-                await schedules.load()
+                try:
+                    await schedules.load()
+                except OSError as error:  # whoever asks for jobs is told again
+                    logger.error(  # noqa: TRY400 - the words say it all
+                        "scheduled jobs cannot be read", extra={"error": str(error)}
+                    )
             gateway = Gateway(
                 config=config,
                 service=service,

@@ -32,7 +32,7 @@ from everturn_actors.context.calibration import (
 from everturn_actors.ports import Clock
 from everturn_actors.spec import ModelSpec
 from everturn_actors.supervisor import Supervisor
-from everturn_channels.files import put_aside, replace_kept
+from everturn_channels.files import put_aside, read_kept, replace_kept
 
 logger = logging.getLogger(__name__)
 
@@ -234,17 +234,15 @@ def _encoded(known: Mapping[str, _Learnt]) -> bytes:
 def _read(path: Path) -> dict[str, _Learnt]:
     """Return what the file holds; nothing where there is none or it is damaged."""
     try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
+        data = read_kept(path)
+    except (OSError, ValueError) as error:
         logger.warning(
             "what was learnt about models cannot be read",
-            extra={"path": str(path), "reason": error.strerror or str(error)},
+            extra={"path": str(path), "reason": str(error)},
         )
         return {}
     try:
-        return _decoded(data)
+        return {} if data is None else _decoded(data)
     except _DAMAGED as error:
         aside = put_aside(path)
         logger.warning(

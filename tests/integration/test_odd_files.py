@@ -23,6 +23,7 @@ from support.in_process import running_here
 
 from everturn_actors.model import ConversationKey, Inbound
 from everturn_gateway.app import open_gateway
+from everturn_gateway.commands.running import read_note
 from everturn_gateway.config import Config
 from everturn_gateway.http.bodies import FaultBody
 from everturn_gateway.observe import SecretRegistry
@@ -278,3 +279,16 @@ async def test_doctor_names_the_file(
     lines = [line for line in done.out.splitlines() if line.startswith("problem")]
     assert not [path for path in paths if not names(lines, path)], done.out
     assert "good: builtin" in done.out
+
+
+@pytest.mark.parametrize("oddity", FOLDER_ODDITIES, ids=lambda each: each.__name__)
+async def test_what_is_odd_in_the_workspace_stops_no_conversation(
+    tmp_path: Path, oddity: Callable[[Path], None]
+) -> None:
+    """Jobs and background processes can be had when it is set right; messages are answered."""
+    config = configured(tmp_path)
+    for name in ("schedules", "processes", "models.json", "gateway.json", "usage", "pairing"):
+        spoil(config.workspace / name, oddity)
+
+    await faults_of(config)
+    assert await anyio.to_thread.run_sync(read_note, config.workspace) is None

@@ -428,7 +428,7 @@ def _enter(layout: Layout) -> WorkspaceLock:
         for folder in (layout.workspace, *layout.folders):
             sync_directory(folder)  # names that a process gave that was killed before it could
     except OSError as error:
-        raise write_error(error, layout.workspace) from error
+        raise write_error(error, Path(error.filename or layout.workspace)) from error
     lock = take_lock(layout.workspace, layout.lock)
     try:
         for folder in layout.deleted.iterdir():  # what a crash left of deleted sessions

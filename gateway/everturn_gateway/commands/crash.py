@@ -36,7 +36,7 @@ class CrashLog:
         if self.folder is not None and self.folder.is_dir():
             path = self.folder / LOG_NAME
             try:
-                log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+                log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o600)
                 return _append(log, path, text)
             except OSError:
                 pass  # the workspace may be what is broken, or its disk is full

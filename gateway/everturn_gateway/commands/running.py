@@ -20,6 +20,7 @@ import httpx2
 
 from everturn_actors.ports import Clock
 from everturn_actors.supervisor import Backoff, contain
+from everturn_channels.files import read_kept
 from everturn_gateway.app import SystemClock
 from everturn_gateway.client import open_client
 from everturn_gateway.config import is_loopback
@@ -114,7 +115,7 @@ def _write(workspace: Path, running: Running) -> None:
 def read_note(workspace: Path) -> Running | None:
     """Return what the note says, whether it still holds or not; None where there is none."""
     try:
-        data = json.loads((workspace / NOTE_NAME).read_bytes())
+        data = json.loads(read_kept(workspace / NOTE_NAME) or b"")
         return Running(pid=int(data["pid"]), url=str(data["url"]))
     except (OSError, ValueError, TypeError, KeyError):
         return None

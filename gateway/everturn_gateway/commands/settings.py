@@ -124,7 +124,9 @@ def log_to_file(config: Config, secrets: SecretRegistry) -> Generator[None]:
     make_private(config.workspace)
     try:
         log = os.fdopen(
-            os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a", encoding="utf-8"
+            os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o600),
+            "a",
+            encoding="utf-8",
         )
     except OSError:
         log = None  # the workspace cannot be written; what opens it says so

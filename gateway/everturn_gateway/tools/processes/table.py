@@ -431,12 +431,16 @@ async def open_processes(
         environ: Where tmux is looked for: its PATH.
         secrets: What no message may show.
         supervisor: Runs what follows each process; by default one of its own.
-
-    Raises:
-        OSError: The folder cannot be used.
     """
     folder = state / FOLDER
-    processes = await to_thread.run_sync(_load, folder)
+    try:
+        processes = await to_thread.run_sync(_load, folder)
+    except OSError as error:  # conversations need none of them
+        logger.error(  # noqa: TRY400 - the words say it all
+            "background processes cannot be taken up, and none can be started",
+            extra={"path": str(folder), "error": str(error)},
+        )
+        processes = {}
     try:
         async with anyio.create_task_group() as group:
             table = ProcessTable(
