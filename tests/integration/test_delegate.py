@@ -363,10 +363,17 @@ async def test_a_task_that_is_no_message_is_refused() -> None:
             await call_tool(tool, {})
 
 
-async def test_an_empty_conclusion_is_said_to_be_one() -> None:
-    """An empty result looks like a failure of the tool."""
-    async with open_agents(one_task(answer=" "), delegates) as test:
-        assert (await say(test, "go")).text == "it is: (no conclusion)"
+async def test_a_delegate_that_never_says_anything_has_failed() -> None:
+    """An empty result would look as if the task was done."""
+
+    def plan(request: ModelRequest) -> str | Reply:
+        is_asked_again = newest(request).startswith("[Your last reply")
+        return " " if is_asked_again else one_task(answer=" ")(request)
+
+    async with open_agents(plan, delegates) as test:
+        said = (await say(test, "go")).text
+        assert "did not finish the task (failed)" in said
+        assert "it was empty" in said
 
 
 # --- stopping ---
