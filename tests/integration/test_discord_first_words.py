@@ -30,7 +30,7 @@ async def test_a_first_message_of_somebody_who_was_let_in_is_read_after_an_absen
     async with open_discord_api() as api:
         world, inbox = api.world, Inbox()
         ann, bob = world.add_user("ann"), world.add_user("bob")
-        inbox.known = [ann["id"], "not-a-number", "*"]
+        inbox.known = ["not-a-number", "*", "²", "9" * 300, ann["id"]]
         inbox.cursors[HEARD] = world.new_id()
         world.add_message(ann, world.dm(ann), "are you there?")
         world.add_message(bob, world.dm(bob), "nobody let me in")

@@ -107,7 +107,8 @@ class Looker:
         Args:
             since: An id of the time when Discord was last heard from; 0 = this is the first time.
         """
-        unknown = [p for p in await self._inlet.people() if p.isdigit() and not self._dm_of(p)]
+        people = [person for person in await self._inlet.people() if _ID.fullmatch(person)]
+        unknown = [person for person in people if not self._inlet.cursor(f"person {person}")]
         for person in unknown[:OPENED_MAX]:
             try:
                 found = await self._client.http.start_private_message(int(person))
@@ -124,9 +125,6 @@ class Looker:
                     yield Missed(chat=str(channel_id), channel_id=channel_id, after=after)
                 await self._inlet.keep_cursor(f"person {person}", str(channel_id))
             await anyio.sleep(OPEN_PAUSE_S)
-
-    def _dm_of(self, person: str) -> str:
-        return self._inlet.cursor(f"person {person}")
 
     def _is_new(self, thread: discord.Thread) -> bool:
         """Whether a thread was opened after what was last seen in its channel."""

@@ -143,9 +143,12 @@ class Receiver:
             self._miss(str(channel_id), channel_id, self._cursor(channel_id))
         if session == self._session:
             self._released.set()
-        async for missed in self._looker.open_dms(since):
-            await self._remember_dm(missed.channel_id)
-            self._miss(missed.chat, missed.channel_id, missed.after)
+        try:
+            async for missed in self._looker.open_dms(since):
+                await self._remember_dm(missed.channel_id)
+                self._miss(missed.chat, missed.channel_id, missed.after)
+        except Exception as error:  # noqa: BLE001 - what may have been missed stops nothing that was not
+            self._inlet.unreadable("direct channels", error)
 
     def saw_guild(self, guild: discord.Guild) -> None:
         """Look at a guild that came later than the others."""
