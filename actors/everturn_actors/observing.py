@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 
+from anyio import get_cancelled_exc_class
+
 from everturn_actors.events import Event
 from everturn_actors.ports import Agent, Observer
 from everturn_actors.state import SessionState
@@ -29,7 +31,7 @@ class GuardedObserver:
         """See `Observer.durable`."""
         try:
             self._observer.durable(before, after, events)
-        except Exception:  # a boundary
+        except (Exception, get_cancelled_exc_class()):  # a boundary; nothing here waits
             logger.exception(_FAILED)
 
     def awake(self, session_id: str) -> AbstractContextManager[None]:
@@ -57,7 +59,7 @@ class _Guarded:
             block = self._make()
             block.__enter__()
             self._entered = block
-        except Exception:  # a boundary
+        except (Exception, get_cancelled_exc_class()):  # a boundary; nothing here waits
             logger.exception(_FAILED)
 
     def __exit__(
@@ -71,6 +73,6 @@ class _Guarded:
             return
         try:
             self._entered.__exit__(kind, error, traceback)
-        except Exception as failure:
+        except (Exception, get_cancelled_exc_class()) as failure:
             if failure is not error:
                 logger.exception(_FAILED)

@@ -14,6 +14,7 @@ from typing import Final, assert_never
 import anyio
 
 from everturn_actors.errors import ActorStoppedError, CoreError
+from everturn_actors.supervisor import attempt
 from everturn_channels.adapter import Adapter, Arrival, Command, Edit, Message, Place, Press
 from everturn_channels.aliases import ChatAliases
 from everturn_channels.cursors import Cursors
@@ -142,10 +143,8 @@ class ChannelInlet:
         pauses_s = UNCLEAR_S if isinstance(arrival, Message | Edit) else ()
         for pause_s in (*pauses_s, None):
             began = self._hall.clock.now()
-            try:
-                if not self._is_stale(arrival):
-                    await self._receive(arrival)
-            except Exception as error:  # the channel runner's boundary
+            error = await attempt(partial(self._receive_once, arrival))
+            if error is not None:
                 match disposition_of(error):
                     case "not now":
                         raise self._not_now(arrival, error, began) from error
@@ -197,6 +196,10 @@ class ChannelInlet:
             "chat": arrival.place.chat,
             "kind": type(arrival).__name__,
         }
+
+    async def _receive_once(self, arrival: Arrival) -> None:
+        if not self._is_stale(arrival):
+            await self._receive(arrival)
 
     async def _receive(self, arrival: Arrival) -> None:
         match arrival:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sized
 from dataclasses import dataclass
+from functools import partial
 
 import anyio
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from everturn_actors.supervisor import attempt
 from everturn_gateway.http.problems import Problem, problem_response
 from everturn_gateway.http.waiting import DEADLINE
 
@@ -106,9 +108,13 @@ class RequestLimits:
             answer = problem_response(too_large(limit_bytes), scope)
             await answer(scope, exchange.read, exchange.write)
             return
+        # A cancellation that nobody here asked for is a fault: without that the client would get no
+        # answer at all.
         scope[DEADLINE] = anyio.current_time() + self._timeout_s
         with anyio.CancelScope(deadline=scope[DEADLINE] + GRACE_S) as exchange.time:
-            await self._app(scope, exchange.read, exchange.write)
+            failure = await attempt(partial(self._app, scope, exchange.read, exchange.write))
+            if failure is not None:
+                raise failure
         if exchange.time.cancelled_caught and not exchange.started:
             answer = problem_response(_late(self._timeout_s), scope)
             await answer(scope, receive, send)

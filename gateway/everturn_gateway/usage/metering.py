@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time, timedelta
 from typing import Final
 
+from anyio import get_cancelled_exc_class
+
 from everturn_actors.errors import ModelRefusedError
 from everturn_actors.model import ModelRequest, Reply, Usage
 from everturn_actors.ports import Clock, ModelProvider
@@ -114,7 +116,10 @@ class Metered:
         label = model_label(answered)
         if not priced:
             self._meter.warn_unpriced(label)
-        self._meter.ledger.add(self._agent, label, usage, priced=priced)
+        try:
+            self._meter.ledger.add(self._agent, label, usage, priced=priced)
+        except (Exception, get_cancelled_exc_class()):  # a boundary: the answer counts more
+            logger.exception("a call could not be counted", extra={"agent": self._agent})
         return reply if usage == reply.usage else replace(reply, usage=usage)
 
     def _refuse_beyond_limit(self) -> None:
