@@ -1,0 +1,255 @@
+"""Every fault in every part, one at a time: only that part stops, and nothing accepted is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+from support.fault_world import VICTIMS, Echo, Fault, World, open_world, write_folder
+from support.feeding_adapter import FeedingAdapter
+
+from everturn_actors.events import Event, SessionStarted
+from everturn_actors.journal.files import FileStore
+from everturn_channels.delivery.deliverer import Deliverer
+from everturn_gateway.model_memory import FileMemory
+from everturn_gateway.scheduler.book import JobBook
+from everturn_gateway.scheduler.runlog import RunLogs
+from everturn_gateway.scheduler.running import Performer
+from everturn_gateway.specs.library import AgentLibrary
+from everturn_gateway.telemetry.telemetry import Telemetry
+from everturn_gateway.tools.memory.tools import _Memory
+from everturn_gateway.tools.policy.gate import PolicyGate
+from everturn_gateway.tools.toolbox import Toolbox
+from everturn_gateway.tools.web.posting import WebPoster
+from everturn_gateway.usage.ledger import UsageLedger
+
+KINDS: dict[str, Callable[[], BaseException]] = {
+    "RuntimeError": lambda: RuntimeError("a fault"),
+    "OSError": lambda: OSError(errno.EIO, "Input/output error"),
+    "TimeoutError": TimeoutError,
+    "cancelled from elsewhere": asyncio.CancelledError,
+}
+
+ANSWER_S = 8
+Poke = Callable[[World], Awaitable[object]]
+
+
+async def talk(world: World) -> object:
+    """Say something to the victim, in a conversation that goes on."""
+    return await world.post("hello")
+
+
+async def begin(world: World) -> object:
+    """Begin a conversation with the victim."""
+    body = {"agent": "victim", "chat": f"fresh-{next(world.numbers)}"}
+    return (await world.http.post("/api/v1/sessions", json=body)).json()
+
+
+async def look(world: World) -> object:
+    """Look at the victim's session."""
+    statuses = [await world.status(f"/api/v1/sessions/{each}") for each in VICTIMS]
+    return statuses + [await world.status(f"/api/v1/sessions/{each}/messages") for each in VICTIMS]
+
+
+async def rest(world: World) -> object:
+    """Say something to the victim, and let its session go to rest."""
+    said = await talk(world)
+    await anyio.sleep(0.2)
+    return said
+
+
+async def note(world: World) -> object:
+    """Let the victim use a tool."""
+    return await world.post("note it")
+
+
+async def write(world: World) -> object:
+    """Write to the victim on its channel."""
+    await world.write("one", "hello")
+    return "taken"
+
+
+async def reconnect(world: World) -> object:
+    """Let the connection of the victim's channel break, and write when it is there again."""
+    world.adapters["one"].break_off(None)
+    await anyio.sleep(0.05)
+    return "broken off"
+
+
+async def reload(world: World) -> object:
+    """Read the agents again."""
+    return (await world.http.post("/api/v1/admin/reload")).json()
+
+
+async def run_job(world: World) -> object:
+    """Run a job of the victim now."""
+    return (await world.http.post("/api/v1/schedules/standup/run")).json()
+
+
+async def list_sessions(world: World) -> object:
+    """Ask for the list of sessions."""
+    return await world.status("/api/v1/sessions")
+
+
+async def run_webhook(world: World) -> object:
+    """Run a job of the victim that posts to a webhook."""
+    return (await world.http.post("/api/v1/schedules/hook/run")).json()
+
+
+async def add_job(world: World) -> object:
+    """Schedule another message."""
+    job = {"id": f"job-{next(world.numbers)}", "agent": "victim", "message": "x", "every": "1d"}
+    to = {"session": next(iter(VICTIMS))}
+    answer = await world.http.post("/api/v1/schedules", json={**job, "to": to})
+    await anyio.sleep(1)  # until the folder is read again
+    return answer.json()
+
+
+async def wait(_world: World) -> object:
+    """Give what works by the clock time to do so."""
+    await anyio.sleep(0.3)
+    return "waited"
+
+
+def any_call(_arguments: tuple[Any, ...]) -> bool:
+    """Whatever it is called for."""
+    return True
+
+
+def of_victim(arguments: tuple[Any, ...]) -> bool:
+    """It is called for the victim's session or conversation."""
+    return any(
+        (isinstance(each, str) and each in VICTIMS)
+        or getattr(each, "agent", "") == "victim"
+        or getattr(each, "session_id", "") in VICTIMS
+        or (isinstance(each, list) and _begins_with_victim(each))
+        for each in arguments
+    )
+
+
+def _begins_with_victim(events: list[Event]) -> bool:
+    body = events[0].body if events else None
+    return isinstance(body, SessionStarted) and body.key.agent == "victim"
+
+
+def is_channel_one(arguments: tuple[Any, ...]) -> bool:
+    """It is called on the victim's bot."""
+    return bool(arguments[0].name == "one")
+
+
+def of_model(arguments: tuple[Any, ...]) -> bool:
+    """The request is the victim's: the other one is told other things."""
+    return not any("other" in getattr(m, "text", "") for m in arguments[1].messages)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part that can fail."""
+
+    owner: object
+    method: str
+    poke: Poke
+    belongs: Callable[[tuple[Any, ...]], bool] = any_call
+    is_for_all: bool = False
+    "No turn can be worked on without it: while it fails, the others' fail as well."
+
+    def __str__(self) -> str:
+        return f"{getattr(self.owner, '__name__', self.owner)}.{self.method}, {self.poke.__name__}"
+
+
+PARTS = [
+    Part(FileStore, "load", talk, of_victim),
+    Part(FileStore, "append", talk, of_victim),
+    Part(FileStore, "append", begin, of_victim),
+    Part(FileStore, "save_snapshot", rest, of_victim),
+    Part(FileStore, "inspect", look, of_victim),
+    Part(FileStore, "read", look, of_victim),
+    Part(FileStore, "bind", begin, of_victim),
+    Part(FileStore, "bound", begin, of_victim),
+    Part(FileStore, "mark_awake", talk, of_victim),
+    Part(FileStore, "mark_resting", rest, of_victim),
+    Part(FileStore, "sessions", list_sessions),
+    Part(Echo, "complete", talk, of_model),
+    Part(_Memory, "remember", note),
+    Part(PolicyGate, "judge", note),
+    Part(Toolbox, "prepare", talk, is_for_all=True),
+    Part(AgentLibrary, "get", talk, lambda arguments: arguments[1] == "victim"),
+    Part(AgentLibrary, "reload", reload),
+    Part(AgentLibrary, "access", write, lambda arguments: arguments[1] == "victim"),
+    Part(FileMemory, "facts", talk, is_for_all=True),
+    Part(FileMemory, "learn", talk, is_for_all=True),
+    Part(FileMemory, "save", wait),
+    Part(Telemetry, "durable", talk),
+    Part(Telemetry, "awake", talk, of_victim),
+    Part(Telemetry, "answering", talk),
+    Part(UsageLedger, "add", talk),
+    Part(UsageLedger, "today", talk, lambda arguments: arguments[1] == "victim"),
+    Part(UsageLedger, "save", wait),
+    Part(FeedingAdapter, "serve", reconnect, is_channel_one),
+    Part(FeedingAdapter, "lay_out", write, is_channel_one),
+    Part(FeedingAdapter, "send", write, is_channel_one),
+    Part(FeedingAdapter, "type", write, is_channel_one),
+    Part(Deliverer, "carry", write, lambda a: a[1].state.key.channel == "one"),
+    Part(Performer, "perform", run_job),
+    Part(RunLogs, "append", run_job),
+    Part(WebPoster, "post", run_webhook),
+    Part(JobBook, "read", add_job),
+]
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    """Keep the log of what is meant to fail small."""
+    caplog.set_level(logging.CRITICAL)
+
+
+@pytest.mark.parametrize("part", PARTS, ids=str)
+async def test_a_fault_stops_the_part_that_it_belongs_to_and_nothing_else(
+    part: Part, tmp_path: Path
+) -> None:
+    """Whoever waits is told one reason, everybody else is answered, and nothing is lost."""
+    await anyio.to_thread.run_sync(write_folder, tmp_path)
+    adapters: dict[str, FeedingAdapter] = {}
+    for kind, error in KINDS.items():
+        fault = Fault(error)
+        with fault.at(part.owner, part.method, part.belongs):
+            async with open_world(tmp_path, adapters) as world:
+                await world.prepare(kind)
+                fault.armed = True
+                said = await outcome(part.poke(world))
+                assert said, (kind, "nobody was answered")
+                answer = await outcome(world.say("other", f"other during {kind}"))
+                assert "outcome='answered'" in answer or (part.is_for_all and answer), answer
+                with anyio.fail_after(30):
+                    await world.write("two", f"other two {kind}")
+                    assert await world.status("/livez") == 200, kind
+                    assert await world.status("/readyz") in {200, 503}, kind
+                    if not part.is_for_all:
+                        await world.until_read("two", f"re other two {kind}")
+                assert fault.met, "the part was never called"
+                fault.armed = False
+                assert (await world.say("victim", f"after {kind}")).outcome == "answered", kind
+                await world.write("one", f"after one {kind}")
+                await world.until_read("one", f"re after one {kind}")
+                await world.until_answered()
+    async with open_world(tmp_path, adapters) as world:
+        await world.until_answered()
+        assert (await world.say("victim", "after a restart")).outcome == "answered"
+
+
+async def outcome(work: Awaitable[object]) -> str:
+    """Return how something came out, in words; empty where it did not within the time."""
+    with anyio.move_on_after(ANSWER_S):
+        try:
+            return repr(await work)
+        except Exception as error:  # noqa: BLE001 - any answer is one
+            return repr(error)
+    return ""
