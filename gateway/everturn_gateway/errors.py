@@ -59,3 +59,7 @@ class ConfigError(GatewayError):
     def __init__(self, message: str = "", *, faults: Iterable[Fault] = ()) -> None:
         self.faults = tuple(faults)
         super().__init__(message or "\n".join(map(str, self.faults)))
+
+
+class UnreadableNowError(ConfigError):
+    """A file cannot be read for a reason that is not its own, and may be read another time."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -267,3 +268,34 @@ async def test_what_accompanies_a_reply_keeps_it_from_nobody(
 
         assert test.adapter.world.texts == [text]
     assert "a delivery goes on without" in caplog.messages
+
+
+async def test_a_job_that_could_not_be_read_for_a_moment_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its file stays as it is: nobody would change it to have it read again."""
+    world = World(
+        folder=tmp_path / "schedules",
+        clock=ManualClock(at("2026-11-23T08:00:00+00:00")),
+        carriers={"test": LaterCarrier()},
+    )
+    world.write("one", message="Hello.", **DAILY)
+    opens, is_short = Path.open, True
+
+    def short_of_files(path: Path, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as it is
+        if is_short and path.suffix == ".yaml":
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
+        return opens(path, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "open", short_of_files)
+    async with world.opened() as live:
+        with anyio.fail_after(WAIT_S):
+            await live.clock.until_sleeping(30)
+            (fault,) = live.scheduler.faults()
+            is_short = False
+            while not live.scheduler.ids():
+                live.clock.advance(30)
+                await anyio.wait_all_tasks_blocked()
+
+        assert "Too many open files" in str(fault)
+        assert live.scheduler.faults() == ()

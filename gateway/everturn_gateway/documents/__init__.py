@@ -8,7 +8,7 @@ what it means: `version: 1.0` is the text "1.0", `allowlist: [12345]` a list of 
 from __future__ import annotations
 
 from everturn_gateway.documents.checking import Section, check, field_names
-from everturn_gateway.documents.paths import is_there, resolved
+from everturn_gateway.documents.paths import is_there, may_pass, resolved
 from everturn_gateway.documents.places import Document, FieldPath, Place, dotted
 from everturn_gateway.documents.reading import expand, read_document, read_text
 
@@ -22,6 +22,7 @@ __all__ = [
     "expand",
     "field_names",
     "is_there",
+    "may_pass",
     "read_document",
     "read_text",
     "resolved",

@@ -6,6 +6,16 @@ import errno
 import os
 from pathlib import Path
 
+_PASSING = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE))
+
+
+def may_pass(error: OSError) -> bool:
+    """Return whether a file that could not be read may be readable later, though it stays as it is.
+
+    The system was short of something, or its disk was away.
+    """
+    return error.errno in _PASSING
+
 
 def resolved(path: Path) -> Path:
     """Return a path with its links resolved, whether something is there or not.

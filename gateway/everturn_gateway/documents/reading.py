@@ -13,6 +13,7 @@ import yaml
 from yaml import CSafeLoader
 from yaml.reader import ReaderError
 
+from everturn_gateway.documents.paths import may_pass
 from everturn_gateway.documents.places import (
     NULL_TEXTS,
     Document,
@@ -20,7 +21,7 @@ from everturn_gateway.documents.places import (
     Place,
     dotted,
 )
-from everturn_gateway.errors import ConfigError, Fault
+from everturn_gateway.errors import ConfigError, Fault, UnreadableNowError
 
 MAX_FILE_BYTES = 1024 * 1024  # a configuration or a prompt; anything larger is not one
 MAX_DEPTH = 64  # nested sections; libyaml's composer recurses in C and would crash the process
@@ -90,7 +91,10 @@ def read_text(file: Path) -> str:
     except FileNotFoundError:
         raise _unreadable(file, "there is no such file") from None
     except OSError as error:
-        raise _unreadable(file, f"cannot be read: {error.strerror or error}") from None
+        fault = Fault(file=file, message=f"cannot be read: {error.strerror or error}")
+        if may_pass(error):
+            raise UnreadableNowError(faults=[fault]) from None
+        raise ConfigError(faults=[fault]) from None
     if len(raw) > MAX_FILE_BYTES:
         raise _unreadable(file, f"is larger than {MAX_FILE_BYTES // 1024} KiB")
     try:

@@ -25,7 +25,7 @@ from anyio.abc import TaskStatus
 from everturn_channels.files import make_folder
 from everturn_gateway.documents import check, read_document
 from everturn_gateway.documents.watching import POLL_MS, Wanted, watch_folder
-from everturn_gateway.errors import ConfigError, Fault, printable
+from everturn_gateway.errors import ConfigError, Fault, UnreadableNowError, printable
 from everturn_gateway.scheduler.jobs import Job, Made
 from everturn_gateway.scheduler.making import Source, job_of
 from everturn_gateway.scheduler.reading import file_instant
@@ -57,6 +57,8 @@ class Page:
     "Why files, or fields in them, are set aside; by the name of the file."
     set_aside: frozenset[str] = frozenset()
     "The ids of jobs that may be meant by what is set aside."
+    may_pass: bool = False
+    "Whether something of it could only not be read now: it has to be looked at again."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,8 @@ class _Leaf:
     "The id of its job; of a file that is set aside, every one that it may be meant to have."
     job: Job | None = None
     faults: tuple[Fault, ...] = ()
+    may_pass: bool = False
+    "Whether it could only not be read now."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +214,8 @@ def _page(folder: Path, by_name: Mapping[str, _Leaf], owners: Mapping[str, str])
     aside = frozenset(
         job_id for leaf in by_name.values() if leaf.job is None for job_id in leaf.ids
     )
-    return Page(jobs=tuple(jobs), faults=tuple(faults), set_aside=aside)
+    passes = any(leaf.may_pass for leaf in by_name.values())
+    return Page(jobs=tuple(jobs), faults=tuple(faults), set_aside=aside, may_pass=passes)
 
 
 def _read_folder(folder: Path, timezone: str, before: _Leaves) -> _Leaves:
@@ -298,6 +303,8 @@ class _Reader:
         ids = {file.stem} if known is None else {file.stem, *known.ids}
         try:
             job = self._job(file, file_instant(stamp[0]), ids)
+        except UnreadableNowError as error:
+            return _Leaf(ids=frozenset(ids), faults=error.faults, may_pass=True)
         except ConfigError as error:
             if not os.path.lexists(file):
                 return None

@@ -264,7 +264,7 @@ class Roster:
             for job_id in dict.fromkeys((*gone, *self._logs.ids())):
                 if job_id not in found and not self._may_come_back(job_id, page):
                     await self._forget(job_id)
-            self._is_settled = True  # unless one of them cannot be armed
+            self._is_settled = not page.may_pass  # unless one of them cannot be armed
             async with anyio.create_task_group() as arming:
                 for number, job in enumerate(found.values(), 1):
                     if number % AT_ONCE == 0:
