@@ -16,6 +16,7 @@ import anyio
 
 from everturn_actors.events import (
     Event,
+    ModelCallFailed,
     ModelReplied,
     ReplyBroken,
     SessionEnded,
@@ -23,6 +24,7 @@ from everturn_actors.events import (
     TurnFinished,
 )
 
+_ENDS_OF_CALLS = (ModelReplied, ReplyBroken, ModelCallFailed, TurnFinished)
 RECENT_EVENTS = 256  # kept in memory for followers; older ones are read from the log
 READ_EVENTS = 500  # read from the log at a time
 
@@ -84,7 +86,7 @@ class Feed:
     def publish(self, events: Sequence[Event]) -> None:
         """Show events that are durable, oldest first."""
         self._recent.extend(events)
-        if any(isinstance(e.body, ModelReplied | ReplyBroken | TurnFinished) for e in events):
+        if any(isinstance(e.body, _ENDS_OF_CALLS) for e in events):
             self._live = None
         self._notify()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -22,7 +22,7 @@ from everturn_actors.errors import (
 from everturn_actors.events import OUTAGE_LINE, ModelCallFailed
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.model import Inbound, ModelRequest, Reply
-from everturn_actors.service import ServiceSettings, Submission, TurnResult
+from everturn_actors.service import ServiceSettings, Submission, TextDelta, TurnResult
 from everturn_actors.spec import SessionSpec
 from everturn_actors.testing import (
     ManualClock,
@@ -54,6 +54,16 @@ class Flaky(ScriptedProvider):
             await anyio.lowlevel.checkpoint()
             raise self.error
         return await super().complete(request, on_text)  # type: ignore[arg-type]
+
+
+class Breaking(Flaky):
+    """A model whose replies break off after a few words, until it is put right."""
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+        """Say a little, and fail; or answer."""
+        if self.error is not None:
+            on_text("half a ")
+        return await super().complete(request, on_text)
 
 
 async def until_waiting(test: TestService, session_id: str, attempts: int = 1) -> None:
@@ -261,6 +271,33 @@ async def test_the_deadline_of_the_turn_stands_still_meanwhile() -> None:
         await next_try(test)
 
         assert (await result_of(submission)).outcome == "answered"
+
+
+async def test_what_was_shown_of_a_call_that_broke_off_is_no_running_reply_during_the_wait() -> (
+    None
+):
+    """Who looks on meanwhile sees that nothing is being said, and not half of an old try."""
+    provider = Breaking()
+    async with open_test_service(provider=provider, clock=ManualClock()) as test:
+        submission = await fall_out(test)
+        seen: list[TextDelta] = []
+        async with anyio.create_task_group() as tasks:
+
+            async def look_on() -> None:
+                async for update in test.service.watch(submission.session_id, after=0):
+                    seen.extend([update] if isinstance(update, TextDelta) else [])
+
+            tasks.start_soon(look_on)
+            await anyio.wait_all_tasks_blocked()
+            before = list(seen)
+            provider.error = None
+            await next_try(test)
+            result = await result_of(submission)
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+
+        assert before == []
+        assert "".join(delta.text for delta in seen) == result.text == "reply 5"
 
 
 # --- what comes meanwhile ---
