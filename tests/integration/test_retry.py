@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
 import pytest
 from support.command import everturn
 from support.command import write_agent as write_cli_agent
+from support.crashing import CrashingStore, Moment
 from support.delivering import delivering
 from support.gateway import open_http_gateway
 from support.model_api import open_model_api, unauthorized
+from support.stores import MemoryWorld
 from support.tool_doubles import Deed, by_name
 
 from everturn_actors.errors import (
+    CoreError,
     ModelAuthError,
     ModelRefusedError,
     NothingToRetryError,
     SessionEndedError,
 )
+from everturn_actors.events import Received
 from everturn_actors.journal.memory import MemoryDisk
-from everturn_actors.model import Inbound, ToolResult
+from everturn_actors.model import Inbound, ModelRequest, Reply, ToolResult
+from everturn_actors.ports import SessionStore
+from everturn_actors.recovery import recover
 from everturn_actors.service import Submission, TurnResult
 from everturn_actors.testing import (
     ManualClock,
@@ -167,6 +174,52 @@ async def test_a_retry_that_a_crash_cuts_short_goes_on() -> None:
         again = await result_of(await say(test, "go", "k"))
 
         assert (again.turn, again.text) == (2, "done")
+
+
+async def ask_and_retry(store: SessionStore, send: Deed, calls: list[int]) -> str:
+    """Send a message whose turn fails after a call, and ask it again; return the session."""
+
+    def second(_request: ModelRequest) -> str:
+        calls.append(1)
+        if len(calls) == 1:
+            raise DOWN
+        return "sent"
+
+    def answer(request: ModelRequest) -> str | Reply:
+        called = any(isinstance(message, ToolResult) for message in request.messages)
+        return second(request) if called else calling(("c1", "send"))
+
+    provider = ScriptedProvider(*[answer] * 10)
+    async with open_test_service(provider=provider, tools=by_name(send), store=store) as test:
+        with suppress(CoreError):  # where the process ends on the way
+            said = await result_of(await say(test, "go", "k"))
+            if said.outcome == "failed":
+                again = await test.service.retry(said.session_id, idempotency_key="r")
+                assert (await result_of(again)).text == "sent"
+            return said.session_id
+    return ""
+
+
+@pytest.mark.parametrize("moment", ["before", "half", "after"])
+async def test_a_retry_survives_the_end_of_the_process_at_every_write(moment: Moment) -> None:
+    """Nothing is done twice by it, and the message has one answer in the end."""
+    for number in range(1, 40):
+        world, send, calls = MemoryWorld(), Deed("send"), list[int]()
+        async with world.open() as inner:
+            store = CrashingStore(inner)
+            store.at = (number, moment)
+            await ask_and_retry(store, send, calls)
+        if not store.ended.is_set():
+            break
+        async with world.open() as inner:
+            session_id = await ask_and_retry(inner, send, calls)
+            log = await inner.read(session_id, after=0, limit=1000)
+        assert sum(isinstance(event.body, Received) for event in log) == 1
+        assert send.runs["c1"] <= 1
+        recovered = recover(None, log)
+        assert recovered is not None
+        assert [turn.outcome for turn in recovered.state.held_turns] == ["answered"]
+    assert number > 5
 
 
 async def test_its_answer_is_owed_to_the_people_of_the_chat() -> None:
