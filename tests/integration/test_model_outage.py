@@ -46,14 +46,14 @@ class Flaky(ScriptedProvider):
         super().__init__(*script)
         self.error: Exception | None = error or ModelTransientError("fake at here: HTTP 503")
 
-    async def complete(self, request: ModelRequest, on_text: object) -> Reply:
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         """Fail, or answer."""
         if self.error is not None:
             self.requests.append(request)
             self._called.set()
             await anyio.lowlevel.checkpoint()
             raise self.error
-        return await super().complete(request, on_text)  # type: ignore[arg-type]
+        return await super().complete(request, on_text)
 
 
 class Breaking(Flaky):
