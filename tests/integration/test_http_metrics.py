@@ -239,6 +239,7 @@ async def test_a_channel_s_age_is_since_it_was_heard_from() -> None:
         skipped=4,
         unreadable=5,
         blocked_count=6,
+        given_up=7,
     )
     new = ChannelStatus(name="club", platform="discord", state="starting", since=START)
     told = await now(Parts(channels=(deaf, new)))
@@ -258,6 +259,7 @@ async def test_a_channel_s_age_is_since_it_was_heard_from() -> None:
         "retries": [2, 0],
         "unreadable": [5, 0],
         "blocked_chats": [6, 0],
+        "given_up": [7, 0],
     }
 
 
