@@ -115,9 +115,10 @@ class ChatAliases:
         Raises:
             ValueError: It does not hold what it should.
         """
-        match cast("Any", json.loads(data)):
-            case {"version": 1, "moves": dict() as moves}:
-                read = cast("dict[str, object]", moves)
+        whole: Any = json.loads(data)
+        match whole:
+            case {"version": 1, "moves": dict()}:
+                read = cast("dict[str, object]", whole["moves"])
                 found = {old: new for old, new in read.items() if isinstance(new, str)}
                 is_one_way = len({*found.values()}) == len(found) and _ends(found)
                 if len(found) == len(read) and is_one_way:

@@ -84,7 +84,7 @@ async def test_another_chat_that_is_reached_ends_the_pause() -> None:
         await pass_time(test, 600, step_s=1)
         assert test.adapter.world.texts == []
 
-        test.adapter._faults.clear()
+        test.adapter.mend()
         other = await test.say(chat="other")
         await test.until_delivered(other.session_id)
         await test.until_delivered(one.session_id)
@@ -114,7 +114,7 @@ async def test_what_is_given_up_is_told_to_people_and_to_the_model(
         assert test.counter.given_up == 1
         assert test.adapter.world.texts == []
 
-        test.adapter._faults.clear()
+        test.adapter.mend()
         await pass_time(test, HOUR_S)
         [told] = test.adapter.world.texts
         assert "~A reply from 2026-" in told
@@ -138,7 +138,7 @@ async def test_several_that_are_given_up_are_told_of_in_one_message() -> None:
         for number in range(7):
             await (await test.say(str(number))).result()
         await pass_time(test, 4 * HOUR_S, step_s=60)
-        test.adapter._faults.clear()
+        test.adapter.mend()
         await pass_time(test, HOUR_S)
         await test.until_delivered(said.session_id)
 
@@ -234,7 +234,7 @@ async def test_in_an_outage_nothing_is_overtaken() -> None:
         for text in ("2", "3"):
             await (await test.say(text)).result()
         await pass_time(test, 2 * HOUR_S, step_s=30)
-        test.adapter._faults.clear()
+        test.adapter.mend()
         await pass_time(test, 300, step_s=1)
         await test.until_delivered(said.session_id)
 

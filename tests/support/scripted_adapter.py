@@ -137,6 +137,10 @@ class ScriptedAdapter:
         """Let the next calls of a method fail, one error each; None = one that works."""
         self._faults[method] += [None if error is None else (when, error) for error in errors]
 
+    def mend(self) -> None:
+        """Let all calls from now on work."""
+        self._faults.clear()
+
     def hold(self, method: Method) -> None:
         """Let calls of a method wait before the platform does its part."""
         self._held[method] = anyio.Event()

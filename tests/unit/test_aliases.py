@@ -6,6 +6,7 @@ import errno
 from datetime import UTC, datetime
 from itertools import permutations
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
@@ -69,7 +70,13 @@ async def test_moves_may_be_told_in_any_order_and_twice(moves: list[tuple[str, s
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from("abcdef")), max_size=12))
 async def test_whatever_is_told_ends_and_joins_no_two_chats(moves: list[tuple[str, str]]) -> None:
     """A platform that talks nonsense must not make a loop, nor lead one chat into two."""
-    aliases = ChatAliases("test")
+    with TemporaryDirectory() as folder:
+        await tell_all(Path(folder) / "a.json", moves)
+
+
+async def tell_all(path: Path, moves: list[tuple[str, str]]) -> None:
+    """Tell these moves, and look at what is known then, and after a restart."""
+    aliases = ChatAliases("test", path)
     for old, new in moves:
         first, other = aliases.first(old), aliases.first(new)
         if not await aliases.add(old, new):
@@ -79,9 +86,7 @@ async def test_whatever_is_told_ends_and_joins_no_two_chats(moves: list[tuple[st
         assert len({aliases.first(name) for name in names}) == 1
         assert len({aliases.current(name) for name in names}) == 1
         assert aliases.current(chat) in names
-    again = ChatAliases("test")
-    again.load(module._encoded(aliases._next))
-    assert again.moves == aliases.moves
+    assert (await open_aliases(path, "test")).moves == aliases.moves
 
 
 async def test_a_move_is_on_disk_before_it_holds(
