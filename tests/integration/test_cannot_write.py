@@ -48,7 +48,7 @@ async def until_ready(client: httpx2.AsyncClient) -> None:
     """Ask until it says that it takes messages, as a load balancer does."""
     with anyio.fail_after(WAIT_S):
         while True:
-            if (await client.get("/readyz")).status_code == httpx2.codes.OK:
+            if (await client.get("/readyz")).is_success:
                 return
             await anyio.sleep(0.2)
 

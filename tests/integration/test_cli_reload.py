@@ -185,7 +185,7 @@ async def test_a_terminal_that_is_closed_stops_it_in_order(tmp_path: Path) -> No
 async def is_listening(http: httpx2.AsyncClient, url: str) -> bool:
     """Return whether a gateway takes new messages."""
     try:
-        return (await http.get(f"{url}/readyz")).status_code == httpx2.codes.OK
+        return (await http.get(f"{url}/readyz")).is_success
     except httpx2.HTTPError:
         return False
 

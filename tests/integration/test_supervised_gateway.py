@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Never
+from typing import IO, Any, Never
 
 import anyio
 import anyio.to_thread
@@ -130,17 +130,17 @@ async def test_what_is_down_is_told_and_only_what_messages_need_makes_it_unready
         await until(lambda: len(gateway.supervisor.down()) == 2)
         stuck = await client.get("/readyz")
 
-    (task,) = limping.json()["tasks"]
-    assert limping.status_code == 200
-    assert (task["name"], task["state"], task["error"]) == (
-        "usage",
-        "failed",
-        "RuntimeError: a bug",
-    )
-    assert stuck.status_code == 503
-    assert stuck.json()["type"] == "urn:everturn:problem:tasks-down"
-    assert "journal writer" in stuck.json()["detail"]
-    assert "Retry-After" in stuck.headers
+        (task,) = limping.json()["tasks"]
+        assert limping.status_code == 200
+        assert (task["name"], task["state"], task["error"]) == (
+            "usage",
+            "failed",
+            "RuntimeError: a bug",
+        )
+        assert stuck.status_code == 503
+        assert stuck.json()["type"] == "urn:everturn:problem:tasks-down"
+        assert "journal writer" in stuck.json()["detail"]
+        assert "Retry-After" in stuck.headers
 
 
 async def test_doctor_says_which_part_is_down_and_what_to_do(
@@ -158,10 +158,10 @@ async def test_doctor_says_which_part_is_down_and_what_to_do(
             with running_here(tmp_path, capsys, monkeypatch) as run:
                 done = await anyio.to_thread.run_sync(partial(run, "doctor"))
 
-    line = next(line for line in done.out.splitlines() if "usage failed" in line)
-    assert line.startswith("problem")
-    assert "RuntimeError: a bug" in line
-    assert "start the gateway anew" in line
+        line = next(line for line in done.out.splitlines() if "usage failed" in line)
+        assert line.startswith("problem")
+        assert "RuntimeError: a bug" in line
+        assert "start the gateway anew" in line
 
 
 async def test_a_session_that_is_left_alone_is_told_wherever_one_looks(
@@ -282,10 +282,10 @@ async def test_a_job_that_could_not_be_read_for_a_moment_comes_back(
     world.write("one", message="Hello.", **DAILY)
     opens, is_short = Path.open, True
 
-    def short_of_files(path: Path, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as it is
+    def short_of_files(path: Path, mode: str = "r", buffering: int = -1) -> IO[Any]:
         if is_short and path.suffix == ".yaml":
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
-        return opens(path, *args, **kwargs)
+        return opens(path, mode, buffering)
 
     monkeypatch.setattr(Path, "open", short_of_files)
     async with world.opened() as live:
