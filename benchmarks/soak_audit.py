@@ -290,7 +290,8 @@ def _check_jobs(
         path = folder / ".everturn" / "schedules" / "runs" / f"{job}.jsonl"
         records = [json.loads(line) for line in path.read_text().splitlines()]
         kept = records[0]["standing"] if records[0]["kind"] == "kept" else {}
-        over = [run["instant"] for run in kept.get("recent", ())]  # a long log is shortened
+        recent = kept.get("recent", ())  # a long log is shortened
+        over = [run["instant"] for run in recent if run["outcome"] != "missed"]
         still_open = [run["instant"] for run in kept.get("open", ())]  # `ran` counts them too
         began = {*over, *still_open}
         began |= {r["instant"] for r in records if r["kind"] == "began"}

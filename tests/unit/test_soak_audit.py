@@ -156,7 +156,8 @@ def test_where_all_is_well_nothing_is_found(case: Case) -> None:
 
 def test_a_run_log_that_was_shortened_within_an_occurrence_is_in_order(case: Case) -> None:
     """Its first line counts the occurrence that was open then; that one is not two."""
-    standing = {"ran": 1, "open": [{"instant": INSTANT}], "recent": []}
+    missed = {"instant": "2026-11-22T11:59:00.000000Z", "outcome": "missed"}  # and began nothing
+    standing = {"ran": 1, "open": [{"instant": INSTANT}], "recent": [missed]}
     case.runs[0] = {"kind": "kept", "standing": standing}
     assert case.findings() == []
 
