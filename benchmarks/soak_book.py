@@ -18,7 +18,7 @@ from typing import Final, Literal, TypeAlias
 
 import anyio
 
-from everturn_gateway.app import SystemClock
+from everturn_gateway.clock import SystemClock
 
 Kind: TypeAlias = Literal[
     "telegram chat",

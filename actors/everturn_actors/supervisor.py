@@ -21,6 +21,7 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint_if_cancelled
 
+from everturn_actors.errors import CoreError
 from everturn_actors.faults import first_cause, is_cancelled
 from everturn_actors.ports import Clock
 
@@ -219,7 +220,9 @@ class Supervisor:
                     return
                 if is_cancelled():  # it failed while it was stopped
                     logger.warning(
-                        "a task failed at its end", extra={"task": name}, exc_info=failure
+                        "a task failed at its end",
+                        extra={"task": name, "error": str(failure)},
+                        exc_info=None if isinstance(failure, CoreError) else failure,
                     )
                     await checkpoint_if_cancelled()
                 lasted = self._clock.now() - began

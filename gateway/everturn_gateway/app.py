@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 
 import anyio
@@ -23,6 +23,7 @@ from everturn_actors.ports import Clock
 from everturn_actors.service import ServiceSettings, TurnService, open_service
 from everturn_actors.supervisor import TRANSIENT, Supervisor
 from everturn_gateway.channels import Channels, make_channels, no_channels
+from everturn_gateway.clock import SystemClock
 from everturn_gateway.config import Config
 from everturn_gateway.config_changes import take_over
 from everturn_gateway.heap import trim_heap_after_work
@@ -44,18 +45,6 @@ DRAIN_SHARE = 0.4  # of the time there is to stop: how long running turns may ta
 MODELS_FILE = "models.json"  # what was learnt about models
 USAGE_FOLDER = "usage"  # what agents used, a file for each month
 MODELS_FOLDER = "models"  # in the workspace: weights of local models
-
-
-class SystemClock:
-    """The machine's clock; the only place that asks for it."""
-
-    def now(self) -> datetime:
-        """Return the present instant, UTC."""
-        return datetime.now(UTC)  # noqa: TID251 - this is the clock
-
-    async def sleep(self, delay_s: float) -> None:
-        """Wait."""
-        await anyio.sleep(delay_s)
 
 
 def version() -> str:
@@ -162,6 +151,7 @@ async def open_gateway(
             config.workspace,
             results_max_bytes=config.sessions.results_max_bytes,
             on_batch=telemetry.batch,
+            keeps_index=watch,
             supervisor=supervisor,
         ) as files,
         open_memory_store(MemoryDisk()) as scratch,

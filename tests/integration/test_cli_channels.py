@@ -16,10 +16,10 @@ from support.plugins import PRELUDE
 from everturn_actors.testing import ManualClock
 from everturn_channels.adapter import Person
 from everturn_channels.pairing import Pairing
-from everturn_gateway.app import SystemClock
 from everturn_gateway.channel_config import DiscordConfig, TelegramConfig
 from everturn_gateway.channels import PAIRING_FOLDER, make_adapter
 from everturn_gateway.channels.adapters import check_installed
+from everturn_gateway.clock import SystemClock
 from everturn_gateway.errors import GatewayError
 
 # Hands in one message, and tells the test over TCP what it is asked to send.

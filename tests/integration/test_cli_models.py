@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 from support.command import everturn, start, write_agent
 
-from everturn_gateway.app import SystemClock
+from everturn_gateway.clock import SystemClock
 
 KEY = {"OPENAI_API_KEY": "sk-test"}
 READY = "Ctrl-C stops it."

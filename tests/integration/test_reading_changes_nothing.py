@@ -195,6 +195,7 @@ async def test_no_get_changes_anything(tmp_path: Path, ahead_s: float) -> None:
     ):
         workspace = tmp_path / "workspace"
         media = next((workspace / "sessions" / made["idle"] / "media").iterdir()).name
+        await client.get("/api/v1/sessions")  # the index, a cache, is made where there is none
         before = await anyio.to_thread.run_sync(tree_marks, workspace)
         statuses: dict[str, int] = {}
         for path in gets(gateway, made, media):
@@ -256,6 +257,7 @@ async def test_no_command_that_shows_something_changes_anything(tmp_path: Path) 
         made = await make_sessions(gateway)
     await anyio.to_thread.run_sync(damage, tmp_path / "workspace", made)
     await anyio.to_thread.run_sync(answer_without_a_model, tmp_path)
+    await everturn("sessions", "list", cwd=tmp_path)  # as above
     before = await anyio.to_thread.run_sync(marks_at_rest, tmp_path / "workspace")
     for line in SHOWING:
         done = await everturn(*line.format(**made).split(), cwd=tmp_path)

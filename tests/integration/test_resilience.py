@@ -25,7 +25,8 @@ from support.model_api import (
 from everturn_actors.events import Event, TurnFinished
 from everturn_actors.model import ConversationKey, Inbound
 from everturn_actors.service import TextDelta, TurnResult
-from everturn_gateway.app import Gateway, SystemClock, open_gateway
+from everturn_gateway.app import Gateway, open_gateway
+from everturn_gateway.clock import SystemClock
 from everturn_gateway.config import Config, load_config
 from everturn_gateway.observe import SecretRegistry
 from everturn_gateway.usage import Tally, read_usage, total

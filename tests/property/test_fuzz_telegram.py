@@ -102,11 +102,6 @@ def test_any_update_is_left_out_or_arrives(data: bytes) -> None:
     arrive(data)
 
 
-@given(
-    st.lists(st.sampled_from(TELEGRAM_UPDATES), min_size=1, max_size=4)
-    .map(numbering)
-    .flatmap(mutated)
-)
 @fuzz(60)
 @given(
     st.lists(st.sampled_from(TELEGRAM_UPDATES), min_size=1, max_size=4)

@@ -25,8 +25,9 @@ from everturn_actors.service import ServiceSettings, TurnService, open_service
 from everturn_actors.spec import OnDisconnect
 from everturn_actors.supervisor import Supervisor
 from everturn_actors.testing import ScriptedProvider
-from everturn_gateway.app import MODELS_FILE, USAGE_FOLDER, SystemClock, make_meter
+from everturn_gateway.app import MODELS_FILE, USAGE_FOLDER, make_meter
 from everturn_gateway.channels import no_channels
+from everturn_gateway.clock import SystemClock
 from everturn_gateway.config import Config, ServerConfig
 from everturn_gateway.http import serve_http
 from everturn_gateway.http.ports import Channels
@@ -122,7 +123,7 @@ async def open_http_gateway(
     config = Config(workspace=folder / "workspace", agents_dir=folder / "agents", server=server)
     await anyio.to_thread.run_sync(write_agent, config.agents_dir, on_disconnect, compaction)
     async with (
-        open_file_store(config.workspace) as store,
+        open_file_store(config.workspace, keeps_index=False) as store,
         open_memory_store(MemoryDisk()) as scratch,
         open_ledger(config.workspace / USAGE_FOLDER, clock or SystemClock()) as usage,
         open_model_memory(config.workspace / MODELS_FILE, clock or SystemClock()) as models,

@@ -11,7 +11,7 @@ from typing import Any
 
 from support.talking import log_of
 
-from everturn_gateway.app import SystemClock
+from everturn_gateway.clock import SystemClock
 from everturn_gateway.scheduler.jobs import Job
 from everturn_gateway.scheduler.record_lines import to_line
 from everturn_gateway.scheduler.records import Armed

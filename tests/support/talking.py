@@ -21,7 +21,7 @@ from support.process import GatewayProcess
 from support.telegram_api import Call, Json, TelegramApi
 
 from everturn_actors.model import ToolCall
-from everturn_gateway.app import SystemClock
+from everturn_gateway.clock import SystemClock
 
 DEADLINE_S = 60.0
 ANN, BOB = 1001, 1002

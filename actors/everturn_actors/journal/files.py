@@ -75,6 +75,7 @@ async def open_file_store(
     results_max_bytes: int = RESULTS_MAX_BYTES,
     media_max_bytes: int = MEDIA_MAX_BYTES,
     on_batch: Callable[[Batch], None] | None = None,
+    keeps_index: bool = True,
     supervisor: Supervisor | None = None,
 ) -> AsyncGenerator[FileStore]:
     """Open the workspace, creating it where it is missing, and keep others out until the end.
@@ -86,6 +87,7 @@ async def open_file_store(
         results_max_bytes: How much `save_result` keeps of each session.
         media_max_bytes: How much `save_media` keeps of each session.
         on_batch: Is told of each group commit, on the event loop; never raises.
+        keeps_index: Keep the index of sessions up to date; whoever only looks leaves it.
         supervisor: Starts the task anew that writes, where it fails; None = it is given up then,
             and every append is refused.
 
@@ -111,7 +113,8 @@ async def open_file_store(
                     results_max_bytes=results_max_bytes,
                     media_max_bytes=media_max_bytes,
                 )
-                tasks.start_soon(_list_on, store, supervisor, indexing, name="session index")
+                if keeps_index:
+                    tasks.start_soon(_list_on, store, supervisor, indexing, name="session index")
                 yield store
             finally:
                 writer.close()

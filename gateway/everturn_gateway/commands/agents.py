@@ -13,7 +13,8 @@ from typing import Any
 from everturn_actors.context.calibration import ModelFacts
 from everturn_actors.context.windows import hint_notes, input_window
 from everturn_actors.errors import UnknownAgentError
-from everturn_gateway.app import MODELS_FILE, MODELS_FOLDER, USAGE_FOLDER, SystemClock, make_meter
+from everturn_gateway.app import MODELS_FILE, MODELS_FOLDER, USAGE_FOLDER, make_meter
+from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.errors import EXIT_BAD_INPUT, EXIT_OK, say
 from everturn_gateway.commands.options import Options
 from everturn_gateway.commands.printing import print_json, print_line

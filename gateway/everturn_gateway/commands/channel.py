@@ -188,8 +188,8 @@ def check_channels(options: Options, name: str) -> int:
         sys.stdout.write(_NONE)
         return EXIT_OK
     # What builds channels knows the whole gateway.
-    from everturn_gateway.app import SystemClock  # noqa: PLC0415 - as said
     from everturn_gateway.channels import make_adapter  # noqa: PLC0415 - as said
+    from everturn_gateway.clock import SystemClock  # noqa: PLC0415 - as said
 
     secrets = SecretRegistry()
     for secret in config.secrets:

@@ -19,9 +19,10 @@ from everturn_actors.context.windows import hint_notes
 from everturn_actors.errors import CoreError
 from everturn_channels.errors import DoorError, SetupError
 from everturn_channels.health import ChannelStatus
-from everturn_gateway.app import MODELS_FILE, SystemClock, check_journals
+from everturn_gateway.app import MODELS_FILE, check_journals
 from everturn_gateway.channels import START_GRACE_S, move_notes, route_notes
 from everturn_gateway.client import ask_channels, ask_readiness
+from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.agents import check_agents
 from everturn_gateway.commands.channel import channel_text
 from everturn_gateway.commands.crash import LOG_NAME

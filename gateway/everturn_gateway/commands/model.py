@@ -15,8 +15,9 @@ import anyio.to_thread
 from everturn_actors.context.calibration import Hint
 from everturn_actors.records import utc_text
 from everturn_channels.names import clean
-from everturn_gateway.app import MODELS_FILE, SystemClock
+from everturn_gateway.app import MODELS_FILE
 from everturn_gateway.client.models import ask_models, forget_models
+from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_OK
 from everturn_gateway.commands.options import Options
 from everturn_gateway.commands.printing import print_json, print_line

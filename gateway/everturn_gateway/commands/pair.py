@@ -7,8 +7,8 @@ from datetime import datetime
 
 from everturn_actors.records import utc_text
 from everturn_channels.pairing import approve, approved, pending, revoke
-from everturn_gateway.app import SystemClock
 from everturn_gateway.channels import PAIRING_FOLDER
+from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_OK
 from everturn_gateway.commands.options import Options
 from everturn_gateway.commands.printing import print_json, print_line

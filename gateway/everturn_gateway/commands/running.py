@@ -21,8 +21,8 @@ import httpx2
 from everturn_actors.ports import Clock
 from everturn_actors.supervisor import Backoff, contain
 from everturn_channels.files import read_kept
-from everturn_gateway.app import SystemClock
 from everturn_gateway.client import open_client
+from everturn_gateway.clock import SystemClock
 from everturn_gateway.config import is_loopback
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,8 @@ from dataclasses import asdict
 from typing import Any
 
 from everturn_channels.money import dollars
-from everturn_gateway.app import USAGE_FOLDER, SystemClock
+from everturn_gateway.app import USAGE_FOLDER
+from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.errors import EXIT_OK
 from everturn_gateway.commands.options import Options
 from everturn_gateway.commands.printing import print_json

@@ -18,7 +18,7 @@ from support.talking import ANN, in_parts, write
 from support.telegram_api import TOKEN
 
 from everturn_actors.model import ToolCall
-from everturn_gateway.app import SystemClock
+from everturn_gateway.clock import SystemClock
 
 _AGENT = """\
 apiVersion: duragent/v1alpha1
