@@ -23,9 +23,11 @@ from everturn_actors.commands import Cancel, Command, End, KeepAside, Leave, Loo
 from everturn_actors.errors import (
     ActorFailedError,
     ActorStoppedError,
+    CoreError,
     CorruptJournalError,
     JournalError,
     PassivatedError,
+    UnknownFormatError,
     UnknownSessionError,
 )
 from everturn_actors.events import SessionStarted
@@ -35,11 +37,13 @@ from everturn_actors.mailbox import Answer, Mailbox
 from everturn_actors.quarantine import Quarantine
 from everturn_actors.session import Runtime, SessionActor
 from everturn_actors.state import SessionState
+from everturn_actors.supervisor import Backoff
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+REVIVAL = Backoff()  # of a session that failed while something in it is open
 STARTS_OF_ONE_COMMAND = 3  # actors that were gone before they took it
 LOOKED_AT_FOR_ROOM = 8  # actors, whenever one is started beyond the limit
 LOADS_AT_ONCE = 500  # sessions that are looked at in one go; each takes a microsecond or two
@@ -119,6 +123,8 @@ class Registry:
         "Those who were told to make room."
         self._feeds: WeakValueDictionary[str, Feed] = WeakValueDictionary()
         self._quarantine = Quarantine()
+        self._revivals: dict[str, int] = {}
+        "How often in a row a session that failed was, or will be, started again for what is open."
         self._stopping = False
 
     def feed(self, session_id: str) -> Feed:
@@ -330,6 +336,7 @@ class Registry:
         try:
             await anyio.sleep(self._quarantine.backoff_s(session_id, at=anyio.current_time()))
             await awake.actor.run()
+            self._revivals.pop(session_id, None)
             if awake.actor.goes_on:
                 self._quarantine.release(session_id)
         except anyio.get_cancelled_exc_class() as cancelled:
@@ -373,7 +380,33 @@ class Registry:
             counts=is_ours or not isinstance(cause, JournalError),
         )
         awake.feed.fail(failure)
+        if not isinstance(cause, CorruptJournalError | UnknownFormatError):  # those need somebody
+            self._revive_later(session_id, actor)
         return failure
+
+    def _revive_later(self, session_id: str, actor: SessionActor) -> None:
+        """Start a session again by itself where something that was accepted is not done.
+
+        Nobody may come back to it: whoever wrote in a chat has been told that it was received.
+        """
+        state = actor.known
+        if self._stopping or (state is not None and not state.is_due):
+            return
+        times = self._revivals.pop(session_id, 0) + 1
+        self._revivals[session_id] = times
+        pace = self._runtime.pace
+        delay_s = REVIVAL.pause_s(times, pace.jitter())
+        self._tasks.start_soon(self._revive, session_id, times, delay_s)
+
+    async def _revive(self, session_id: str, times: int, delay_s: float) -> None:
+        await self._runtime.pace.clock.sleep(delay_s)
+        if self._revivals.get(session_id) != times or session_id in self._awake:
+            return  # somebody was faster
+        if self._stopping or self._quarantine.why_not(session_id) is not None:
+            del self._revivals[session_id]
+            return
+        with suppress(CoreError):  # its failure is logged, and leads to the next try
+            await self.ask(session_id, Look, rest_at_once=True)
 
     async def _forget(self, session_id: str) -> None:
         """Take back the mark of a session that is not there."""

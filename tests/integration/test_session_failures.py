@@ -56,6 +56,7 @@ Command: TypeAlias = Callable[[TestService, str], Awaitable[Any]]
 
 WAIT_S = 5  # for what takes milliseconds: nobody waits for an answer longer than a second
 PATIENT = ServiceSettings(leave_grace_s=0, drain_s=0, resume=False)
+AT_ONCE = ServiceSettings(idle_rest_s=0.001, leave_grace_s=0, drain_s=0, sweep_s=10**8)
 PRIVATE = "sk-0123456789"
 
 
@@ -506,6 +507,70 @@ async def test_a_full_disk_leaves_no_session_alone() -> None:
         store.faults.clear()
 
         assert await answer_to(COMMANDS["submit"], test, session_id) is None
+
+
+async def _until_at_rest(test: TestService) -> None:
+    with anyio.fail_after(WAIT_S):
+        while (await test.service.load()).awake:
+            await anyio.wait_all_tasks_blocked()
+
+
+async def _until_started_again(test: TestService, store: FaultyStore, clock: ManualClock) -> None:
+    """Let the time pass until a session that failed is started once more, and its actor is gone."""
+    starts = store.loads
+    with anyio.fail_after(WAIT_S):
+        await clock.until_sleeping(60)
+        clock.advance(60)
+        while store.loads == starts:
+            await anyio.wait_all_tasks_blocked()
+    await _until_at_rest(test)
+    assert store.loads == starts + 1
+
+
+async def test_a_turn_that_a_full_disk_cut_short_goes_on_when_there_is_room() -> None:
+    """Its sender was told that it was received, and has no reason to come back."""
+    clock = ManualClock()
+    async with (
+        open_faulty_store() as store,
+        open_test_service(store=store, clock=clock, settings=AT_ONCE) as test,
+    ):
+        test.provider.hold()
+        left = await test.service.submit(Inbound(text="one", key=test.key()))
+        await test.provider.until_called()
+        store.fill_disk()
+        test.provider.release()
+        for _ in range(3):  # as long as the disk is full it is tried now and then
+            await _until_started_again(test, store, clock)
+        store.faults.clear()
+        await _until_started_again(test, store, clock)
+        state = await test.service.view(left.session_id)
+        asked = len(test.provider.requests)
+        clock.advance(3600)
+        await anyio.wait_all_tasks_blocked()
+
+        assert [turn.outcome for turn in state.held_turns] == ["answered"]
+        assert len(test.provider.requests) == asked  # and then it is left in peace
+
+
+async def test_a_session_with_nothing_open_is_not_started_again_by_itself() -> None:
+    """What was refused was refused: its sender knows."""
+    clock = ManualClock()
+    async with (
+        open_faulty_store() as store,
+        open_test_service(store=store, clock=clock, settings=AT_ONCE) as test,
+    ):
+        first = await test.service.submit(Inbound(text="one", key=test.key()))
+        await first.result()
+        await _until_at_rest(test)
+        store.break_method("append", _refusal)
+        error = await answer_to(COMMANDS["submit"], test, first.session_id)
+        await _until_at_rest(test)
+        starts = store.loads
+        clock.advance(3600)
+        await anyio.wait_all_tasks_blocked()
+
+        assert isinstance(error, JournalWriteError)
+        assert store.loads == starts
 
 
 # --- another writer ---
