@@ -98,8 +98,9 @@ async def open_file_store(
     """
     layout = Layout(workspace=workspace)
     lock = await to_thread.run_sync(_enter, layout)
+    listing = Listing(layout)
     try:
-        writer, listing = Writer(lock.check, on_batch), Listing(layout)
+        writer = Writer(lock.check, on_batch)
         watching, indexing = anyio.CancelScope(), anyio.CancelScope()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_write_on, writer, supervisor, name="journal writer")

@@ -83,7 +83,8 @@ class PayloadReader:
             if is_from_people(message):
                 me = self._state.self_id or 0
                 read = read_message(message, message.channel, me, _no_file)
-                if not all(isinstance(each, str) for each in (read.text, read.sender.name)):
+                words = cast("tuple[object, ...]", (read.text, read.sender.name))
+                if not all(isinstance(each, str) for each in words):
                     return None
         except Exception:  # noqa: BLE001 - the boundary around one payload
             return None
@@ -91,7 +92,8 @@ class PayloadReader:
 
     def _built(self, data: Any, channel: Any) -> discord.Message:  # noqa: ANN401 - the library's
         if channel is None:
-            channel, _ = self._state._get_guild_channel(data)  # noqa: SLF001 - no other way
+            # There is no public way to it.
+            channel, _ = self._state._get_guild_channel(data)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
         message = discord.Message(state=self._state, channel=channel, data=data)
         place_of(message.channel)
         return message
@@ -186,14 +188,11 @@ def parse_guild(parse: Parser, state: ConnectionState[Any], data: Any) -> bool: 
     """
     try:
         bare = {key: value for key, value in data.items() if key not in _GUILD_EXTRAS}
-        empty = bare | {part: [] for part in _GUILD_PARTS}
+        empty: dict[str, Any] = bare | {part: list[Any]() for part in _GUILD_PARTS}
         for part in _GUILD_PARTS:
-            items = bare.get(part)
-            bare[part] = [
-                item
-                for item in (items if isinstance(items, list) else [])
-                if _can_be_read(state, empty | {part: [item]})
-            ]
+            items: object = bare.get(part)
+            listed: list[Any] = items if isinstance(items, list) else []
+            bare[part] = [item for item in listed if _can_be_read(state, empty | {part: [item]})]
         parse(bare)
     except Exception:  # noqa: BLE001 - the boundary around one payload
         return False

@@ -54,7 +54,7 @@ def disposition_of(error: BaseException) -> Disposition:
     """Return what a failure says of what was being taken when it happened."""
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
-        found = {disposition_of(each) for each in group.exceptions}
+        found: set[Disposition] = {disposition_of(each) for each in group.exceptions}
         return found.pop() if len(found) == 1 else "unclear"
     if isinstance(error, ActorFailedError):
         return disposition_of(error.cause)  # the session starts afresh with the next try

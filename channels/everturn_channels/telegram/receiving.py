@@ -92,7 +92,8 @@ def read_update(raw: Mapping[str, object]) -> types.Update | None:
     for _ in range(_PARTS_MAX):
         try:
             update = types.Update.model_validate(left)
-            chat_of(update), album_of(update)
+            chat_of(update)
+            album_of(update)
         except ValidationError as error:
             fewer = _without_faults(left, error)
             if fewer is None:
@@ -113,7 +114,8 @@ def _without_faults(raw: Mapping[str, object], error: ValidationError) -> dict[s
         message = fewer.get(kind)
         if part in _NEEDED or not isinstance(message, dict) or part not in message:
             return None
-        less = {key: value for key, value in message.items() if key != part}
+        whole = cast("Mapping[str, object]", message)
+        less = {key: value for key, value in whole.items() if key != part}
         if part == "forward_origin":  # what somebody else said is no command
             less.pop("entities", None)
         if not (less.get("text") or less.get("caption")):
@@ -136,11 +138,8 @@ def awaited_at(raw: Mapping[str, object]) -> Place | None:
 
 def numbered(page: list[Any]) -> list[dict[str, Any]]:
     """Return the updates of a page that have a number: others cannot be told apart or confirmed."""
-    found = [
-        raw
-        for raw in page
-        if isinstance(raw, dict) and type(number := raw.get("update_id")) is int and number > 0
-    ]
+    updates = [cast("dict[str, Any]", raw) for raw in page if isinstance(raw, dict)]
+    found = [raw for raw in updates if type(n := raw.get("update_id")) is int and n > 0]
     if len(found) < len(page):
         logger.warning(
             "updates without a number are left out", extra={"count": len(page) - len(found)}

@@ -110,7 +110,8 @@ def approval_of(data: Mapping[str, Any]) -> Approval:
 
 def outage_of(session: Mapping[str, Any]) -> Outage | None:
     """Return the outage that a session's document tells of."""
-    data = (session["open_turn"] or {}).get("outage")
+    turn: dict[str, Any] = session["open_turn"] or {}
+    data: dict[str, Any] | None = turn.get("outage")
     if data is None:
         return None
     times = {
