@@ -14,6 +14,7 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from everturn_actors.context.calibration import ModelFacts
 from everturn_actors.events import Event
+from everturn_actors.gaps import Gap
 from everturn_actors.model import (
     Compaction,
     Conversation,
@@ -39,6 +40,8 @@ class Loaded:
     "Events after the snapshot (all, where there is none), oldest first, without holes."
     repairs: tuple[str, ...] = ()
     "What was set right while loading, in words for the operator: a torn last line that was cut."
+    losses: tuple[str, ...] = ()
+    "What of the history before the snapshot is lost, in the same words; the session works without."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +133,14 @@ class SessionStore(Protocol):
 
         Events that were discarded are missing: the first one returned may then be later than
         `after + 1`. Unknown session: empty. Changes nothing: a torn last line is passed over.
+        The same is true of events that were lost; `explain_gap` tells which they are.
+        """
+        ...
+
+    async def explain_gap(self, session_id: str, first: int, last: int) -> tuple[Gap, ...]:
+        """Return why `read` does not give the events `first` to `last`, piece by piece, ascending.
+
+        For runs that are known to be missing: whether they are is not looked at.
         """
         ...
 

@@ -409,6 +409,11 @@ class SessionActor:
                 logger.warning(
                     "a journal was repaired", extra={"session_id": self.session_id, "what": repair}
                 )
+            for loss in loaded.losses:
+                logger.warning(
+                    "a part of a session's history is lost",
+                    extra={"session_id": self.session_id, "what": loss},
+                )
             recovered = recover(loaded.snapshot, loaded.events)
             self._saved = loaded.snapshot
         if recovered is not None:

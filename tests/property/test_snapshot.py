@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 import yaml
@@ -26,6 +27,8 @@ from support.histories import (
 
 from everturn_actors.errors import UnknownFormatError
 from everturn_actors.events import Event, SessionStarted
+from everturn_actors.gaps import Gap, GapCause
+from everturn_actors.journal.archive import ArchiveRecord
 from everturn_actors.journal.snapshot import encode_state
 from everturn_actors.journal.snapshot_reader import (
     BadSnapshotError,
@@ -69,6 +72,58 @@ def test_a_replay_from_every_snapshot_of_a_rich_turn_gives_the_same_state(
         recovered = recover(decode_state(encode_state(replay(events[:at]))), events)
         assert recovered is not None
         assert recovered.state == whole
+
+
+def _record(bounds: list[int], causes: list[GapCause], reported: list[bool]) -> ArchiveRecord:
+    pairs = zip(bounds[::2], bounds[1::2], strict=False)
+    gaps = tuple(
+        Gap(first=first, last=last - 1, cause=cause, is_reported=is_reported)
+        for (first, last), cause, is_reported in zip(pairs, causes, reported, strict=False)
+    )
+    return ArchiveRecord(last_seq=sum(bounds), size_bytes=len(bounds), gaps=gaps)
+
+
+_BOUNDS = st.lists(st.integers(1, 2**53), unique=True, max_size=12).map(sorted)
+_CAUSES: st.SearchStrategy[list[GapCause]] = st.lists(
+    st.sampled_from(get_args(GapCause)), min_size=6, max_size=6
+)
+
+
+@given(st.builds(_record, _BOUNDS, _CAUSES, st.lists(st.booleans(), min_size=6, max_size=6)))
+@example(ArchiveRecord())
+def test_what_is_known_of_the_archive_comes_back(record: ArchiveRecord) -> None:
+    """A header is read quickly, as YAML, and beside a state that it does not change."""
+    state = replay(rich_log())
+    written = encode_state(state, record)
+
+    assert decode_header(written).archive == record
+    assert decode_header(written + b"# looked at it\n").archive == record
+    assert decode_header(yaml.safe_dump(yaml.safe_load(written)).encode()).archive == record
+    assert decode_state(written) == state
+    assert decode_header(encode_state(state)).archive is None
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "7",
+        "[]",
+        "{}",
+        '{"last_seq":1,"size_bytes":-1,"gaps":[]}',
+        '{"last_seq":true,"size_bytes":1,"gaps":[]}',
+        '{"last_seq":1,"size_bytes":1,"gaps":{}}',
+        '{"last_seq":1,"size_bytes":1,"gaps":[7]}',
+        '{"last_seq":1,"size_bytes":1,"gaps":[{"first":2,"last":1,"cause":"lost"}]}',
+        '{"last_seq":1,"size_bytes":1,"gaps":[{"first":1,"last":1,"cause":"fun"}]}',
+    ],
+)
+def test_a_record_of_the_archive_that_makes_no_sense_is_named(value: str) -> None:
+    """It is treated as every other slip of an editor: by its line."""
+    data = encode_state(FULL, ArchiveRecord())
+    bad = re.sub(rb"(?m)^archive: .*$", b"archive: " + value.encode(), data)
+    for read in (decode_state, decode_header):
+        with pytest.raises(BadSnapshotError, match=r"line \d+: archive: "):
+            read(bad)
 
 
 def hostile(text: str) -> tuple[Event, ...]:

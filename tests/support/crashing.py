@@ -21,6 +21,7 @@ from everturn_actors.events import (
     TurnFinished,
     TurnStarted,
 )
+from everturn_actors.gaps import Gap
 from everturn_actors.model import (
     Compaction,
     ConversationKey,
@@ -148,6 +149,10 @@ class CrashingStore:
     async def read(self, session_id: str, *, after: int, limit: int) -> tuple[Event, ...]:
         """See `SessionStore.read`."""
         return await self._do(lambda: self._inner.read(session_id, after=after, limit=limit))
+
+    async def explain_gap(self, session_id: str, first: int, last: int) -> tuple[Gap, ...]:
+        """See `SessionStore.explain_gap`."""
+        return await self._do(lambda: self._inner.explain_gap(session_id, first, last))
 
     async def sessions(self, *, after: str, limit: int) -> tuple[SessionSummary, ...]:
         """See `SessionStore.sessions`."""

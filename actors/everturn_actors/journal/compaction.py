@@ -6,12 +6,22 @@ leaves the log stands in the archive before it is gone from the log.
 
 from __future__ import annotations
 
+import logging
 import os
 from contextlib import suppress
+from dataclasses import replace
 from typing import BinaryIO
 
 from everturn_actors.errors import CorruptJournalError, FencedError
-from everturn_actors.journal.codec import BadLineError
+from everturn_actors.gaps import Gap, with_gap, without
+from everturn_actors.journal.archive import (
+    ArchiveRecord,
+    end_of_lines,
+    find_holes,
+    find_loss,
+    look_at_ends,
+)
+from everturn_actors.journal.codec import HEAD_BYTES, BadLineError, seq_of
 from everturn_actors.journal.disk import (
     cut,
     open_for_writing,
@@ -21,10 +31,13 @@ from everturn_actors.journal.disk import (
     write_error,
 )
 from everturn_actors.journal.layout import SessionFiles
+from everturn_actors.journal.loading import read_record
 from everturn_actors.journal.logs import REPAIR_HINT, Tail, find_offset, read_tail
 from everturn_actors.journal.snapshot import encode_state
 from everturn_actors.model import Compaction
 from everturn_actors.state import SessionState
+
+logger = logging.getLogger(__name__)
 
 _COPY_BYTES = 1024 * 1024
 
@@ -42,15 +55,18 @@ def save_snapshot(
     if state.last_seq > tail.last_seq:
         message = f"the log ends at event {tail.last_seq}, the snapshot at {state.last_seq}"
         raise FencedError(message, path=files.log)
-    try:
-        replace_file(files.state, encode_state(state))
-    except OSError as error:
-        raise write_error(error, files.state) from error
-    if compaction == "disabled":
-        return tail
     with files.log.open("rb") as log:
         end = find_offset(log, after=state.last_seq, end_bytes=tail.size_bytes)
-        if end == 0:
+        record: ArchiveRecord | None
+        try:
+            record = _foresee(files, state, log, end, compaction=compaction)
+        except OSError:  # an archive that cannot be read: told below, when it is to be written
+            record = read_record(files)
+        try:
+            replace_file(files.state, encode_state(state, record))
+        except OSError as error:
+            raise write_error(error, files.state) from error
+        if end == 0 or compaction == "disabled":
             return tail
         if compaction == "archive":
             try:
@@ -64,6 +80,51 @@ def save_snapshot(
     except OSError as error:
         raise write_error(error, files.log) from error
     return Tail(last_seq=tail.last_seq, size_bytes=len(kept))
+
+
+def _foresee(
+    files: SessionFiles, state: SessionState, log: BinaryIO, end: int, *, compaction: Compaction
+) -> ArchiveRecord:
+    """Return what the archive will hold once the log up to offset `end` was let go.
+
+    What it should hold already and does not is written down as lost.
+    """
+    log.seek(0)
+    first = seq_of(log.read(HEAD_BYTES)) or state.last_seq + 1
+    ends, before = look_at_ends(files), read_record(files)
+    gaps = before.gaps if before else ()
+    # Only a damaged archive, or one of which nothing is known, is read as a whole.
+    if first > 1 and (before is None or find_loss(files, before, ends, first - 1)):
+        gaps = _with_holes(files, gaps, first - 1, is_known=before is not None)
+    record = ArchiveRecord(last_seq=ends.last_seq or 0, size_bytes=ends.size_bytes, gaps=gaps)
+    if end == 0 or compaction == "disabled":
+        return record
+    if compaction == "discard":
+        gap = Gap(first=first, last=state.last_seq, cause="discarded")
+        return replace(record, gaps=with_gap(gaps, gap))
+    if ends.size_bytes and ends.last_seq is None:
+        return record  # nothing is put behind a bad line
+    start = find_offset(log, after=record.last_seq, end_bytes=end)
+    return ArchiveRecord(
+        last_seq=max(record.last_seq, state.last_seq),
+        size_bytes=record.size_bytes + end - start,
+        gaps=without(gaps, max(record.last_seq + 1, first), state.last_seq),
+    )
+
+
+def _with_holes(
+    files: SessionFiles, gaps: tuple[Gap, ...], need: int, *, is_known: bool
+) -> tuple[Gap, ...]:
+    """Return the gaps, and what the archive lacks up to event `need` beside them."""
+    for first, last in find_holes(files, gaps, need):
+        gap = Gap(first=first, last=last, cause="lost" if is_known else "unknown")
+        gaps = with_gap(gaps, gap)
+        if is_known:
+            logger.warning(
+                "a part of a session's history is lost",
+                extra={"session_id": files.session_id, "what": gap.text},
+            )
+    return gaps
 
 
 def _archive(files: SessionFiles, log: BinaryIO, end: int) -> None:
@@ -99,7 +160,7 @@ def _end_of_archive(files: SessionFiles) -> int:
     path = files.archive
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
-        whole = _end_of_lines(file, size)
+        whole = end_of_lines(file, size)
     if whole < size:
         cut(path, whole)
     try:
@@ -108,16 +169,3 @@ def _end_of_archive(files: SessionFiles) -> int:
         message = f"the last line: {error}. `{REPAIR_HINT}` sets the archive aside"
         raise CorruptJournalError(message, path=path) from error
     return tail.last_seq if tail else 0
-
-
-def _end_of_lines(file: BinaryIO, size: int) -> int:
-    """Return the offset behind the last newline."""
-    end = size
-    while end > 0:
-        begin = max(end - _COPY_BYTES, 0)
-        file.seek(begin)
-        found = file.read(end - begin).rfind(b"\n")
-        if found >= 0:
-            return begin + found + 1
-        end = begin
-    return 0

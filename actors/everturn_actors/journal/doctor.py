@@ -5,7 +5,7 @@ A repair never deletes: each file it replaces is kept beside the new one as `*.d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,14 +13,17 @@ from anyio import to_thread
 
 from everturn_actors.errors import CorruptJournalError, JournalError, UnknownFormatError
 from everturn_actors.events import Event
+from everturn_actors.gaps import Gap, GapCause, with_gap
 from everturn_actors.journal import index
+from everturn_actors.journal.archive import ArchiveRecord, missing_of, spans_text
 from everturn_actors.journal.codec import BadLineError, decode, seed
 from everturn_actors.journal.disk import aside, replace_file, sync_directory, write_error
 from everturn_actors.journal.files import FileStore
 from everturn_actors.journal.layout import Layout, SessionFiles
 from everturn_actors.journal.loading import decode_snapshot, load_session, read_optional
 from everturn_actors.journal.logs import REPAIR_HINT
-from everturn_actors.journal.snapshot_reader import BadSnapshotError
+from everturn_actors.journal.snapshot import encode_state
+from everturn_actors.journal.snapshot_reader import BadSnapshotError, decode_header
 from everturn_actors.model import ConversationKey
 from everturn_actors.recovery import recover
 from everturn_actors.state import SessionState, apply
@@ -151,14 +154,17 @@ class _Session:
     archive: tuple[_Line, ...]
     snapshot: SessionState | None
     snapshot_fault: str
+    record: ArchiveRecord | None
+    "What the snapshot says of the archive."
 
 
 def _read(files: SessionFiles) -> _Session:
-    snapshot, fault = None, ""
+    snapshot, fault, record = None, "", None
     saved = read_optional(files.state)
     if saved is not None:
         try:
             snapshot = decode_snapshot(files, saved)
+            record = decode_header(saved).archive
         except (BadSnapshotError, CorruptJournalError) as error:
             fault = str(error)
     return _Session(
@@ -166,6 +172,7 @@ def _read(files: SessionFiles) -> _Session:
         archive=_read_lines(files, files.archive),
         snapshot=snapshot,
         snapshot_fault=fault,
+        record=record,
     )
 
 
@@ -225,23 +232,66 @@ def _unknown_format(files: SessionFiles, error: UnknownFormatError) -> Finding:
 def _findings(files: SessionFiles, session: _Session) -> tuple[Finding, ...]:
     findings = [
         *_check_lines(files, files.log, session.log, is_log=True),
-        *_check_lines(files, files.archive, session.archive, is_log=False),
+        *_check_lines(
+            files,
+            files.archive,
+            session.archive,
+            is_log=False,
+            may_jump=session.record is not None,
+        ),
     ]
     if session.snapshot_fault:
         findings.append(_finding(files, files.state, 0, session.snapshot_fault))
     if not any(finding.blocks for finding in findings):
         findings += _check_whole(files, session)
+        findings += _check_archive(files, session)
     return tuple(findings)
 
 
+def _check_archive(files: SessionFiles, session: _Session) -> list[Finding]:
+    """Check that the archive holds what is behind the log, but for gaps that were told of."""
+    record = session.record
+    if record is None:
+        return []
+    spans = _missing(session, _told(record))
+    if not spans:
+        return []
+    text = (
+        f"{_state_of_file(files.archive)}{spans_text(spans)} lost. The session works without "
+        f"them, its history has a gap; `{REPAIR_HINT}` brings nothing back, it writes the loss down"
+    )
+    return [_finding(files, files.archive, 0, text, blocks=False)]
+
+
+def _state_of_file(path: Path) -> str:
+    if not path.exists():
+        return "it is missing: "
+    return "" if path.stat().st_size else "it is empty: "
+
+
+def _missing(session: _Session, gaps: Sequence[Gap]) -> list[tuple[int, int]]:
+    """Return the runs of events before the log that are neither archived nor in a gap."""
+    if session.snapshot is None:
+        return []  # it is rebuilt from event 1 on, or not at all
+    log = _good(session.log)
+    need = min(log, default=session.snapshot.last_seq + 1) - 1
+    return missing_of(set(_good(session.archive)), gaps, need)
+
+
 def _check_lines(
-    files: SessionFiles, path: Path, lines: tuple[_Line, ...], *, is_log: bool
+    files: SessionFiles,
+    path: Path,
+    lines: tuple[_Line, ...],
+    *,
+    is_log: bool,
+    may_jump: bool = False,
 ) -> list[Finding]:
+    """Check each line of a file; `may_jump`: holes in the numbers are judged elsewhere."""
     findings: list[Finding] = []
     previous = 0
     for line in lines:
         if len(findings) == _FINDINGS_MAX:
-            findings.append(_finding(files, path, line.number, "and so on"))
+            findings.append(_finding(files, path, line.number, "and so on", blocks=is_log))
             break
         if line.event is None:
             # The next archiving cuts off a line without its end; the log still holds its event.
@@ -251,7 +301,7 @@ def _check_lines(
             findings.append(_finding(files, path, line.number, why, blocks=blocks))
             continue
         seq = line.event.seq
-        if previous and seq != previous + 1:
+        if previous and seq != previous + 1 and not (may_jump and seq > previous):
             why = f"event {seq} follows event {previous}"
             findings.append(_finding(files, path, line.number, why, blocks=is_log))
         previous = seq
@@ -345,11 +395,46 @@ def _repair(files: SessionFiles) -> tuple[str, ...]:
             files.state.rename(kept)
             sync_directory(files.folder)
             done.append(f"state.yaml ({session.snapshot_fault}) is kept as {kept.name}")
+        done += _write_down(files, session, archive, in_archive)
     except OSError as error:
         raise write_error(error, files.folder) from error
     done += _left_out(session, good, end, usable.why)
     _prove(files)
     return tuple(done)
+
+
+def _write_down(
+    files: SessionFiles, session: _Session, archive: bytes, in_archive: set[int]
+) -> list[str]:
+    """Note in the snapshot what the archive holds now, and which events are lost for good.
+
+    Nothing else of the snapshot changes; the one before is kept all the same.
+    """
+    if session.snapshot is None:
+        return []
+    record, done = session.record, list[str]()
+    gaps = _told(record) if record else ()
+    cause: GapCause = "lost" if record else "unknown"
+    # What the snapshot holds was all put into the archive, as far as it was found.
+    for first, last in missing_of(in_archive, gaps, session.snapshot.last_seq):
+        gap = Gap(first=first, last=last, cause=cause, is_reported=True)
+        gaps = with_gap(gaps, gap)
+        done.append(
+            f"{gap.text}. Nothing was brought back; the gap is written down in {files.state.name}, "
+            "and the history shows it"
+        )
+    record = ArchiveRecord(last_seq=max(in_archive, default=0), size_bytes=len(archive), gaps=gaps)
+    if record != session.record:
+        kept = aside(files.state, "damaged")
+        replace_file(kept, files.state.read_bytes())
+        replace_file(files.state, encode_state(session.snapshot, record))
+        done.append(f"{files.state.name} says what the archive holds; the old one is {kept.name}")
+    return done
+
+
+def _told(record: ArchiveRecord) -> tuple[Gap, ...]:
+    """Return the gaps that are no news: let go on purpose, or told of by a repair."""
+    return tuple(gap for gap in record.gaps if gap.cause != "lost" or gap.is_reported)
 
 
 def _join(good: Mapping[int, _Line], numbers: set[int]) -> bytes:
@@ -364,7 +449,8 @@ def _replace(path: Path, data: bytes) -> list[str]:
     if old is not None:
         kept = aside(path, "damaged")
         replace_file(kept, old)
-        done.append(f"{path.name} was rebuilt; the damaged one is kept as {kept.name}")
+        what = "was rebuilt" if data else "held nothing that is good, and is empty now"
+        done.append(f"{path.name} {what}; the damaged one is kept as {kept.name}")
     else:
         done.append(f"{path.name} was missing and was rebuilt")
     replace_file(path, data)

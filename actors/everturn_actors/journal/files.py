@@ -26,6 +26,7 @@ from everturn_actors.errors import (
     WorkspaceLostError,
 )
 from everturn_actors.events import Event
+from everturn_actors.gaps import Gap, explain_gap
 from everturn_actors.ids import is_session_id
 from everturn_actors.journal import index, results
 from everturn_actors.journal.codec import HEAD_BYTES, BadLineError, check_numbers, encode, seq_of
@@ -42,7 +43,7 @@ from everturn_actors.journal.disk import (
 from everturn_actors.journal.health import WriteHealth
 from everturn_actors.journal.layout import Layout, SessionFiles
 from everturn_actors.journal.listing import BEGINNING, Listing, Place
-from everturn_actors.journal.loading import find_tail, inspect_session, load_session
+from everturn_actors.journal.loading import find_tail, inspect_session, load_session, read_record
 from everturn_actors.journal.lock import WorkspaceLock, take_lock
 from everturn_actors.journal.logs import REPAIR_HINT, Tail, read_events
 from everturn_actors.journal.results import (
@@ -285,6 +286,11 @@ class FileStore:
         end = tail.size_bytes if tail else None
         return await self._in_thread(partial(_read, files, after, limit, end), files.log)
 
+    async def explain_gap(self, session_id: str, first: int, last: int) -> tuple[Gap, ...]:
+        """See `SessionStore.explain_gap`."""
+        files = self._layout.session(session_id)
+        return await self._in_thread(partial(_explain_gap, files, first, last), files.state)
+
     async def sessions(self, *, after: str, limit: int) -> tuple[SessionSummary, ...]:
         """See `SessionStore.sessions`."""
         work = partial(self._listing.page, after=after, limit=limit)
@@ -465,6 +471,13 @@ def _save(
         message = f"{error}; load the session again"
         raise FencedError(message, path=files.log) from error
     return save_snapshot(files, state, compaction=compaction, tail=tail)
+
+
+def _explain_gap(files: SessionFiles, first: int, last: int) -> tuple[Gap, ...]:
+    record = read_record(files)
+    if record is None:
+        return (Gap(first=first, last=last, cause="unknown"),)
+    return explain_gap(first, last, record.gaps, "lost")
 
 
 def _read(files: SessionFiles, after: int, limit: int, end_bytes: int | None) -> tuple[Event, ...]:

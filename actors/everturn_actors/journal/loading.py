@@ -13,6 +13,7 @@ from pathlib import Path
 
 from everturn_actors.errors import CorruptJournalError, UnknownFormatError
 from everturn_actors.events import Event
+from everturn_actors.journal.archive import ArchiveRecord, find_loss, look_at_ends
 from everturn_actors.journal.disk import (
     aside,
     cut,
@@ -73,7 +74,7 @@ def load_session(files: SessionFiles) -> tuple[Loaded, Tail] | None:
         return None
     size = found.log.size_bytes + found.log.unterminated
     return (
-        Loaded(snapshot=found.snapshot, events=found.events, repairs=repairs),
+        Loaded(snapshot=found.snapshot, events=found.events, repairs=repairs, losses=found.losses),
         Tail(last_seq=found.last_seq, size_bytes=size),
     )
 
@@ -95,7 +96,9 @@ def inspect_session(files: SessionFiles) -> Loaded | None:
         repairs += (f"state.yaml: {found.fault}",)
     elif found.is_rebuilt:
         repairs += (REBUILT,)
-    return Loaded(snapshot=found.snapshot, events=found.events, repairs=repairs)
+    return Loaded(
+        snapshot=found.snapshot, events=found.events, repairs=repairs, losses=found.losses
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +113,8 @@ class _Found:
     "Those after the snapshot."
     is_rebuilt: bool
     "There is no snapshot, and the log does not reach back: the archive does."
+    losses: tuple[str, ...] = ()
+    "What the archive no longer holds, in words; the session goes on without it."
 
     @property
     def never_began(self) -> bool:
@@ -142,7 +147,28 @@ def _read_session(files: SessionFiles) -> _Found | None:
         log=log,
         events=events,
         is_rebuilt=saved is None and bool(events) and log.first_seq != 1,
+        losses=_find_losses(files, saved, snapshot, log),
     )
+
+
+def _find_losses(
+    files: SessionFiles, saved: bytes | None, snapshot: SessionState | None, log: Log
+) -> tuple[str, ...]:
+    """Return what the archive should hold and does not, by the two ends of it.
+
+    Its inside is not read: that takes as long as the session is old, and `doctor` does it.
+    """
+    need = (log.first_seq or (snapshot.last_seq + 1 if snapshot else 1)) - 1
+    if saved is None or snapshot is None or need == 0:
+        return ()  # a session without a snapshot is rebuilt from the archive, or cannot be loaded
+    record = decode_header(saved).archive
+    if record is None:
+        return ()
+    try:
+        loss = find_loss(files, record, look_at_ends(files), need)
+    except OSError as error:  # the session does not need it
+        loss = f"{files.archive.name} cannot be read ({error.strerror})"
+    return (f"{loss}; the history has a gap there",) if loss else ()
 
 
 def find_tail(files: SessionFiles) -> Tail:
@@ -179,6 +205,15 @@ def read_header(files: SessionFiles) -> Header | None:
                 return decode_header(data + rest)
     except FileNotFoundError:
         return None
+
+
+def read_record(files: SessionFiles) -> ArchiveRecord | None:
+    """Return what a session's snapshot says of its archive; None where nothing is known."""
+    try:
+        header = read_header(files)
+    except (BadSnapshotError, UnknownFormatError):
+        return None
+    return header.archive if header else None
 
 
 def read_optional(path: Path) -> bytes | None:

@@ -25,6 +25,7 @@ from everturn_actors.errors import (
     WorkspaceLockedError,
 )
 from everturn_actors.events import Event, SessionStarted
+from everturn_actors.gaps import Gap
 from everturn_actors.ids import is_session_id
 from everturn_actors.journal.codec import check_numbers
 from everturn_actors.journal.disk import write_error
@@ -263,6 +264,12 @@ class MemoryStore:
             return ()
         events = (event for event in chain(stored.archive, stored.log) if event.seq > after)
         return tuple(islice(events, max(limit, 0)))
+
+    async def explain_gap(self, session_id: str, first: int, last: int) -> tuple[Gap, ...]:
+        """See `SessionStore.explain_gap`. What is in memory is let go only on purpose."""
+        await self._powered()
+        _check(session_id)
+        return (Gap(first=first, last=last, cause="discarded"),)
 
     async def sessions(self, *, after: str, limit: int) -> tuple[SessionSummary, ...]:
         """See `SessionStore.sessions`."""

@@ -17,6 +17,7 @@ from typing import Any, assert_never
 
 import orjson
 
+from everturn_actors.journal.archive import ArchiveRecord, record_line
 from everturn_actors.journal.snapshot_owed import overheard_line, parcel_line
 from everturn_actors.model import (
     Approval,
@@ -73,8 +74,13 @@ _HOSTILE_BYTES = re.compile(
 _HOSTILE_TEXT = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
 
 
-def encode_state(state: SessionState) -> bytes:
-    """Return the bytes of `state.yaml`."""
+def encode_state(state: SessionState, archive: ArchiveRecord | None = None) -> bytes:
+    """Return the bytes of `state.yaml`.
+
+    Args:
+        state: What the session knows.
+        archive: What its archive has to hold; None = not known.
+    """
     sections: tuple[Iterable[dict[str, Any]], ...] = (
         ({"key": key, "seq": seq} for key, seq in state.seen.items()),
         (_message(message, {}) for message in state.waiting),
@@ -86,14 +92,14 @@ def encode_state(state: SessionState) -> bytes:
         map(overheard_line, state.overheard),
         map(parcel_line, state.owed),
     )
-    parts = [_COMMENT.encode(), _header(state)]
+    parts = [_COMMENT.encode(), _header(state, archive)]
     for name, lines in zip(SECTIONS, sections, strict=True):
         body = b"".join(b"- %b\n" % _json(line) for line in lines)
         parts.append(b"%b:\n%b" % (name.encode(), body) if body else b"%b: []\n" % name.encode())
     return b"".join(parts)
 
 
-def _header(state: SessionState) -> bytes:
+def _header(state: SessionState, archive: ArchiveRecord | None) -> bytes:
     key, usage = state.key, state.usage
     values: tuple[tuple[str, object], ...] = (
         ("session", state.session_id),
@@ -116,6 +122,7 @@ def _header(state: SessionState) -> bytes:
         ("sent", _fields(state.sent)),
         ("reported", _usage(state.reported)),
         ("drifts", state.drifts),
+        ("archive", record_line(archive) if archive else None),
     )
     lines = b"".join(
         b"%b: %b\n" % (name.encode(), _json(value))
@@ -304,6 +311,7 @@ _EMPTY = {
     "sent": _fields(Sent()),
     "reported": _usage(_NO_USAGE),
     "drifts": 0,
+    "archive": None,
 }
 "What fields of the header hold in most sessions; those are then left out."
 

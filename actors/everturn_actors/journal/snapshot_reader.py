@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any, TypeVar, cast, get_args
 
 from everturn_actors.errors import UnknownFormatError
+from everturn_actors.journal.archive import ArchiveRecord, record_of
 from everturn_actors.journal.codec import load_json
 from everturn_actors.journal.snapshot import FORMAT, OLDER_FORMATS, SECTIONS
 from everturn_actors.journal.snapshot_owed import overheard_of, parcels_of
@@ -41,7 +42,15 @@ from everturn_actors.state import SessionState
 T = TypeVar("T")
 
 _FIRST_SECTION = f"\n{SECTIONS[0]}:".encode()
-_ROW_FIELDS = (b"format", b"session", b"conversation", b"status", b"created", b"last_seq")
+_ROW_FIELDS = (
+    b"format",
+    b"session",
+    b"conversation",
+    b"status",
+    b"created",
+    b"last_seq",
+    b"archive",
+)
 _NAME = re.compile(rb"[a-z_]+")
 _SECTION_LINES = {f"{name}:{rest}".encode(): name for name in SECTIONS for rest in ("", " []")}
 
@@ -52,13 +61,15 @@ class BadSnapshotError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """What the list of sessions shows."""
+    """What the list of sessions shows, and what is known of the archive."""
 
     session_id: str
     key: ConversationKey
     status: SessionStatus
     created_at: datetime
     last_seq: int
+    archive: ArchiveRecord | None = None
+    "None = it was not written down."
 
 
 def decode_state(data: bytes) -> SessionState:
@@ -76,6 +87,7 @@ def decode_state(data: bytes) -> SessionState:
     for name in document:
         if name not in _KNOWN:
             raise header.fault(name, f"there is no field {name!r}")
+    header.archive()
     seen = header.section("seen", _seen)
     checkpointed = header.section("checkpointed", turns_of)
     pending = header.section("pending", turns_of)
@@ -182,6 +194,7 @@ def _header_of(document: Mapping[str, Any], data: bytes) -> Header:
         status=header.status(),
         created_at=header.instant("created"),
         last_seq=header.number("last_seq"),
+        archive=header.archive(),
     )
 
 
@@ -261,6 +274,7 @@ _KNOWN = frozenset(
         "sent",
         "reported",
         "drifts",
+        "archive",
         *SECTIONS,
     )
 )
@@ -291,6 +305,9 @@ class _Fields:
 
     def status(self) -> SessionStatus:
         return self.read("status", _status)
+
+    def archive(self) -> ArchiveRecord | None:
+        return self.read("archive", record_of) if "archive" in self._document else None
 
     def usage(self, name: str, default: Usage | None = None) -> Usage:
         return self.read(name, lambda value: read_value(Usage, value), default)

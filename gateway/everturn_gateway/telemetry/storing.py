@@ -9,6 +9,7 @@ from datetime import datetime
 
 from everturn_actors.errors import JournalError
 from everturn_actors.events import Event
+from everturn_actors.gaps import Gap
 from everturn_actors.model import Compaction, ConversationKey
 from everturn_actors.ports import Batch, Loaded, SessionStore, SessionSummary
 from everturn_actors.state import SessionState
@@ -64,6 +65,10 @@ class MeasuredStore:
     async def read(self, session_id: str, *, after: int, limit: int) -> tuple[Event, ...]:
         """See `SessionStore.read`."""
         return await self._store.read(session_id, after=after, limit=limit)
+
+    async def explain_gap(self, session_id: str, first: int, last: int) -> tuple[Gap, ...]:
+        """See `SessionStore.explain_gap`."""
+        return await self._store.explain_gap(session_id, first, last)
 
     async def sessions(self, *, after: str, limit: int) -> tuple[SessionSummary, ...]:
         """See `SessionStore.sessions`."""
