@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, TypeGuard, cast
 
 import discord
 from discord.state import ConnectionState
@@ -176,6 +176,10 @@ def awaited_at(data: object, me: int) -> Place | None:
     if not is_dm and not (isinstance(content, str) and f"<@{me}>" in content):
         return None
     return Place(chat=str(channel), type="dm" if is_dm else "group")
+
+
+def _is_list(value: object) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
 
 
 def parse_guild(parse: Parser, state: ConnectionState[Any], data: Any) -> bool:  # noqa: ANN401 - JSON
