@@ -195,7 +195,7 @@ def parse_guild(parse: Parser, state: ConnectionState[Any], data: Any) -> bool: 
         empty: dict[str, Any] = bare | {part: list[Any]() for part in _GUILD_PARTS}
         for part in _GUILD_PARTS:
             items: object = bare.get(part)
-            listed: list[Any] = items if isinstance(items, list) else []
+            listed = items if _is_list(items) else []
             bare[part] = [item for item in listed if _can_be_read(state, empty | {part: [item]})]
         parse(bare)
     except Exception:  # noqa: BLE001 - the boundary around one payload
