@@ -485,7 +485,7 @@ async def test_a_job_that_was_made_for_a_process_ends_with_it(tmp_path: Path) ->
 
 
 async def test_a_clock_that_was_wrong_does_not_silence_a_job_for_years(tmp_path: Path) -> None:
-    """It jumps to 2030 and back: the job goes on, and no instant runs twice."""
+    """It jumps to 2030 and back: the job goes on, none runs twice, and none of 2030 was missed."""
     world = world_at(tmp_path, "2026-11-23T08:59:00+00:00")
     world.clock = clock = WallClock(NINE - timedelta(minutes=1))
     world.write("daily", **DAILY)
@@ -499,10 +499,53 @@ async def test_a_clock_that_was_wrong_does_not_silence_a_job_for_years(tmp_path:
         await live.until("daily", lambda view: view.next_at == NINE)
         await live.clock.until_sleeping(30)
         live.clock.advance(60)
-        runs = await live.runs("daily", 3)
+        runs = await live.runs("daily", 2)
 
-        assert runs[-1].instant == NINE
-        assert len({run.instant for run in runs}) == 3
+        assert [run.outcome for run in runs] == ["sent", "sent"]
+        assert runs[0].instant == NINE.replace(year=2030, day=runs[0].instant.day)
+        assert runs[1].instant == NINE
+
+
+async def test_a_job_that_was_made_by_a_clock_that_was_ahead_does_not_wait_for_it(
+    tmp_path: Path,
+) -> None:
+    """It is made in 2030, as it seems: it runs when it is due today, and nothing was missed."""
+    world = world_at(tmp_path, "2026-11-23T08:59:00+00:00")
+    world.clock = clock = WallClock(NINE.replace(year=2030))
+    world.write("daily", **DAILY)
+
+    async with world.opened() as live:
+        await live.clock.until_sleeping(30)
+        clock.set(NINE - timedelta(minutes=1))
+        await live.until("daily", lambda view: view.next_at == NINE)
+        await live.clock.until_sleeping(30)
+        live.clock.advance(60)
+        runs = await live.runs("daily", 1)
+
+    assert [(run.instant, run.outcome) for run in runs] == [(NINE, "sent")]
+
+
+async def test_a_clock_that_was_behind_makes_no_misfires(tmp_path: Path) -> None:
+    """It loses a day and finds it again: nothing was missed, and nothing ran before it was made."""
+    world = world_at(tmp_path, "2026-11-23T08:00:00+00:00")
+    world.clock = clock = WallClock(NINE - timedelta(hours=1))
+    made = clock.now()
+    world.write("often", cron="* * * * *", timezone="UTC", misfire="run_all")
+
+    async with world.opened() as live:
+        await live.clock.until_sleeping(30)
+        live.clock.advance(300)
+        await live.runs("often", 5)
+        await live.clock.until_sleeping(30)
+        clock.set(made - timedelta(days=1))
+        await live.clock.until_sleeping(30)
+        live.clock.advance(120)
+        await live.clock.until_sleeping(30)
+        clock.set(made + timedelta(seconds=360))
+        runs = await live.runs("often", 6)
+
+    assert [run.outcome for run in runs] == ["sent"] * 6
+    assert min(run.instant for run in runs) > made
 
 
 async def test_a_file_that_changes_is_taken_over_while_it_runs(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def records(instants: st.SearchStrategy[datetime]) -> st.SearchStrategy[Record]:
             Missed, at=instants, first=instants, instant=instants, count=numbers, error=texts
         ),
         st.builds(Armed, at=instants, schedule=texts, since=instants),
-        st.builds(Rebased, at=instants, cursor=instants),
+        st.builds(Rebased, at=instants, cursor=instants, anchor=st.none() | instants),
         *(st.builds(kind, at=instants) for kind in (Paused, Resumed, Cancelled)),
     )
 

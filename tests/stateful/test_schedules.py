@@ -327,11 +327,11 @@ class Schedules(RuleBasedStateMachine):
                 is_tried = (job.job_id, run.instant) in scheduler._in_hand
                 assert is_tried or job.job_id in scheduler._busy, "nobody goes on with what began"
             if standing.anchor is not None:
-                limit = now + timedelta(minutes=61)
+                limit = now + timedelta(seconds=5)
                 assert standing.anchor <= limit, "it counts from the future"
                 self._check_standing(job, standing)
                 if not standing.open:
-                    self._check_settled(job, standing.anchor, standing.ran, now)
+                    self._check_settled(job, standing, standing.anchor, now)
 
     def _check_standing(self, job: Job, standing: Standing) -> None:
         """Check what is known of a job that can run against its definition and its past."""
@@ -344,12 +344,14 @@ class Schedules(RuleBasedStateMachine):
         views = self.live.scheduler.jobs()
         return [(view.job, view.standing, view.why) for view in views]
 
-    def _check_settled(self, job: Job, anchor: datetime, ran: int, now: datetime) -> None:
+    def _check_settled(self, job: Job, standing: Standing, anchor: datetime, now: datetime) -> None:
         """Check that all that was due of a job was begun, or passed over for a reason."""
         account = self.accounts[job.job_id]
         assert account.settled is not None
-        if job.max_runs is not None and ran >= job.max_runs:
+        if job.max_runs is not None and standing.ran >= job.max_runs:
             return
+        if standing.armed is not None and now >= standing.armed:
+            account.settled = max(account.settled, standing.armed)
         until = now - timedelta(seconds=job.jitter_s)
         for instant in Force(job, anchor).between(account.settled, until):
             assert account.is_accounted_for(instant), f"{utc_text(instant)} is lost"

@@ -96,7 +96,7 @@ class Account:
                 self.settled = max(self.settled or at, at)
             case Rebased(cursor=cursor):
                 self.settled = min(self.settled or cursor, cursor)
-                self.missed = [each for each in self.missed if each.first <= cursor]
+                self.missed = [each for each in self.missed if each.instant <= cursor]
             case _:
                 pass
 

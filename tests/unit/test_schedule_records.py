@@ -70,6 +70,7 @@ def test_arming_begins_anew_and_forgets_nothing_that_ran() -> None:
     assert after == replace(
         before,
         schedule="cron",
+        armed=hour(5),
         anchor=hour(5),
         cursor=hour(5),
         ran=0,

@@ -20,6 +20,7 @@ from everturn_gateway.scheduler.jobs import (
     RunTask,
     Standing,
 )
+from everturn_gateway.scheduler.records import Rebased, fold
 
 BERLIN, NEW_YORK, LORD_HOWE = "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"
 SPRING, AUTUMN = "2026-03-29", "2026-10-25"  # when Berlin's clock changes, at 01:00 UTC
@@ -558,9 +559,32 @@ def test_a_clock_that_is_behind_the_cursor_runs_nothing() -> None:
     assert rules.plan(job, standing, now=utc("2026-05-04T07:40")) == rules.Plan(
         next_at=utc("2026-05-04T08:05")
     )
-    assert not rules.needs_rebase(standing, utc("2026-05-04T07:00"))
-    assert rules.needs_rebase(standing, utc("2026-05-04T06:59"))
-    assert not rules.needs_rebase(Standing(), utc("2026-05-04"))
+    assert rules.rebased(job, replace(standing, anchor=utc("2026-05-01")), BEHIND) is None
+
+
+BEHIND = utc("2026-05-04T06:59:20")
+
+
+@pytest.mark.parametrize(
+    ("when", "anchor"),
+    [
+        (Cron(expression="*/5 * * * *", timezone="UTC"), BEHIND),
+        (Every(interval_s=3600), utc("2026-05-04T06:00")),
+    ],
+)
+def test_a_clock_that_is_behind_the_arming_of_a_job_lets_it_begin_now(
+    when: Cron | Every, anchor: datetime
+) -> None:
+    """It is made by a clock that is ahead: it runs from now on, and is not told of what was."""
+    job, standing = a_job(when), armed(utc("2026-05-04T08:00"))
+    rebased = rules.rebased(job, standing, BEHIND)
+
+    assert rebased == Rebased(at=BEHIND, cursor=BEHIND, anchor=anchor)
+    standing = fold(standing, rebased)
+    planned = rules.plan(job, standing, now=BEHIND)
+    assert (planned.run, planned.missed, planned.next_at) == ((), None, utc("2026-05-04T07:00"))
+    assert rules.rebased(job, standing, BEHIND) is None
+    assert rules.rebased(job, Standing(), BEHIND) is None
 
 
 @pytest.mark.parametrize(

@@ -218,15 +218,35 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A stretch of time, and the occurrences that are due in it."""
+
+    begins: datetime
+    "UTC; it is no part of the span."
+    ends: datetime
+    "UTC; it is part of it."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
     """What is known of the past of a job; everything else about it is its definition."""
 
     schedule: str = ""
     "Names the times that the rest is about (`rules.schedule_name`); empty = never armed."
     anchor: datetime | None = None
-    "UTC. When it was armed with these times: no occurrence is older; `Every` counts from it."
+    """UTC. When it was armed with these times, or earlier where the clock was found to be behind
+    that: no occurrence is older; `Every` counts from it."""
+    armed: datetime | None = None
+    "UTC. When it was armed, as the clock said then: by one that has come there none is older."
     cursor: datetime | None = None
     "UTC. Occurrences up to here are settled or begun."
+    skipped: tuple[Span, ...] = ()
+    """Those up to `cursor` that were missed, oldest first; bounded. Where the clock is set back
+    before them they are still to come."""
+    left_out: tuple[Span, ...] = ()
+    "Those that were left out last without being missed: it was paused, or they are older than it."
+    settled: tuple[Span, ...] = ()
+    "Those beyond `cursor` that are settled too, oldest first: they ran by a clock that was ahead."
     ran: int = 0
     "Occurrences that ran since then, those by hand left out."
     open: tuple[Run, ...] = ()

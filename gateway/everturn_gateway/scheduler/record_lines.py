@@ -16,7 +16,7 @@ from typing import Final, NoReturn, TypeAlias, cast, get_args
 import orjson
 
 from everturn_actors.records import utc_text
-from everturn_gateway.scheduler.jobs import Run, RunOutcome, Standing
+from everturn_gateway.scheduler.jobs import Run, RunOutcome, Span, Standing
 from everturn_gateway.scheduler.records import (
     Accepted,
     Armed,
@@ -77,7 +77,7 @@ def to_line(line: Line) -> bytes:
     return b'%b%b%08x"}\n' % (body, _CRC_FIELD, zlib.crc32(body))
 
 
-def _plain(value: Line | Run | Standing) -> dict[str, object]:
+def _plain(value: Line | Run | Span | Standing) -> dict[str, object]:
     found: dict[str, object] = {}
     for name, default in _FIELDS[type(value)]:
         each = getattr(value, name)
@@ -96,7 +96,7 @@ def _plain_value(name: str, value: object) -> object:
         case Standing():
             return _plain(value)
         case tuple():
-            return [_plain(run) for run in cast("tuple[Run, ...]", value)]
+            return [_plain(each) for each in cast("tuple[Run | Span, ...]", value)]
         case _:
             return value
 
@@ -194,17 +194,22 @@ def _refuse(what: str) -> NoReturn:
     raise ValueError(msg)
 
 
-def _runs(value: object) -> tuple[Run, ...]:
-    if not isinstance(value, list):
-        _refuse("a list")
-    runs: list[Run] = []
-    for index, item in enumerate(cast("list[object]", value)):
-        try:
-            runs.append(cast("Run", _RUN(item)))
-        except ValueError as error:
-            msg = f"[{index}]{error}"
-            raise ValueError(msg) from error
-    return tuple(runs)
+def _list_of(read_item: _Read) -> _Read:
+    """Return what reads a list, of which each item is read by another."""
+
+    def read(value: object) -> object:
+        if not isinstance(value, list):
+            _refuse("a list")
+        items: list[object] = []
+        for index, item in enumerate(cast("list[object]", value)):
+            try:
+                items.append(read_item(item))
+            except ValueError as error:
+                msg = f"[{index}]{error}"
+                raise ValueError(msg) from error
+        return tuple(items)
+
+    return read
 
 
 def _shape_of(cls: type[object], readers: Mapping[str, _Read]) -> _Read:
@@ -256,15 +261,20 @@ _RUN: Final = _shape_of(
         "first_missed": _instant,
     },
 )
+_SPAN: Final = _shape_of(Span, {"begins": _instant, "ends": _instant})
 _STANDING: Final = _shape_of(
     Standing,
     {
         "schedule": _text,
         "anchor": _instant,
         "cursor": _instant,
+        "armed": _instant,
+        "skipped": _list_of(_SPAN),
+        "left_out": _list_of(_SPAN),
+        "settled": _list_of(_SPAN),
         "ran": _number,
-        "open": _runs,
-        "recent": _runs,
+        "open": _list_of(_RUN),
+        "recent": _list_of(_RUN),
         "paused": _flag,
         "paused_in_file": _flag,
         "cancelled": _flag,
@@ -279,12 +289,12 @@ _READERS: Final[dict[type[Line], dict[str, _Read]]] = {
     Paused: {"at": _instant, "in_file": _flag},
     Resumed: {"at": _instant, "in_file": _flag},
     Cancelled: {"at": _instant},
-    Rebased: {"at": _instant, "cursor": _instant},
+    Rebased: {"at": _instant, "cursor": _instant, "anchor": _instant},
     Kept: {"at": _instant, "standing": _STANDING},
 }
 _NAMES: Final = {cls: cls.__name__.lower() for cls in _READERS}
 _SHAPES: Final = {_NAMES[cls]: _shape_of(cls, readers) for cls, readers in _READERS.items()}
-_FIELDS: Final = {cls: _fields_of(cls) for cls in (*_READERS, Run, Standing)}
+_FIELDS: Final = {cls: _fields_of(cls) for cls in (*_READERS, Run, Span, Standing)}
 
 
 # --- a whole log ---------------------------------------------------------------------------------

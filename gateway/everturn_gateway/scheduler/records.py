@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, TypeAlias, assert_never
 
-from everturn_gateway.scheduler.jobs import Run, RunOutcome, Standing
+from everturn_gateway.scheduler.jobs import Run, RunOutcome, Span, Standing
+from everturn_gateway.scheduler.spans import joined, merged, without
+from everturn_gateway.scheduler.walls import TICK
 
+SPANS: Final = 32  # stretches of a kind that are remembered; of what was missed, the longest ones
 RECENT: Final = 50  # occurrences that are finished; what came before them is forgotten
 
 
@@ -99,10 +102,15 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebased:
-    """The clock was set: occurrences are settled up to another instant than before."""
+    """The clock was set back: occurrences are settled up to another instant than before.
+
+    Those that were said to be missed beyond that instant were not: the clock had been ahead.
+    """
 
     at: datetime
     cursor: datetime
+    anchor: datetime | None = None
+    "Where the clock stands before the moment since which there is the job: since when it is now."
 
 
 Record: TypeAlias = (
@@ -194,14 +202,18 @@ class Draft:
 
     __slots__ = (
         "_anchor",
+        "_armed",
         "_cancelled",
         "_cursor",
+        "_left_out",
         "_open",
         "_paused",
         "_paused_in_file",
         "_ran",
         "_recent",
         "_schedule",
+        "_settled",
+        "_skipped",
     )
 
     def __init__(self, standing: Standing) -> None:
@@ -210,6 +222,9 @@ class Draft:
     def _take(self, standing: Standing) -> None:
         self._schedule, self._anchor = standing.schedule, standing.anchor
         self._cursor, self._ran = standing.cursor, standing.ran
+        self._armed = standing.armed
+        self._skipped, self._settled = standing.skipped, standing.settled
+        self._left_out = standing.left_out
         self._paused, self._paused_in_file = standing.paused, standing.paused_in_file
         self._cancelled = standing.cancelled
         self._recent = list(standing.recent)
@@ -231,6 +246,10 @@ class Draft:
             schedule=self._schedule,
             anchor=self._anchor,
             cursor=self._cursor,
+            armed=self._armed,
+            skipped=self._skipped,
+            left_out=self._left_out,
+            settled=self._settled,
             ran=self._ran,
             open=tuple([run.run() for run in self._open.values()]),
             recent=tuple(self._recent[-RECENT:]),
@@ -257,7 +276,8 @@ class Draft:
                 self._miss(line)
             case Armed():
                 self._schedule = line.schedule
-                self._anchor = self._cursor = line.since
+                self._anchor = self._armed = self._cursor = line.since
+                self._skipped = self._left_out = self._settled = ()
                 # Who paused a job does not expect that an edit of its times lets it run.
                 self._paused = self._paused and not self._cancelled
                 self._ran, self._cancelled = 0, False
@@ -265,13 +285,11 @@ class Draft:
                 self._pause(in_file=in_file, paused=True)
             case Resumed(in_file=in_file):
                 self._pause(in_file=in_file, paused=False)
-                self._settle(line.at)
+                self._leave_out(line.at)
             case Cancelled():
                 self._cancelled = True
             case Rebased():
-                self._cursor = line.cursor
-                if self._anchor is not None:  # it may have been armed by a clock that was ahead
-                    self._anchor = min(self._anchor, line.cursor)
+                self._rebase(line)
             case Kept():
                 self._take(line.standing)
             case _:
@@ -287,9 +305,44 @@ class Draft:
         """Occurrences up to `instant` need not be looked at any more."""
         if self._cursor is None or self._cursor < instant:
             self._cursor = instant
+            self._settled = tuple([each for each in self._settled if each.ends > instant])
+
+    def _skip(self, line: Missed) -> None:
+        """Remember which occurrences were missed."""
+        missed = without(Span(begins=line.first - TICK, ends=line.instant), self._settled)
+        skipped = joined((*self._skipped, *missed))
+        longest = sorted(skipped, key=lambda each: each.ends - each.begins)[-SPANS:]
+        self._skipped = tuple([each for each in skipped if each in longest])
+
+    def _leave_out(self, until: datetime) -> None:
+        """Pass over what nobody misses."""
+        if self._cursor is not None and self._cursor < until:
+            self._left_out = without(Span(begins=self._cursor, ends=until), self._settled)
+        self._settle(until)
+
+    def _catch_up(self, now: datetime) -> None:
+        """Leave out what is older than the job, by a clock that has come to its arming again."""
+        if self._armed is not None and now >= self._armed:
+            self._leave_out(self._armed)
+
+    def _rebase(self, line: Rebased) -> None:
+        back, cursor, anchor = line.cursor, self._cursor, self._anchor
+        if cursor is not None and anchor is not None and back < cursor:
+            # What was passed over beyond is still to come; all else there has run.
+            gaps = (*self._skipped, *self._left_out, Span(begins=back, ends=anchor))
+            ran = without(Span(begins=back, ends=cursor), gaps)
+            self._settled = merged(joined((*self._settled, *ran)), SPANS)
+            self._skipped = _before(back, self._skipped)
+            self._left_out = _before(back, self._left_out)
+            self._anchor = min(anchor, line.anchor or back)
+        self._cursor = back
+        self._recent = [
+            run for run in self._recent if run.outcome != "missed" or run.instant <= back
+        ]
 
     def _begin(self, line: Began) -> None:
         if not line.by_hand:
+            self._catch_up(line.at)
             self._settle(line.instant)
         known = self._open.get(line.instant)
         if known is None:
@@ -305,6 +358,8 @@ class Draft:
             known.attempt, known.seq = line.attempt, 0
 
     def _miss(self, line: Missed) -> None:
+        self._skip(line)
+        self._catch_up(line.at)
         self._settle(line.instant)
         self._recent.append(
             Run(
@@ -317,3 +372,8 @@ class Draft:
                 first_missed=line.first,
             )
         )
+
+
+def _before(instant: datetime, spans: Iterable[Span]) -> tuple[Span, ...]:
+    """Return what of some spans is not after an instant."""
+    return joined([replace(each, ends=min(each.ends, instant)) for each in spans])

@@ -32,7 +32,6 @@ from everturn_gateway.scheduler.records import (
     Armed,
     Cancelled,
     Paused,
-    Rebased,
     Record,
     Resumed,
     fold_all,
@@ -320,9 +319,10 @@ class Roster:
         job, now = entry.job, self._clock.now()
         standing = self.standing(job.job_id)
         if is_armed(job, standing):
-            if rules.needs_rebase(standing, now):
+            rebased = rules.rebased(job, standing, now)
+            if rebased is not None:
                 logger.warning("the clock was set back", extra={"job": job.job_id})
-                await self.write(job.job_id, Rebased(at=now, cursor=now))
+                await self.write(job.job_id, rebased)
         elif not why_never(job, standing, now):
             schedule, since = rules.schedule_name(job), counts_from(job, now)
             await self.write(job.job_id, Armed(at=now, schedule=schedule, since=since))

@@ -17,9 +17,12 @@ from everturn_gateway.scheduler.jobs import (
     Job,
     QuietHours,
     Retries,
+    Span,
     Standing,
     When,
 )
+from everturn_gateway.scheduler.records import Rebased
+from everturn_gateway.scheduler.spans import span_of, without
 from everturn_gateway.scheduler.walls import (
     SECOND,
     TICK,
@@ -41,13 +44,12 @@ __all__ = [
     "jitter_s",
     "local_instant",
     "minimum_interval_s",
-    "needs_rebase",
     "next_instant",
     "plan",
+    "rebased",
     "schedule_name",
 ]
 
-_CLOCK_WRONG: Final = timedelta(hours=1)
 _BACKOFF_MOST_S: Final = 3600.0
 _QUIET_STEPS: Final = 400  # quiet periods that are passed in search of an instant: a year's
 _COUNTED: Final = timedelta(days=750)  # so far back all that is missed is counted: two years
@@ -190,9 +192,14 @@ def _any_between(
 
 
 def _between(
-    job: Job, begins: datetime, ends: datetime, anchor: datetime, most: int
+    job: Job,
+    begins: datetime,
+    ends: datetime,
+    anchor: datetime,
+    most: int,
+    settled: tuple[Span, ...],
 ) -> tuple[list[datetime], int, bool]:
-    """Return a job's newest instants in `(begins, ends]`.
+    """Return a job's newest instants in `(begins, ends]`, those that are settled left out.
 
     Returns:
         At most `most`, newest first; how many there are; and whether there are more than that.
@@ -204,17 +211,20 @@ def _between(
     floor = max(begins, ends - _COUNTED)
     found: list[datetime] = []
     count = 0
-    for span in loud(_quiet(job), floor, ends):
-        newest, number = _any_between(job, *span, anchor, most - len(found))
-        found += newest
-        count += number
+    for since, until in loud(_quiet(job), floor, ends):
+        for span in reversed(without(Span(begins=since, ends=until), settled)):
+            newest, number = _any_between(job, span.begins, span.ends, anchor, most - len(found))
+            found += newest
+            count += number
     older: list[datetime] = []
     while begins < floor and len(older) <= _OLDER_MOST:
         instant = next_instant(job, after=begins, anchor=anchor)
         if instant is None or instant > floor:
             break
-        older.append(instant)
-        begins = instant
+        passed = span_of(settled, instant)
+        if passed is None:
+            older.append(instant)
+        begins = instant if passed is None else passed.ends
     return [*found, *reversed(older)][:most], count + len(older), len(older) > _OLDER_MOST
 
 
@@ -272,32 +282,79 @@ def backoff_s(retries: Retries, attempt: int, name: str) -> float:
     return wait_s * (0.8 + 0.4 * drawn)
 
 
-def needs_rebase(standing: Standing, now: datetime) -> bool:
-    """Return whether a job is settled far into the future: the clock was wrong, and set back."""
-    return standing.cursor is not None and standing.cursor - now > _CLOCK_WRONG
+def rebased(job: Job, standing: Standing, now: datetime) -> Rebased | None:
+    """Return what to write down where the clock was set back; None where nothing changes.
+
+    What was passed over by a clock that was ahead was not missed: it is still to come, or due by
+    now. What ran then has run. Where the clock stands before the moment since which there is the
+    job, there is the job since now.
+    """
+    cursor, anchor = standing.cursor, standing.anchor
+    if cursor is None or anchor is None:
+        return None
+    passed = (*standing.skipped, *standing.left_out)
+    if now >= anchor and all(span.ends <= now for span in passed):
+        return None
+    missed = [
+        *((run.first_missed or run.instant, run.instant) for run in standing.recent if run.missed),
+        *((span.begins + TICK, span.ends) for span in standing.skipped),
+    ]
+    back = now
+    for first, last in sorted(missed, reverse=True):
+        if first <= back < last:  # it is taken back as a whole, and what is due by now told anew
+            back = first - TICK
+    if now >= anchor:
+        return Rebased(at=now, cursor=max(back, anchor))
+    if isinstance(job.when, Every) and job.begins_at is None:  # the occurrences stay the same ones
+        interval = job.when.interval_s * SECOND
+        anchor += (now - anchor) // interval * interval
+    return Rebased(at=now, cursor=now, anchor=min(anchor, now))
+
+
+def _settled(standing: Standing, now: datetime) -> datetime | None:
+    """Return up to where everything is settled, by the present clock."""
+    cursor, armed = standing.cursor, standing.armed
+    if cursor is None or armed is None or now < armed:
+        return cursor
+    return max(cursor, armed)
 
 
 def is_over(job: Job, standing: Standing, now: datetime) -> bool:
     """Return whether nothing of a job is to come, and nothing that came is left to settle."""
     if job.max_runs is not None and standing.ran >= job.max_runs:
         return True
-    after, anchor = standing.cursor or now, standing.anchor or now
-    return _next_new(job, after, anchor, _begun(standing)) is None
+    after, anchor = _settled(standing, now) or now, standing.anchor or now
+    return _next_new(job, after, anchor, _ran(standing)) is None
 
 
-def _begun(standing: Standing) -> frozenset[datetime]:
-    """Return the occurrences that were begun, as far as they are remembered."""
+@dataclass(frozen=True, slots=True)
+class _Ran:
+    """What is settled although it is newer than what is settled as a whole."""
+
+    spans: tuple[Span, ...]
+    begun: frozenset[datetime]
+    "Those beside the spans that were begun, as far as they are remembered."
+
+    def until(self, instant: datetime) -> datetime | None:
+        """Return up to when all is settled from `instant` on; None where it is not settled."""
+        span = span_of(self.spans, instant)
+        if span is not None:
+            return span.ends
+        return instant if instant in self.begun else None
+
+
+def _ran(standing: Standing) -> _Ran:
     runs = (*standing.recent, *standing.open)
-    return frozenset(run.instant for run in runs if not run.by_hand and run.outcome != "missed")
+    spans = standing.settled
+    begun = (run.instant for run in runs if not run.by_hand and run.outcome != "missed")
+    return _Ran(spans, frozenset(each for each in begun if not span_of(spans, each)))
 
 
-def _next_new(
-    job: Job, after: datetime, anchor: datetime, begun: frozenset[datetime]
-) -> datetime | None:
-    """Return the first instant after `after` that was not begun."""
+def _next_new(job: Job, after: datetime, anchor: datetime, ran: _Ran) -> datetime | None:
+    """Return the first instant after `after` that did not run."""
     instant = next_instant(job, after=after, anchor=anchor)
-    while instant is not None and instant in begun:
-        instant = next_instant(job, after=instant, anchor=anchor)
+    while instant is not None and (until := ran.until(instant)) is not None:
+        instant = next_instant(job, after=until, anchor=anchor)
     return instant
 
 
@@ -316,27 +373,29 @@ def plan(job: Job, standing: Standing, *, now: datetime, most: int = 100) -> Pla
         now: UTC.
         most: How many may run at most.
     """
-    cursor, anchor, begun = standing.cursor, standing.anchor, _begun(standing)
+    cursor, anchor, ran = _settled(standing, now), standing.anchor, _ran(standing)
     assert cursor is not None
     assert anchor is not None
     left = most if job.max_runs is None else job.max_runs - standing.ran
     if left <= 0:
         return Plan()
-    next_up = _next_new(job, max(cursor, now - job.jitter_s * SECOND), anchor, begun)
+    next_up = _next_new(job, max(cursor, now - job.jitter_s * SECOND), anchor, ran)
     while next_up is not None and _due_at(job, next_up) <= now:
-        next_up = _next_new(job, next_up, anchor, begun)
+        next_up = _next_new(job, next_up, anchor, ran)
     ends = now if next_up is None else min(now, next_up - TICK)
-    found, count, is_more = _between(job, cursor, ends, anchor, most + len(begun) + 1)
-    new = [instant for instant in reversed(found) if instant not in begun]
+    found, count, is_more = _between(
+        job, cursor, ends, anchor, most + len(ran.begun) + 1, ran.spans
+    )
+    new = [instant for instant in reversed(found) if instant not in ran.begun]
     ready = _in_time(job, new[-most:], now)
     run = ready[:left] if job.misfire == "run_all" else ready[-1:]
     older = [instant for instant in new if not run or instant < run[0]]
     missed: Missed | None = None
     if older:
-        first = _next_new(job, cursor, anchor, begun)
+        first = _next_new(job, cursor, anchor, ran)
         assert first is not None
         before = [
-            each for each in begun if cursor < each <= ends and _is_instant(job, each, anchor)
+            each for each in ran.begun if cursor < each <= ends and _is_instant(job, each, anchor)
         ]
         count -= len(before) + len(new) - len(older)
         missed = Missed(first=first, last=older[-1], count=count, is_more=is_more)

@@ -54,7 +54,6 @@ from everturn_gateway.scheduler.records import (
     Finished,
     Missed,
     Paused,
-    Rebased,
     Record,
     Resumed,
 )
@@ -451,14 +450,15 @@ class Scheduler:
         for number, entry in enumerate(self._roster.entries(), 1):
             if number % AT_ONCE == 0:
                 await anyio.lowlevel.checkpoint()
-            await self._rebase(entry.job_id)
+            await self._rebase(entry)
             self._plan(entry.job_id)
 
-    async def _rebase(self, job_id: str) -> None:
+    async def _rebase(self, entry: Entry) -> None:
         """Where the clock was set back, what is settled in the future is no more."""
-        now = self._clock.now()
-        if rules.needs_rebase(self._roster.standing(job_id), now):
-            await self._note(job_id, Rebased(at=now, cursor=now))
+        standing = self._roster.standing(entry.job_id)
+        rebased = rules.rebased(entry.job, standing, self._clock.now())
+        if rebased is not None:
+            await self._note(entry.job_id, rebased)
 
     # --- occurrences ---
 
@@ -487,7 +487,7 @@ class Scheduler:
         finally:
             self._busy.discard(entry.job_id)
         entry.faults = 0
-        await self._rebase(entry.job_id)  # what began before it was set back was written after that
+        await self._rebase(entry)  # what began before it was set back was written after that
         self._plan(entry.job_id)
         if pause_s and self._table.at(entry.job_id) is not None:
             self._table.put(entry.job_id, later(self._clock.now(), pause_s))
