@@ -14,7 +14,7 @@ GapCause: TypeAlias = Literal["discarded", "lost", "unknown"]
 """Why events are missing: the agent's `compaction: discard`; damage to the archive; or one of the
 two, from a time when it was not written down."""
 _WHY: dict[GapCause, str] = {
-    "discarded": "they were let go on purpose (compaction: discard)",
+    "discarded": "this part of the log was discarded on purpose (compaction: discard)",
     "lost": "the archive that held them was lost or damaged",
     "unknown": "they were let go or lost, it was not written down which",
 }

@@ -46,12 +46,14 @@ from everturn_actors.errors import (
     SessionEndedError,
     UnknownAgentError,
     UnknownApprovalError,
+    UnknownRequestError,
     UnknownSessionError,
 )
 from everturn_actors.events import ApprovalDecided, Event, SessionStarted
 from everturn_actors.explaining import RequestReplay
 from everturn_actors.feed import TextDelta, Update
 from everturn_actors.following import follow_feed
+from everturn_actors.gaps import Gap, jumps
 from everturn_actors.ids import new_session_id
 from everturn_actors.intake import (
     attachment_of,
@@ -518,9 +520,27 @@ class TurnService:
     async def history(self, session_id: str, *, after: int, limit: int) -> tuple[Event, ...]:
         """Return up to `limit` events with a seq above `after` from the log, oldest first.
 
-        What compaction archived is included, what it discarded is not.
+        What compaction archived is included, what it discarded is not: numbers may jump, see
+        `explain_gaps`.
         """
         return await self._store.read(session_id, after=after, limit=limit)
+
+    async def explain_gaps(
+        self, session_id: str, runs: Sequence[tuple[int, int]]
+    ) -> tuple[Gap, ...]:
+        """Return why events are missing where the numbers of a history jump, ascending.
+
+        Args:
+            session_id: The session.
+            runs: First and last number of each run that is missing, see `gaps.jumps`.
+
+        Raises:
+            JournalError: It cannot be read.
+        """
+        gaps: list[Gap] = []
+        for first, last in runs:
+            gaps += await self._store.explain_gap(session_id, first, last)
+        return tuple(gaps)
 
     async def media(self, session_id: str, name: str) -> tuple[Attachment, bytes] | None:
         """Return a file that came with a message, and what is known of it; None where it is gone.
@@ -709,7 +729,7 @@ class TurnService:
 
         Raises:
             UnknownSessionError: There is no such session.
-            UnknownRequestError: There is no request there, or the log before it was discarded.
+            UnknownRequestError: There is no request there, or events before it are missing.
             UnknownAgentError: Its agent is gone.
             ContextDoesNotFitError: The agent of today has no room for it.
             JournalError: The log cannot be read.
@@ -722,10 +742,17 @@ class TurnService:
         while not is_found and after < state.last_seq:
             limit = min(EXPLAIN_PAGE_EVENTS, state.last_seq - after)
             events = await self._store.read(session_id, after=after, limit=limit)
+            gone = jumps((event.seq for event in events), after=after)
             if not events:
-                break
-            after = events[-1].seq
-            is_found = await to_thread.run_sync(replay.read, events)
+                gone = [(after + 1, state.last_seq)]
+            before = [event for event in events if not gone or event.seq < gone[0][0]]
+            is_found = await to_thread.run_sync(replay.read, before)
+            if gone and not is_found:
+                gaps = await self.explain_gaps(session_id, gone[:1])
+                why = "; ".join(gap.text for gap in gaps)
+                which = f"{why}. No request after them can be made again"
+                raise UnknownRequestError(session_id, seq, which)
+            after = events[-1].seq if events else state.last_seq
         return await to_thread.run_sync(replay.explanation, agent.spec, agent.offered(facts), facts)
 
     async def compact(self, session_id: str, focus: str = "") -> Compacted:

@@ -15,6 +15,7 @@ from typing import Literal, Protocol
 from everturn_actors.context.explain import Explanation
 from everturn_actors.context.report import ContextReport
 from everturn_actors.events import Announced, CallFinished, Event, ModelReplied, Received
+from everturn_actors.gaps import jumps
 from everturn_actors.model import (
     Approval,
     ConversationKey,
@@ -58,14 +59,15 @@ class Status:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """One message of a session's history."""
+    """One message of a session's history, or a gap in it."""
 
     seq: int
-    at: datetime
-    "UTC, aware."
-    role: Literal["user", "assistant", "tool"]
+    "Of a gap: its last one."
+    at: datetime | None
+    "UTC, aware; None = a gap."
+    role: Literal["user", "assistant", "tool", "gap"]
     text: str
-    "With a line for each file that came with it."
+    "With a line for each file that came with it. Of a gap: which events are missing, and why."
 
 
 class Door(Protocol):
@@ -163,7 +165,10 @@ class Door(Protocol):
         ...
 
     async def history(self, session_id: str, *, after: int) -> Sequence[Said]:
-        """Return the messages that came after event `after`, oldest first (`HISTORY_MAX`)."""
+        """Return the messages that came after event `after`, oldest first (`HISTORY_MAX`).
+
+        Where events are missing, what says so stands between them.
+        """
         ...
 
     async def sessions(self, *, after: str, limit: int) -> Sequence[SessionSummary]:
@@ -270,12 +275,17 @@ class ServiceDoor:
     async def history(self, session_id: str, *, after: int) -> Sequence[Said]:
         """Return the messages that came after event `after`, oldest first (`HISTORY_MAX`)."""
         found: list[Said] = []
-        while events := await self._service.history(session_id, after=after, limit=_PAGE_EVENTS):
+        last_seq = (await self._service.view(session_id)).last_seq
+        while len(found) < HISTORY_MAX:
+            events = await self._service.history(session_id, after=after, limit=_PAGE_EVENTS)
+            numbers = [event.seq for event in events] or [last_seq + 1]
+            gaps = await self._service.explain_gaps(session_id, jumps(numbers, after=after))
+            found += [Said(seq=gap.last, at=None, role="gap", text=gap.text) for gap in gaps]
             found += [said for event in events if (said := _said(event)) is not None]
-            if len(found) >= HISTORY_MAX:
+            if not events:
                 break
             after = events[-1].seq
-        return found[:HISTORY_MAX]
+        return sorted(found, key=lambda said: said.seq)[:HISTORY_MAX]
 
     async def sessions(self, *, after: str, limit: int) -> Sequence[SessionSummary]:
         """Return up to `limit` sessions with an id below `after` ("" = all), newest first."""

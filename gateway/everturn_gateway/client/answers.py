@@ -179,7 +179,7 @@ def number_of(name: str) -> int:
 
 def update_of(event: str, data: str) -> Update | None:
     """Return the update that a message of the stream stands for."""
-    if not data or event == "status":
+    if not data or event in {"status", "gap"}:
         return None  # how soon to connect again, or what is true for a moment
     record = document(data.encode())
     if event == "error":

@@ -258,7 +258,10 @@ class HttpDoor:
         """Return the messages that came after event `after`, oldest first (`HISTORY_MAX`)."""
         path = f"{_session(session_id)}/messages"
         data = await self._get(path, after=f"m{after}", limit=HISTORY_MAX)
-        return [
+        gaps = [
+            Said(seq=gap["last"], at=None, role="gap", text=gap["text"]) for gap in data["gaps"]
+        ]
+        messages = [
             Said(
                 seq=number_of(row["message_id"]),
                 at=datetime.fromisoformat(row["created_at"]),
@@ -269,6 +272,7 @@ class HttpDoor:
             )
             for row in data["messages"]
         ]
+        return sorted((*gaps, *messages), key=lambda said: said.seq)
 
     async def sessions(self, *, after: str, limit: int) -> Sequence[SessionSummary]:
         """Return up to `limit` sessions with an id below `after` ("" = all), newest first."""

@@ -83,7 +83,9 @@ def show_session(options: Options, session_id: str, *, last: int, as_json: bool)
             print_json(
                 {
                     **asdict(status),
-                    "history": [{**asdict(m), "at": utc_text(m.at)} for m in messages],
+                    "history": [
+                        {**asdict(m), "at": utc_text(m.at) if m.at else None} for m in messages
+                    ],
                 }
             )
             return EXIT_OK
@@ -91,7 +93,8 @@ def show_session(options: Options, session_id: str, *, last: int, as_json: bool)
         screen.show([Piece(style="reply", text=f"{describe(status)}\n")])
         for message in messages:
             style: Style = "user" if message.role == "user" else "note"
-            head = f"\n{message.role}, {_minute(message.at)}"
+            when = f", {_minute(message.at)}" if message.at else ""
+            head = f"\n{message.role}{when}"
             screen.show(
                 [
                     Piece(style=style, text=head),
@@ -110,7 +113,10 @@ async def _last_messages(door: Door, status: Status, last: int) -> list[Said]:
     found: list[Said] = []
     after = max(0, status.last_seq - last * _LOOK_BACK_EVENTS)
     while page := await door.history(status.session_id, after=after):
-        found = [*found, *page][-last:]
+        found = [*found, *page]
+        spoken = [index for index, said in enumerate(found) if said.role != "gap"]
+        if len(spoken) > last:  # what is missing before the oldest one shown is not asked for
+            found = found[spoken[-last] :]
         after = page[-1].seq
     return found
 

@@ -15,6 +15,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 from starlette.responses import Response
 
+from everturn_actors.gaps import Gap, GapCause
 from everturn_actors.model import (
     Approval,
     Decision,
@@ -366,11 +367,30 @@ class MessageBody(Body):
     usage: UsageBody | None = None
 
 
+class GapBody(Body):
+    """A run of events that the log no longer holds, and with them their messages."""
+
+    first: int = Field(description="Number of the first missing event.")
+    last: int = Field(description="Number of the last one.")
+    cause: GapCause = Field(
+        description="`discarded` on purpose (compaction), `lost` by damage, or not known which."
+    )
+    text: str = Field(description="The same in words.")
+
+    @staticmethod
+    def of(gap: Gap) -> GapBody:
+        """Return the body of `gap`."""
+        return GapBody(first=gap.first, last=gap.last, cause=gap.cause, text=gap.text)
+
+
 class MessageList(Body):
     """A page of messages, oldest first."""
 
     messages: tuple[MessageBody, ...]
     next: MessageId | None = Field(description="`after` of the next page; null on the last one.")
+    gaps: tuple[GapBody, ...] = Field(
+        default=(), description="What is missing before, between or after these messages."
+    )
 
 
 class ReplyBody(Body):

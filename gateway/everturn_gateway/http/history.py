@@ -19,9 +19,10 @@ from everturn_actors.events import (
     TurnFinished,
     TurnStarted,
 )
+from everturn_actors.gaps import jumps
 from everturn_actors.records import utc_text
 from everturn_actors.service import TurnService
-from everturn_gateway.http.bodies import MessageBody, MessageList, ToolCallBody, UsageBody
+from everturn_gateway.http.bodies import GapBody, MessageBody, MessageList, ToolCallBody, UsageBody
 from everturn_gateway.http.uploads import AttachmentBody
 
 READ_EVENTS = 256  # read from the log at a time
@@ -43,14 +44,26 @@ async def read_messages(
         turn=await _turn_at(service, session_id, after),
         edited={message.seq: message.text for message in state.waiting},
     )
+    missing, last = list[tuple[int, int]](), after
     async with aclosing(_events(service, session_id, after)) as events:
         async for event in events:
+            missing += jumps((event.seq,), after=last)
+            last = event.seq
             reader.read(event)
             if len(reader.found) > limit and not reader.owes_a_turn(limit, waiting):
                 break
+        else:  # what a log that lost its end, or all of it, does not give is missing as well
+            missing += jumps((state.last_seq + 1,), after=last)
     page = tuple(reader.message(found) for found in reader.found[:limit])
     more = len(reader.found) > limit
-    return MessageList(messages=page, next=page[-1].message_id if more else None)
+    if more:  # the rest belongs to the next page
+        missing = [run for run in missing if run[0] < reader.found[limit - 1].seq]
+    gaps = await service.explain_gaps(session_id, missing)
+    return MessageList(
+        messages=page,
+        next=page[-1].message_id if more else None,
+        gaps=tuple(map(GapBody.of, gaps)),
+    )
 
 
 async def _events(service: TurnService, session_id: str, after: int) -> AsyncGenerator[Event]:

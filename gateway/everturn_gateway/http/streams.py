@@ -22,31 +22,62 @@ from everturn_actors.events import (
     SessionEnded,
     TurnFinished,
 )
+from everturn_actors.gaps import jumps
 from everturn_actors.model import ToolCall
 from everturn_actors.records import to_record, type_name, utc_text
 from everturn_actors.service import Submission, TextDelta, TurnService
 from everturn_gateway.http import sse
-from everturn_gateway.http.bodies import ReplyBody, ToolCallBody
+from everturn_gateway.http.bodies import GapBody, ReplyBody, ToolCallBody
 from everturn_gateway.http.problems import Problem, core_problem
 from everturn_gateway.http.turns import turn_problem
 from everturn_gateway.http.waiting import accepted_problem, events_path, stopping_problem
+
+_PAGE_EVENTS = 256  # read from the log at a time
 
 
 async def session_messages(
     service: TurnService, session_id: str, *, after: int
 ) -> AsyncGenerator[bytes]:
-    """Yield every event of a session above `after` as it is in the log, and the running reply."""
+    """Yield every event of a session above `after` as it is in the log, and the running reply.
+
+    Where events are missing, a `gap` says which and why.
+    """
     yield sse.greeting()
     path = events_path(session_id, after)
     try:
+        end = (await service.view(session_id)).last_seq
+        if after < end and not await service.history(session_id, after=end - 1, limit=1):
+            # What is missing at the end is followed by nothing that would show the jump.
+            while page := await service.history(session_id, after=after, limit=_PAGE_EVENTS):
+                for event in page:
+                    for chunk in await _event(service, session_id, after, event):
+                        yield chunk
+                    after = event.seq
+            for chunk in await _gaps(service, session_id, after, end + 1):
+                yield chunk
+            after = max(after, end)
         async with aclosing(service.watch(session_id, after=after)) as updates:
             async for update in updates:
                 if isinstance(update, TextDelta):
                     yield _token(update)
                 else:
-                    yield sse.message(type_name(update.body), to_record(update), seq=update.seq)
+                    for chunk in await _event(service, session_id, after, update):
+                        yield chunk
+                    after = update.seq
     except CoreError as error:
         yield _error(core_problem(error), path)
+
+
+async def _event(service: TurnService, session_id: str, after: int, event: Event) -> list[bytes]:
+    """Return an event as it is in the log, behind what is missing between `after` and it."""
+    gaps = await _gaps(service, session_id, after, event.seq)
+    return [*gaps, sse.message(type_name(event.body), to_record(event), seq=event.seq)]
+
+
+async def _gaps(service: TurnService, session_id: str, after: int, before: int) -> list[bytes]:
+    """Return what says why no event between `after` and `before` is there."""
+    gaps = await service.explain_gaps(session_id, jumps((before,), after=after))
+    return [sse.message("gap", GapBody.of(gap).model_dump(), seq=gap.last) for gap in gaps]
 
 
 async def turn_messages(submission: Submission, *, after: int) -> AsyncGenerator[bytes]:
