@@ -497,6 +497,11 @@ async def test_a_clock_that_was_wrong_does_not_silence_a_job_for_years(tmp_path:
         await live.clock.until_sleeping(30)
         clock.set(NINE - timedelta(minutes=1))
         await live.until("daily", lambda view: view.next_at == NINE)
+        ran = (await live.runs("daily", 1))[0].instant
+        coming = live.scheduler.coming("daily", count=4 * 366)
+        assert coming[0] == NINE
+        assert ran < coming[-1]
+        assert ran not in coming
         await live.clock.until_sleeping(30)
         live.clock.advance(60)
         runs = await live.runs("daily", 2)

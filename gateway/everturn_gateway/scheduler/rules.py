@@ -45,6 +45,7 @@ __all__ = [
     "local_instant",
     "minimum_interval_s",
     "next_instant",
+    "next_unsettled",
     "plan",
     "rebased",
     "schedule_name",
@@ -356,6 +357,14 @@ def _next_new(job: Job, after: datetime, anchor: datetime, ran: _Ran) -> datetim
     while instant is not None and (until := ran.until(instant)) is not None:
         instant = next_instant(job, after=until, anchor=anchor)
     return instant
+
+
+def next_unsettled(job: Job, standing: Standing, *, after: datetime) -> datetime | None:
+    """Return a job's first instant after `after` that neither ran nor is under way; UTC.
+
+    See `next_instant` for what is not looked at, and where there is none.
+    """
+    return _next_new(job, after, standing.anchor or after, _ran(standing))
 
 
 def plan(job: Job, standing: Standing, *, now: datetime, most: int = 100) -> Plan:

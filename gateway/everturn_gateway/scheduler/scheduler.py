@@ -147,11 +147,11 @@ class Scheduler:
         """Return when a job is due next; see `ScheduleDesk`."""
         job, standing = self._roster.entry(job_id).job, self._roster.standing(job_id)
         now = self._clock.now()
-        after, anchor = max(standing.cursor or now, now), standing.anchor or now
+        after = max(standing.cursor or now, now)
         most = count if job.max_runs is None else min(count, job.max_runs - standing.ran)
         found: list[datetime] = []
         while len(found) < most:
-            instant = rules.next_instant(job, after=after, anchor=anchor)
+            instant = rules.next_unsettled(job, standing, after=after)
             if instant is None:
                 break
             found.append(instant)
