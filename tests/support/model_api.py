@@ -219,9 +219,8 @@ class ModelApi:
                 request.left.set()
                 tasks.cancel_scope.cancel()
 
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(notice_leaving)
-            await anyio.sleep(answer.delay_s)
+        async def send() -> None:
+            nonlocal done
             await stream.send(_head(answer, form.kind, chunked=True))
             for number, chunk in enumerate(form.chunks(answer)):
                 if number == answer.stall_after:
@@ -235,6 +234,15 @@ class ModelApi:
             if answer.cut_after is None:
                 await stream.send(b"0\r\n\r\n")
             done = True
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(notice_leaving)
+            await anyio.sleep(answer.delay_s)
+            try:
+                await send()
+            except anyio.BrokenResourceError:  # it left between two pieces
+                request.left.set()
+                watching.cancel()
         return done and answer.cut_after is None
 
 
