@@ -290,8 +290,17 @@ async def _cancelled_at_end() -> AsyncGenerator[TaskGroup]:
             tasks.cancel_scope.cancel()
 
 
-async def check_journals(config: Config, *, repair: bool) -> list[str]:
-    """Look at every session of a workspace; return what is wrong, or was, in words.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalNote:
+    """One thing that was found in the journals, or done to them."""
+
+    text: str
+    is_repair: bool = False
+    "Whether it was done, and not only found."
+
+
+async def check_journals(config: Config, *, repair: bool) -> list[JournalNote]:
+    """Look at every session of a workspace; return what is wrong, or was, and what was done.
 
     Args:
         config: Names the workspace.
@@ -301,11 +310,11 @@ async def check_journals(config: Config, *, repair: bool) -> list[str]:
     Raises:
         WorkspaceLockedError: To repair, no other process may use the workspace.
     """
-    lines: list[str] = []
+    lines: list[JournalNote] = []
     damaged: list[str] = []
     for session_id in await doctor.session_ids(config.workspace):
         findings = await doctor.check(config.workspace, session_id)
-        lines += [_place(finding) for finding in findings]
+        lines += [JournalNote(text=_place(finding)) for finding in findings]
         if findings:
             damaged.append(session_id)
     if not repair:
@@ -313,14 +322,16 @@ async def check_journals(config: Config, *, repair: bool) -> list[str]:
     async with open_file_store(config.workspace) as store:
         for session_id in damaged:
             try:
-                lines += await doctor.repair(store, session_id)
+                done = await doctor.repair(store, session_id)
+                lines += [JournalNote(text=text, is_repair=True) for text in done]
             except JournalError as error:
-                lines.append(str(error))
+                lines.append(JournalNote(text=str(error)))
         report = await doctor.rebuild_index(store)
-    lines.append(
+    text = (
         f"index rebuilt: {report.sessions} sessions, {report.awake} with open turns, "
         f"{report.conversations} conversations"
     )
+    lines.append(JournalNote(text=text, is_repair=True))
     return lines
 
 

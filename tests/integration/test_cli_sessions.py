@@ -155,6 +155,31 @@ async def test_every_kind_of_trouble_is_found_and_what_can_be_is_repaired(tmp_pa
     ]
 
 
+async def test_a_repair_claims_only_what_it_did(tmp_path: Path) -> None:
+    """Lost events are noted, nothing is said to be repaired but that, and `show` has the gap."""
+    write_agent(tmp_path)
+    session = await talk(tmp_path, "1+1", "2+2")
+    folder = tmp_path / ".everturn" / "sessions" / session
+    (folder / "events.archive.jsonl").unlink()
+
+    found = await everturn("doctor", cwd=tmp_path)
+    repaired = await everturn("doctor", "--repair", cwd=tmp_path)
+    after = await everturn("doctor", cwd=tmp_path)
+    shown = await everturn("sessions", "show", session, cwd=tmp_path)
+
+    lost = [line for line in found.out.splitlines() if line.startswith("problem")]
+    assert len(lost) == 1
+    assert "events.archive.jsonl: it is missing: events 1 to " in lost[0]
+    done = [line for line in repaired.out.splitlines() if line.startswith("repaired  journals")]
+    assert "says now that events 1 to " in done[0]
+    assert "Nothing was brought back" in done[0]
+    assert not any("rebuilt" in line and "index" not in line for line in done)
+    assert lost[0].replace("problem ", "note    ") in repaired.out
+    assert (found.code, repaired.code, after.code) == (1, 0, 0)
+    assert "journals     in order" in after.out
+    assert "the archive that held them was lost or damaged" in shown.out
+
+
 async def test_a_broken_configuration_is_a_finding(tmp_path: Path) -> None:
     """The doctor is asked when something is wrong; it must not fail on it."""
     (tmp_path / "everturn.yaml").write_text("server: [\n")

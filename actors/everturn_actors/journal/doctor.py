@@ -420,8 +420,8 @@ def _write_down(
         gap = Gap(first=first, last=last, cause=cause, is_reported=True)
         gaps = with_gap(gaps, gap)
         done.append(
-            f"{gap.text}. Nothing was brought back; the gap is written down in {files.state.name}, "
-            "and the history shows it"
+            f"{files.state.name} says now that {gap.text}. Nothing was brought back; the history "
+            "shows the gap"
         )
     record = ArchiveRecord(last_seq=max(in_archive, default=0), size_bytes=len(archive), gaps=gaps)
     if record != session.record:

@@ -367,13 +367,14 @@ async def _schedules(
 
 async def _journals(config: Config, *, repair: bool) -> AsyncGenerator[Finding]:
     try:
-        for done in await check_journals(config, repair=True) if repair else ():
-            yield Finding(verdict="repaired", subject="journals", text=done)
+        for found in await check_journals(config, repair=True) if repair else ():
+            verdict: Verdict = "repaired" if found.is_repair else "note"
+            yield Finding(verdict=verdict, subject="journals", text=found.text)
         problems = await check_journals(config, repair=False)
     except CoreError as error:
         yield Finding(verdict="problem", subject="journals", text=str(error))
         return
     for problem in problems:
-        yield Finding(verdict="problem", subject="journals", text=problem)
+        yield Finding(verdict="problem", subject="journals", text=problem.text)
     if not problems:
         yield Finding(verdict="ok", subject="journals", text="in order")
