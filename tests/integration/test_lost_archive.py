@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
-from support.histories import OTHER_ID, SESSION_ID, replay, simple_log
+from support.histories import KEY, OTHER_ID, SESSION_ID, replay, simple_log
 
 from everturn_actors.errors import CorruptJournalError
 from everturn_actors.gaps import Gap
@@ -16,7 +17,9 @@ from everturn_actors.journal.files import FileStore, open_file_store
 from everturn_actors.journal.layout import SessionFiles
 from everturn_actors.journal.snapshot import encode_state
 from everturn_actors.model import Compaction
+from everturn_actors.ports import ToolContext
 from everturn_actors.recovery import recover
+from everturn_gateway.tools.recall.log import LogReader
 
 LOG = simple_log(6)  # 31 events, five a turn
 ARCHIVED = 21
@@ -251,3 +254,20 @@ async def test_a_snapshot_that_does_not_say_is_believed(tmp_path: Path) -> None:
         files.archive.unlink()
         (finding,) = await check(tmp_path, SESSION_ID)
         assert "events 11 to 31 are lost" in finding.text
+
+
+async def test_a_model_reads_back_what_stands_before_a_gap(tmp_path: Path) -> None:
+    """A hole as long as a page must not look like the beginning of the conversation."""
+    log = simple_log(400)  # 2,001 events
+    async with open_file_store(tmp_path) as store:
+        await store.append(SESSION_ID, log, expected_seq=0)
+        await store.save_snapshot(replay(log[:1801]), compaction="archive")
+        files = store.layout.session(SESSION_ID)
+        _keep(files.archive, 0, 101)
+        context = ToolContext(session_id=SESSION_ID, key=KEY, store=store)
+        async with aclosing(LogReader(context).backward(2001)) as chunks:
+            read = [said.seq async for chunk in chunks for said in chunk]
+
+    assert min(read) <= 5
+    assert max(read) > 1801
+    assert not [seq for seq in read if 101 < seq <= 1801]

@@ -66,7 +66,11 @@ class LogReader:
             chunk = await self._read(after=after, limit=last - after)
             wanted = [event for event in chunk if event.seq <= last]
             if not wanted:
-                return  # what is older was discarded
+                oldest = await self._read(after=0, limit=1)
+                if not oldest or oldest[0].seq > after:
+                    return  # what is older was discarded
+                last = after  # a gap in the middle: part of the archive was lost
+                continue
             calls = await self._calls_before(wanted[0].seq) if _begins_inside(wanted) else ()
             yield tuple(said(wanted, calls))
             last = after
