@@ -14,7 +14,7 @@ from typing import Final
 
 import anyio
 import pytest
-from support.killing.accounts import Account, Rule, Talk, Turn, compare
+from support.killing.accounts import Account, Rule, Talk, Turn, audit, compare
 from support.killing.hook.kill_points import KillPoint, Moment
 from support.killing.lives import Part
 from support.killing.parts import PARTS
@@ -120,3 +120,43 @@ def test_a_message_in_doubt_may_come_once_more_and_no_more() -> None:
     assert not compare(PLAIN, once, frozenset({"repeated"})).difference
     assert compare(PLAIN, once, frozenset()).difference
     assert compare(PLAIN, twice, frozenset({"repeated"})).difference
+
+
+@pytest.mark.parametrize(
+    ("marks", "is_right"),
+    [
+        (("sending", "sent"), True),
+        (("sending", "unknown", "sending", "unknown", "sending", "sent"), True),
+        (("sending", "unknown", "unknown", "sending", "sent"), False),
+        (("sending", "unknown", "sent"), False),
+        (("sending", "unknown"), False),
+        (("sending", "sent", "sending", "sent"), False),
+    ],
+)
+def test_doubt_stays_owed_until_the_platform_decides(
+    marks: tuple[str, ...], *, is_right: bool
+) -> None:
+    """A chunk may be in doubt any number of times; each time it is sent once more."""
+    log: list[dict[str, object]] = [
+        {"type": "delivery_planned", "parcel": 1, "chunks": ["hi"]},
+        *({"type": "chunk_marked", "parcel": 1, "chunk": 0, "mark": mark} for mark in marks),
+    ]
+    numbered = [{**event, "seq": seq} for seq, event in enumerate(log, 1)]
+
+    assert (not audit({"telegram/1/helper": numbered}, {})) == is_right
+
+
+def test_there_are_no_more_labelled_copies_than_doubts() -> None:
+    """Each doubt costs one copy, which says so."""
+    marks = ["sending", "unknown", "sending", "unknown", "sending", "sent"]
+    log = [
+        {"seq": seq, "type": "chunk_marked", "parcel": 1, "chunk": 0, "mark": mark}
+        for seq, mark in enumerate(marks, 1)
+    ]
+    label = "(This may be a repeat.)\n"
+
+    def wrong(copies: int) -> list[str]:
+        return audit({"telegram/1/helper": log}, {"1": ["hi"] + [f"{label}hi"] * copies})
+
+    assert not wrong(2)
+    assert wrong(3)

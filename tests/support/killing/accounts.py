@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, Final, Literal, TypeAlias
 
 from everturn_actors.recovery import INTERRUPTED
@@ -29,10 +30,11 @@ Rule: TypeAlias = Literal[
     "interrupted", "repeated", "regrouped", "summary", "lost process", "closed"
 ]
 """A documented difference. interrupted: a call was closed as of unknown outcome. repeated: a
-message of unknown outcome was sent once more. regrouped: a burst became two turns, or what was to
-steer a turn came after it. summary: it was made after a later turn. lost process: one whose start
-was cut short never began, and that was told, unless it was cut short before it had a record.
-closed: the message of a question that was answered says no more than that it is closed."""
+message of unknown outcome was sent once more, each time that it was. regrouped: a burst became two
+turns, or what was to steer a turn came after it. summary: it was made after a later turn. lost
+process: one whose start was cut short never began, and that was told, unless it was cut short
+before it had a record. closed: the message of a question that was answered says no more than that
+it is closed."""
 CLOSED: Final = "This question is closed."
 _SETTLED: Final = re.compile(r"\n\n(Allowed|Denied)[^\n]*\Z")
 _QUESTION: Final = "May "
@@ -94,10 +96,26 @@ def audit(logs: Mapping[str, Sequence[Json]], chats: Mapping[str, Sequence[str]]
     for name, log in logs.items():
         wrong += [f"{name}: {fault}" for fault in _faults(log)]
     for chat, texts in chats.items():
+        most = _most_doubts(logs, chat)
         labelled = [text for text in texts if text.startswith(REPEAT)]
-        doubled = [text for text, times in Counter(labelled).items() if times > 1]
-        wrong += [f"{chat}: repeated twice: {text[:60]!r}" for text in doubled]
+        times = Counter(labelled).items()
+        doubled = [text for text, copies in times if copies > max(most, 1)]
+        wrong += [f"{chat}: repeated more than it was in doubt: {t[:60]!r}" for t in doubled]
     return wrong
+
+
+def _marks(logs: Mapping[str, Sequence[Json]], chat: str) -> Iterator[tuple[tuple[Any, ...], str]]:
+    """Yield which chunk of a chat was marked, and how."""
+    for name, log in logs.items():
+        if name.split("/")[1:2] == [chat]:
+            marked = (event for event in log if event["type"] == "chunk_marked")
+            yield from (((name, e["parcel"], e["chunk"]), e["mark"]) for e in marked)
+
+
+def _most_doubts(logs: Mapping[str, Sequence[Json]], chat: str) -> int:
+    """Return how often the chunk of a chat that was in doubt the most often was so."""
+    doubts = Counter(chunk for chunk, mark in _marks(logs, chat) if mark == "unknown")
+    return max(doubts.values(), default=0)
 
 
 def _faults(log: Sequence[Json]) -> Iterator[str]:
@@ -152,8 +170,9 @@ def _delivery_faults(log: Sequence[Json]) -> Iterator[str]:
                 yield f"{name} ends as {seen}"
             if "sent" in seen and "sending" in seen[seen.index("sent") :]:
                 yield f"{name} was sent again: {seen}"
-            if seen.count("unknown") > 1:
-                yield f"{name} was in doubt twice: {seen}"
+            # Doubt stays owed: each comes of a sending of its own, and another sending follows it.
+            if any(after != "sending" for mark, after in pairwise(seen) if mark == "unknown"):
+                yield f"{name} was in doubt and not sent again: {seen}"
 
 
 # --- what was said and done ---
@@ -178,15 +197,7 @@ def account(
 
 def _sent(logs: Mapping[str, Sequence[Json]], chat: str) -> int:
     """Return how many chunks are known to have been sent to a chat."""
-    marks = (
-        (event["parcel"], event["chunk"])
-        for name, log in logs.items()
-        for event in log
-        if name.split("/")[1:2] == [chat]
-        and event["type"] == "chunk_marked"
-        and event["mark"] == "sent"
-    )
-    return len({*marks})
+    return len({chunk for chunk, mark in _marks(logs, chat) if mark == "sent"})
 
 
 def _plain(text: str) -> str:
