@@ -86,9 +86,9 @@ class Cursors:
         while len(self._values) > NAMES_MAX:
             del self._values[next(iter(self._values))]
         self._version += 1
+        self._changed.set()  # first: what becomes of the first write, others follow
         if is_first:
             await self.flush()
-        self._changed.set()
 
     async def keep_writing(self) -> None:
         """Write what changed, at most once in `PAUSE_S`, until cancelled."""

@@ -40,6 +40,23 @@ async def test_cursors_come_back_after_a_restart(tmp_path: Path) -> None:
     assert stat.S_IMODE((await anyio.Path(path).stat()).st_mode) == 0o600
 
 
+async def test_a_first_value_whose_put_was_cancelled_is_kept_all_the_same(tmp_path: Path) -> None:
+    """It holds in memory, so it comes to the disk with the other writes, not with the next put."""
+    path = tmp_path / "c.json"
+
+    async with open_cursors(path, ManualClock()) as cursors:
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await cursors.put("offset", "41")
+        with anyio.fail_after(5):
+            while not path.exists():  # noqa: ASYNC110 - of a file
+                await anyio.sleep(0.005)
+        kept = await _kept(path)
+
+    assert scope.cancelled_caught
+    assert kept == {"offset": "41"}
+
+
 async def test_a_burst_of_changes_is_one_write(tmp_path: Path) -> None:
     """A busy channel must not sync the disk for every message."""
     clock, path = ManualClock(), tmp_path / "c.json"
