@@ -13,20 +13,35 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import pytest
-from support.fault_world import VICTIMS, Echo, Fault, World, open_world, write_folder
+from support.fault_world import (
+    VICTIMS,
+    WAIT_S,
+    Echo,
+    Fault,
+    Wiki,
+    World,
+    open_world,
+    until,
+    write_folder,
+)
 from support.feeding_adapter import FeedingAdapter
 
 from everturn_actors.events import Event, SessionStarted
 from everturn_actors.journal.files import FileStore
+from everturn_channels.cursors import Cursors
 from everturn_channels.delivery.deliverer import Deliverer
 from everturn_gateway.model_memory import FileMemory
 from everturn_gateway.scheduler.book import JobBook
 from everturn_gateway.scheduler.runlog import RunLogs
 from everturn_gateway.scheduler.running import Performer
+from everturn_gateway.scheduler.scheduler import Scheduler
 from everturn_gateway.specs.library import AgentLibrary
 from everturn_gateway.telemetry.telemetry import Telemetry
 from everturn_gateway.tools.memory.tools import _Memory
 from everturn_gateway.tools.policy.gate import PolicyGate
+from everturn_gateway.tools.processes import process
+from everturn_gateway.tools.processes.process import Process
+from everturn_gateway.tools.processes.table import ProcessTable
 from everturn_gateway.tools.toolbox import Toolbox
 from everturn_gateway.tools.web.posting import WebPoster
 from everturn_gateway.usage.ledger import UsageLedger
@@ -113,6 +128,46 @@ async def add_job(world: World) -> object:
     return answer.json()
 
 
+async def spawn(world: World) -> object:
+    """Let the victim start a process, of whose end a message tells."""
+    return await world.post("spawn it")
+
+
+async def run(world: World) -> object:
+    """Let the victim start a process that ends at once, so that the call tells of it."""
+    return await world.post("run it")
+
+
+async def look_up(world: World) -> object:
+    """Let the victim ask an MCP server, which answers at length."""
+    return await world.post("look it up")
+
+
+async def write_slowly(world: World) -> object:
+    """Write to the victim on its channel; its answer is shown as it comes."""
+    await world.write("one", f"slowly {next(world.numbers)}")
+    await anyio.sleep(0.2)
+    return "taken"
+
+
+async def send_file(world: World) -> object:
+    """Send a file to the victim."""
+    file = {"media_type": "text/plain", "file_name": "a.txt", "data": "SGVsbG8="}
+    return await world.post("look at this", attachments=[file])
+
+
+async def fetch_file(world: World) -> object:
+    """Fetch a file that was sent to the victim."""
+    return await world.status(f"/api/v1/sessions/{world.victim}/media/{'0' * 64}.txt")
+
+
+async def delete(world: World) -> object:
+    """Delete a session of the victim."""
+    made = await world.say("victim", "hello", chat=f"short-{next(world.numbers)}")
+    VICTIMS.add(made.session_id)
+    return (await world.http.delete(f"/api/v1/sessions/{made.session_id}")).status_code
+
+
 async def wait(_world: World) -> object:
     """Give what works by the clock time to do so."""
     await anyio.sleep(0.3)
@@ -145,6 +200,11 @@ def is_channel_one(arguments: tuple[Any, ...]) -> bool:
     return bool(arguments[0].name == "one")
 
 
+def is_cursor_of_one(arguments: tuple[Any, ...]) -> bool:
+    """It is called for how far the victim's bot has read."""
+    return bool(arguments[0]._path.stem == "one")
+
+
 def of_model(arguments: tuple[Any, ...]) -> bool:
     """The request is the victim's: the other one is told other things."""
     return not any("other" in getattr(m, "text", "") for m in arguments[1].messages)
@@ -161,8 +221,12 @@ class Part:
     is_for_all: bool = False
     "No turn can be worked on without it: while it fails, the others' fail as well."
 
+    is_mended_by_start: bool = False
+    "That the end of a process was told is recorded again by the next gateway, not by this one."
+
     def __str__(self) -> str:
-        return f"{getattr(self.owner, '__name__', self.owner)}.{self.method}, {self.poke.__name__}"
+        owner = str(getattr(self.owner, "__name__", self.owner)).rpartition(".")[2]
+        return f"{owner}.{self.method}, {self.poke.__name__}"
 
 
 PARTS = [
@@ -201,6 +265,18 @@ PARTS = [
     Part(Performer, "perform", run_job),
     Part(RunLogs, "append", run_job),
     Part(WebPoster, "post", run_webhook),
+    Part(ProcessTable, "spawn", spawn),
+    Part(Process, "until_gone", spawn),
+    Part(ProcessTable, "_tell_end", spawn),
+    Part(process, "write_record", run, is_mended_by_start=True),
+    Part(Scheduler, "process_ended", spawn),
+    Part(Wiki, "call", look_up),
+    Part(Cursors, "_flush", write, is_cursor_of_one),
+    Part(FeedingAdapter, "edit", write_slowly, is_channel_one),
+    Part(FileStore, "save_result", look_up, of_victim),
+    Part(FileStore, "save_media", send_file, of_victim),
+    Part(FileStore, "read_media", fetch_file, of_victim),
+    Part(FileStore, "delete", delete, of_victim),
     Part(JobBook, "read", add_job),
 ]
 
@@ -234,15 +310,59 @@ async def test_a_fault_stops_the_part_that_it_belongs_to_and_nothing_else(
                     assert await world.status("/readyz") in {200, 503}, kind
                     if not part.is_for_all:
                         await world.until_read("two", f"re other two {kind}")
-                assert fault.met, "the part was never called"
+                with anyio.fail_after(WAIT_S):
+                    await until(fault.was_met)
                 fault.armed = False
                 assert (await world.say("victim", f"after {kind}")).outcome == "answered", kind
                 await world.write("one", f"after one {kind}")
                 await world.until_read("one", f"re after one {kind}")
+                await world.until_kept("one")
                 await world.until_answered()
+                if not part.is_mended_by_start:
+                    await world.until_told()
     async with open_world(tmp_path, adapters) as world:
+        await world.until_told()
         await world.until_answered()
         assert (await world.say("victim", "after a restart")).outcome == "answered"
+
+
+FROM_THE_START = [
+    Part(FileStore, "awake", wait),
+    Part(Cursors, "keep_writing", wait, is_cursor_of_one),
+    Part(FileMemory, "save_for_ever", wait),
+    Part(Scheduler, "serve", wait),
+    Part(Wiki, "listing", look_up),
+    Part(Wiki, "watch", look_up),
+]
+
+
+@pytest.mark.parametrize("part", FROM_THE_START, ids=str)
+async def test_a_part_that_fails_from_the_start_takes_nothing_down(
+    part: Part, tmp_path: Path
+) -> None:
+    """The rest begins and works, and what was under way at the stop goes on once that can."""
+    await anyio.to_thread.run_sync(write_folder, tmp_path)
+    adapters: dict[str, FeedingAdapter] = {}
+    for kind, error in KINDS.items():
+        async with open_world(tmp_path, adapters) as world:
+            await world.prepare(kind)
+            victim = world.victim
+            await world.leave_open(f"open at {kind}")
+        fault = Fault(error)
+        fault.armed = True
+        with fault.at(part.owner, part.method, part.belongs):
+            async with open_world(tmp_path, adapters) as world:
+                world.victim = victim
+                assert await outcome(part.poke(world)), (kind, "nobody was answered")
+                assert (await world.say("other", f"other at {kind}")).outcome == "answered", kind
+                await world.write("two", f"other two at {kind}")
+                await world.until_read("two", f"re other two at {kind}")
+                assert await world.status("/livez") == 200, kind
+                with anyio.fail_after(WAIT_S):
+                    await until(fault.was_met)
+                fault.armed = False
+                assert (await world.say("victim", f"after {kind}")).outcome == "answered", kind
+                await world.until_answered()
 
 
 async def outcome(work: Awaitable[object]) -> str:

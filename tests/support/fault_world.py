@@ -7,10 +7,11 @@ bots are fed by a test, and the clock goes faster.
 from __future__ import annotations
 
 import inspect
+import json
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
@@ -43,6 +44,9 @@ from everturn_gateway.channels import bots
 from everturn_gateway.config import load_config
 from everturn_gateway.http import create_app
 from everturn_gateway.providers.catalog import Providers
+from everturn_gateway.tools.mcp import connection
+from everturn_gateway.tools.mcp.listing import Listing, RemoteDefinition
+from everturn_gateway.tools.mcp.results import Answer
 
 WAIT_S = 12  # for what takes milliseconds, or a few pauses
 NUMBERS = count(1)
@@ -69,10 +73,27 @@ spec:
   model: {{provider: builtin, name: builtin}}
   memory: {{backend: filesystem}}
   usage: {{daily_tokens: 100000000}}
+  tools: [{tools}]
   access:
     dm: {{policy: open, queue: {{debounce: {{enabled: false}}}}}}
 """
 
+
+POLICY = "apiVersion: duragent/v1alpha1\nkind: Policy\nmode: dangerous\n"
+TOOLS = """\
+{type: builtin, name: background_process, sandbox: plain},
+{type: mcp, name: wiki, url: "http://127.0.0.1:9/"}"""
+"What the victim has besides its memory."
+CALLS = {
+    "note it": ("remember", '{"content": "it"}'),
+    "spawn it": ("background_process", '{"action": "spawn", "command": "sleep 0.5"}'),
+    "run it": ("background_process", '{"action": "spawn", "command": "true"}'),
+    "look it up": ("wiki_look_up", "{}"),
+}
+"What the model calls where it is asked to."
+
+HELD = set[str]()
+"Messages that the model does not answer the first time."
 
 VICTIMS = set[str]()
 "The sessions to which faults belong."
@@ -94,18 +115,66 @@ class QuickClock:
 
 
 class Echo:
-    """A model that repeats what it was told, and makes a note where it is asked to."""
+    """A model that repeats what it was told, and calls a tool where it is asked to."""
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         """Answer."""
         users = [m for m in request.messages if isinstance(m, UserMessage)]
         text = users[-1].text
-        if "note" in text and request.messages[-1] is users[-1]:
-            call = ToolCall(call_id="c1", name="remember", arguments='{"content": "it"}')
+        if text in CALLS and request.messages[-1] is users[-1]:
+            name, arguments = CALLS[text]
+            call = ToolCall(call_id="c1", name=name, arguments=arguments)
             return Reply(calls=(call,), stop_reason="tool_calls")
-        on_text(f"re {text}")
+        if text in HELD:
+            HELD.discard(text)
+            await anyio.sleep_forever()
+        if text.startswith("slowly"):
+            for word in ("re ", "slowly", " and"):
+                on_text(word)
+                await QuickClock().sleep(2 * (ABLE.preview_s or 1))
+        on_text(f"re {text}".removeprefix("re slowly and"))
         usage = Usage(input_tokens=1000 + len(request.messages) * 100, output_tokens=10)
         return Reply(text=f"re {text}", stop_reason="stop", usage=usage)
+
+
+class Wiki:
+    """A connection to an MCP server whose one tool returns a long text."""
+
+    protocol, why, words = "1", "", ""
+
+    async def listing(self) -> Listing:
+        """Return its tool."""
+        await anyio.lowlevel.checkpoint()
+        return Listing(tools=(RemoteDefinition(name="look_up"),))
+
+    async def call(self, _name: str, _arguments: dict[str, Any]) -> Answer:
+        """Return the text."""
+        await anyio.lowlevel.checkpoint()
+        return Answer(text="a long entry\n" * 20_000)
+
+    async def ping(self) -> None:
+        """Be there."""
+        await anyio.lowlevel.checkpoint()
+
+    async def watch(self, _on_change: Callable[[], None]) -> None:
+        """Tell of no change."""
+        await anyio.sleep_forever()
+
+    def cut(self) -> None:
+        """Have nothing to send."""
+
+
+@asynccontextmanager
+async def open_wiki(*_settings: object, **_callbacks: object) -> AsyncGenerator[Wiki]:
+    """Connect to the server."""
+    await anyio.lowlevel.checkpoint()
+    yield Wiki()
+
+
+async def find_wiki() -> Any:  # noqa: ANN401 - opens sessions
+    """Return what opens a connection to the server."""
+    await anyio.lowlevel.checkpoint()
+    return open_wiki
 
 
 @dataclass
@@ -113,12 +182,15 @@ class World:
     """The gateway, and what people of it see."""
 
     gateway: Gateway
+    folder: Path
     adapters: dict[str, FeedingAdapter]
     http: httpx2.AsyncClient
     numbers: Iterator[int]
     "Ids of messages, over restarts."
     victim: str = ""
     "The session that the victim has on no channel."
+    read: dict[str, str] = field(default_factory=dict)
+    "By channel: what its adapter has read last."
 
     def key(self, agent: str, chat: str = "direct") -> ConversationKey:
         """Return a conversation that is on no channel."""
@@ -130,27 +202,29 @@ class World:
             inbound = Inbound(text=text, key=self.key(agent, chat))
             return await (await self.gateway.service.submit(inbound)).result()
 
-    async def post(self, text: str) -> object:
+    async def post(self, text: str, **more: object) -> object:
         """Say something to the victim over HTTP, and return the answer or the problem."""
         path = f"/api/v1/sessions/{self.victim}/messages"
-        answer = await self.http.post(path, json={"content": text})
+        answer = await self.http.post(path, json={"content": text, **more})
         document = answer.json()
         assert answer.is_success or document["detail"], document
         return document
 
     async def write(self, channel: str, text: str) -> None:
-        """Let somebody write on a channel; return when the adapter may confirm it."""
-        adapter = self.adapters[channel]
+        """Let somebody write on a channel; return when the adapter has confirmed it."""
+        adapter, number = self.adapters[channel], str(next(self.numbers))
         with anyio.fail_after(WAIT_S):
             await adapter.feed(
                 Message(
-                    id=str(next(self.numbers)),
+                    id=number,
                     place=Place(chat="7"),
                     sender=ANN,
                     text=text,
                     at=self.gateway.started_at + timedelta(days=1),
                 )
             )
+            self.read[channel] = number
+            await (await adapter.inlet()).keep_cursor("read", number)
 
     async def until_read(self, channel: str, text: str) -> None:
         """Wait until people of a channel read a text."""
@@ -203,6 +277,13 @@ class World:
         await self.http.post("/api/v1/schedules", json=hook)
         await self.until_resting()
 
+    async def leave_open(self, text: str) -> None:
+        """Say something to the victim whose turn is open when the gateway stops."""
+        HELD.add(text)
+        await self.gateway.service.submit(Inbound(text=text, key=self.key("victim")))
+        with anyio.fail_after(WAIT_S):
+            await until(lambda: text not in HELD)
+
     async def until_resting(self) -> None:
         """Wait until no session is in memory."""
         with anyio.fail_after(WAIT_S):
@@ -214,6 +295,24 @@ class World:
         with anyio.fail_after(WAIT_S):
             while await self.unanswered():
                 await pause()
+
+    async def until_told(self) -> None:
+        """Wait until the end of every process was told, and the disk knows it."""
+        folder = self.folder / "workspace" / "processes"
+        with anyio.fail_after(WAIT_S):
+            await until(
+                lambda: all(
+                    json.loads(each.read_bytes())["told"] for each in folder.glob("*/record.json")
+                )
+            )
+
+    async def until_kept(self, channel: str) -> None:
+        """Wait until the disk knows how far a channel has read."""
+        file = self.folder / "workspace" / "channels" / f"{channel}.json"
+        with anyio.fail_after(WAIT_S):
+            await until(
+                lambda: json.loads(file.read_bytes())["cursors"]["read"] == self.read[channel]
+            )
 
 
 async def pause() -> None:
@@ -230,10 +329,11 @@ async def until(is_so: Callable[[], bool]) -> None:
 def write_folder(folder: Path) -> None:
     """Write the configuration and the agents."""
     (folder / "everturn.yaml").write_text(CONFIG)
-    for name in ("victim", "other"):
+    for name, tools in (("victim", TOOLS), ("other", "")):
         file = folder / "agents" / name / "agent.yaml"
         file.parent.mkdir(parents=True)
-        file.write_text(AGENT.format(name=name))
+        file.write_text(AGENT.format(name=name, tools=tools))
+        file.with_name("policy.yaml").write_text(POLICY)
 
 
 @asynccontextmanager
@@ -255,6 +355,8 @@ async def open_world(
     with (
         mock.patch.object(bots, "make_adapter", make_adapter),
         mock.patch.object(app, "SystemClock", QuickClock),
+        mock.patch.object(app, "DRAIN_SHARE", 0.002),  # a turn that is held never ends
+        mock.patch.object(connection, "protocol", find_wiki),
         mock.patch.object(Providers, "make", return_value=Echo()),
     ):
         config = await anyio.to_thread.run_sync(read)
@@ -263,7 +365,7 @@ async def open_world(
             async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
                 with anyio.fail_after(WAIT_S):
                     await until(lambda: len(bots_here) == 2)
-                yield World(gateway, bots_here, http, NUMBERS)
+                yield World(gateway, folder, bots_here, http, NUMBERS)
 
 
 class Fault:
@@ -274,6 +376,10 @@ class Fault:
         self.met = 0
         "How often it failed."
         self.armed = False
+
+    def was_met(self) -> bool:
+        """Whether it failed at all."""
+        return self.met > 0
 
     @contextmanager
     def at(

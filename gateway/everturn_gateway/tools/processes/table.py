@@ -23,7 +23,7 @@ from anyio import to_thread
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ConversationKey
 from everturn_actors.ports import Clock
-from everturn_actors.supervisor import TRANSIENT, Supervisor, contain
+from everturn_actors.supervisor import TRANSIENT, Supervisor, attempt, contain
 from everturn_gateway.observe import SecretRegistry
 from everturn_gateway.tools.policy.cleaning import clean, without_hidden
 from everturn_gateway.tools.processes import keeper
@@ -335,12 +335,13 @@ class ProcessTable:
         return without_hidden(clean(text, self._secrets))
 
     async def _mark_told(self, process: Process) -> None:
-        try:
-            await process.mark_told()
-        except OSError as error:  # told again at the next start, where the session knows it
+        # Whatever fails there: in memory it holds, and whoever waits for the end is told of it. It
+        # is told again at the next start, where the session knows it.
+        failure = await attempt(process.mark_told)
+        if failure is not None:
             logger.warning(
                 "it cannot be recorded that a process was told",
-                extra={"handle": process.record.handle, "error": str(error)},
+                extra={"handle": process.record.handle, "error": str(failure)},
             )
 
     async def _remove_old(self, agent: str) -> None:
