@@ -49,6 +49,10 @@ LOOKED_AT_FOR_ROOM = 8  # actors, whenever one is started beyond the limit
 LOADS_AT_ONCE = 500  # sessions that are looked at in one go; each takes a microsecond or two
 
 
+_ENDING = (Cancel, End)
+_HARMLESS = (*_ENDING, KeepAside, Leave, Look)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
     """How much there is to do at one moment, in the sessions that are awake."""
@@ -196,7 +200,7 @@ class Registry:
                 if begin_with is None or starts == STARTS_OF_ONE_COMMAND:
                     raise
             else:
-                if isinstance(command, Cancel | End):
+                if isinstance(command, _ENDING):
                     self.release(session_id)
                 return given
             await active.gone.wait()
@@ -207,7 +211,7 @@ class Registry:
         Raises:
             SessionQuarantinedError: With what to do.
         """
-        if isinstance(command, Cancel | End | KeepAside | Leave | Look):
+        if isinstance(command, _HARMLESS):
             return  # none of them lets anything go on that was open
         if active is not None and active.actor.goes_on:
             return
@@ -313,7 +317,7 @@ class Registry:
             feed=feed,
             runtime=self._runtime,
             rest_at_once=rest_at_once,
-            resumes=not is_quarantined and not isinstance(command, Cancel | End),
+            resumes=not is_quarantined and not isinstance(command, _ENDING),
         )
         awake = self._awake[session_id] = _Awake(actor=actor, mailbox=mailbox, feed=feed)
         self._tasks.start_soon(self._live, session_id, awake)
