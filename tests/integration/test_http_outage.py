@@ -166,3 +166,19 @@ async def test_a_command_says_on_its_error_output_why_it_waits(tmp_path: Path) -
 
     assert (done.code, done.out) == (0, "at last\n")
     assert done.err == f"everturn: {OUTAGE_LINE}\n"
+
+
+async def test_a_stream_says_no_more_of_an_empty_reply_than_it_knows(tmp_path: Path) -> None:
+    """The first is asked for again, the second ends the turn: neither notice may say otherwise."""
+    provider = ScriptedProvider("", "")
+    async with (
+        open_http_gateway(tmp_path, provider=provider) as gateway,
+        gateway.client() as client,
+    ):
+        path = f"/api/v1/sessions/{await gateway.session()}/stream"
+        page = (await client.post(path, json={"content": "hello"})).text
+
+    told = 'event: notice\nid: {}\ndata: {{"text":"The reply could not be used: it was empty."}}'
+    assert [page.count(told.format(number)) for number in (5, 6)] == [1, 1]
+    assert "event: error" in page
+    assert "asked again" not in page

@@ -174,7 +174,8 @@ def _turn_event(event: Event, calls: dict[str, ToolCall]) -> bytes:
             word = {"id": decided.call_id, "decision": decided.decision, "by": decided.by}
             return sse.message("approval_decided", word, seq=event.seq)
         case ReplyBroken(reason=reason):
-            text = f"The reply could not be used: {reason}. The model is asked again."
+            # Whether it is asked for again stands in what follows: another reply, or the end.
+            text = f"The reply could not be used: {reason}."
             return sse.message("notice", {"text": text}, seq=event.seq)
         case ContextReduced(line=line) | ModelCallFailed(line=line) if line:
             return sse.message("notice", {"text": line}, seq=event.seq)
