@@ -22,6 +22,8 @@ from everturn_actors.journal.health import WriteHealth
 from everturn_actors.testing import ManualClock
 from everturn_gateway.commands.descriptors import raise_descriptor_limit
 from everturn_gateway.commands.running import Running, noted, read_note
+from everturn_gateway.config import ServerConfig
+from everturn_gateway.http.limits import within_descriptors
 
 WAIT_S = 40
 READY = "Ctrl-C stops it."
@@ -124,6 +126,17 @@ def test_the_limit_of_descriptors_is_raised(caplog: pytest.LogCaptureFixture) ->
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     assert "raise the hard limit" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("limit", "most", "followers"),
+    [(resource.RLIM_INFINITY, 1024, 768), (4096, 1024, 768), (1024, 768, 576), (60, 30, 22)],
+)
+def test_connections_leave_descriptors_for_all_else(limit: int, most: int, followers: int) -> None:
+    """A connection without a descriptor is closed unheard, the one of a health check as well."""
+    for config in (ServerConfig(), ServerConfig(max_followers=768)):
+        bounded = within_descriptors(config, limit)
+        assert (bounded.max_connections, bounded.follower_limit) == (most, followers)
 
 
 async def test_a_note_that_could_not_be_written_is_written_later(tmp_path: Path) -> None:

@@ -6,10 +6,11 @@ import logging
 import resource
 from typing import Final
 
+from everturn_gateway.http.limits import BESIDE_CONNECTIONS
+
 logger = logging.getLogger(__name__)
 
 MOST: Final = 65_536  # beyond it some systems refuse, and nothing here needs more
-BESIDE_CONNECTIONS: Final = 256  # logs, models, tools and processes have open
 
 
 def raise_descriptor_limit(max_connections: int) -> int:
@@ -30,7 +31,8 @@ def raise_descriptor_limit(max_connections: int) -> int:
             )
     if soft != resource.RLIM_INFINITY and soft < max_connections + BESIDE_CONNECTIONS:
         logger.warning(
-            "fewer files may be open than server.max_connections needs; raise the hard limit"
+            "fewer files may be open than server.max_connections needs, so fewer connections are"
+            " taken; raise the hard limit"
             " (`ulimit -Hn`, LimitNOFILE) or lower the setting",
             extra={"limit": soft, "needed": max_connections + BESIDE_CONNECTIONS},
         )

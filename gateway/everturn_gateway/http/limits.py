@@ -3,24 +3,41 @@
 from __future__ import annotations
 
 import re
+import resource
 from collections.abc import Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Final
 
 import anyio
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from everturn_actors.supervisor import attempt
+from everturn_gateway.config import ServerConfig
 from everturn_gateway.http.problems import Problem, problem_response
 from everturn_gateway.http.waiting import DEADLINE
 
+BESIDE_CONNECTIONS: Final = 256  # files that logs, models, tools and processes have open
 GRACE_S = 10.0  # after its deadline, for a route to answer by itself
 DRAIN_BYTES = 32 * 1024 * 1024  # of a refused body that are read away
 DRAIN_S = 5.0
 HEALTH_PATHS = frozenset({"/livez", "/readyz", "/metrics"})  # answered however full it is
 # Their bodies may hold files.
 _UPLOADS = re.compile(r"/api/v1/sessions/[^/]+/(?:messages|stream)|/v1/chat/completions")
+
+
+def within_descriptors(config: ServerConfig, limit: int) -> ServerConfig:
+    """Return the configuration with no more connections than `limit` open files leave room for.
+
+    A connection for which there is no descriptor can only be closed, that of a health check too:
+    so those that may be open leave as many for all else, or half where there are few.
+    """
+    room = max(limit - BESIDE_CONNECTIONS, limit // 2, 1)
+    if limit == resource.RLIM_INFINITY or config.max_connections <= room:
+        return config
+    followers = config.max_followers if config.max_followers < room else 0
+    return replace(config, max_connections=room, max_followers=followers)
 
 
 class ConnectionLimit:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import resource
 import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from everturn_gateway.config import STOP_TIMEOUT_S, ServerConfig, check_listener
 from everturn_gateway.errors import ConfigError, GatewayError
 from everturn_gateway.http.application import create_app
-from everturn_gateway.http.limits import ConnectionLimit
+from everturn_gateway.http.limits import ConnectionLimit, within_descriptors
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.problems import MEDIA_TYPE, status_problem
 from everturn_gateway.http.waiting import OpenWaits
@@ -57,6 +58,7 @@ async def serve_http(gateway: Gateway, *, on_ready: Callable[[str], None]) -> No
         raise ConfigError(faults=[fault])
     # A warning for each request that is none would let strangers fill the disk with lines.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    config = within_descriptors(config, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     sockets = await run_sync(listen, config.host, config.port)
     waits = OpenWaits(max_followers=config.follower_limit)
     limited = ConnectionLimit(create_app(gateway, waits), max_connections=config.max_connections)
