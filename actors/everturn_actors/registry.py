@@ -369,7 +369,8 @@ class Registry:
         logger.error(
             "a session failed",
             extra={"session_id": session_id, "error": str(cause)},
-            exc_info=error,
+            # What is wrong with a journal is said in full; where it was met helps nobody.
+            exc_info=None if isinstance(cause, JournalError) else error,
         )
         actor = awake.actor
         if actor.has_progressed or (self._quarantine.why_not(session_id) and actor.goes_on):
