@@ -222,7 +222,7 @@ class Supervisor:
                     logger.warning(
                         "a task failed at its end",
                         extra={"task": name, "error": str(failure)},
-                        exc_info=None if isinstance(failure, CoreError) else failure,
+                        exc_info=_traceback_of(failure),
                     )
                     await checkpoint_if_cancelled()
                 lasted = self._clock.now() - began
@@ -263,19 +263,20 @@ class Supervisor:
         }
         # A failure that repeats has shown where it comes from.
         is_known = row.failures > 1 and row.error == before
+        traceback = None if is_known else _traceback_of(failure)
         if has_next:
             self._enter(row, "backing_off")
             logger.warning(
                 "a task failed and is started again",
                 extra=fields,
-                exc_info=None if is_known else failure,
+                exc_info=traceback,
             )
         else:
             self._enter(row, "failed")
             logger.error(
                 "a task failed and stays down until the gateway is started anew",
                 extra=fields,
-                exc_info=None if is_known else failure,
+                exc_info=traceback,
             )
         return has_next
 
@@ -328,6 +329,11 @@ async def contain(
     if on_error is not None:
         on_error(failure)
     return False
+
+
+def _traceback_of(failure: Exception) -> Exception | None:
+    """Return what to log the traceback of; None where the text says all there is to say."""
+    return None if isinstance(first_cause(failure), CoreError) else failure
 
 
 def part_of(name: str) -> str:

@@ -222,6 +222,7 @@ def _end(child: pexpect.spawn[str]) -> None:
     child.close(force=True)
     if child.isalive():  # its terminal was closed before
         child.kill(signal.SIGKILL)
+        child.wait()  # or it stays a child of whatever test comes next
 
 
 def _hear_interrupts() -> None:
