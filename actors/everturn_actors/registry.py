@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-REVIVAL = Backoff()  # of a session that failed while something in it is open
+REVIVAL = Backoff(first_s=5.0)  # of a session that failed while something in it is open
 STARTS_OF_ONE_COMMAND = 3  # actors that were gone before they took it
 LOOKED_AT_FOR_ROOM = 8  # actors, whenever one is started beyond the limit
 LOADS_AT_ONCE = 500  # sessions that are looked at in one go; each takes a microsecond or two
