@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
@@ -37,7 +38,7 @@ from everturn_actors.mailbox import Answer, Mailbox
 from everturn_actors.quarantine import Quarantine
 from everturn_actors.session import Runtime, SessionActor
 from everturn_actors.state import SessionState
-from everturn_actors.supervisor import Backoff
+from everturn_actors.supervisor import Backoff, contain
 
 logger = logging.getLogger(__name__)
 
@@ -269,6 +270,7 @@ class Registry:
 
     def release(self, session_id: str) -> None:
         """Forget that a session failed: there is nothing left of it that could."""
+        self._revivals.pop(session_id, None)
         self._quarantine.release(session_id)
 
     async def gone(self, session_id: str) -> None:
@@ -401,7 +403,8 @@ class Registry:
         self._revivals[session_id] = times
         pace = self._runtime.pace
         delay_s = REVIVAL.pause_s(times, pace.jitter())
-        self._tasks.start_soon(self._revive, session_id, times, delay_s)
+        revive = partial(self._revive, session_id, times, delay_s)
+        self._tasks.start_soon(contain, f"revival of {session_id}", revive)
 
     async def _revive(self, session_id: str, times: int, delay_s: float) -> None:
         await self._runtime.pace.clock.sleep(delay_s)
