@@ -1,0 +1,132 @@
+"""Who asks, and what of the gateway is open to them. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, Literal, TypeAlias, get_args
+
+Scope: TypeAlias = Literal["read", "talk", "approve", "operate", "admin"]
+"""A kind of action.
+
+`read`: look at agents, and at the sessions that the principal began or was given.
+`talk`: begin such sessions, send messages, cancel turns, share what it began.
+`approve`: answer the questions of such sessions.
+`operate`: all sessions, jobs, channels, metrics; retry, reset, delete; speak as others.
+`admin`: everything, also what no other scope has: reload, tokens, what was learnt of models.
+"""
+
+SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
+"All of them, the narrowest first."
+
+# Answering a question is what lets a tool run: to operate does not include it.
+_INCLUDES: Final[dict[Scope, frozenset[Scope]]] = {
+    "read": frozenset({"read"}),
+    "talk": frozenset({"talk", "read"}),
+    "approve": frozenset({"approve", "read"}),
+    "operate": frozenset({"operate", "talk", "read"}),
+    "admin": frozenset(SCOPES),
+}
+
+NAME_PATTERN: Final = r"[a-z][a-z0-9._-]{0,62}"
+"Of a principal: it stands in paths, in logs, in metrics, and beside the ids of platforms."
+_NAME: Final = re.compile(NAME_PATTERN)
+
+LOCAL: Final = "local"
+"Whoever asks from this machine where no token is needed."
+API_TOKEN: Final = "api_token"  # noqa: S105 - a name
+"Whoever has the one token of the configuration."
+ADMIN_TOKEN: Final = "admin_token"  # noqa: S105 - a name
+"Whoever has the token of the configuration that opens the administration."
+RESERVED_NAMES: Final = frozenset({LOCAL, API_TOKEN, ADMIN_TOKEN})
+"Nobody else is called so."
+
+
+def with_included(scopes: frozenset[Scope]) -> frozenset[Scope]:
+    """Return `scopes` and all that they include.
+
+    >>> sorted(with_included(frozenset({"talk"})))
+    ['read', 'talk']
+    """
+    return frozenset().union(*(_INCLUDES[scope] for scope in scopes))
+
+
+def is_principal_name(text: str) -> bool:
+    """Return whether a principal may be called `text`; names of the gateway's own are refused."""
+    return _NAME.fullmatch(text) is not None and text not in RESERVED_NAMES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """Somebody, or some program, that was recognised."""
+
+    name: str
+    scopes: frozenset[Scope]
+    "What was granted; what that includes need not stand here, see `may`."
+    agents: frozenset[str] | None = None
+    "The only agents it gets to know; None = all."
+    is_owner: bool = False
+    "Whether it stands for whoever owns the installation; an owner of a chat is one."
+    accounts: frozenset[str] = frozenset()
+    "Its accounts on chat platforms, as `channel:sender id`."
+    granted: frozenset[Scope] = field(init=False, compare=False, repr=False)
+    "Everything that it may, by what its scopes include."
+
+    def __post_init__(self) -> None:
+        """Work out once what the scopes include."""
+        object.__setattr__(self, "granted", with_included(self.scopes))
+
+    def may(self, scope: Scope) -> bool:
+        """Return whether `scope` is granted."""
+        return scope in self.granted
+
+    def knows_agent(self, agent: str) -> bool:
+        """Return whether an agent is one of its own."""
+        return self.agents is None or agent in self.agents
+
+    def sees(self, *, agent: str, began_by: str, shared_with: tuple[str, ...]) -> bool:
+        """Return whether a session is open to it.
+
+        Args:
+            agent: Of the session.
+            began_by: The name of the principal that began it; empty = none is known.
+            shared_with: The names of those whom it was given.
+        """
+        if not self.knows_agent(agent):
+            return False
+        return self.may("operate") or self.name == began_by or self.name in shared_with
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRecord:
+    """What is kept of a token: everything but the token itself."""
+
+    name: str
+    "Of its principal; no two tokens have one name."
+    digest: str = field(repr=False)
+    "SHA-256 of the token, as 64 hexadecimal digits."
+    scopes: tuple[Scope, ...]
+    agents: tuple[str, ...] = ()
+    "The only agents it gets to know; empty = all."
+    daily_cost_usd: float | None = None
+    "What its sessions may cost from midnight to midnight, UTC; None = any amount."
+    requests_per_minute: int | None = None
+    "None = any number."
+    created_at: datetime
+    "UTC, aware."
+    expires_at: datetime | None = None
+    "UTC, aware; from this instant on it is refused. None = never."
+
+    @property
+    def principal(self) -> Principal:
+        """Whom it stands for."""
+        return Principal(
+            name=self.name,
+            scopes=frozenset(self.scopes),
+            agents=frozenset(self.agents) if self.agents else None,
+        )
+
+    def is_expired(self, now: datetime) -> bool:
+        """Return whether its time is over."""
+        return self.expires_at is not None and now >= self.expires_at
