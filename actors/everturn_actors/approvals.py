@@ -43,7 +43,7 @@ def why_not(approval: Approval | None, command: Settle, now: datetime) -> CoreEr
     call_id = command.call_id
     if approval is None:
         return UnknownApprovalError(call_id)
-    if command.by and not approval.may_answer(command.by):
+    if command.by and not command.may_always and not approval.may_answer(command.by):
         return NotAnApproverError(call_id, command.by)
     if command.arguments_hash and command.arguments_hash != approval.arguments_hash:
         return ApprovalClosedError(call_id, "its arguments are not those that were decided about")

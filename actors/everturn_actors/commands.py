@@ -99,6 +99,8 @@ class Cancel:
     """Close the open turn. Answers whether there was one, when it is closed."""
 
     answer: Answer[bool]
+    by: str = ""
+    "Who wants it; empty = not known."
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,18 @@ class End:
 
     reason: EndReason
     answer: Answer[None]
+    by: str = ""
+    "Who wants it; empty = not known."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """Give somebody the session, or take it back. Answers with those who have it then."""
+
+    principal: str
+    by: str
+    is_withdrawn: bool
+    answer: Answer[tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +188,8 @@ class Settle:
     by: str
     "Who decides; empty = whoever runs the gateway, who may always."
     answer: Answer[None]
+    may_always: bool = False
+    "Whether `by` need not stand among those who may answer."
     own: bool = False
     "The turn itself settles it: nobody answered in time, or a message came first."
     arguments_hash: str = ""
@@ -206,6 +222,7 @@ Command: TypeAlias = (
     | Cancel
     | Retry
     | End
+    | Share
     | Leave
     | Record
     | Settle

@@ -51,6 +51,20 @@ class SessionStarted:
     "Instructions that the caller gave for this session alone."
     seen: tuple[str, ...] = ()
     "Idempotency keys of the conversation's session before this one: their messages are not new."
+    principal: str = ""
+    "Who began it, and pays for it; empty = a chat channel, or whoever runs the gateway."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionShared:
+    """Somebody was given the session to see and to talk in, or it was taken back."""
+
+    principal: str
+    "Who is given it."
+    by: str = ""
+    "Who gives it."
+    is_withdrawn: bool = False
+    "Whether it is taken back."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -360,6 +374,8 @@ class TurnFinished:
     turn: int
     outcome: Outcome
     error: str = ""
+    by: str = ""
+    "Who cancelled it, where that is known."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -374,10 +390,13 @@ class SessionEnded:
     """The last event of a session."""
 
     reason: EndReason
+    by: str = ""
+    "Who ended it, where that is known."
 
 
 Body: TypeAlias = (
     SessionStarted
+    | SessionShared
     | Received
     | SilentMessage
     | Announced

@@ -651,6 +651,8 @@ class Inbound:
     "The conversation, which goes on in its current session or starts one."
     session_id: str = ""
     "Or exactly this session."
+    principal: str = ""
+    "Who begins the session, where this is its first message; empty = it belongs to nobody."
     sender: str = ""
     idempotency_key: str = ""
     "The same key in one session is the same message, also after a restart; empty = a new one."

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from everturn_actors.context.calibration import ModelFacts
 from everturn_actors.events import Event
@@ -54,6 +54,30 @@ class SessionSummary:
     created_at: datetime
     updated_at: datetime
     "UTC. When something was last written for the session."
+    principal: str = ""
+    "Who began it; empty = a chat channel, or whoever runs the gateway."
+    shared_with: tuple[str, ...] = ()
+    "Who was given it besides, by name."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionFilter:
+    """Which sessions of a list are wanted."""
+
+    seen_by: str = ""
+    "Only those that this principal began or was given; empty = all."
+    agents: frozenset[str] | None = None
+    "Only those of these agents; None = of all."
+
+    def admits(self, summary: SessionSummary) -> bool:
+        """Return whether a session is wanted."""
+        if self.agents is not None and summary.key.agent not in self.agents:
+            return False
+        viewers = (summary.principal, *summary.shared_with)
+        return not self.seen_by or self.seen_by in viewers
+
+
+ALL_SESSIONS: Final = SessionFilter()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,8 +168,10 @@ class SessionStore(Protocol):
         """
         ...
 
-    async def sessions(self, *, after: str, limit: int) -> tuple[SessionSummary, ...]:
-        """Return up to `limit` sessions with an id below `after`, newest first.
+    async def sessions(
+        self, *, after: str, limit: int, wanted: SessionFilter = ALL_SESSIONS
+    ) -> tuple[SessionSummary, ...]:
+        """Return up to `limit` wanted sessions with an id below `after`, newest first.
 
         `after` "" begins with the newest.
         A session that cannot be read is left out here; `doctor` reports it.

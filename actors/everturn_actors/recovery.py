@@ -99,7 +99,7 @@ def why_no_retry(state: SessionState) -> NothingToRetryError | None:
     return NothingToRetryError(f"there is nothing to ask again: {why}")
 
 
-def close_turn(turn: OpenTurn, outcome: Outcome, error: str) -> list[Body]:
+def close_turn(turn: OpenTurn, outcome: Outcome, error: str, by: str = "") -> list[Body]:
     """Return the events that end `turn` here: first a result for every call without one."""
     bodies: list[Body] = []
     step = turn.step
@@ -109,4 +109,4 @@ def close_turn(turn: OpenTurn, outcome: Outcome, error: str) -> list[Body]:
             for call in step.reply.calls
             if call.call_id not in step.results
         ]
-    return [*bodies, TurnFinished(turn=turn.number, outcome=outcome, error=error)]
+    return [*bodies, TurnFinished(turn=turn.number, outcome=outcome, error=error, by=by)]

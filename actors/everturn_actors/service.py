@@ -32,6 +32,7 @@ from everturn_actors.commands import (
     Look,
     Resume,
     Settle,
+    Share,
     Wake,
 )
 from everturn_actors.context.explain import Explanation
@@ -82,10 +83,12 @@ from everturn_actors.model import (
 from everturn_actors.observing import GuardedObserver
 from everturn_actors.outgoing import Carrier
 from everturn_actors.ports import (
+    ALL_SESSIONS,
     Agents,
     Clock,
     ModelMemory,
     Observer,
+    SessionFilter,
     SessionStore,
     SessionSummary,
     Unobserved,
@@ -115,6 +118,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+SHARES_MAX = 100  # principals that a session is shared with
 SEEN_BEFORE = 200  # idempotency keys that a session knows from the one before it
 EXPLAIN_PAGE_EVENTS = 1000  # some 50 ms of a thread: what a client that left can still cost
 LOOK_BACK_EVENTS = 500  # in which a word that comes too late finds out why
@@ -186,7 +190,8 @@ class TurnService:
         if inbound.key is None:
             msg = "a message needs a conversation or a session"
             raise InvalidInputError(msg)
-        return await self._in_current(inbound.key, partial(self._submit_to, inbound))
+        submit_to = partial(self._submit_to, inbound)
+        return await self._in_current(inbound.key, submit_to, principal=inbound.principal)
 
     async def announce(self, announcement: Announcement) -> Told:
         """Say something in the agent's name, without a turn; return when it is durable.
@@ -278,9 +283,16 @@ class TurnService:
                 await self._registry.ask(session_id, command)
 
     async def _in_current(
-        self, key: ConversationKey, act: Callable[[str, SessionStarted], Awaitable[T]]
+        self,
+        key: ConversationKey,
+        act: Callable[[str, SessionStarted], Awaitable[T]],
+        *,
+        principal: str = "",
     ) -> T:
-        """Act on the current session of a conversation; where it has ended, on a new one."""
+        """Act on the current session of a conversation; where it has ended, on a new one.
+
+        That one belongs to `principal`, or else to whom the one before belonged.
+        """
         self._runtime.agents.get(key.agent)
         key = self._bindings.known_as(key)
         ended = ""
@@ -288,14 +300,17 @@ class TurnService:
         while True:
             session_id = await self._session_of(key, not_this=ended)
             try:
-                begin = SessionStarted(session_id=session_id, key=key, seen=seen)
+                begin = SessionStarted(
+                    session_id=session_id, key=key, seen=seen, principal=principal
+                )
                 return await act(session_id, begin)
             except SessionEndedError:
                 ended = session_id
-                seen = await self._seen_in(ended)
+                seen, began_by = await self._left_by(ended)
+                principal = principal or began_by
 
-    async def _seen_in(self, session_id: str) -> tuple[str, ...]:
-        """Return the newest idempotency keys of a session that has ended.
+    async def _left_by(self, session_id: str) -> tuple[tuple[str, ...], str]:
+        """Return the newest idempotency keys of a session that has ended, and who began it.
 
         A platform, or a program of the gateway, may hand in again what was accepted right before
         the end.
@@ -303,8 +318,8 @@ class TurnService:
         try:
             state = await self.view(session_id)
         except UnknownSessionError:
-            return ()
-        return tuple(state.seen)[-SEEN_BEFORE:]
+            return (), ""
+        return tuple(state.seen)[-SEEN_BEFORE:], state.principal
 
     async def submit_once(
         self,
@@ -316,6 +331,8 @@ class TurnService:
         attachments: Sequence[Upload] = (),
         shown_before: Sequence[Upload] = (),
         retry_for_s: int | None = None,
+        principal: str = "",
+        sender: str = "",
     ) -> Submission:
         """Answer `text` in one turn after `history`; nothing of it is kept.
 
@@ -327,6 +344,8 @@ class TurnService:
             attachments: What comes with it.
             shown_before: The files that the messages of `history` name.
             retry_for_s: See `Inbound.retry_for_s`.
+            principal: Who asks, and pays for it.
+            sender: See `Inbound.sender`.
 
         Raises:
             InvalidInputError: Empty, too long, or not text; or a file that is refused.
@@ -338,13 +357,16 @@ class TurnService:
         inbound = Inbound(
             text=text,
             session_id=session_id,
+            sender=sender,
             attachments=tuple(attachments),
             retry_for_s=retry_for_s,
         )
         check(inbound)
         for upload in shown_before:  # in all they are bounded by whoever took them in
             check_uploads([upload])
-        begin = SessionStarted(session_id=session_id, key=key, instructions=instructions)
+        begin = SessionStarted(
+            session_id=session_id, key=key, instructions=instructions, principal=principal
+        )
         now = self._runtime.now()
         bodies = [begin, *replay(history)]
         events = [Event(seq=seq, at=now, body=body) for seq, body in enumerate(bodies, 1)]
@@ -416,8 +438,12 @@ class TurnService:
 
     # --- sessions ---
 
-    async def create(self, key: ConversationKey) -> str:
+    async def create(self, key: ConversationKey, *, principal: str = "") -> str:
         """Start a new session of a conversation and return its id when it is durable.
+
+        Args:
+            key: The conversation.
+            principal: Whom it belongs to; empty = nobody.
 
         Raises:
             UnknownAgentError: No such agent.
@@ -426,11 +452,15 @@ class TurnService:
         key = self._bindings.known_as(key)
         async with self._bindings.deciding(key):
             session_id = await self._bind_new(key)
-        await self._begin(session_id, key)
+        await self._begin(session_id, key, principal)
         return session_id
 
-    async def open(self, key: ConversationKey) -> tuple[str, bool]:
+    async def open(self, key: ConversationKey, *, principal: str = "") -> tuple[str, bool]:
         """Return the current session of a conversation, and whether it was started for this.
+
+        Args:
+            key: The conversation.
+            principal: Whom one that is started belongs to; empty = nobody.
 
         Raises:
             UnknownAgentError: No such agent.
@@ -446,7 +476,7 @@ class TurnService:
                     session_id = ""
             self._runtime.agents.get(key.agent)
             session_id = session_id or await self._bind_new(key)
-            await self._begin(session_id, key)  # before anybody else finds it
+            await self._begin(session_id, key, principal)  # before anybody else finds it
             return session_id, True
 
     async def _bind_new(self, key: ConversationKey) -> str:
@@ -455,8 +485,8 @@ class TurnService:
         self._bindings.bind(key, session_id)
         return session_id
 
-    async def _begin(self, session_id: str, key: ConversationKey) -> None:
-        begin = SessionStarted(session_id=session_id, key=key)
+    async def _begin(self, session_id: str, key: ConversationKey, principal: str) -> None:
+        begin = SessionStarted(session_id=session_id, key=key, principal=principal)
         await self._registry.ask(session_id, Look, begin_with=begin)
 
     async def current(self, key: ConversationKey) -> str:
@@ -563,9 +593,39 @@ class TurnService:
         unheld = Attachment(name=name, media_type=type_of(name), size_bytes=len(data))
         return next(known, unheld), data
 
-    async def sessions(self, *, after: str = "", limit: int = 50) -> tuple[SessionSummary, ...]:
-        """Return sessions with an id below `after` ("" = from the newest), newest first."""
-        return await self._store.sessions(after=after, limit=limit)
+    async def sessions(
+        self, *, after: str = "", limit: int = 50, wanted: SessionFilter = ALL_SESSIONS
+    ) -> tuple[SessionSummary, ...]:
+        """Return wanted sessions with an id below `after` ("" = from the newest), newest first."""
+        return await self._store.sessions(after=after, limit=limit, wanted=wanted)
+
+    async def share(
+        self, session_id: str, principal: str, *, by: str = "", is_withdrawn: bool = False
+    ) -> tuple[str, ...]:
+        """Give a principal a session, or take it back; return who has it when that is durable.
+
+        Args:
+            session_id: The session.
+            principal: Who is given it.
+            by: Who gives it.
+            is_withdrawn: Whether it is taken back.
+
+        Raises:
+            UnknownSessionError: There is no such session.
+            SessionEndedError: It has ended.
+            InvalidInputError: So many have it that nobody is added.
+        """
+        if not is_withdrawn and len((await self.view(session_id)).shared_with) >= SHARES_MAX:
+            msg = f"the session is shared with {SHARES_MAX}, which is as many as may be"
+            raise InvalidInputError(msg)
+
+        def command(answer: Answer[tuple[str, ...]]) -> Command:
+            return Share(principal=principal, by=by, is_withdrawn=is_withdrawn, answer=answer)
+
+        shared_with = await self._registry.ask(session_id, command)
+        # Answered behind the snapshot that follows: from then on lists go by it.
+        await self._registry.ask(session_id, Look)
+        return shared_with
 
     async def watch(self, session_id: str, *, after: int) -> AsyncGenerator[Update]:
         """Yield all events with a seq above `after`, then what comes, to the end of the session.
@@ -597,13 +657,17 @@ class TurnService:
         """
         return await self._registry.ask(session_id, Resume)
 
-    async def cancel(self, session_id: str) -> bool:
+    async def cancel(self, session_id: str, *, by: str = "") -> bool:
         """Close the open turn; return whether there was one, when that is durable.
+
+        Args:
+            session_id: The session.
+            by: Who wants it, for the log; empty = not known.
 
         Raises:
             UnknownSessionError: There is no such session.
         """
-        return await self._registry.ask(session_id, Cancel)
+        return await self._registry.ask(session_id, lambda answer: Cancel(answer, by))
 
     async def retry(self, session_id: str, *, idempotency_key: str = "") -> Submission:
         """Ask the newest turn again, which failed; return when that is durable.
@@ -632,6 +696,7 @@ class TurnService:
         decision: Decision,
         *,
         by: str = "",
+        may_always: bool = False,
         arguments_hash: str = "",
     ) -> None:
         """Answer the approval of a call; return when the word is durable.
@@ -643,6 +708,7 @@ class TurnService:
             call_id: The call that waits.
             decision: The word.
             by: Who gives it, as a sender id of the channel; empty = whoever runs the gateway.
+            may_always: Whether `by` runs the gateway, and need not stand among those who may.
             arguments_hash: What was shown to them, see `Approval`; empty = not compared.
 
         Raises:
@@ -657,6 +723,7 @@ class TurnService:
                 call_id=call_id,
                 settled=decision,
                 by=by,
+                may_always=may_always,
                 answer=answer,
                 arguments_hash=arguments_hash,
             )
@@ -776,9 +843,14 @@ class TurnService:
 
         return await self._registry.ask(session_id, compact)
 
-    async def reset(self, session_id: str) -> None:
-        """End a session. Its conversation starts a new one with its next message."""
-        await self._end(session_id, "reset")
+    async def reset(self, session_id: str, *, by: str = "") -> None:
+        """End a session. Its conversation starts a new one with its next message.
+
+        Args:
+            session_id: The session.
+            by: Who wants it, for the log; empty = not known.
+        """
+        await self._end(session_id, "reset", by)
 
     async def delete(self, session_id: str) -> None:
         """End a session and remove all that is stored of it; return when that is durable.
@@ -790,7 +862,7 @@ class TurnService:
             JournalWriteError: It cannot be removed.
         """
         try:
-            await self._end(session_id, "deleted")
+            await self._end(session_id, "deleted", "")
         except (ActorFailedError, JournalError) as error:
             logger.warning(
                 "a session that cannot be ended is deleted as it is",
@@ -802,9 +874,9 @@ class TurnService:
         await self._store.delete(session_id)
         self._registry.release(session_id)
 
-    async def _end(self, session_id: str, reason: EndReason) -> None:
+    async def _end(self, session_id: str, reason: EndReason, by: str) -> None:
         def end(answer: Answer[None]) -> Command:
-            return End(reason, answer)
+            return End(reason, answer, by)
 
         await self._registry.ask(session_id, end)
 

@@ -38,6 +38,7 @@ from everturn_actors.commands import (
     Resume,
     Retry,
     Settle,
+    Share,
     Stop,
     Submit,
     Summary,
@@ -73,6 +74,7 @@ from everturn_actors.events import (
     Event,
     Received,
     SessionEnded,
+    SessionShared,
     SessionStarted,
     SilentMessage,
     StatusChanged,
@@ -215,9 +217,11 @@ class SessionActor:
         self._turn_number = 0
         self._left_turn = 0  # it waits for the next start of the session
         self._close_as: str | None = None
+        self._closed_by = ""  # who wants the running turn closed
         self._on_closed: list[Answer[bool]] = []
         self._changed: anyio.Event | None = None  # there is one while somebody waits for it
         self._ending: EndReason | None = None
+        self._ended_by = ""
         self._on_ended: list[Answer[None]] = []
         self._stopping: list[Answer[None]] = []
         self._renderer = Renderer()
@@ -562,15 +566,22 @@ class SessionActor:
             else:
                 asked.append(command)
         again = {command.answer for command in asked}
-        before: list[Command] = [Cancel(each) for each in self._on_closed if each not in again]
+        before: list[Command] = [
+            Cancel(each, self._closed_by) for each in self._on_closed if each not in again
+        ]
         if self._ending is not None:
-            before += [End(self._ending, each) for each in self._on_ended if each not in again]
+            before += [
+                End(self._ending, each, self._ended_by)
+                for each in self._on_ended
+                if each not in again
+            ]
         self._mailbox.put_back((*before, *asked))
         self._compactor.close(None)
         self._tasks.cancel()
         self._was_fenced = True
         self._turn, self._turn_number, self._left_turn, self._close_as = None, 0, 0, None
         self._on_closed, self._on_ended, self._ending, self._alarm = [], [], None, None
+        self._closed_by = self._ended_by = ""
         self._renderer = self._compactor.renderer = Renderer()
 
     # --- commands ---
@@ -639,15 +650,17 @@ class SessionActor:
                 if is_paused:
                     draft.add(StatusChanged(status="active"))
                 return partial(answer.give, value=is_paused)
-            case Cancel(answer):
-                return self._plan_cancel(answer, draft)
+            case Cancel():
+                return self._plan_cancel(command, draft)
             case Retry():
                 return self._plan_retry(command, draft)
-            case End(reason, answer):
-                self._ending = reason
+            case End(reason, answer, by):
+                self._ending, self._ended_by = reason, by
                 self._on_ended.append(answer)
-                self._stop_turn("cancel")
+                self._stop_turn("cancel", by)
                 return _nothing
+            case Share():
+                return self._plan_share(command, draft)
             case Leave():
                 return self._plan_leave(command, draft)
             case Record(bodies, answer):
@@ -814,15 +827,28 @@ class SessionActor:
             return partial(command.answer.fail, error)
         return partial(command.answer.give, None)
 
-    def _plan_cancel(self, answer: Answer[bool], draft: _Draft) -> Callable[[], None]:
-        turn = draft.known.open_turn
+    def _plan_share(self, command: Share, draft: _Draft) -> Callable[[], None]:
+        state, answer = draft.known, command.answer
+        ending = self._ending or (state.status == "ended" and state.ended_reason)
+        if ending:
+            return partial(answer.fail, SessionEndedError(self.session_id, ending))
+        if (command.principal in state.shared_with) == command.is_withdrawn:
+            draft.add(
+                SessionShared(
+                    principal=command.principal, by=command.by, is_withdrawn=command.is_withdrawn
+                )
+            )
+        return partial(answer.give, draft.known.shared_with)
+
+    def _plan_cancel(self, command: Cancel, draft: _Draft) -> Callable[[], None]:
+        turn, answer = draft.known.open_turn, command.answer
         if turn is None:
             return partial(answer.give, value=False)
         if self._turn is not None:
             self._on_closed.append(answer)
-            self._stop_turn("cancel")
+            self._stop_turn("cancel", command.by)
             return _nothing
-        draft.add(*close_turn(turn, "cancelled", "cancelled by its user"))
+        draft.add(*close_turn(turn, "cancelled", "cancelled by its user", command.by))
         if draft.known.status == "paused":
             draft.add(StatusChanged(status="active"))
         return partial(answer.give, value=True)
@@ -910,8 +936,11 @@ class SessionActor:
         if draft.state.open_turn is not None:
             if self._turn is not None:
                 return  # the turn is being cancelled; its end comes through the mailbox
-            draft.add(*close_turn(draft.state.open_turn, "cancelled", "the session was ended"))
-        draft.add(SessionEnded(reason=self._ending))
+            closed = close_turn(
+                draft.state.open_turn, "cancelled", "the session was ended", self._ended_by
+            )
+            draft.add(*closed)
+        draft.add(SessionEnded(reason=self._ending, by=self._ended_by))
 
     def _plan_turn(self, draft: _Draft) -> None:
         """Begin a turn over all that waits, in the same append as what made it possible."""
@@ -1031,15 +1060,16 @@ class SessionActor:
         elif close_as == "stopped":
             await self.record(*close_turn(turn, "failed", "what it asked for had stopped"))
         elif close_as == "cancel":
-            await self.record(*close_turn(turn, "cancelled", "cancelled by its user"))
+            cancelled = close_turn(turn, "cancelled", "cancelled by its user", self._closed_by)
+            await self.record(*cancelled)
         elif close_as == "pause":
             answer = Answer[None]()
             self._mailbox.put(Pause(answer), own=True)
             await answer.wait()
 
-    def _stop_turn(self, close_as: str) -> None:
+    def _stop_turn(self, close_as: str, by: str = "") -> None:
         if self._turn is not None:
-            self._close_as = close_as
+            self._close_as, self._closed_by = close_as, by
             self._turn.cancel()
 
     async def _pause_unless_followed(self, seq: int) -> None:
@@ -1090,15 +1120,17 @@ class SessionActor:
             return UnknownAgentError(key.agent, why=f"it cannot be had: {type(error).__name__}")
 
     def _is_snapshot_due(self) -> bool:
-        """Whether the checkpoint moved, and enough events or a change of status followed."""
+        """Whether the checkpoint moved, and enough events or what lists go by followed."""
         checkpoint, state, saved = self._checkpoint, self._state, self._saved
         if checkpoint is None or state is None:
             return False
         if saved is None:
-            return state.last_seq >= SNAPSHOT_EVENTS or state.status != "active"
+            is_plain = state.status == "active" and not state.shared_with
+            return state.last_seq >= SNAPSHOT_EVENTS or not is_plain
         if checkpoint.last_seq <= saved.last_seq:
             return False
-        return state.last_seq - saved.last_seq >= SNAPSHOT_EVENTS or saved.status != state.status
+        is_listed_so = (saved.status, saved.shared_with) == (state.status, state.shared_with)
+        return state.last_seq - saved.last_seq >= SNAPSHOT_EVENTS or not is_listed_so
 
     async def _save(self, state: SessionState | None) -> None:
         """Save a snapshot if it says more than the saved one.
@@ -1150,7 +1182,7 @@ def _is_own(command: Command) -> bool:
 
 def _goes_on_with(command: Command) -> bool:
     """Whether a session that does not go on by itself does with this command."""
-    return not isinstance(command, End | KeepAside | Leave | Look | Stop)
+    return not isinstance(command, End | KeepAside | Leave | Look | Share | Stop)
 
 
 def _plan_settle(command: Settle, draft: _Draft) -> Callable[[], None]:

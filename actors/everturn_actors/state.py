@@ -33,6 +33,7 @@ from everturn_actors.events import (
     Received,
     ReplyBroken,
     SessionEnded,
+    SessionShared,
     SessionStarted,
     SilentMessage,
     StatusChanged,
@@ -138,6 +139,10 @@ class SessionState:
     "What the next turn is told of besides, oldest first."
     owed: tuple[Parcel, ...] = ()
     "What the people of the channel have not got yet, oldest first."
+    principal: str = ""
+    "Who began it; empty = a chat channel, or whoever runs the gateway."
+    shared_with: tuple[str, ...] = ()
+    "Who was given it besides, by name."
 
     @property
     def has_work(self) -> bool:
@@ -215,6 +220,7 @@ def apply(state: SessionState | None, event: Event) -> SessionState:
             updated_at=event.at,
             last_seq=1,
             seen=dict.fromkeys(body.seen, 1),
+            principal=body.principal,
         )
     if event.seq != state.last_seq + 1:
         raise _impossible(event, f"event {state.last_seq + 1} is missing")
@@ -223,6 +229,11 @@ def apply(state: SessionState | None, event: Event) -> SessionState:
     match body:
         case SessionStarted():
             raise _impossible(event, "the session has begun already")
+        case SessionShared():
+            others = {each for each in state.shared_with if each != body.principal}
+            given = others if body.is_withdrawn else others | {body.principal}
+            # With a snapshot, as its head is what the list of sessions goes by.
+            return _checkpoint(_advance(state, event, shared_with=tuple(sorted(given))))
         case Received():
             return _received(state, event, body)
         case SilentMessage():

@@ -28,9 +28,15 @@ from everturn_actors.errors import (
     UnknownSessionError,
     WorkspaceLockedError,
 )
-from everturn_actors.events import Event, Received, SessionEnded, SessionStarted
+from everturn_actors.events import (
+    Event,
+    Received,
+    SessionEnded,
+    SessionShared,
+    SessionStarted,
+)
 from everturn_actors.model import Compaction, ConversationKey
-from everturn_actors.ports import SessionStore
+from everturn_actors.ports import SessionFilter, SessionStore
 from everturn_actors.recovery import recover
 from everturn_actors.state import SessionState, apply
 
@@ -739,3 +745,60 @@ async def history(store: SessionStore, session_id: str) -> tuple[Event, ...]:
 
 def _next(last_seq: int) -> Event:
     return Event(seq=last_seq + 1, at=instant(10**9), body=Received(text="and more"))
+
+
+async def test_a_principal_lists_what_it_began_and_what_it_was_given(world: World) -> None:
+    """Pages are as full as those of all sessions, whoever else has some in between."""
+    ids = [f"2026112{day}T224956123-3f9a2c1b" for day in range(1, 8)]
+    given = Event(seq=2, at=instant(2), body=SessionShared(principal="alice", by="bob"))
+    taken = Event(
+        seq=3, at=instant(3), body=SessionShared(principal="alice", by="bob", is_withdrawn=True)
+    )
+    alice = SessionFilter(seen_by="alice")
+    async with world.open() as store:
+        for session_id, name in zip(ids, ("alice", "bob", "alice", "", "bob", "a"), strict=False):
+            await store.append(session_id, (_begun_by(session_id, name),), expected_seq=0)
+        for session_id, events in ((ids[1], (given,)), (ids[4], (given, taken))):
+            await store.append(session_id, events, expected_seq=1)
+            state = replay((_begun_by(session_id, "bob"), *events))
+            await store.save_snapshot(state, compaction="archive")
+        first = await store.sessions(after="", limit=2, wanted=alice)
+        rest = await store.sessions(after=first[-1].session_id, limit=2, wanted=alice)
+        await store.append(ids[6], (_begun_by(ids[6], "alice"),), expected_seq=0)
+        later = await store.sessions(after="", limit=9, wanted=alice)
+        nobody = await store.sessions(after="", limit=9, wanted=SessionFilter(seen_by="x"))
+
+    assert [row.session_id for row in first] == [ids[2], ids[1]]
+    assert first[1].shared_with == ("alice",)
+    assert [row.session_id for row in rest] == [ids[0]]
+    assert [row.session_id for row in later] == [ids[6], ids[2], ids[1], ids[0]]
+    assert nobody == ()
+    async with world.open() as store:  # as they stand on disk
+        again = await store.sessions(after="", limit=9, wanted=alice)
+    assert [(row.session_id, row.principal, row.shared_with) for row in again] == [
+        (row.session_id, row.principal, row.shared_with) for row in later
+    ]
+
+
+async def test_sessions_are_listed_by_their_agents(world: World) -> None:
+    """Who may know one agent alone is told of no session of another."""
+    ids = [f"2026112{day}T224956123-3f9a2c1b" for day in range(1, 5)]
+    async with world.open() as store:
+        for session_id, agent in zip(ids, ("a", "b", "a", "c"), strict=True):
+            begun = _begun_by(session_id, "alice", agent=agent)
+            await store.append(session_id, (begun,), expected_seq=0)
+        of_some = SessionFilter(agents=frozenset({"a", "c"}))
+        rows = await store.sessions(after="", limit=2, wanted=of_some)
+        of_one = SessionFilter(seen_by="alice", agents=frozenset({"b"}))
+        own = await store.sessions(after="", limit=2, wanted=of_one)
+        none = await store.sessions(after="", limit=2, wanted=SessionFilter(agents=frozenset()))
+
+    assert [row.session_id for row in rows] == [ids[3], ids[2]]
+    assert [row.session_id for row in own] == [ids[1]]
+    assert none == ()
+
+
+def _begun_by(session_id: str, principal: str, *, agent: str = "digest") -> Event:
+    key = ConversationKey(channel="http", chat=session_id, agent=agent)
+    body = SessionStarted(session_id=session_id, key=key, principal=principal)
+    return Event(seq=1, at=instant(1), body=body)

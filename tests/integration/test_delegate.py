@@ -526,8 +526,8 @@ async def test_a_session_that_cannot_be_ended_costs_no_answer(
     caplog.set_level(logging.INFO)
     async with open_agents(one_task(), delegates) as test:
 
-        async def failing(session_id: str) -> None:
-            raise ActorStoppedError(session_id)
+        async def failing(session_id: str, *, by: str = "") -> None:
+            raise ActorStoppedError(session_id + by)
 
         test.service.reset = failing  # type: ignore[method-assign]
 

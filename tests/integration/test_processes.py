@@ -150,7 +150,7 @@ async def test_a_session_that_is_being_deleted_is_not_told(place: Path) -> None:
     async with open_desk(place) as desk:
         gate = Gate(desk.files)
         handle = await desk.spawn("read x < gate")
-        await desk.test.service._end(desk.session_id, "deleted")
+        await desk.test.service._end(desk.session_id, "deleted", "")
         await gate.open()
         await _until_told(desk, handle)
 

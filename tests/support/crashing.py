@@ -31,7 +31,13 @@ from everturn_actors.model import (
     ToolResult,
     UserMessage,
 )
-from everturn_actors.ports import Loaded, SessionStore, SessionSummary
+from everturn_actors.ports import (
+    ALL_SESSIONS,
+    Loaded,
+    SessionFilter,
+    SessionStore,
+    SessionSummary,
+)
 from everturn_actors.state import SessionState
 
 T = TypeVar("T")
@@ -154,9 +160,11 @@ class CrashingStore:
         """See `SessionStore.explain_gap`."""
         return await self._do(lambda: self._inner.explain_gap(session_id, first, last))
 
-    async def sessions(self, *, after: str, limit: int) -> tuple[SessionSummary, ...]:
+    async def sessions(
+        self, *, after: str, limit: int, wanted: SessionFilter = ALL_SESSIONS
+    ) -> tuple[SessionSummary, ...]:
         """See `SessionStore.sessions`."""
-        return await self._do(lambda: self._inner.sessions(after=after, limit=limit))
+        return await self._do(lambda: self._inner.sessions(after=after, limit=limit, wanted=wanted))
 
     async def agents(self) -> tuple[str, ...]:
         """See `SessionStore.agents`."""

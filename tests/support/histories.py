@@ -33,6 +33,7 @@ from everturn_actors.events import (
     Received,
     ReplyBroken,
     SessionEnded,
+    SessionShared,
     SessionStarted,
     SilentMessage,
     StatusChanged,
@@ -146,12 +147,13 @@ def next_bodies(state: SessionState | None, *, may_end: bool = True) -> SearchSt
             key=keys,
             instructions=texts,
             seen=st.sampled_from([(), ("alice", "1e3")]),
+            principal=names,
         )
     if state.status == "ended":
         return None
     moves: list[SearchStrategy[Body]] = [_RECEIVED]
     if state.last_seq % 4 == 1:  # seldom: they lead nowhere
-        moves += [_SILENT, _ANNOUNCED, *_of_waiting(state)]
+        moves += [_SILENT, _ANNOUNCED, _SHARED, *_of_waiting(state)]
     if state.turns:
         moves.append(hiding(state))
     if state.owed:
@@ -166,12 +168,17 @@ def next_bodies(state: SessionState | None, *, may_end: bool = True) -> SearchSt
         if state.newest_turn is not None and state.newest_turn.outcome in RETRIED:
             moves += [_turn_retried(state, state.newest_turn)] * 2
         if may_end and state.last_seq > EARLIEST_END:
-            moves.append(st.builds(SessionEnded, reason=st.sampled_from(["reset", "expired"])))
+            moves.append(
+                st.builds(SessionEnded, reason=st.sampled_from(["reset", "expired"]), by=names)
+            )
     else:
         moves += _in_turn(state.open_turn) * 3
         if state.waiting and _may_steer(state.open_turn):
             moves += [_steered(state, state.open_turn.number)] * 3
     return st.one_of(moves)
+
+
+_SHARED = st.builds(SessionShared, principal=names, by=names, is_withdrawn=st.booleans())
 
 
 def _may_steer(turn: OpenTurn) -> bool:
@@ -404,7 +411,9 @@ def _in_turn(turn: OpenTurn) -> list[SearchStrategy[Body]]:
 
 def _turn_finished(turn: OpenTurn) -> SearchStrategy[Body]:
     outcomes = st.sampled_from(["answered", "failed", "cancelled", "interrupted"])
-    return st.builds(TurnFinished, turn=st.just(turn.number), outcome=outcomes, error=names)
+    return st.builds(
+        TurnFinished, turn=st.just(turn.number), outcome=outcomes, error=names, by=names
+    )
 
 
 @st.composite

@@ -19,11 +19,13 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+import orjson
+
 from everturn_actors.journal.disk import FILE_MODE
 
 logger = logging.getLogger(__name__)
 
-_VERSION = 1
+_VERSION = 2
 _SCHEMA = f"""
 CREATE TABLE sessions (
     id TEXT PRIMARY KEY,
@@ -33,6 +35,11 @@ CREATE TABLE sessions (
 ) WITHOUT ROWID;
 CREATE INDEX idle ON sessions (agent, updated, id) WHERE ended = 0 AND agent IS NOT NULL;
 CREATE INDEX unread ON sessions (id) WHERE agent IS NULL;
+CREATE TABLE viewers (              -- a principal that began a session, or was given it
+    principal TEXT NOT NULL,
+    id TEXT NOT NULL,
+    PRIMARY KEY (principal, id)
+) WITHOUT ROWID;
 PRAGMA user_version = {_VERSION};
 """
 _PUT = """
@@ -51,6 +58,16 @@ WITH RECURSIVE names (name) AS (
 )
 SELECT name FROM names WHERE name IS NOT NULL
 """
+_NEWEST = "SELECT id FROM sessions WHERE id < ? ORDER BY id DESC LIMIT ?"
+_NEWEST_SEEN = """
+SELECT viewers.id FROM viewers JOIN sessions ON sessions.id = viewers.id
+WHERE principal = ? AND viewers.id < ? ORDER BY viewers.id DESC LIMIT ?
+"""
+_NEWEST_OF = """
+SELECT id FROM sessions
+WHERE (agent IS NULL OR agent IN (SELECT value FROM json_each(?))) AND id < ?
+ORDER BY id DESC LIMIT ?
+"""
 _IDLE = """
 SELECT updated, id FROM sessions
 WHERE ended = 0 AND agent = ? AND updated < ? AND (updated, id) > (?, ?)
@@ -67,6 +84,8 @@ class Row(NamedTuple):
     updated_us: int
     "When something happened last, in microseconds since 1970."
     is_ended: bool
+    viewers: tuple[str, ...] = ()
+    "Principals that may see it, beside those that the table has already."
 
 
 class TableError(Exception):
@@ -102,7 +121,12 @@ class ActivityTable:
     def put(self, rows: Iterable[Row], gone: Iterable[str] = ()) -> None:
         """Add or replace rows, and remove those of sessions that are gone."""
         with self._transaction() as database:
-            database.executemany(_PUT, rows)
+            for row in rows:
+                database.execute(_PUT, row[:4])
+                database.executemany(
+                    "INSERT OR IGNORE INTO viewers VALUES (?, ?)",
+                    ((viewer, row.session_id) for viewer in row.viewers),
+                )
             database.executemany("DELETE FROM sessions WHERE id = ?", ((each,) for each in gone))
 
     def reconcile(self, names: Iterable[str]) -> None:
@@ -116,12 +140,33 @@ class ActivityTable:
             database.execute("INSERT OR IGNORE INTO sessions (id) SELECT id FROM names")
             database.execute("DELETE FROM sessions WHERE id NOT IN (SELECT id FROM names)")
             database.execute("DROP TABLE names")
+            database.execute("DELETE FROM viewers WHERE id NOT IN (SELECT id FROM sessions)")
 
-    def newest(self, *, after: str, limit: int) -> list[str]:
-        """Return up to `limit` ids below `after` ("" = from the newest), newest first."""
-        query = "SELECT id FROM sessions WHERE id < ? ORDER BY id DESC LIMIT ?"
+    def newest(
+        self,
+        *,
+        after: str,
+        limit: int,
+        seen_by: str = "",
+        agents: frozenset[str] | None = None,
+    ) -> list[str]:
+        """Return up to `limit` ids below `after` ("" = from the newest), newest first.
+
+        Args:
+            after: The last one that is known already.
+            limit: How many at most.
+            seen_by: Only what this principal may see; one may be among them that it no longer may.
+            agents: Only what may belong to one of these; among what `seen_by` sees, all is told.
+        """
+        place = (after or "~", limit)
         with self._transaction() as database:
-            found = database.execute(query, (after or "~", limit)).fetchall()
+            if seen_by:
+                found = database.execute(_NEWEST_SEEN, (seen_by, *place)).fetchall()
+            elif agents is None:
+                found = database.execute(_NEWEST, place).fetchall()
+            else:
+                names = orjson.dumps(sorted(agents)).decode()
+                found = database.execute(_NEWEST_OF, (names, *place)).fetchall()
         return [session_id for (session_id,) in found]
 
     def unread(self, limit: int) -> list[str]:
@@ -191,7 +236,7 @@ class ActivityTable:
 
     def _make(self, database: sqlite3.Connection) -> None:
         """Begin with an empty table, whatever stands there."""
-        for name in ("sessions", "names"):
+        for name in ("sessions", "names", "viewers"):
             database.execute(f"DROP TABLE IF EXISTS {name}")
         database.executescript(_SCHEMA)
 

@@ -55,7 +55,7 @@ from everturn_actors.journal.results import (
 from everturn_actors.journal.snapshot_reader import BadSnapshotError
 from everturn_actors.journal.writer import Writer
 from everturn_actors.model import Compaction, ConversationKey
-from everturn_actors.ports import Batch, Loaded, SessionSummary
+from everturn_actors.ports import ALL_SESSIONS, Batch, Loaded, SessionFilter, SessionSummary
 from everturn_actors.state import SessionState
 from everturn_actors.supervisor import Backoff, RestartPolicy, Supervisor, attempt, contain
 
@@ -291,9 +291,11 @@ class FileStore:
         files = self._layout.session(session_id)
         return await self._in_thread(partial(_explain_gap, files, first, last), files.state)
 
-    async def sessions(self, *, after: str, limit: int) -> tuple[SessionSummary, ...]:
+    async def sessions(
+        self, *, after: str, limit: int, wanted: SessionFilter = ALL_SESSIONS
+    ) -> tuple[SessionSummary, ...]:
         """See `SessionStore.sessions`."""
-        work = partial(self._listing.page, after=after, limit=limit)
+        work = partial(self._listing.page, after=after, limit=limit, wanted=wanted)
         return await self._in_thread(work, self._layout.sessions)
 
     async def agents(self) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from everturn_actors.journal.layout import Layout, SessionFiles
 from everturn_actors.journal.loading import read_header, read_optional
 from everturn_actors.journal.snapshot_reader import BadSnapshotError
 from everturn_actors.model import ConversationKey
-from everturn_actors.ports import SessionSummary
+from everturn_actors.ports import ALL_SESSIONS, SessionFilter, SessionSummary
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,9 @@ def session_ids(layout: Layout) -> list[str]:
     return sorted(filter(is_session_id, names), reverse=True)
 
 
-def list_sessions(layout: Layout, *, after: str, limit: int) -> tuple[SessionSummary, ...]:
+def list_sessions(
+    layout: Layout, *, after: str, limit: int, wanted: SessionFilter = ALL_SESSIONS
+) -> tuple[SessionSummary, ...]:
     """Return up to `limit` sessions with an id below `after`; see `SessionStore.sessions`."""
     found: list[SessionSummary] = []
     for session_id in session_ids(layout):
@@ -46,7 +48,7 @@ def list_sessions(layout: Layout, *, after: str, limit: int) -> tuple[SessionSum
             summary = summarise(layout.session(session_id))
         except (BadLineError, BadSnapshotError, JournalError, OSError):
             continue
-        if summary is not None:
+        if summary is not None and wanted.admits(summary):
             found.append(summary)
     return tuple(found)
 
@@ -73,6 +75,8 @@ def summarise(files: SessionFiles) -> SessionSummary | None:
             status=header.status,
             created_at=header.created_at,
             updated_at=datetime.fromtimestamp(written, UTC),
+            principal=header.principal,
+            shared_with=header.shared_with,
         )
     with files.log.open("rb") as log:
         line = log.readline()
@@ -86,6 +90,7 @@ def summarise(files: SessionFiles) -> SessionSummary | None:
         status="active",
         created_at=event.at,
         updated_at=datetime.fromtimestamp(written, UTC),
+        principal=event.body.principal,
     )
 
 

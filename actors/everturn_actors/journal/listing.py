@@ -19,14 +19,14 @@ from typing import TypeAlias
 import anyio
 
 from everturn_actors.errors import JournalError
-from everturn_actors.events import Event, SessionEnded, SessionStarted
+from everturn_actors.events import Event, SessionEnded, SessionShared, SessionStarted
 from everturn_actors.ids import is_session_id
 from everturn_actors.journal import index
 from everturn_actors.journal.activity import ActivityTable, Row, TableError
 from everturn_actors.journal.codec import BadLineError
 from everturn_actors.journal.layout import Layout
 from everturn_actors.journal.snapshot_reader import BadSnapshotError
-from everturn_actors.ports import SessionSummary
+from everturn_actors.ports import ALL_SESSIONS, SessionFilter, SessionSummary
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +52,8 @@ class _News:
     agent: str | None
     updated_at: datetime
     is_ended: bool
+    viewers: tuple[str, ...]
+    "Principals that began it or were given it, since the index was written."
 
 
 class Listing:
@@ -81,11 +83,13 @@ class Listing:
         first = events[0].body
         agent = first.key.agent if isinstance(first, SessionStarted) else None
         is_ended = any(isinstance(event.body, SessionEnded) for event in events)
+        viewers = _viewers(events)
         with self._mutex:
             before = self._news.get(session_id)
-            if agent is None and before is not None:
-                agent = before.agent
-            self._news[session_id] = _News(agent, events[-1].at, is_ended)
+            if before is not None:
+                agent = before.agent if agent is None else agent
+                viewers = (*before.viewers, *viewers) if viewers else before.viewers
+            self._news[session_id] = _News(agent, events[-1].at, is_ended, viewers)
         self._has_news.set()
 
     def forget(self, session_id: str) -> None:
@@ -138,14 +142,19 @@ class Listing:
         """Let go of the file."""
         self._table.close()
 
-    def page(self, *, after: str, limit: int) -> tuple[SessionSummary, ...]:
+    def page(
+        self, *, after: str, limit: int, wanted: SessionFilter = ALL_SESSIONS
+    ) -> tuple[SessionSummary, ...]:
         """Return up to `limit` sessions with an id below `after`; see `SessionStore.sessions`."""
         try:
-            self._catch_up()
-            return tuple(self._page(after, limit))
+            if wanted.seen_by:
+                self._complete()  # who sees a session stands in its files
+            else:
+                self._catch_up()
+            return tuple(self._page(after, limit, wanted))
         except TableError as error:
             self._give_up(error)
-            return index.list_sessions(self._layout, after=after, limit=limit)
+            return index.list_sessions(self._layout, after=after, limit=limit, wanted=wanted)
 
     def agents(self) -> tuple[str, ...]:
         """Return the agents whose sessions have not all ended; see `SessionStore.agents`."""
@@ -187,12 +196,17 @@ class Listing:
         while self._read_some():
             pass
 
-    def _page(self, after: str, limit: int) -> Iterator[SessionSummary]:
+    def _page(self, after: str, limit: int, wanted: SessionFilter) -> Iterator[SessionSummary]:
         """Yield what the files say of the sessions that the index names, until there are enough."""
         left = limit
-        while left > 0 and (ids := self._table.newest(after=after, limit=left)):
+        while left > 0 and (
+            ids := self._table.newest(
+                after=after, limit=left, seen_by=wanted.seen_by, agents=wanted.agents
+            )
+        ):
             after = ids[-1]
-            rows = [row for row in map(self._summary, ids) if row is not None]
+            found = map(self._summary, ids)
+            rows = [row for row in found if row is not None and wanted.admits(row)]
             left -= len(rows)
             yield from rows
 
@@ -286,11 +300,30 @@ def _read_rows(found: Mapping[str, SessionSummary | None]) -> Iterator[Row]:
 def _row(summary: SessionSummary) -> Row:
     is_ended = summary.status == "ended"
     updated_us = _microseconds(summary.updated_at)
-    return Row(summary.session_id, summary.key.agent, updated_us, is_ended=is_ended)
+    viewers = tuple(filter(None, (summary.principal, *summary.shared_with)))
+    return Row(
+        summary.session_id, summary.key.agent, updated_us, is_ended=is_ended, viewers=viewers
+    )
 
 
 def _new_row(session_id: str, news: _News) -> Row:
-    return Row(session_id, news.agent, _microseconds(news.updated_at), is_ended=news.is_ended)
+    return Row(
+        session_id,
+        news.agent,
+        _microseconds(news.updated_at),
+        is_ended=news.is_ended,
+        viewers=news.viewers,
+    )
+
+
+def _viewers(events: Sequence[Event]) -> tuple[str, ...]:
+    """Return who may see a session from these events on; one from whom it was taken stays.
+
+    A row too many costs a look at the session's files, which say that it is not theirs.
+    """
+    bodies = (event.body for event in events)
+    named = (body.principal for body in bodies if isinstance(body, SessionStarted | SessionShared))
+    return tuple(filter(None, named))
 
 
 def _microseconds(instant: datetime) -> int:

@@ -37,7 +37,7 @@ from everturn_actors.journal.results import (
     encode_text,
 )
 from everturn_actors.model import Compaction, ConversationKey
-from everturn_actors.ports import Loaded, SessionSummary
+from everturn_actors.ports import ALL_SESSIONS, Loaded, SessionFilter, SessionSummary
 from everturn_actors.state import SessionState
 
 _ALL = 1 << 62  # more sessions than any disk holds
@@ -271,12 +271,15 @@ class MemoryStore:
         _check(session_id)
         return (Gap(first=first, last=last, cause="discarded"),)
 
-    async def sessions(self, *, after: str, limit: int) -> tuple[SessionSummary, ...]:
+    async def sessions(
+        self, *, after: str, limit: int, wanted: SessionFilter = ALL_SESSIONS
+    ) -> tuple[SessionSummary, ...]:
         """See `SessionStore.sessions`."""
         stored = (await self._powered()).sessions
         ids = sorted((i for i in stored if not after or i < after), reverse=True)
         summaries = (_summary(session_id, stored[session_id]) for session_id in ids)
-        return tuple(islice((s for s in summaries if s is not None), max(limit, 0)))
+        found = (s for s in summaries if s is not None and wanted.admits(s))
+        return tuple(islice(found, max(limit, 0)))
 
     async def agents(self) -> tuple[str, ...]:
         """See `SessionStore.agents`."""
@@ -393,4 +396,6 @@ def _summary(session_id: str, stored: Stored) -> SessionSummary | None:
         status=stored.snapshot.status if stored.snapshot else "active",
         created_at=first.at,
         updated_at=last.at,
+        principal=first.body.principal,
+        shared_with=stored.snapshot.shared_with if stored.snapshot else (),
     )

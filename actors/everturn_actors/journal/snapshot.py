@@ -123,6 +123,8 @@ def _header(state: SessionState, archive: ArchiveRecord | None) -> bytes:
         ("reported", _usage(state.reported)),
         ("drifts", state.drifts),
         ("archive", record_line(archive) if archive else None),
+        ("principal", state.principal),
+        ("shared_with", list(state.shared_with)),
     )
     lines = b"".join(
         b"%b: %b\n" % (name.encode(), _json(value))
@@ -312,6 +314,8 @@ _EMPTY = {
     "reported": _usage(_NO_USAGE),
     "drifts": 0,
     "archive": None,
+    "principal": "",
+    "shared_with": list[str](),
 }
 "What fields of the header hold in most sessions; those are then left out."
 

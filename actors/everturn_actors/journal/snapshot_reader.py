@@ -50,6 +50,8 @@ _ROW_FIELDS = (
     b"created",
     b"last_seq",
     b"archive",
+    b"principal",
+    b"shared_with",
 )
 _NAME = re.compile(rb"[a-z_]+")
 _SECTION_LINES = {f"{name}:{rest}".encode(): name for name in SECTIONS for rest in ("", " []")}
@@ -70,6 +72,8 @@ class Header:
     last_seq: int
     archive: ArchiveRecord | None = None
     "None = it was not written down."
+    principal: str = ""
+    shared_with: tuple[str, ...] = ()
 
 
 def decode_state(data: bytes) -> SessionState:
@@ -122,6 +126,8 @@ def decode_state(data: bytes) -> SessionState:
         drifts=header.number("drifts", 0),
         overheard=header.section("overheard", lambda lines: overheard_of(lines, _instant)),
         owed=header.section("owed", lambda lines: parcels_of(lines, _instant)),
+        principal=header.text("principal", ""),
+        shared_with=header.read("shared_with", _names, ()),
     )
     _check_numbers(state, header)
     return state
@@ -195,6 +201,8 @@ def _header_of(document: Mapping[str, Any], data: bytes) -> Header:
         created_at=header.instant("created"),
         last_seq=header.number("last_seq"),
         archive=header.archive(),
+        principal=header.text("principal", ""),
+        shared_with=header.read("shared_with", _names, ()),
     )
 
 
@@ -275,6 +283,8 @@ _KNOWN = frozenset(
         "reported",
         "drifts",
         "archive",
+        "principal",
+        "shared_with",
         *SECTIONS,
     )
 )
@@ -365,6 +375,17 @@ def _status(value: object) -> SessionStatus:
         msg = f"{value!r} is none of {', '.join(get_args(SessionStatus))}"
         raise ValueError(msg)
     return cast("SessionStatus", value)
+
+
+def _names(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        msg = f"must be a list, not {type(value).__name__}"
+        raise TypeError(msg)
+    names = cast("list[object]", value)
+    if not all(isinstance(name, str) for name in names):
+        msg = "must be a list of names"
+        raise TypeError(msg)
+    return tuple(map(str, names))
 
 
 def _seen(lines: list[Mapping[str, Any]]) -> dict[str, int]:

@@ -27,6 +27,7 @@ from everturn_actors.events import (
     Received,
     ReplyBroken,
     SessionEnded,
+    SessionShared,
     SessionStarted,
     SilentMessage,
     StatusChanged,
@@ -154,6 +155,10 @@ class ReplyReader:
                 return (Piece(style="note", text=f"(did not arrive: {clean(body.error)})"),)
             case PreviewSent() | DeliveryPlanned():
                 return ()
+            case SessionShared():
+                done = "is no longer shared" if body.is_withdrawn else "is shared"
+                text = f"(the session {done} with {clean(body.principal)})"
+                return (Piece(style="note", text=text),)
             case _:
                 assert_never(body)
 

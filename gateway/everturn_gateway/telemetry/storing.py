@@ -11,7 +11,14 @@ from everturn_actors.errors import JournalError
 from everturn_actors.events import Event
 from everturn_actors.gaps import Gap
 from everturn_actors.model import Compaction, ConversationKey
-from everturn_actors.ports import Batch, Loaded, SessionStore, SessionSummary
+from everturn_actors.ports import (
+    ALL_SESSIONS,
+    Batch,
+    Loaded,
+    SessionFilter,
+    SessionStore,
+    SessionSummary,
+)
 from everturn_actors.state import SessionState
 from everturn_gateway.telemetry.instruments import Instruments
 
@@ -70,9 +77,11 @@ class MeasuredStore:
         """See `SessionStore.explain_gap`."""
         return await self._store.explain_gap(session_id, first, last)
 
-    async def sessions(self, *, after: str, limit: int) -> tuple[SessionSummary, ...]:
+    async def sessions(
+        self, *, after: str, limit: int, wanted: SessionFilter = ALL_SESSIONS
+    ) -> tuple[SessionSummary, ...]:
         """See `SessionStore.sessions`."""
-        return await self._store.sessions(after=after, limit=limit)
+        return await self._store.sessions(after=after, limit=limit, wanted=wanted)
 
     async def agents(self) -> tuple[str, ...]:
         """See `SessionStore.agents`."""
