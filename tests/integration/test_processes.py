@@ -469,16 +469,17 @@ async def test_a_command_gets_nothing_of_the_gateways_environment(
     monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
     async with open_desk(place) as desk:
         gate = Gate(desk.files)
-        handle = await desk.spawn("env; read x < gate")
+        handle = await desk.spawn("env > env.txt; echo done; read x < gate")
         folder = place / "state" / "processes" / handle
         kept = b"".join(path.read_bytes() for path in folder.glob("*.json"))
         text = (await desk.call("log", handle=handle)).text
-        while "HOME=" not in text:
+        while "done" not in text:
             text = (await desk.call("log", handle=handle)).text
+        text = await anyio.Path(desk.files / "env.txt").read_text()
         await gate.open()
 
         assert "sk-very-secret" not in text
-        assert f"HOME={desk.files}" in text
+        assert f"HOME={folder / 'home'}\n" in text
         assert b"environ" not in kept
 
 

@@ -43,12 +43,14 @@ from everturn_gateway.tools.processes.telling import tell
 from everturn_gateway.tools.processes.texts import message_of_end
 from everturn_gateway.tools.processes.tmux import Tmux
 from everturn_gateway.tools.processes.watching import watch
+from everturn_gateway.tools.shell.environment import home_environ
 from everturn_gateway.tools.site import ServiceLink
 
 logger = logging.getLogger(__name__)
 
 FOLDER: Final = "processes"
 FINISHED_KEPT: Final = 30  # of an agent; each has up to 640 KB of output
+_HOME: Final = "home"  # of a plain process, in its folder, as long as it runs
 _CANCEL_S: Final = 1.0
 _MESSAGE_LINES: Final = 30
 _MESSAGE_CHARACTERS: Final = 3_000
@@ -67,6 +69,8 @@ class Order:
     "What runs: the command in its sandbox."
     cwd: Path
     environ: Mapping[str, str]
+    has_home: bool
+    "Whether its sandbox makes the home that `environ` names; else it gets one in its folder."
     label: str
     interactive: bool
     takes_input: bool
@@ -198,6 +202,8 @@ class ProcessTable:
     @staticmethod
     def _prepare(process: Process, order: Order) -> None:
         environ = {**order.environ, keeper.COOKIE: process.record.handle}
+        if not order.has_home:
+            environ |= home_environ(str(process.folder.absolute() / _HOME))
         start: keeper.Start = {
             "argv": list(order.argv),
             "cwd": str(order.cwd),
@@ -207,6 +213,8 @@ class ProcessTable:
             "input": order.takes_input,
         }
         create(process.folder, process.record, start)
+        if not order.has_home:
+            (process.folder / _HOME).mkdir(mode=0o700)
         process.connect()
 
     async def _undo(self, process: Process) -> None:
@@ -303,6 +311,7 @@ class ProcessTable:
             ending = await process.until_gone()
         finally:
             process.disconnect()
+        await to_thread.run_sync(partial(shutil.rmtree, process.folder / _HOME, ignore_errors=True))
         process.ending = ending
         if process.watching is not None:
             process.watching.cancel()

@@ -19,7 +19,8 @@ from everturn_gateway.tools.processes.process import Process
 from everturn_gateway.tools.processes.records import read_pid
 from everturn_gateway.tools.processes.table import Order, ProcessTable
 from everturn_gateway.tools.processes.texts import lasting, name_of, outcome, row
-from everturn_gateway.tools.shell.sandbox import Confinement, command_environ, confine
+from everturn_gateway.tools.shell.environment import command_environ
+from everturn_gateway.tools.shell.sandbox import HOME, Confinement, confine
 from everturn_gateway.tools.site import ToolSite
 
 NAME: Final = "background_process"
@@ -158,7 +159,8 @@ class BackgroundProcess:
             command=asked.command,
             argv=_in_terminal(argv, self._confinement) if asked.interactive else argv,
             cwd=cwd,
-            environ=command_environ(self._site, extra),
+            environ=command_environ(self._site, HOME, extra),
+            has_home=self._confinement.sandbox == "bwrap",
             label=asked.label,
             interactive=asked.interactive,
             takes_input=not asked.wait,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from everturn_gateway.tools.shell.bash import BashTool
+from everturn_gateway.tools.shell.environment import command_environ
 from everturn_gateway.tools.shell.sandbox import (
     Confinement,
-    command_environ,
     command_line,
     confine,
     sandbox_fault,

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import re
+import shutil
 import signal
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+import anyio
 from anyio import to_thread
 
 from everturn_actors.ports import ToolOutput
+from everturn_gateway.tools.shell.environment import command_environ
 from everturn_gateway.tools.shell.running import SIGNAL_BASE, Finished, run_process
-from everturn_gateway.tools.shell.sandbox import Confinement, command_environ, confine
+from everturn_gateway.tools.shell.sandbox import HOME, Confinement, confine
 from everturn_gateway.tools.shell.trees import OWNER, owner_of
 from everturn_gateway.tools.site import ToolSite
 
@@ -45,13 +51,14 @@ async def run_command(
         ToolFailedError: It cannot be confined as it has to be, or cannot be started.
     """
     argv = await confine(site, confinement, command, cwd=cwd, readable=readable)
-    done = await run_process(
-        argv,
-        cwd=cwd or site.files,
-        env={**command_environ(site, environ), OWNER: owner_of(site.state)},
-        timeout_s=timeout_s,
-        limit_bytes=OUTPUT_BYTES,
-    )
+    async with _home(confinement) as home:
+        done = await run_process(
+            argv,
+            cwd=cwd or site.files,
+            env={**command_environ(site, home, environ), OWNER: owner_of(site.state)},
+            timeout_s=timeout_s,
+            limit_bytes=OUTPUT_BYTES,
+        )
     text = await to_thread.run_sync(site.secrets.mask, done.text)
     return ToolOutput(
         text=result_text(text, done, timeout_s=timeout_s),
@@ -78,6 +85,20 @@ def fetches(command: str | Sequence[str]) -> bool:
     A guard against the plain case, not a wall: a script can hide what it does.
     """
     return _FETCHES.search(command if isinstance(command, str) else " ".join(command)) is not None
+
+
+@asynccontextmanager
+async def _home(confinement: Confinement) -> AsyncGenerator[str]:
+    """Give a command an empty home, which is removed with all that it wrote there."""
+    if confinement.sandbox == "bwrap":
+        yield HOME
+        return
+    folder = await to_thread.run_sync(partial(tempfile.mkdtemp, prefix="everturn-home-"))
+    try:
+        yield folder
+    finally:
+        with anyio.CancelScope(shield=True):
+            await to_thread.run_sync(partial(shutil.rmtree, folder, ignore_errors=True))
 
 
 def _ended_by(exit_code: int) -> str:

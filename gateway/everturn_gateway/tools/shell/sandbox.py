@@ -22,6 +22,7 @@ import anyio.to_thread
 from everturn_actors.errors import ToolFailedError
 from everturn_gateway.documents import resolved
 from everturn_gateway.tools.confined import make_private
+from everturn_gateway.tools.shell.environment import DEFAULT_PATH
 from everturn_gateway.tools.shell.hiding import secret_places
 from everturn_gateway.tools.site import ToolSite
 
@@ -29,7 +30,8 @@ SandboxKind: TypeAlias = Literal["bwrap", "plain"]
 
 TMP_BYTES: Final = 512 * 1024**2  # of a command's private /tmp, which is kept in memory
 _PROBE_S: Final = 10  # a probe that takes longer has failed
-_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+HOME: Final = "/run/home"
+"The home of a confined command: empty, and gone with it."
 _REMEDY: Final = (
     "whoever runs this agent can {}, or set `sandbox: plain` for the tool in agent.yaml, which runs"
     " commands unconfined, as the gateway's own user"
@@ -128,29 +130,6 @@ async def confine(
     return await anyio.to_thread.run_sync(prepare)
 
 
-def command_environ(site: ToolSite, extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of a command: what any program needs, and `extra`.
-
-    Of the gateway's own environment only PATH, USER, LANG and TZ are passed on.
-    """
-    mine = site.environ
-    environ = {
-        "PATH": mine.get("PATH") or _PATH,
-        "HOME": str(site.files),
-        "LANG": mine.get("LANG") or "C.UTF-8",
-        "TERM": "dumb",
-        "TMPDIR": "/tmp",  # noqa: S108 - private to the command where it is confined
-        "SHELL": "/bin/sh",
-        "PAGER": "cat",
-        "GIT_TERMINAL_PROMPT": "0",
-    }
-    if user := mine.get("USER"):
-        environ["USER"] = environ["LOGNAME"] = user
-    if zone := mine.get("TZ"):
-        environ["TZ"] = zone
-    return {**environ, **(extra or {})}
-
-
 def sandbox_fault(environ: Mapping[str, str], confinement: Confinement) -> str | None:
     """Return why commands cannot be confined here, and what to do; None where they can.
 
@@ -179,7 +158,7 @@ class _Ability:
 def _find(environ: Mapping[str, str], confinement: Confinement) -> Path:
     if confinement.bwrap is not None:
         return confinement.bwrap
-    found = shutil.which("bwrap", path=environ.get("PATH") or _PATH)
+    found = shutil.which("bwrap", path=environ.get("PATH") or DEFAULT_PATH)
     if found is None:
         remedy = _REMEDY.format("install bubblewrap (the package of that name)")
         msg = (
@@ -207,7 +186,7 @@ def _ability(bwrap: Path, *, network: bool) -> _Ability:
                 capture_output=True,
                 timeout=_PROBE_S,
                 check=False,
-                env={"PATH": _PATH + ":/run/current-system/sw/bin"},
+                env={"PATH": DEFAULT_PATH + ":/run/current-system/sw/bin"},
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             why = str(error)
@@ -227,7 +206,7 @@ def _ability(bwrap: Path, *, network: bool) -> _Ability:
 
 
 def _bash(site: ToolSite) -> str:
-    found = shutil.which("bash", path=site.environ.get("PATH") or _PATH)
+    found = shutil.which("bash", path=site.environ.get("PATH") or DEFAULT_PATH)
     if found is None:
         msg = "commands cannot run: bash is not installed; whoever runs this agent can install it"
         raise ToolFailedError(msg)
@@ -269,6 +248,7 @@ def _shown(
         shown[Path(needed).resolve()] = "readable"
     for own in ("/tmp", "/var/tmp"):  # noqa: S108 - these are made private
         shown[Path(own).resolve()] = "private"
+    shown[Path(HOME)] = "private"
     for place in (site.home, *readable):
         shown[_real(place)] = "readable"
     state = _real(site.state)
@@ -307,7 +287,7 @@ def _mounts(shown: Mapping[Path, _Kind], *, sized: bool) -> list[str]:
     sealed: list[str] = []
     for place in sorted(shown, key=lambda path: (len(path.parts), path)):
         kind, covered = shown[place], _cover(place, shown) in {"hidden", "private"}
-        if (covered and kind == "hidden") or not _is_there(place):
+        if (covered and kind == "hidden") or not (kind == "private" or _is_there(place)):
             continue
         path = str(place)
         match kind:
