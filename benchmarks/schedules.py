@@ -23,12 +23,14 @@ LEAD_S = 20  # from the start of the gateway to the instant: it reads all of the
 WAIT_S = 300
 
 
-def fill(folder: Path, *, jobs: int, due: int, tasks: int, instant: datetime) -> None:
+def fill(folder: Path, *, jobs: int, due: int, tasks: int, scheduled_at: datetime) -> None:
     """Write the job files."""
     schedules = folder / ".everturn" / "schedules"
     schedules.mkdir(parents=True)
     for number in range(jobs):
-        when = f'at: "{instant.isoformat()}"' if number < due + tasks else "at: 2099-01-01T08:00Z"
+        when = (
+            f'at: "{scheduled_at.isoformat()}"' if number < due + tasks else "at: 2099-01-01T08:00Z"
+        )
         what = "task: Say hello." if due <= number < due + tasks else "message: Hello."
         to = f"{{channel: terminal, chat: bench-{number}}}"
         text = f"agent: bench\n{when}\n{what}\nto: {to}\n"
@@ -58,9 +60,9 @@ def wait_for(folder: Path, kind: str, numbers: Sequence[int]) -> list[datetime]:
     return list(found.values())
 
 
-def late(instants: list[datetime], instant: datetime) -> tuple[float, float, float]:
+def late(scheduled_times: list[datetime], scheduled_at: datetime) -> tuple[float, float, float]:
     """Return the median, the 95th percentile and the most that they are late, in seconds."""
-    seconds = [(each - instant).total_seconds() for each in instants]
+    seconds = [(each - scheduled_at).total_seconds() for each in scheduled_times]
     return p50(seconds), p(seconds, 0.95), max(seconds)
 
 
@@ -84,8 +86,8 @@ def main() -> None:
         with model_api() as model_url, workspace(model_url) as folder:
             lead_s = LEAD_S + jobs / 250
             now = datetime.now(UTC)  # noqa: TID251 - the gateway has no other clock either
-            instant = now.replace(microsecond=0) + timedelta(seconds=lead_s)
-            fill(folder, jobs=count, due=due, tasks=tasks, instant=instant)
+            scheduled_at = now.replace(microsecond=0) + timedelta(seconds=lead_s)
+            fill(folder, jobs=count, due=due, tasks=tasks, scheduled_at=scheduled_at)
             with gateway(folder) as running:
                 if count:
                     armed = wait_for(folder, "armed", range(count))
@@ -110,9 +112,9 @@ def main() -> None:
         f"{due} messages and {tasks} tasks due at one instant: seconds after it",
         ("what", "p50", "p95", "most"),
         [
-            ("begun, on disk", *late(begun, instant)),
-            ("message accepted", *late(said, instant)),
-            ("task done", *late(done, instant)),
+            ("begun, on disk", *late(begun, scheduled_at)),
+            ("message accepted", *late(said, scheduled_at)),
+            ("task done", *late(done, scheduled_at)),
         ],
     )
     print(f"on {psutil.cpu_count()} processors")

@@ -285,33 +285,37 @@ def _check_jobs(
     shown: Mapping[tuple[str, str], Sequence[Shown]],
     folder: Path,
 ) -> None:
-    """Every occurrence was begun, finished, and said once."""
+    """Every run was begun, finished, and said once."""
     for job, (channel, chat) in book.jobs.items():
         path = folder / ".everturn" / "schedules" / "runs" / f"{job}.jsonl"
         records = [json.loads(line) for line in path.read_text().splitlines()]
-        kept = records[0]["standing"] if records[0]["kind"] == "kept" else {}
+        kept = records[0]["job_state"] if records[0]["kind"] == "kept" else {}
         recent = kept.get("recent", ())  # a long log is shortened
-        over = [run["instant"] for run in recent if run["outcome"] != "missed"]
-        still_open = [run["instant"] for run in kept.get("open", ())]  # `ran` counts them too
+        over = [run["scheduled_at"] for run in recent if run["outcome"] != "missed"]
+        still_open = [run["scheduled_at"] for run in kept.get("open", ())]  # `ran` counts them too
         began = {*over, *still_open}
-        began |= {r["instant"] for r in records if r["kind"] == "began"}
-        finished = Counter([*over, *(r["instant"] for r in records if r["kind"] == "finished")])
+        began |= {r["scheduled_at"] for r in records if r["kind"] == "began"}
+        finished = Counter(
+            [*over, *(r["scheduled_at"] for r in records if r["kind"] == "finished")]
+        )
         if began != finished.keys() or any(n > 1 for n in finished.values()):
-            found.fault("an occurrence did not end once", detail=(job, began ^ finished.keys()))
+            found.fault("a run did not end once", detail=(job, began ^ finished.keys()))
         keys = Counter(
             event.get("idempotency_key", "")
             for log in logs
             for event in log.of("announced", "received")
             if event.get("idempotency_key", "").startswith(f"schedule:{job}:")
         )
-        found.counts["occurrences of scheduled jobs"] += len(began)
+        found.counts["runs of scheduled jobs"] += len(began)
         taken = {key.removeprefix(f"schedule:{job}:")[:INSTANT_CHARACTERS] for key in keys}
         if kept:  # what was shortened away was compared by nobody: the sessions still know it
-            taken = {instant for instant in taken if instant >= min(began, default="")}
+            taken = {
+                scheduled_at for scheduled_at in taken if scheduled_at >= min(began, default="")
+            }
         if taken != began or any(n > 1 for n in keys.values()):
-            found.fault("an occurrence was not taken once", detail=(job, len(began), keys))
+            found.fault("a run was not taken once", detail=(job, len(began), keys))
         if (channel, chat) in shown:
             said = [e.is_labelled for e in shown[channel, chat]]
             begun = len(began) if not kept else kept["ran"] + len(began - {*over, *still_open})
             if not said.count(False) <= begun <= len(said):
-                found.fault("an occurrence was not said once", detail=(job, len(began), said))
+                found.fault("a run was not said once", detail=(job, len(began), said))

@@ -226,7 +226,7 @@ async def test_a_kill_at_every_step_of_an_occurrence_does_it_once(tmp_path: Path
     assert len(brain.about("I am due")) == 1, "what was answered is not asked again"
     assert [each["text"] for each in hooks] == ["For a program."] * 3
     (key,) = {each.headers["idempotency-key"] for each in web.asked}
-    assert key == f"schedule:hook:{hooks[0]['instant']}:said"
+    assert key == f"schedule:hook:{hooks[0]['scheduled_at']}:said"
     assert "/hook" not in (tmp_path / "serve.log").read_text(), "an address may hold a secret"
 
 

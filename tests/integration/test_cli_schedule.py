@@ -24,7 +24,7 @@ from everturn_actors.testing import ScriptedProvider
 from everturn_gateway.commands import doors
 from everturn_gateway.commands.running import Running, noted
 from everturn_gateway.config import ServerConfig
-from everturn_gateway.scheduler.book import JobBook
+from everturn_gateway.scheduler.job_store import JobStore
 from everturn_gateway.scheduler.records import Armed
 from everturn_gateway.scheduler.rules import schedule_name
 from everturn_gateway.scheduler.runlog import RunLogs
@@ -258,7 +258,7 @@ async def test_a_run_that_fails_or_takes_long_is_exit_code_1(tmp_path: Path, run
 
 async def arm(folder: Path, job_id: str, at: datetime) -> None:
     """Write down that a job was armed long ago."""
-    (job,) = [job for job in (await JobBook(folder).read()).jobs if job.job_id == job_id]
+    (job,) = [job for job in (await JobStore(folder).read()).jobs if job.job_id == job_id]
     logs = RunLogs(folder / "runs")
     await logs.load()
     await logs.append(job_id, Armed(at=at, schedule=schedule_name(job), since=at))

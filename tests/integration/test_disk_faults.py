@@ -141,7 +141,7 @@ async def test_a_task_whose_session_failed_under_it_is_not_given_to_it_anew(
         with anyio.fail_after(WAIT_S):
             while world.disk.appends < failing:
                 await anyio.lowlevel.checkpoint()
-            while not live.scheduler.job("digest").standing.recent:
+            while not live.scheduler.job("digest").job_state.recent:
                 await anyio.wait_all_tasks_blocked()
                 clock.advance(DISK_RETRY_S)
         (run,) = await live.runs("digest", 1)

@@ -31,9 +31,9 @@ from everturn_actors.journal.files import FileStore
 from everturn_channels.cursors import Cursors
 from everturn_channels.delivery.deliverer import Deliverer
 from everturn_gateway.model_memory import FileMemory
-from everturn_gateway.scheduler.book import JobBook
+from everturn_gateway.scheduler.job_runner import JobRunner
+from everturn_gateway.scheduler.job_store import JobStore
 from everturn_gateway.scheduler.runlog import RunLogs
-from everturn_gateway.scheduler.running import Performer
 from everturn_gateway.scheduler.scheduler import Scheduler
 from everturn_gateway.specs.library import AgentLibrary
 from everturn_gateway.telemetry.telemetry import Telemetry
@@ -262,7 +262,7 @@ PARTS = [
     Part(FeedingAdapter, "send", write, is_channel_one),
     Part(FeedingAdapter, "type", write, is_channel_one),
     Part(Deliverer, "carry", write, lambda a: a[1].state.key.channel == "one"),
-    Part(Performer, "perform", run_job),
+    Part(JobRunner, "perform", run_job),
     Part(RunLogs, "append", run_job),
     Part(WebPoster, "post", run_webhook),
     Part(ProcessTable, "spawn", spawn),
@@ -277,7 +277,7 @@ PARTS = [
     Part(FileStore, "save_media", send_file, of_victim),
     Part(FileStore, "read_media", fetch_file, of_victim),
     Part(FileStore, "delete", delete, of_victim),
-    Part(JobBook, "read", add_job),
+    Part(JobStore, "read", add_job),
 ]
 
 

@@ -26,7 +26,7 @@ from everturn_gateway.config import Config, ServerConfig
 from everturn_gateway.errors import Fault
 from everturn_gateway.http import serve_http
 from everturn_gateway.scheduler.errors import UnknownJobError
-from everturn_gateway.scheduler.jobs import At, Job, JobView, Run, SendMessage, Standing
+from everturn_gateway.scheduler.jobs import At, Job, JobState, JobView, Run, SendMessage
 from everturn_gateway.telemetry.gauges import Sources, gauges
 from everturn_gateway.telemetry.instruments import Instruments
 from everturn_gateway.telemetry.requests import RequestCounts
@@ -159,8 +159,8 @@ def view(
     next_at: datetime | None = None,
 ) -> JobView:
     """Return a job as it fares."""
-    job = Job(job_id=name, agent="a", when=At(instant=START), payload=SendMessage(text="x"))
-    return JobView(job=job, state=state, next_at=next_at, standing=Standing(recent=past))
+    job = Job(job_id=name, agent="a", when=At(scheduled_at=START), payload=SendMessage(text="x"))
+    return JobView(job=job, state=state, next_at=next_at, job_state=JobState(recent=past))
 
 
 class Parts:
@@ -265,9 +265,9 @@ async def test_a_channel_s_age_is_since_it_was_heard_from() -> None:
 
 async def test_jobs_that_fail_or_are_late_show() -> None:
     """Nobody watches a job that runs at night."""
-    failed = Run(instant=START, started_at=START, outcome="failed")
-    missed = Run(instant=START, started_at=START, outcome="missed")
-    sent = Run(instant=START, started_at=START, outcome="sent")
+    failed = Run(scheduled_at=START, started_at=START, outcome="failed")
+    missed = Run(scheduled_at=START, started_at=START, outcome="missed")
+    sent = Run(scheduled_at=START, started_at=START, outcome="sent")
     late = START - timedelta(seconds=90)
     told = await now(
         Parts(

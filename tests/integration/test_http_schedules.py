@@ -13,7 +13,7 @@ import yaml
 from support.gateway import DEADLINE_S, open_http_gateway, write_agent
 
 from everturn_gateway.config import ServerConfig
-from everturn_gateway.scheduler.desk import ScheduleDesk
+from everturn_gateway.scheduler.client import SchedulerClient
 from everturn_gateway.scheduler.jobs import JobView, Made, Run
 from everturn_gateway.scheduler.sections import JobSection
 
@@ -39,7 +39,7 @@ MORNINGS = {
 class FullDisk:
     """A desk that can be read, and not written to."""
 
-    def __init__(self, desk: ScheduleDesk) -> None:
+    def __init__(self, desk: SchedulerClient) -> None:
         self.jobs, self.job, self.faults = desk.jobs, desk.job, desk.faults
         self.coming, self.wait, self.ids, self.load = desk.coming, desk.wait, desk.ids, desk.load
 
@@ -76,7 +76,7 @@ async def made(client: httpx2.AsyncClient, job: Mapping[str, object]) -> dict[st
 
 
 async def ended(client: httpx2.AsyncClient, job_id: str) -> dict[str, Any]:
-    """Wait for the end of a job's newest occurrence."""
+    """Wait for the end of a job's newest run."""
     with anyio.fail_after(DEADLINE_S):
         while True:
             newest = (await client.get(f"{PATH}/{job_id}/runs")).json()["runs"][0]
@@ -144,7 +144,7 @@ async def test_a_paused_job_has_no_next_time_until_it_is_resumed(tmp_path: Path)
 
 
 async def test_a_job_that_is_run_says_its_message(tmp_path: Path) -> None:
-    """From the request to the conversation it is for, and into the list of its occurrences."""
+    """From the request to the conversation it is for, and into the list of its runs."""
     async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
         await made(client, HOURLY)
         asked = await client.post(f"{PATH}/hourly/run")
@@ -154,7 +154,7 @@ async def test_a_job_that_is_run_says_its_message(tmp_path: Path) -> None:
         said = (await client.get(f"{talk.headers['location']}/messages")).json()["messages"]
 
     assert asked.status_code == 202
-    assert asked.json()["instant"] == run["instant"]
+    assert asked.json()["scheduled_at"] == run["scheduled_at"]
     assert (run["outcome"], run["by_hand"], run["attempt"]) == ("sent", True, 1)
     assert run["duration_seconds"] >= 0
     assert job["last"] == job["runs"][0] == run

@@ -22,23 +22,23 @@ from support.run_logs import (
 )
 from support.run_records import a_life, armed, done, hour, standing_after
 
-from everturn_gateway.scheduler.jobs import Standing
+from everturn_gateway.scheduler.jobs import JobState
 from everturn_gateway.scheduler.record_lines import encode, from_line, to_line
-from everturn_gateway.scheduler.records import RECENT, Kept, Missed, Paused
+from everturn_gateway.scheduler.records import RECENT, Kept, Misfire, Paused
 from everturn_gateway.scheduler.runlog import LINES_MAX, DamagedLogError
 
 # --- what is kept ---
 
 
 async def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:
-    """The log is all that says which occurrences ran."""
+    """The log is all that says which runs ran."""
     logs = await opened(tmp_path / "runs")
-    assert logs.standing("standup") == Standing()
+    assert logs.job_state("standup") == JobState()
     appended = await logs.append("standup", armed())
     appended = await logs.append("standup", *done(1))
 
-    assert appended.standing == logs.standing("standup") == standing_after(a_life(1))
-    assert await started_anew(tmp_path / "runs", "standup") == appended.standing
+    assert appended.job_state == logs.job_state("standup") == standing_after(a_life(1))
+    assert await started_anew(tmp_path / "runs", "standup") == appended.job_state
     again = await opened(tmp_path / "runs")
     assert again.ids() == logs.ids() == ("standup",)
     assert again.last_change("standup") == logs.last_change("standup") == hour(1.5)
@@ -64,7 +64,7 @@ async def test_runs_that_leave_the_log_are_named(tmp_path: Path) -> None:
     second = await logs.append("job", *done(RECENT + 1))
 
     assert first.gone == ()
-    assert second.gone == first.standing.recent[:1]
+    assert second.gone == first.job_state.recent[:1]
 
 
 async def test_memory_says_what_the_file_says(tmp_path: Path) -> None:
@@ -72,15 +72,15 @@ async def test_memory_says_what_the_file_says(tmp_path: Path) -> None:
     logs = await opened(tmp_path)
     appended = await logs.append("job", *done(1, outcome="failed", error="x" * 5000))
 
-    assert appended.standing.recent[0].error.endswith("…")
-    assert await started_anew(tmp_path) == appended.standing
+    assert appended.job_state.recent[0].error.endswith("…")
+    assert await started_anew(tmp_path) == appended.job_state
 
 
 async def test_nothing_to_write_writes_nothing(tmp_path: Path) -> None:
     """An empty file would be the log of a job that never was."""
     logs = await opened(tmp_path)
 
-    assert (await logs.append("job")).standing == Standing()
+    assert (await logs.append("job")).job_state == JobState()
     assert names_in(tmp_path) == set()
     assert logs.ids() == ()
 
@@ -109,8 +109,8 @@ async def test_a_forgotten_job_leaves_nothing(tmp_path: Path) -> None:
 
     assert names_in(tmp_path) == {"other.jsonl"}
     assert logs.ids() == ("other",)
-    assert (logs.standing("job"), logs.last_change("job")) == (Standing(), None)
-    assert (await logs.append("job", armed())).standing == standing_after([armed()])
+    assert (logs.job_state("job"), logs.last_change("job")) == (JobState(), None)
+    assert (await logs.append("job", armed())).job_state == standing_after([armed()])
 
 
 # --- logs are shortened ---
@@ -127,7 +127,7 @@ async def test_a_long_log_is_shortened_and_says_the_same(tmp_path: Path) -> None
         longest = max(longest, len(lines))
         if len(lines) == 1:
             assert isinstance(from_line(lines[0]), Kept)
-            assert await started_anew(tmp_path) == appended.standing
+            assert await started_anew(tmp_path) == appended.job_state
 
     assert longest == LINES_MAX
     assert await started_anew(tmp_path) == standing_after(records)
@@ -145,7 +145,7 @@ async def test_a_log_that_cannot_be_shortened_goes_on(
     with edge(monkeypatch, "replace", failing(errno.ENOSPC)):
         appended = await logs.append("job", records[LINES_MAX])
 
-    assert appended.standing == standing_after(records[: LINES_MAX + 1])
+    assert appended.job_state == standing_after(records[: LINES_MAX + 1])
     assert "could not be shortened" in caplog.text
     assert names_in(tmp_path) == {"job.jsonl"}
     await logs.append("job", records[LINES_MAX + 1])
@@ -167,10 +167,10 @@ async def test_a_torn_end_is_cut_off_and_kept(
     path = put(tmp_path, torn)
     logs = await opened(tmp_path)
 
-    assert logs.standing("job") == standing_after(a_life(2))
+    assert logs.job_state("job") == standing_after(a_life(2))
     assert path.read_bytes() == torn  # looking changes nothing
     appended = await logs.append("job", *done(3))
-    assert appended.standing == standing_after(a_life(3)) == await started_anew(tmp_path)
+    assert appended.job_state == standing_after(a_life(3)) == await started_anew(tmp_path)
     assert (tmp_path / "job.jsonl.torn").read_bytes() == torn
     assert "not as it was left" in caplog.text
     await logs.append("job", *done(4))
@@ -190,7 +190,7 @@ async def test_at_most_one_torn_log_is_kept(tmp_path: Path) -> None:
 
 
 async def test_a_last_line_without_its_end_counts_and_gets_one(tmp_path: Path) -> None:
-    """Editors take the last newline away; an occurrence must not run twice for that."""
+    """Editors take the last newline away; a run must not run twice for that."""
     put(tmp_path, encode(a_life(2))[:-1])
     logs = await opened(tmp_path)
     await logs.append("job", *done(3))
@@ -244,14 +244,14 @@ async def test_a_damaged_log_stops_its_job_and_no_other(
     (fault,) = logs.faults()
     assert (fault.file, fault.line) == (path, 3)
     assert str(fault) in [getattr(record, "fault", "") for record in caplog.records]
-    assert (logs.standing("job"), logs.last_change("job")) == (Standing(), None)
+    assert (logs.job_state("job"), logs.last_change("job")) == (JobState(), None)
     with pytest.raises(DamagedLogError, match=r"job\.jsonl:3: ") as caught:
         await logs.append("job", armed())
     assert isinstance(caught.value, OSError)
     with pytest.raises(DamagedLogError):
         await logs.forget("job")
     assert path.read_bytes() == damaged
-    assert logs.standing("other") == standing_after(a_life(2))
+    assert logs.job_state("other") == standing_after(a_life(2))
     await logs.append("other", *done(3))
 
 
@@ -272,7 +272,7 @@ async def test_a_damaged_log_that_was_moved_away_stops_nothing(
     await logs.append("job", armed())
     assert await started_anew(tmp_path) == standing_after([armed()])
     await logs.recheck()
-    assert logs.standing("job") == standing_after([armed()])
+    assert logs.job_state("job") == standing_after([armed()])
 
 
 async def test_a_log_of_a_later_version_is_left_alone(tmp_path: Path) -> None:
@@ -321,7 +321,7 @@ async def test_a_log_that_cannot_be_read_stops_its_job(
     assert f"{path}: it cannot be read: Input/output error" in logs.damage("job")
     await logs.recheck()
     assert logs.damage("job") == ""
-    assert logs.standing("job") == standing_after(a_life(1))
+    assert logs.job_state("job") == standing_after(a_life(1))
     assert f"it has {17 * 1024 * 1024} bytes, more than any run log" in logs.damage("huge")
 
 
@@ -344,7 +344,7 @@ async def test_many_jobs_write_at_the_same_time(tmp_path: Path) -> None:
     again = await opened(tmp_path)
     assert again.ids() == logs.ids() == tuple(sorted(jobs))
     for job_id, records in jobs.items():
-        assert again.standing(job_id) == logs.standing(job_id) == standing_after(records)
+        assert again.job_state(job_id) == logs.job_state(job_id) == standing_after(records)
 
 
 async def test_appends_of_one_job_follow_each_other(tmp_path: Path) -> None:
@@ -353,17 +353,17 @@ async def test_appends_of_one_job_follow_each_other(tmp_path: Path) -> None:
     counts: list[int] = []
 
     async def miss(number: int) -> None:
-        missed = Missed(at=hour(number), first=hour(0), instant=hour(number), count=number)
+        missed = Misfire(at=hour(number), first=hour(0), scheduled_at=hour(number), count=number)
         appended = await logs.append("job", missed)
-        assert appended.standing.recent[-1].missed == number
-        counts.append(len(appended.standing.recent))
+        assert appended.job_state.recent[-1].missed == number
+        counts.append(len(appended.job_state.recent))
 
     async with anyio.create_task_group() as tasks:
         for number in range(1, 21):
             tasks.start_soon(miss, number)
 
     assert sorted(counts) == list(range(1, 21))
-    assert await started_anew(tmp_path) == logs.standing("job")
+    assert await started_anew(tmp_path) == logs.job_state("job")
 
 
 async def test_a_slow_disk_holds_up_its_own_job_alone(
@@ -380,10 +380,10 @@ async def test_a_slow_disk_holds_up_its_own_job_alone(
             with anyio.fail_after(WAIT_S):
                 await logs.append("other", *done(1))
 
-            assert logs.standing("slow") == standing_after([armed()])  # not before it is durable
+            assert logs.job_state("slow") == standing_after([armed()])  # not before it is durable
             free.set()
 
-    assert logs.standing("slow") == standing_after(a_life(1))
+    assert logs.job_state("slow") == standing_after(a_life(1))
 
 
 async def test_a_cancelled_append_is_whole_or_was_never_begun(
@@ -401,7 +401,7 @@ async def test_a_cancelled_append_is_whole_or_was_never_begun(
             tasks.cancel_scope.cancel()
             free.set()
 
-    assert logs.standing("slow") == standing_after(a_life(1))
+    assert logs.job_state("slow") == standing_after(a_life(1))
     assert await started_anew(tmp_path, "slow") == standing_after(a_life(1))
     with anyio.fail_after(WAIT_S):
         await logs.append("slow", *done(2))
@@ -421,5 +421,5 @@ async def test_a_job_that_comes_back_while_it_is_forgotten_has_a_log(
             await anyio.wait_all_tasks_blocked()
             free.set()
 
-    assert logs.standing("slow") == standing_after([armed()])
+    assert logs.job_state("slow") == standing_after([armed()])
     assert await started_anew(tmp_path, "slow") == standing_after([armed()])

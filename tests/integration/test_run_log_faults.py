@@ -17,7 +17,7 @@ import pytest
 from support.run_logs import edge, failing, names_in, opened, put, started_anew
 from support.run_records import a_life, armed, done, hour, standing_after
 
-from everturn_gateway.scheduler.jobs import Standing
+from everturn_gateway.scheduler.jobs import JobState
 from everturn_gateway.scheduler.record_lines import encode, read_log
 from everturn_gateway.scheduler.records import Kept, Paused, Record
 from everturn_gateway.scheduler.runlog import LINES_MAX
@@ -43,7 +43,7 @@ async def test_a_full_disk_changes_nothing(tmp_path: Path, monkeypatch: pytest.M
         await logs.append("job", *done(3))
 
     assert (tmp_path / "job.jsonl").read_bytes() == data
-    assert logs.standing("job") == before.standing
+    assert logs.job_state("job") == before.job_state
     await logs.append("job", *done(3))
     assert await started_anew(tmp_path) == standing_after(a_life(3))
     assert names_in(tmp_path) == {"job.jsonl"}
@@ -64,7 +64,7 @@ async def test_a_limit_of_the_kernel_changes_nothing(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
-    assert await started_anew(tmp_path) == logs.standing("job") == before.standing
+    assert await started_anew(tmp_path) == logs.job_state("job") == before.job_state
     assert names_in(tmp_path) == {"job.jsonl"}
     await logs.append("job", *done(3))
     await logs.append("new", *a_life(9))
@@ -91,7 +91,7 @@ async def test_a_write_that_cannot_be_taken_back_is_cut_by_the_next(
     ):
         await logs.append("job", *done(3))
 
-    assert logs.standing("job") == standing_after(a_life(2))
+    assert logs.job_state("job") == standing_after(a_life(2))
     await logs.append("job", *done(4))
     assert await started_anew(tmp_path) == standing_after([*a_life(2), *done(4)])
 
@@ -108,7 +108,7 @@ async def test_a_first_append_that_fails_leaves_no_log(
         await logs.append("job", armed())
 
     assert names_in(tmp_path) == set()
-    assert (logs.ids(), logs.standing("job")) == ((), Standing())
+    assert (logs.ids(), logs.job_state("job")) == ((), JobState())
     await logs.append("job", armed())
     assert await started_anew(tmp_path) == standing_after([armed()])
 
@@ -131,7 +131,7 @@ async def test_a_strange_file_in_the_place_of_a_new_log_is_kept(tmp_path: Path) 
 async def test_an_append_returns_when_it_is_durable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    """The power may fail in the moment after it, when the occurrence runs already."""
+    """The power may fail in the moment after it, when the run runs already."""
     logs = await opened(tmp_path)
     if call == "fdatasync":
         await logs.append("job", armed())
@@ -173,7 +173,7 @@ async def test_an_append_that_cannot_be_made_durable_changes_nothing(
         await logs.append("job", *done(1))
 
     assert (tmp_path / "job.jsonl").read_bytes() == data
-    assert logs.standing("job") == standing_after([armed()])
+    assert logs.job_state("job") == standing_after([armed()])
 
 
 # --- the process ends at any moment ---
@@ -239,11 +239,11 @@ SCENES: dict[str, tuple[bytes, Sequence[Record]]] = {
 async def test_a_kill_at_any_moment_leaves_the_old_or_the_new(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scene: str
 ) -> None:
-    """An occurrence is neither lost nor run twice, and no log is left that stops its job."""
+    """A run is neither lost nor run twice, and no log is left that stops its job."""
     data, records = SCENES[scene]
-    before = read_log(data).standing
+    before = read_log(data).job_state
     states = [
-        standing_after([Kept(at=hour(0), standing=before), *records[:n]])
+        standing_after([Kept(at=hour(0), job_state=before), *records[:n]])
         for n in range(len(records) + 1)
     ]
     living = Dying(tmp_path)
@@ -264,8 +264,8 @@ async def test_a_kill_at_any_moment_leaves_the_old_or_the_new(
             seen.add(states.index(found))
             again = await opened(folder)
             await again.append("job", Paused(at=hour(99)))
-            assert again.standing("job").recent == found.recent
-            assert await started_anew(folder) == again.standing("job")
+            assert again.job_state("job").recent == found.recent
+            assert await started_anew(folder) == again.job_state("job")
     assert {0, len(records)} <= seen  # it ended early enough, and late enough
 
 
@@ -296,7 +296,7 @@ anyio.run(main)
 
 
 async def test_what_was_acknowledged_survives_a_real_kill(tmp_path: Path) -> None:
-    """The scheduler runs an occurrence as soon as the append returns."""
+    """The scheduler runs a run as soon as the append returns."""
 
     def write_and_kill() -> int:
         command = [sys.executable, "-c", WRITE, str(tmp_path), str(TESTS)]

@@ -17,8 +17,8 @@ from watchfiles import Change
 
 from everturn_actors.model import ConversationKey
 from everturn_gateway.documents import reading
-from everturn_gateway.scheduler import book as book_module
-from everturn_gateway.scheduler.book import JobBook, Page
+from everturn_gateway.scheduler import job_store as book_module
+from everturn_gateway.scheduler.job_store import JobStore, Page
 from everturn_gateway.scheduler.jobs import Made, SendMessage
 from everturn_gateway.scheduler.sections import JobSection
 
@@ -92,7 +92,7 @@ async def test_files_are_jobs_and_other_files_are_not(tmp_path: Path) -> None:
     write_job(tmp_path / "cancelled", "gone.yaml")
     (tmp_path / "runs").mkdir()
 
-    page = await JobBook(tmp_path, timezone=ZONE).read()
+    page = await JobStore(tmp_path, timezone=ZONE).read()
 
     assert (texts(page), page.faults) == ({"second": "two", "b": "${HOME} is a text"}, ())
     assert [(job.job_id, job.file.name, job.line) for job in page.jobs] == [
@@ -118,7 +118,7 @@ async def test_a_bad_file_is_set_aside_with_its_place_while_the_others_work(tmp_
     (tmp_path / "folder.yaml").mkdir()
     os.mkfifo(tmp_path / "pipe.yaml")
 
-    page = await JobBook(tmp_path, timezone=ZONE).read()
+    page = await JobStore(tmp_path, timezone=ZONE).read()
     found = faults(page, tmp_path)
 
     assert list(texts(page)) == ["good"]
@@ -159,7 +159,7 @@ async def test_links_that_lead_out_of_the_folder_are_refused(tmp_path: Path) -> 
     (folder / "self.yaml").symlink_to("self.yaml")
     (tmp_path / "link").symlink_to(folder)
 
-    page = await JobBook(tmp_path / "link", timezone=ZONE).read()
+    page = await JobStore(tmp_path / "link", timezone=ZONE).read()
 
     assert list(texts(page)) == ["inside", "real"]
     assert faults(page, tmp_path / "link") == [
@@ -171,7 +171,7 @@ async def test_links_that_lead_out_of_the_folder_are_refused(tmp_path: Path) -> 
 
 async def test_two_files_of_one_id_are_one_job_and_a_fault(tmp_path: Path) -> None:
     """It must not run twice, and which of them it is does not change by itself."""
-    book = JobBook(tmp_path, timezone=ZONE)
+    book = JobStore(tmp_path, timezone=ZONE)
     write_job(tmp_path, "m.yaml", "m", "id: twin\n")
     write_job(tmp_path, "z.yaml", "z", "id: twin\n")
 
@@ -205,7 +205,7 @@ async def test_the_same_file_is_read_once_and_every_change_of_it_is_seen(
         return reading.read_document(file, environ)
 
     monkeypatch.setattr(book_module, "read_document", counted)
-    book = JobBook(tmp_path, timezone=ZONE)
+    book = JobStore(tmp_path, timezone=ZONE)
     assert await book.read() == Page()
 
     write_job(tmp_path, "a.yaml", "one")
@@ -241,7 +241,7 @@ async def test_a_file_that_goes_while_it_is_read_is_no_fault(
 
     monkeypatch.setattr(book_module, "read_document", removed)
 
-    page = await JobBook(tmp_path, timezone=ZONE).read()
+    page = await JobStore(tmp_path, timezone=ZONE).read()
 
     assert (list(texts(page)), page.faults) == (["there"], ())
 
@@ -250,7 +250,7 @@ async def test_a_folder_that_is_away_calls_no_job_off(tmp_path: Path) -> None:
     """A disk that is not mounted for a moment looks like an empty folder."""
     folder = tmp_path / "schedules"
     write_job(folder, "a.yaml")
-    book = JobBook(folder, timezone=ZONE)
+    book = JobStore(folder, timezone=ZONE)
     await book.read()
     folder.rename(tmp_path / "away")
 
@@ -268,7 +268,7 @@ async def test_a_folder_that_is_away_calls_no_job_off(tmp_path: Path) -> None:
 async def test_a_job_that_is_written_is_read_as_it_was_meant(tmp_path: Path) -> None:
     """What a model or a caller says stays literal, and nobody else can read it."""
     folder = tmp_path / "workspace/schedules"
-    book = JobBook(folder, timezone=ZONE)
+    book = JobStore(folder, timezone=ZONE)
     key = ConversationKey(channel="telegram", chat="1", agent="assistant")
     made = Made(by="tool", at=datetime(2026, 12, 1, tzinfo=UTC), key=key, untrusted=True)
 
@@ -298,7 +298,7 @@ async def test_a_job_that_is_written_is_read_as_it_was_meant(tmp_path: Path) -> 
 async def test_no_file_is_overwritten_or_given_a_twin(tmp_path: Path, name: str, text: str) -> None:
     """A file that is set aside is still somebody's work."""
     (tmp_path / name).write_text(text)
-    book = JobBook(tmp_path, timezone=ZONE)
+    book = JobStore(tmp_path, timezone=ZONE)
 
     with pytest.raises(FileExistsError):
         await book.write("reminder", SECTION, MADE)
@@ -323,7 +323,7 @@ async def test_a_file_made_at_the_same_moment_is_not_overwritten(
         monkeypatch.setattr(os, "link", no_links)
 
     with pytest.raises(FileExistsError):
-        await JobBook(tmp_path).write("reminder", SECTION, MADE)
+        await JobStore(tmp_path).write("reminder", SECTION, MADE)
 
     assert names(tmp_path) == ["reminder.yaml"]
     assert (tmp_path / "reminder.yaml").read_text() == "theirs"
@@ -334,7 +334,7 @@ async def test_file_systems_without_links_have_jobs_too(
 ) -> None:
     """A workspace may lie on one, and there neither is a file overwritten."""
     monkeypatch.setattr(os, "link", no_links)
-    book = JobBook(tmp_path, timezone=ZONE)
+    book = JobStore(tmp_path, timezone=ZONE)
     await book.write("reminder", SECTION, MADE)
     written = (tmp_path / "reminder.yaml").read_text()
     (tmp_path / "dangling.yaml").symlink_to(tmp_path / "nowhere")
@@ -351,7 +351,7 @@ async def test_file_systems_without_links_have_jobs_too(
 async def test_a_name_that_leads_elsewhere_is_not_written(tmp_path: Path) -> None:
     """The id becomes part of a path."""
     with pytest.raises(ValueError, match="lower-case letters"):
-        await JobBook(tmp_path / "schedules").write("../x", SECTION, MADE)
+        await JobStore(tmp_path / "schedules").write("../x", SECTION, MADE)
 
     assert names(tmp_path) == []
 
@@ -367,14 +367,14 @@ async def test_a_full_disk_leaves_nothing_behind(
     monkeypatch.setattr(os, "fsync", full)
 
     with pytest.raises(OSError, match="No space left"):
-        await JobBook(tmp_path).write("reminder", SECTION, MADE)
+        await JobStore(tmp_path).write("reminder", SECTION, MADE)
 
     assert names(tmp_path) == []
 
 
 async def test_a_job_that_is_called_off_is_kept_apart(tmp_path: Path) -> None:
     """Somebody may want it back; the newest one of a name is kept."""
-    book = JobBook(tmp_path, timezone=ZONE)
+    book = JobStore(tmp_path, timezone=ZONE)
     file = tmp_path / "a.yaml"
     for message in ("old", "new"):
         write_job(tmp_path, file.name, message)
@@ -395,7 +395,7 @@ async def test_a_job_that_is_called_off_is_kept_apart(tmp_path: Path) -> None:
 class Seen:
     """Reads a book whenever it is told of a change."""
 
-    def __init__(self, book: JobBook) -> None:
+    def __init__(self, book: JobStore) -> None:
         self.page = Page()
         self.times = 0
         self._book = book
@@ -416,7 +416,7 @@ class Seen:
 @asynccontextmanager
 async def watched(folder: Path) -> AsyncGenerator[Seen]:
     """Watch a folder, under a deadline."""
-    book = JobBook(folder, timezone=ZONE)
+    book = JobStore(folder, timezone=ZONE)
     seen = Seen(book)
     with anyio.fail_after(DEADLINE_S):
         async with anyio.create_task_group() as tasks:

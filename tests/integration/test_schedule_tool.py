@@ -52,11 +52,11 @@ class Cut:
         raise AssertionError
 
 
-def world_at(tmp_path: Path, instant: str) -> World:
+def world_at(tmp_path: Path, scheduled_at: str) -> World:
     """Return a world whose clock shows an instant, with a chat platform that takes nothing yet."""
     return World(
         folder=tmp_path / "schedules",
-        clock=ManualClock(at(instant)),
+        clock=ManualClock(at(scheduled_at)),
         carriers={"test": LaterCarrier()},
     )
 

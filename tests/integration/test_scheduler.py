@@ -15,10 +15,10 @@ from support.ticking import CHAT, WallClock, World, at, refusal
 from everturn_actors.model import Inbound
 from everturn_actors.testing import ManualClock
 from everturn_gateway.channels.running import LaterCarrier
-from everturn_gateway.scheduler.book import CANCELLED_KEPT, JobBook
 from everturn_gateway.scheduler.errors import JobFixedError, JobRefusedError, UnknownJobError
+from everturn_gateway.scheduler.job_runner import WebhookError
+from everturn_gateway.scheduler.job_store import CANCELLED_KEPT, JobStore
 from everturn_gateway.scheduler.jobs import At, JobView, Made, RunTask
-from everturn_gateway.scheduler.running import WebhookError
 from everturn_gateway.scheduler.scheduler import RUNNING_TASKS
 from everturn_gateway.scheduler.sections import JobSection
 
@@ -27,11 +27,11 @@ NINE = at("2026-11-23T09:00:00+00:00")  # a Monday
 DAILY = {"cron": "0 9 * * *", "timezone": "UTC"}
 
 
-def world_at(tmp_path: Path, instant: str) -> World:
+def world_at(tmp_path: Path, scheduled_at: str) -> World:
     """Return a world whose clock shows an instant, with a chat platform that takes nothing yet."""
     return World(
         folder=tmp_path / "schedules",
-        clock=ManualClock(at(instant)),
+        clock=ManualClock(at(scheduled_at)),
         carriers={"test": LaterCarrier()},
     )
 
@@ -44,7 +44,7 @@ def log_lines(world: World, job_id: str) -> list[dict[str, object]]:
 
 def has_run(times: int, view: JobView) -> bool:
     """Return whether a job has run so often, and is done with it."""
-    return view.standing.ran == times and not view.standing.open
+    return view.job_state.ran == times and not view.job_state.open
 
 
 async def test_a_message_is_said_at_its_instant_and_no_model_is_called(tmp_path: Path) -> None:
@@ -57,11 +57,11 @@ async def test_a_message_is_said_at_its_instant_and_no_model_is_called(tmp_path:
         await live.clock.until_sleeping(30)
         live.clock.advance(3599)
         await live.clock.until_sleeping(30)
-        assert not live.scheduler.job("standup").standing.recent
+        assert not live.scheduler.job("standup").job_state.recent
         live.clock.advance(1)
         (run,) = await live.runs("standup", 1)
 
-        assert (run.instant, run.outcome) == (NINE, "sent")
+        assert (run.scheduled_at, run.outcome) == (NINE, "sent")
         assert await live.said() == ("Stand-up!",)
         assert not world.provider.requests
 
@@ -123,7 +123,7 @@ async def test_cr_01_run_once_makes_up_for_what_was_missed_while_down(tmp_path: 
         (made_up,) = await live.runs("run", 1)
         (passed,) = await live.runs("skip", 1)
 
-        assert (made_up.instant, made_up.outcome) == (at("2026-11-23T08:30:00-05:00"), "sent")
+        assert (made_up.scheduled_at, made_up.outcome) == (at("2026-11-23T08:30:00-05:00"), "sent")
         assert (passed.outcome, passed.missed) == ("missed", 1)
         assert live.scheduler.job("skip").next_at == at("2026-11-24T08:30:00-05:00")
         assert await live.said() == ("Now.",)
@@ -145,7 +145,7 @@ async def test_cr_03_a_restart_at_night_does_not_run_what_is_due_in_the_morning(
         view = live.scheduler.job("morning")
 
         assert view.next_at == at("2026-11-24T09:00:00+08:00")
-        assert len(view.standing.recent) == 1
+        assert len(view.job_state.recent) == 1
 
 
 async def test_cr_05_a_one_shot_that_was_moved_runs_at_its_new_time_only(tmp_path: Path) -> None:
@@ -159,11 +159,11 @@ async def test_cr_05_a_one_shot_that_was_moved_runs_at_its_new_time_only(tmp_pat
 
     async with world.opened() as live:
         await live.clock.until_sleeping(30)
-        assert not live.scheduler.job("once").standing.recent
+        assert not live.scheduler.job("once").job_state.recent
         live.clock.advance(13 * 3600 + 27 * 60)
         (run,) = await live.runs("once", 1)
 
-        assert run.instant == at("2026-11-23T23:27:00+00:00")
+        assert run.scheduled_at == at("2026-11-23T23:27:00+00:00")
         assert live.scheduler.job("once").state == "done"
         assert await live.said() == ("Now.",)
 
@@ -179,7 +179,7 @@ async def test_cr_06_one_run_for_all_that_a_sleep_left_behind(tmp_path: Path) ->
         passed, ran = await live.runs("hourly", 2)
 
         assert (passed.outcome, passed.missed) == ("missed", 4)
-        assert (ran.instant, ran.outcome) == (at("2026-11-23T13:00:00+00:00"), "sent")
+        assert (ran.scheduled_at, ran.outcome) == (at("2026-11-23T13:00:00+00:00"), "sent")
         assert await live.said() == ("Now.",)
 
 
@@ -194,7 +194,7 @@ async def test_run_all_runs_each_within_its_grace(tmp_path: Path) -> None:
     async with world.opened() as live:
         runs = await live.runs("all", 4)
 
-        assert [(run.instant.hour, run.outcome) for run in runs] == [
+        assert [(run.scheduled_at.hour, run.outcome) for run in runs] == [
             (10, "missed"),
             (11, "sent"),
             (12, "sent"),
@@ -243,7 +243,7 @@ async def test_a_task_that_fails_is_tried_again_and_reported_when_all_tries_fail
     async with world.opened() as live:
         await live.clock.until_sleeping(30)
         live.clock.advance(1)
-        await live.until("once", lambda view: view.standing.open[:1] != ())
+        await live.until("once", lambda view: view.job_state.open[:1] != ())
         await world.provider.until_called(1)
         await live.clock.until_sleeping(12)
         live.clock.advance(12)
@@ -294,7 +294,7 @@ async def test_every_counts_from_when_it_was_first_seen_and_does_not_drift(tmp_p
     async with world.opened() as live:
         view = live.scheduler.job("tick")
 
-        assert view.standing.recent[0].instant == at("2026-11-23T09:10:00+00:00")
+        assert view.job_state.recent[0].scheduled_at == at("2026-11-23T09:10:00+00:00")
         assert view.next_at == at("2026-11-23T09:20:00+00:00")
 
 
@@ -335,7 +335,7 @@ async def test_a_paused_job_does_not_run_and_goes_on_with_what_comes_after(tmp_p
 
         view = live.scheduler.job("daily")
         assert (view.state, view.next_at) == ("scheduled", NINE + timedelta(days=1))
-        assert not view.standing.recent
+        assert not view.job_state.recent
 
 
 async def test_a_job_can_be_run_by_hand_beside_its_times(tmp_path: Path) -> None:
@@ -345,11 +345,11 @@ async def test_a_job_can_be_run_by_hand_beside_its_times(tmp_path: Path) -> None
 
     async with world.opened() as live:
         begun = await live.scheduler.run_now("daily")
-        run = await live.scheduler.wait("daily", begun.instant)
+        run = await live.scheduler.wait("daily", begun.scheduled_at)
 
         assert (run.outcome, run.by_hand) == ("sent", True)
         view = live.scheduler.job("daily")
-        assert (view.state, view.next_at, view.standing.ran) == ("scheduled", NINE, 0)
+        assert (view.state, view.next_at, view.job_state.ran) == ("scheduled", NINE, 0)
 
 
 async def test_a_cancelled_job_leaves_its_file_and_its_past(tmp_path: Path) -> None:
@@ -497,7 +497,7 @@ async def test_a_clock_that_was_wrong_does_not_silence_a_job_for_years(tmp_path:
         await live.clock.until_sleeping(30)
         clock.set(NINE - timedelta(minutes=1))
         await live.until("daily", lambda view: view.next_at == NINE)
-        ran = (await live.runs("daily", 1))[0].instant
+        ran = (await live.runs("daily", 1))[0].scheduled_at
         coming = live.scheduler.coming("daily", count=4 * 366)
         assert coming[0] == NINE
         assert ran < coming[-1]
@@ -507,8 +507,8 @@ async def test_a_clock_that_was_wrong_does_not_silence_a_job_for_years(tmp_path:
         runs = await live.runs("daily", 2)
 
         assert [run.outcome for run in runs] == ["sent", "sent"]
-        assert runs[0].instant == NINE.replace(year=2030, day=runs[0].instant.day)
-        assert runs[1].instant == NINE
+        assert runs[0].scheduled_at == NINE.replace(year=2030, day=runs[0].scheduled_at.day)
+        assert runs[1].scheduled_at == NINE
 
 
 async def test_a_job_that_was_made_by_a_clock_that_was_ahead_does_not_wait_for_it(
@@ -527,7 +527,7 @@ async def test_a_job_that_was_made_by_a_clock_that_was_ahead_does_not_wait_for_i
         live.clock.advance(60)
         runs = await live.runs("daily", 1)
 
-    assert [(run.instant, run.outcome) for run in runs] == [(NINE, "sent")]
+    assert [(run.scheduled_at, run.outcome) for run in runs] == [(NINE, "sent")]
 
 
 async def test_a_clock_that_was_behind_makes_no_misfires(tmp_path: Path) -> None:
@@ -550,7 +550,7 @@ async def test_a_clock_that_was_behind_makes_no_misfires(tmp_path: Path) -> None
         runs = await live.runs("often", 6)
 
     assert [run.outcome for run in runs] == ["sent"] * 6
-    assert min(run.instant for run in runs) > made
+    assert min(run.scheduled_at for run in runs) > made
 
 
 async def test_a_file_that_changes_is_taken_over_while_it_runs(tmp_path: Path) -> None:
@@ -586,7 +586,7 @@ async def test_a_folder_that_goes_away_for_a_while_calls_nothing_off(tmp_path: P
         live.clock.advance(30)
         (run,) = await live.runs("tick", 1)
 
-        assert run.instant == at("2026-11-23T08:01:00+00:00")
+        assert run.scheduled_at == at("2026-11-23T08:01:00+00:00")
         assert live.scheduler.job("daily").state == "paused"
 
 
@@ -612,7 +612,7 @@ async def test_the_sessions_of_old_isolated_runs_are_deleted_with_them(tmp_path:
             await live.clock.until_sleeping(30)
             live.clock.advance(60)
             await live.until("tick", partial(has_run, count))
-        kept = {run.session_id for run in live.scheduler.job("tick").standing.recent}
+        kept = {run.session_id for run in live.scheduler.job("tick").job_state.recent}
 
         assert len(kept) == 50
         assert {s.session_id for s in await live.service.sessions(limit=100)} == kept
@@ -754,7 +754,7 @@ async def test_an_answer_that_says_nothing_is_not_passed_on(
 
     async with world.opened() as live:
         begun = await live.scheduler.run_now("test.heartbeat")
-        run = await live.scheduler.wait("test.heartbeat", begun.instant)
+        run = await live.scheduler.wait("test.heartbeat", begun.scheduled_at)
 
         assert run.outcome == ("silent" if said is None else "answered")
         assert (await live.said() if said else ()) == ((said,) if said else ())
@@ -781,7 +781,7 @@ async def test_what_was_due_while_a_definition_said_paused_is_not_made_up_for(
         view = live.scheduler.job("daily")
 
         assert (view.state, view.next_at) == ("scheduled", NINE + timedelta(days=4))
-        assert (view.standing.ran, len(view.standing.recent)) == (1, 1)
+        assert (view.job_state.ran, len(view.job_state.recent)) == (1, 1)
 
 
 async def test_tasks_that_wait_for_people_do_not_hold_up_those_of_others(tmp_path: Path) -> None:
@@ -805,7 +805,7 @@ async def test_tasks_that_wait_for_people_do_not_hold_up_those_of_others(tmp_pat
 async def test_files_that_were_put_away_are_bounded(tmp_path: Path) -> None:
     """Every reminder that was ever made would else be kept, texts and addresses included."""
     folder = tmp_path / "schedules"
-    book = JobBook(folder)
+    book = JobStore(folder)
     folder.mkdir()
     for number in range(CANCELLED_KEPT + 3):
         (folder / f"job-{number}.yaml").write_text("x")
@@ -850,7 +850,7 @@ async def test_a_one_shot_that_is_moved_while_it_waits_for_its_next_try_runs_the
         await world.provider.until_called(1)
         await live.clock.until_sleeping(25)
         world.write("once", at="2026-11-23T23:27:00Z", task="Think.", retries=retries)
-        moved = At(instant=at("2026-11-23T23:27:00+00:00"))
+        moved = At(scheduled_at=at("2026-11-23T23:27:00+00:00"))
         await live.until("once", lambda view: view.job.when == moved)
         live.clock.advance(25)
         (first,) = await live.runs("once", 1)
@@ -859,7 +859,7 @@ async def test_a_one_shot_that_is_moved_while_it_waits_for_its_next_try_runs_the
         _, second = await live.runs("once", 2)
 
         assert (first.outcome, second.outcome) == ("cancelled", "answered")
-        assert second.instant == moved.instant
+        assert second.scheduled_at == moved.scheduled_at
         assert len(world.provider.requests) == 2
 
 

@@ -1,4 +1,4 @@
-"""CR-04: a gateway that ends at any write of a scheduled job, and every occurrence runs once.
+"""CR-04: a gateway that ends at any write of a scheduled job, and every run runs once.
 
 Each story is told once without a crash. Then its gateway dies at each durable write - of sessions,
 run logs, job files and webhooks alike - is started again, and has to leave the same behind.
@@ -40,23 +40,23 @@ async def told(story: Story, folder: Path) -> tuple[Lives, Left]:
     await lives.go_on()
     left = left_by(lives)
     for job_id, outcomes in story.outcomes.items():
-        standing = left.standings[job_id]
-        assert " ".join(run.outcome or "" for run in standing.recent) == outcomes
-        assert not standing.open
+        job_state = left.job_states[job_id]
+        assert " ".join(run.outcome or "" for run in job_state.recent) == outcomes
+        assert not job_state.open
     assert left.owed.total() == story.owed
     return lives, left
 
 
 def without_cut_off(left: Left) -> Left:
-    """Leave out how the occurrences of jobs came out that were called off."""
+    """Leave out how the runs of jobs came out that were called off."""
     known = {"answered": "", "cancelled": "the job was removed"}
-    standings = dict(left.standings)
-    for job_id, standing in left.standings.items():
-        if standing.cancelled:
-            assert all(known[run.outcome or ""] == run.error for run in standing.recent)
-            recent = tuple(replace(run, outcome=None, error="", turn=0) for run in standing.recent)
-            standings[job_id] = replace(standing, recent=recent)
-    return replace(left, standings=standings)
+    job_states = dict(left.job_states)
+    for job_id, job_state in left.job_states.items():
+        if job_state.cancelled:
+            assert all(known[run.outcome or ""] == run.error for run in job_state.recent)
+            recent = tuple(replace(run, outcome=None, error="", turn=0) for run in job_state.recent)
+            job_states[job_id] = replace(job_state, recent=recent)
+    return replace(left, job_states=job_states)
 
 
 def check(story: Story, lives: Lives, left: Left, first: tuple[Lives, Left]) -> None:
@@ -64,7 +64,7 @@ def check(story: Story, lives: Lives, left: Left, first: tuple[Lives, Left]) -> 
     whole, expected = first
     if story.may_be_cut_off:
         left, expected = without_cut_off(left), without_cut_off(expected)
-    assert left.standings == expected.standings, "an instant is lost, or came out otherwise"
+    assert left.job_states == expected.job_states, "an instant is lost, or came out otherwise"
     assert set(left.finished.values()) <= {1}, "an end was written down twice"
     assert left == expected
     for asked, times in lives.model.calls.items():

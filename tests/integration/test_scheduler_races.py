@@ -1,4 +1,4 @@
-"""What changes about a job while one of its occurrences runs: none runs twice, or too late."""
+"""What changes about a job while one of its runs runs: none runs twice, or too late."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from support.schedule_stories import (
 )
 from support.ticking import WallClock, at
 
-from everturn_gateway.scheduler.records import Began, Finished, Missed, Record
+from everturn_gateway.scheduler.records import Began, Finished, Misfire, Record
 from everturn_gateway.scheduler.runlog import Appended, RunLogs
 
 SLOW_S = 7200
@@ -36,10 +36,10 @@ def on_the_day(time: str) -> datetime:
 
 
 def told(lives: Lives, job_id: str = "job") -> list[tuple[str, int]]:
-    """Return which occurrences began, ended or were passed over, by their hour."""
-    kinds = (Began, Finished, Missed)
+    """Return which runs began, ended or were passed over, by their hour."""
+    kinds = (Began, Finished, Misfire)
     records = [each for name, each in lives.past.records if name == job_id]
-    return [(type(r).__name__, r.instant.hour) for r in records if isinstance(r, kinds)]
+    return [(type(r).__name__, r.scheduled_at.hour) for r in records if isinstance(r, kinds)]
 
 
 async def told_of(
@@ -84,7 +84,7 @@ async def test_one_occurrence_at_a_time_also_of_a_job_that_went_and_came_back(
         jobs={"job": {"task": "Think.", **HOURLY}},
     )
 
-    assert told(lives)[:4] == [("Began", 9), ("Finished", 9), ("Missed", 10), ("Began", 11)]
+    assert told(lives)[:4] == [("Began", 9), ("Finished", 9), ("Misfire", 10), ("Began", 11)]
 
 
 async def test_what_came_due_while_one_ran_is_judged_when_that_is_over(tmp_path: Path) -> None:
@@ -98,10 +98,10 @@ async def test_what_came_due_while_one_ran_is_judged_when_that_is_over(tmp_path:
     )
 
     assert told(lives) == [
-        ("Missed", 9),
+        ("Misfire", 9),
         ("Began", 10),
         ("Finished", 10),
-        ("Missed", 12),
+        ("Misfire", 12),
         ("Began", 13),
     ]
 
@@ -171,7 +171,7 @@ async def test_a_pause_holds_the_next_try_too(tmp_path: Path) -> None:
 async def test_a_disk_that_fails_for_a_moment_lets_nothing_run_beside_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What cannot be written down is tried again, when the occurrence before it is over."""
+    """What cannot be written down is tried again, when the run before it is over."""
 
     async def until_the_disk_fails(here: Here) -> None:
         append = RunLogs.append
@@ -204,7 +204,7 @@ async def test_a_disk_that_fails_for_a_moment_lets_nothing_run_beside_itself(
         ("Began", 9),
         ("Finished", 9),
         ("Finished", 8),
-        ("Missed", 10),
+        ("Misfire", 10),
         ("Began", 11),
     ]
 
@@ -232,7 +232,7 @@ async def test_a_file_that_is_spoilt_while_a_try_waits_calls_nothing_off(tmp_pat
         jobs={"job": {"task": "It fails once.", "retries": RETRIES, **HOURLY}},
     )
 
-    (run,) = left_by(lives).standings["job"].recent
+    (run,) = left_by(lives).job_states["job"].recent
     assert (run.outcome, run.attempt) == ("answered", 2)
 
 
@@ -280,4 +280,4 @@ async def test_a_clock_that_is_set_back_while_one_is_passed_over_does_not_take_i
     os.utime(path, (written, written))
     await lives.go_on()
 
-    assert told(lives) == [("Missed", 9), ("Began", 9), ("Finished", 9)]
+    assert told(lives) == [("Misfire", 9), ("Began", 9), ("Finished", 9)]

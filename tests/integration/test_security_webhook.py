@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 from support.web_server import endless, open_web_server, page, redirect
 
-from everturn_gateway.scheduler.running import WebhookError
+from everturn_gateway.scheduler.job_runner import WebhookError
 from everturn_gateway.tools.web.addresses import read_allowed
 from everturn_gateway.tools.web.posting import WebPoster
 from everturn_gateway.tools.web.reaching import Reaching

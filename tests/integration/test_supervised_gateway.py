@@ -241,7 +241,7 @@ async def test_a_job_that_fails_unexpectedly_fails_alone_and_once(tmp_path: Path
 
     assert (bad.outcome, good.outcome) == ("failed", "sent")
     assert bad.error == "an unexpected fault (RuntimeError); the gateway's log says more"
-    assert (again.state, len(again.standing.recent)) == ("scheduled", 1)
+    assert (again.state, len(again.job_state.recent)) == ("scheduled", 1)
     assert next_day.outcome == "answered"
 
 

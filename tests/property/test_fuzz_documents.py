@@ -35,7 +35,7 @@ from everturn_gateway.commands.transcript import (
 from everturn_gateway.config import load_config
 from everturn_gateway.documents import check, read_document
 from everturn_gateway.errors import ConfigError
-from everturn_gateway.scheduler.jobs import Standing
+from everturn_gateway.scheduler.jobs import JobState
 from everturn_gateway.scheduler.making import Source, job_of
 from everturn_gateway.scheduler.rules import plan
 from everturn_gateway.scheduler.sections import JobSection
@@ -160,7 +160,7 @@ def read(kind: Kind, file: Path) -> None:
             if section is None:
                 raise ConfigError(faults=faults)
             job = job_of(section, job_id="job", timezone="UTC", source=Source(document=document))
-            plan(job, Standing(anchor=NOW, cursor=NOW), now=NOW)
+            plan(job, JobState(anchor=NOW, cursor=NOW), now=NOW)
 
 
 @fuzz(150)

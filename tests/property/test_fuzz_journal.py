@@ -230,7 +230,7 @@ def read_state(data: bytes) -> None:
 
 RECORDS: Final = (armed(), *done(1), *done(2, outcome="failed", error="no"), *done(3)[:2])
 RUN_LINES: Final = [record_lines.to_line(each) for each in RECORDS] + [
-    record_lines.to_line(Kept(at=hour(4), standing=standing_after(RECORDS)))
+    record_lines.to_line(Kept(at=hour(4), job_state=standing_after(RECORDS)))
 ]
 
 
@@ -256,6 +256,6 @@ def test_a_run_log_is_a_standing_or_refused_by_line(data: bytes) -> None:
         story = record_lines.read_log(data)
     except record_lines.DamagedError:
         return
-    kept = record_lines.to_line(Kept(at=hour(9), standing=story.standing))
+    kept = record_lines.to_line(Kept(at=hour(9), job_state=story.job_state))
 
-    assert record_lines.read_log(kept).standing == story.standing
+    assert record_lines.read_log(kept).job_state == story.job_state

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.run_records import DAWN, standing_after
 
-from everturn_gateway.scheduler.jobs import RunOutcome, Standing
+from everturn_gateway.scheduler.jobs import JobState, RunOutcome
 from everturn_gateway.scheduler.record_lines import (
     DamagedError,
     encode,
@@ -27,7 +27,7 @@ from everturn_gateway.scheduler.records import (
     Finished,
     Kept,
     Line,
-    Missed,
+    Misfire,
     Paused,
     Rebased,
     Record,
@@ -37,31 +37,53 @@ from everturn_gateway.scheduler.records import (
 )
 
 few = st.integers(0, 5).map(lambda hours: DAWN + timedelta(hours=hours))
-"Few instants, so that records are about the same occurrences."
+"Few instants, so that records are about the same runs."
 wild = st.datetimes(datetime(1970, 1, 2), datetime(9998, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001 - hypothesis adds the zone
 numbers = st.integers(0, 3)
 outcomes = st.sampled_from(get_args(RunOutcome))
 texts = st.text(max_size=20)
 
 
-def records(instants: st.SearchStrategy[datetime]) -> st.SearchStrategy[Record]:
+def records(scheduled_times: st.SearchStrategy[datetime]) -> st.SearchStrategy[Record]:
     """Return any record at all."""
     began = st.builds(
-        Began, at=instants, instant=instants, attempt=st.integers(1, 3), by_hand=st.booleans()
+        Began,
+        at=scheduled_times,
+        scheduled_at=scheduled_times,
+        attempt=st.integers(1, 3),
+        by_hand=st.booleans(),
     )
     finished = st.builds(
-        Finished, at=instants, instant=instants, outcome=outcomes, turn=numbers, error=texts
+        Finished,
+        at=scheduled_times,
+        scheduled_at=scheduled_times,
+        outcome=outcomes,
+        turn=numbers,
+        error=texts,
     )
     return st.one_of(
         began,
-        st.builds(Accepted, at=instants, instant=instants, session_id=texts, seq=numbers),
+        st.builds(
+            Accepted,
+            at=scheduled_times,
+            scheduled_at=scheduled_times,
+            session_id=texts,
+            seq=numbers,
+        ),
         finished,
         st.builds(
-            Missed, at=instants, first=instants, instant=instants, count=numbers, error=texts
+            Misfire,
+            at=scheduled_times,
+            first=scheduled_times,
+            scheduled_at=scheduled_times,
+            count=numbers,
+            error=texts,
         ),
-        st.builds(Armed, at=instants, schedule=texts, since=instants),
-        st.builds(Rebased, at=instants, cursor=instants, anchor=st.none() | instants),
-        *(st.builds(kind, at=instants) for kind in (Paused, Resumed, Cancelled)),
+        st.builds(Armed, at=scheduled_times, schedule=texts, since=scheduled_times),
+        st.builds(
+            Rebased, at=scheduled_times, cursor=scheduled_times, anchor=st.none() | scheduled_times
+        ),
+        *(st.builds(kind, at=scheduled_times) for kind in (Paused, Resumed, Cancelled)),
     )
 
 
@@ -85,7 +107,7 @@ def test_a_log_says_what_its_records_say(lines: list[Record]) -> None:
     data = encode(lines)
     story = read_log(data)
 
-    assert story.standing == standing_after(lines) == fold_all(Standing(), lines).standing
+    assert story.job_state == standing_after(lines) == fold_all(JobState(), lines).job_state
     assert (story.lines, story.size_bytes) == (len(lines), len(data))
 
 
@@ -99,7 +121,7 @@ def test_a_log_that_is_cut_anywhere_says_what_a_first_part_of_its_records_says(
     story = read_log(whole[:cut])
 
     count = sum(end <= cut for end in ends(lines)) - 1
-    assert story.standing == standing_after(lines[:count])
+    assert story.job_state == standing_after(lines[:count])
     assert story.lines == count
 
 
@@ -115,7 +137,7 @@ def test_a_changed_byte_is_never_believed(lines: list[Record], data: st.DataObje
         return
 
     assert story.lines >= len(lines) - 2  # the last line, and the one whose newline went
-    assert story.standing == standing_after(lines[: story.lines])
+    assert story.job_state == standing_after(lines[: story.lines])
 
 
 @given(logs, logs)
@@ -123,31 +145,31 @@ def test_a_shortened_log_says_the_same_for_ever(before: list[Record], after: lis
     """Nobody may notice that a log was shortened, least of all the times of a job."""
     kept: list[Line] = []
     if before:
-        kept.append(Kept(at=before[-1].at, standing=standing_after(before)))
+        kept.append(Kept(at=before[-1].at, job_state=standing_after(before)))
     shortened, long = read_log(encode([*kept, *after])), read_log(encode([*before, *after]))
 
-    assert shortened.standing == long.standing
+    assert shortened.job_state == long.job_state
     assert shortened.last_at == long.last_at
 
 
 @given(logs)
 def test_what_is_known_of_a_job_always_makes_sense(lines: list[Record]) -> None:
     """The scheduler decides from it what runs: whatever a log holds, it must not be misled."""
-    standing = Standing()
+    job_state = JobState()
     for line in lines:
-        before, standing = standing, fold(standing, line)
+        before, job_state = job_state, fold(job_state, line)
 
-        assert all(run.outcome is None and run.finished_at is None for run in standing.open)
-        assert len({run.instant for run in standing.open}) == len(standing.open)
-        assert all(run.outcome and run.finished_at for run in standing.recent)
-        assert len(standing.recent) <= RECENT
+        assert all(run.outcome is None and run.finished_at is None for run in job_state.open)
+        assert len({run.scheduled_at for run in job_state.open}) == len(job_state.open)
+        assert all(run.outcome and run.finished_at for run in job_state.recent)
+        assert len(job_state.recent) <= RECENT
         if before.cursor is not None and not isinstance(line, Armed | Rebased):
-            assert standing.cursor is not None
-            assert standing.cursor >= before.cursor
+            assert job_state.cursor is not None
+            assert job_state.cursor >= before.cursor
         if isinstance(line, Began) and not line.by_hand:
-            assert standing.cursor is not None
-            assert standing.cursor >= line.instant
-        assert standing.ran - before.ran in (
+            assert job_state.cursor is not None
+            assert job_state.cursor >= line.scheduled_at
+        assert job_state.ran - before.ran in (
             {0, 1} if not isinstance(line, Armed) else {-before.ran}
         )
 
@@ -155,17 +177,17 @@ def test_what_is_known_of_a_job_always_makes_sense(lines: list[Record]) -> None:
 @given(st.lists(st.integers(1, 40), max_size=4))
 def test_every_run_stays_or_is_given_back(sizes: list[int]) -> None:
     """A run that left without being named leaves a session that nobody deletes."""
-    standing, gone, made = Standing(), 0, 0
+    job_state, gone, made = JobState(), 0, 0
     for size in sizes:
         batch = [
-            Missed(at=DAWN, first=DAWN, instant=DAWN, count=made + index)
+            Misfire(at=DAWN, first=DAWN, scheduled_at=DAWN, count=made + index)
             for index in range(1, size + 1)
         ]
-        folded = fold_all(standing, batch)
+        folded = fold_all(job_state, batch)
         made += size
 
         assert [run.missed for run in folded.gone] == list(
             range(gone + 1, max(gone, made - RECENT) + 1)
         )
-        standing, gone = folded.standing, gone + len(folded.gone)
-    assert [run.missed for run in standing.recent] == list(range(gone + 1, made + 1))
+        job_state, gone = folded.job_state, gone + len(folded.gone)
+    assert [run.missed for run in job_state.recent] == list(range(gone + 1, made + 1))

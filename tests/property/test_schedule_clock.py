@@ -8,17 +8,17 @@ from typing import Literal
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support.occurrences import a_cron
+from support.job_runs import a_cron
 
 from everturn_gateway.scheduler import rules
-from everturn_gateway.scheduler.jobs import Job, Standing
+from everturn_gateway.scheduler.jobs import Job, JobState
 from everturn_gateway.scheduler.record_lines import encode, read_log
 from everturn_gateway.scheduler.records import (
     Armed,
     Began,
     Finished,
     Kept,
-    Missed,
+    Misfire,
     Rebased,
     Record,
 )
@@ -36,45 +36,47 @@ class Life:
     """One job, and a scheduler that does at each moment what there is to do."""
 
     job: Job
-    standing: Standing
+    job_state: JobState
     began: list[datetime] = field(default_factory=list[datetime])
-    told: list[Missed] = field(default_factory=list[Missed])
+    told: list[Misfire] = field(default_factory=list[Misfire])
     "What is said to have been missed, as far as it was not taken back."
 
     def write(self, record: Record) -> None:
         """Write a line down."""
-        self.standing = fold_line(self.standing, record)
+        self.job_state = fold_line(self.job_state, record)
         match record:
-            case Began(instant=instant):
-                assert self.standing.anchor is not None
-                assert self.standing.anchor < instant <= record.at, "it is older than its job"
-                self.began.append(instant)
-            case Missed():
+            case Began(scheduled_at=scheduled_at):
+                assert self.job_state.anchor is not None
+                assert self.job_state.anchor < scheduled_at <= record.at, "it is older than its job"
+                self.began.append(scheduled_at)
+            case Misfire():
                 self.told.append(record)
             case Rebased(cursor=cursor):
-                self.told = [each for each in self.told if each.instant <= cursor]
+                self.told = [each for each in self.told if each.scheduled_at <= cursor]
             case _:
                 pass
 
     def look(self, now: datetime) -> None:
         """Do what is due by a clock."""
-        rebased = rules.rebased(self.job, self.standing, now)
+        rebased = rules.rebased(self.job, self.job_state, now)
         if rebased is not None:
             self.write(rebased)
-            assert rules.rebased(self.job, self.standing, now) is None
-        while (planned := rules.plan(self.job, self.standing, now=now)).missed or planned.run:
+            assert rules.rebased(self.job, self.job_state, now) is None
+        while (planned := rules.plan(self.job, self.job_state, now=now)).missed or planned.run:
             missed = planned.missed
             if missed is not None:
                 self.write(
-                    Missed(at=now, first=missed.first, instant=missed.last, count=missed.count)
+                    Misfire(
+                        at=now, first=missed.first, scheduled_at=missed.last, count=missed.count
+                    )
                 )
             else:
-                self.write(Began(at=now, instant=planned.run[0]))
-                self.write(Finished(at=now, instant=planned.run[0], outcome="sent"))
+                self.write(Began(at=now, scheduled_at=planned.run[0]))
+                self.write(Finished(at=now, scheduled_at=planned.run[0], outcome="sent"))
 
     def start_anew(self, now: datetime) -> None:
         """Read what is known from a log that was shortened."""
-        self.standing = read_log(encode([Kept(at=now, standing=self.standing)])).standing
+        self.job_state = read_log(encode([Kept(at=now, job_state=self.job_state)])).job_state
 
 
 def lived(
@@ -82,7 +84,7 @@ def lived(
 ) -> tuple[Life, datetime]:
     """Return a job made at `MADE`, and when all that happened to it was over."""
     job = a_cron("* * * * *", misfire=misfire)
-    life = Life(job=job, standing=Standing())
+    life = Life(job=job, job_state=JobState())
     made = MADE + timedelta(seconds=made_off_s)
     life.write(Armed(at=made, schedule=rules.schedule_name(job), since=made))
     right = MADE
@@ -96,7 +98,7 @@ def lived(
 
 
 def each_minute(after: datetime, until: datetime) -> list[datetime]:
-    """Return the occurrences in `(after, until]`."""
+    """Return the runs in `(after, until]`."""
     first = after.replace(second=0, microsecond=0) + MINUTE
     return [first + n * MINUTE for n in range(max((until - first) // MINUTE + 1, 0))]
 
@@ -124,18 +126,18 @@ _MISFIRE = st.sampled_from(["run_once", "run_all"])
 def test_a_clock_that_comes_right_again_leaves_no_untruth(
     spans: list[Span], misfire: Literal["run_once", "run_all"]
 ) -> None:
-    """Each occurrence since the job was made ran once or was missed, and none before its time."""
+    """Each run since the job was made ran once or was missed, and none before its time."""
     life, now = lived(spans, misfire)
-    told = [each for each in life.told if each.instant > MADE]
+    told = [each for each in life.told if each.scheduled_at > MADE]
     missed = {
-        instant
+        scheduled_at
         for each in told
-        for instant in each_minute(each.first - MINUTE, each.instant)
-        if instant not in life.began
+        for scheduled_at in each_minute(each.first - MINUTE, each.scheduled_at)
+        if scheduled_at not in life.began
     }
 
     assert len(set(life.began)) == len(life.began)
-    assert all(MADE < each.first <= each.instant <= now for each in told)
+    assert all(MADE < each.first <= each.scheduled_at <= now for each in told)
     assert set(each_minute(MADE, now)) <= {*life.began, *missed}
     assert sum(each.count for each in told) == len(missed)
 

@@ -1,4 +1,4 @@
-"""The rules of time against plain counting: minute by minute, and occurrence by occurrence."""
+"""The rules of time against plain counting: minute by minute, and run by run."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from zoneinfo import ZoneInfo
 
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
-from support.occurrences import a_cron, a_job, armed, coming, done, settle, utc
+from support.job_runs import a_cron, a_job, armed, coming, done, settle, utc
 
 from everturn_gateway.scheduler import rules
-from everturn_gateway.scheduler.jobs import At, Cron, Every, Job, QuietHours, Standing, When
+from everturn_gateway.scheduler.jobs import At, Cron, Every, Job, JobState, QuietHours, When
 
 MINUTE: Final = timedelta(minutes=1)
 DAY: Final = timedelta(days=1)
@@ -92,21 +92,21 @@ def expressions(draw: st.DrawFn) -> Times:
 def walls(zone: str, begins: datetime) -> tuple[tuple[datetime, datetime], ...]:
     """Return instant and wall for each minute of two days."""
     at = ZoneInfo(zone)
-    instants = [begins + n * MINUTE for n in range(2 * 1440 + 1)]
-    return tuple((each, each.astimezone(at).replace(tzinfo=None)) for each in instants)
+    scheduled_times = [begins + n * MINUTE for n in range(2 * 1440 + 1)]
+    return tuple((each, each.astimezone(at).replace(tzinfo=None)) for each in scheduled_times)
 
 
 def counted(times: Times, zone: str, begins: datetime) -> Iterator[datetime]:
     """Yield the instants of an expression in two days, by looking at the clock each minute."""
     (_, furthest), *shown = walls(zone, begins)
-    for instant, wall in shown:
+    for scheduled_at, wall in shown:
         if not times.is_fixed:
             reached = [wall]
         else:  # what the clock reaches or passes for the first time
             reached = [furthest + n * MINUTE for n in range(1, (wall - furthest) // MINUTE + 1)]
             furthest = max(furthest, wall)
         if any(times.match(each) for each in reached):
-            yield instant
+            yield scheduled_at
 
 
 places = st.sampled_from([(zone, utc(day)) for zone, days in ZONES.items() for day in days])
@@ -158,7 +158,7 @@ NOW: Final = utc("2026-10-24T12:00")
 seconds = st.integers(-400_000, 400_000).map(lambda s: NOW + timedelta(seconds=s))
 clock = st.integers(0, 95).map(lambda quarter: time(quarter // 4, quarter % 4 * 15))
 whens: st.SearchStrategy[When] = st.one_of(
-    seconds.map(lambda instant: At(instant=instant)),
+    seconds.map(lambda scheduled_at: At(scheduled_at=scheduled_at)),
     st.integers(600, 90_000).map(lambda s: Every(interval_s=s)),
     st.builds(
         Cron,
@@ -194,15 +194,18 @@ def jobs(draw: st.DrawFn) -> Job:
 
 @given(jobs(), seconds)
 def test_the_next_instant_is_strictly_after(job: Job, after: datetime) -> None:
-    """A cursor that stands still would run an occurrence for ever."""
-    found = rules.next_instant(job, after=after, anchor=NOW)
+    """A cursor that stands still would run a run for ever."""
+    found = rules.next_scheduled_time(job, after=after, anchor=NOW)
 
     if found is not None:
         assert found > after
         assert found.tzinfo is UTC
         assert job.begins_at is None or found >= job.begins_at
         assert job.ends_at is None or found <= job.ends_at
-        assert rules.next_instant(job, after=found - timedelta(microseconds=1), anchor=NOW) == found
+        assert (
+            rules.next_scheduled_time(job, after=found - timedelta(microseconds=1), anchor=NOW)
+            == found
+        )
 
 
 @given(jobs(), seconds, st.lists(st.integers(1, 200_000), max_size=6))
@@ -226,8 +229,8 @@ def test_quiet_hours_take_out_what_the_clock_shows_in_them(job: Job, after: date
     assert quiet is not None
     after, until = after - 30 * DAY, after - 25 * DAY
 
-    def is_quiet(instant: datetime) -> bool:
-        at = instant.astimezone(ZoneInfo(quiet.timezone)).time()
+    def is_quiet(scheduled_at: datetime) -> bool:
+        at = scheduled_at.astimezone(ZoneInfo(quiet.timezone)).time()
         if quiet.begins <= quiet.ends:
             return quiet.begins <= at < quiet.ends
         return at >= quiet.begins or at < quiet.ends
@@ -236,36 +239,36 @@ def test_quiet_hours_take_out_what_the_clock_shows_in_them(job: Job, after: date
     assert list(coming(job, after, until, NOW - 60 * DAY)) == [i for i in loud if not is_quiet(i)]
 
 
-def expected_plan(job: Job, standing: Standing, now: datetime, most: int) -> rules.Plan:
+def expected_plan(job: Job, job_state: JobState, now: datetime, most: int) -> rules.Plan:
     """Say what is to be done, by going through all instants one by one."""
-    assert standing.cursor is not None
-    assert standing.anchor is not None
-    left = None if job.max_runs is None else job.max_runs - standing.ran
+    assert job_state.cursor is not None
+    assert job_state.anchor is not None
+    left = None if job.max_runs is None else job.max_runs - job_state.ran
     if left is not None and left <= 0:
         return rules.Plan()
-    begun = {run.instant for run in (*standing.recent, *standing.open)}
-    upcoming = coming(job, standing.cursor, now + timedelta(days=70), standing.anchor)
+    begun = {run.scheduled_at for run in (*job_state.recent, *job_state.open)}
+    upcoming = coming(job, job_state.cursor, now + timedelta(days=70), job_state.anchor)
     settled: list[tuple[datetime, datetime]] = []
     next_at: datetime | None = None
-    for instant in upcoming:
-        if instant in begun:
+    for scheduled_at in upcoming:
+        if scheduled_at in begun:
             continue
-        at = instant + timedelta(seconds=rules.jitter_s(job, instant))
+        at = scheduled_at + timedelta(seconds=rules.jitter_s(job, scheduled_at))
         if at > now:
             next_at = at
             break
-        settled.append((instant, at))
+        settled.append((scheduled_at, at))
     ready: list[datetime] = []
     due = datetime.min.replace(tzinfo=UTC)
-    for instant, at in settled[-most:]:
+    for scheduled_at, at in settled[-most:]:
         due = max(due, at)
         if now - due <= timedelta(seconds=job.grace_s):
-            ready.append(instant)
+            ready.append(scheduled_at)
     run = ready[:left] if job.misfire == "run_all" else ready[-1:]
-    missed = [instant for instant, _ in settled if not run or instant < run[0]]
+    missed = [scheduled_at for scheduled_at, _ in settled if not run or scheduled_at < run[0]]
     return rules.Plan(
         run=tuple(run),
-        missed=rules.Missed(first=missed[0], last=missed[-1], count=len(missed))
+        missed=rules.Misfire(first=missed[0], last=missed[-1], count=len(missed))
         if missed
         else None,
         next_at=None if left is not None and len(run) == left else next_at,
@@ -286,12 +289,14 @@ def test_a_plan_is_what_counting_says(
     """Arithmetic and shortcuts make it quick; they must not make it wrong."""
     now = NOW + timedelta(days=1)
     anchor = now - timedelta(seconds=max(passed_s, 0) + armed_s)
-    standing = armed(anchor, cursor=now - timedelta(seconds=passed_s))
-    instants = list(coming(job, anchor, now + DAY, anchor))
-    past = tuple(done(instants[n]) for n in sorted(begun) if n < len(instants))
-    standing = replace(standing, recent=past[1:], open=past[:1], ran=len(past))
+    job_state = armed(anchor, cursor=now - timedelta(seconds=passed_s))
+    scheduled_times = list(coming(job, anchor, now + DAY, anchor))
+    past = tuple(done(scheduled_times[n]) for n in sorted(begun) if n < len(scheduled_times))
+    job_state = replace(job_state, recent=past[1:], open=past[:1], ran=len(past))
 
-    assert rules.plan(job, standing, now=now, most=most) == expected_plan(job, standing, now, most)
+    assert rules.plan(job, job_state, now=now, most=most) == expected_plan(
+        job, job_state, now, most
+    )
 
 
 @settings(max_examples=80)
@@ -299,20 +304,20 @@ def test_a_plan_is_what_counting_says(
 def test_no_occurrence_runs_twice_whenever_one_looks(job: Job, naps: list[int]) -> None:
     """However the process sleeps, each instant is run or missed once, in its order."""
     now = anchor = NOW
-    standing, missed = armed(anchor), 0
+    job_state, missed = armed(anchor), 0
     ran: list[datetime] = []
     cursor = anchor
     for nap in naps:
         now += timedelta(seconds=nap)
-        planned = rules.plan(job, standing, now=now)
-        standing = settle(standing, planned)
-        again = rules.plan(job, standing, now=now)
+        planned = rules.plan(job, job_state, now=now)
+        job_state = settle(job_state, planned)
+        again = rules.plan(job, job_state, now=now)
 
         assert planned.next_at is None or planned.next_at > now
         assert again == replace(planned, run=(), missed=None)
-        assert all(cursor < instant <= now for instant in planned.run)
-        assert standing.cursor is not None
-        cursor = standing.cursor
+        assert all(cursor < scheduled_at <= now for scheduled_at in planned.run)
+        assert job_state.cursor is not None
+        cursor = job_state.cursor
         ran += planned.run
         missed += planned.missed.count if planned.missed else 0
     assert ran == sorted(set(ran))
@@ -327,12 +332,12 @@ def test_no_occurrence_runs_twice_whenever_one_looks(job: Job, naps: list[int]) 
 def test_run_all_loses_nothing_within_its_grace(job: Job, naps: list[int]) -> None:
     """Who wants each of them gets each of them, as late as it may be."""
     job = replace(job, misfire="run_all", grace_s=10_000_000, max_runs=None, jitter_s=0)
-    standing, now = armed(NOW), NOW
+    job_state, now = armed(NOW), NOW
     ran: list[datetime] = []
     for nap in naps:
         now += timedelta(seconds=nap)
-        planned = rules.plan(job, standing, now=now)
-        standing = settle(standing, planned)
+        planned = rules.plan(job, job_state, now=now)
+        job_state = settle(job_state, planned)
         ran += planned.run
 
     assert ran == list(coming(job, NOW, now, NOW))
@@ -342,10 +347,10 @@ def test_run_all_loses_nothing_within_its_grace(job: Job, naps: list[int]) -> No
 def test_a_job_is_over_when_no_plan_can_have_a_run(job: Job, passed_s: int) -> None:
     """What is shown as done must not run, and what is to run must not be shown as done."""
     now = NOW + timedelta(seconds=passed_s)
-    standing = settle(armed(NOW), rules.plan(job, armed(NOW), now=now))
-    planned = rules.plan(job, standing, now=now)
+    job_state = settle(armed(NOW), rules.plan(job, armed(NOW), now=now))
+    planned = rules.plan(job, job_state, now=now)
 
-    assert rules.is_over(job, standing, now) == (planned.next_at is None)
+    assert rules.is_over(job, job_state, now) == (planned.next_at is None)
 
 
 # --- what people write ----------------------------------------------------------------------------
@@ -375,7 +380,7 @@ def test_any_text_is_a_cron_expression_or_refused(text: str) -> None:
         refused = str(error)
     else:
         refused = ""
-        found = rules.next_instant(a_cron(text, "Europe/Berlin"), after=NOW, anchor=NOW)
+        found = rules.next_scheduled_time(a_cron(text, "Europe/Berlin"), after=NOW, anchor=NOW)
         assert found is None or found > NOW
         assert rules.minimum_interval_s(Cron(expression=text, timezone="UTC")) != 0
     assert len(refused) < 600

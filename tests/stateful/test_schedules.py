@@ -1,4 +1,4 @@
-"""Scheduled jobs against clocks, people and crashes: each occurrence is settled, and settled once.
+"""Scheduled jobs against clocks, people and crashes: each run is settled, and settled once.
 
 Hypothesis plays the clock, the files, the people and the crashes around a real scheduler and a real
 service. All that ever comes into a run log is held against the definitions that were in force: what
@@ -30,7 +30,7 @@ from support.ticking import Live
 from everturn_actors.records import utc_text
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.scheduler import rules
-from everturn_gateway.scheduler.jobs import Job, Standing
+from everturn_gateway.scheduler.jobs import Job, JobState
 from everturn_gateway.scheduler.records import Began
 
 NAMES = ("a", "b", "c")
@@ -68,7 +68,7 @@ def definitions(draw: st.DrawFn, now: datetime) -> dict[str, object]:
         fields["task"] = draw(st.sampled_from(TEXTS))
         fields["session"] = draw(st.sampled_from(["conversation", "isolated"]))
         fields["retries"] = {"max": draw(st.integers(0, 1)), "backoff_seconds": 10}
-    # The newest 50 occurrences are known when the clock goes back: no more can be in time.
+    # The newest 50 runs are known when the clock goes back: no more can be in time.
     fields["misfire"] = draw(st.sampled_from(["run_all", "run_all", "run_once", "skip"]))
     fields["grace_seconds"] = draw(st.sampled_from([6 * 3_600, 3_600, 3_600, 10]))
     fields["jitter_seconds"] = draw(st.sampled_from([0, 0, 0, 300]))
@@ -81,9 +81,9 @@ def definitions(draw: st.DrawFn, now: datetime) -> dict[str, object]:
     return fields
 
 
-def is_held(job: Job, standing: Standing, why: str) -> bool:
+def is_held(job: Job, job_state: JobState, why: str) -> bool:
     """Whether nothing of a job may begin, or go on by itself after a restart."""
-    return bool(why) or job.paused or standing.paused
+    return bool(why) or job.paused or job_state.paused
 
 
 class Schedules(RuleBasedStateMachine):
@@ -137,7 +137,7 @@ class Schedules(RuleBasedStateMachine):
                     if not self.is_any_open():
                         break
                     self.clock_goes_on(20)
-                assert not self.is_any_open(), "an occurrence never comes to its end"
+                assert not self.is_any_open(), "a run never comes to its end"
                 self.stop()
                 self.check_people()
         finally:
@@ -145,9 +145,10 @@ class Schedules(RuleBasedStateMachine):
             self.closing.close()
 
     def is_any_open(self) -> bool:
-        """Whether some occurrence of a job that can run is under way."""
+        """Whether some run of a job that can run is under way."""
         return any(
-            standing.open and not is_held(job, standing, why) for job, standing, why in self.found()
+            job_state.open and not is_held(job, job_state, why)
+            for job, job_state, why in self.found()
         )
 
     def do_now(self, act: Callable[[], object]) -> None:
@@ -301,60 +302,62 @@ class Schedules(RuleBasedStateMachine):
     def check(self) -> None:
         """Check what was written down since the last time, and how far each job is."""
         found = self.found()
-        for job, standing, _why in found:
+        for job, job_state, _why in found:
             account = self.accounts.setdefault(job.job_id, Account())
-            if standing.anchor is not None:
-                force = Force(job, standing.anchor)
+            if job_state.anchor is not None:
+                force = Force(job, job_state.anchor)
                 if force not in account.forces:
                     account.forces.append(force)
         records = self.lives.past.records
-        held = {job.job_id for job, standing, why in found if is_held(job, standing, why)}
+        held = {job.job_id for job, job_state, why in found if is_held(job, job_state, why)}
         for job_id, record in records[self.checked :]:
             if job_id in held & self.held and isinstance(record, Began):
                 assert record.by_hand or record.attempt > 1, "it begins and is paused, or waits"
             self.accounts.setdefault(job_id, Account()).take(record)
         self.checked, self.held = len(records), held
         now = self.clock.now()
-        for job, standing, why in found:
+        for job, job_state, why in found:
             path = self.lives.world.folder / "runs" / f"{job.job_id}.jsonl"
             if path.exists():
-                assert standing == standing_in(path), "memory and file differ"
-            if is_held(job, standing, why):
-                assert standing.paused_in_file or not job.paused or standing.anchor is None
+                assert job_state == standing_in(path), "memory and file differ"
+            if is_held(job, job_state, why):
+                assert job_state.paused_in_file or not job.paused or job_state.anchor is None
                 continue
             scheduler = self.live.scheduler
-            for run in standing.open:
-                is_tried = (job.job_id, run.instant) in scheduler._in_hand
+            for run in job_state.open:
+                is_tried = (job.job_id, run.scheduled_at) in scheduler._in_hand
                 assert is_tried or job.job_id in scheduler._busy, "nobody goes on with what began"
-            if standing.anchor is not None:
+            if job_state.anchor is not None:
                 limit = now + timedelta(seconds=5)
-                assert standing.anchor <= limit, "it counts from the future"
-                self._check_standing(job, standing)
-                if not standing.open:
-                    self._check_settled(job, standing, standing.anchor, now)
+                assert job_state.anchor <= limit, "it counts from the future"
+                self._check_standing(job, job_state)
+                if not job_state.open:
+                    self._check_settled(job, job_state, job_state.anchor, now)
 
-    def _check_standing(self, job: Job, standing: Standing) -> None:
+    def _check_standing(self, job: Job, job_state: JobState) -> None:
         """Check what is known of a job that can run against its definition and its past."""
-        assert standing.schedule == rules.schedule_name(job), "its times are those of another one"
-        assert not standing.paused_in_file, "its definition does not pause it any more"
-        assert standing.ran == self.accounts[job.job_id].ran, "it counts what is no run of its own"
+        assert job_state.schedule == rules.schedule_name(job), "its times are those of another one"
+        assert not job_state.paused_in_file, "its definition does not pause it any more"
+        assert job_state.ran == self.accounts[job.job_id].ran, "it counts what is no run of its own"
 
-    def found(self) -> list[tuple[Job, Standing, str]]:
+    def found(self) -> list[tuple[Job, JobState, str]]:
         """Return all jobs, how far they are, and why they cannot run; nothing moves meanwhile."""
         views = self.live.scheduler.jobs()
-        return [(view.job, view.standing, view.why) for view in views]
+        return [(view.job, view.job_state, view.why) for view in views]
 
-    def _check_settled(self, job: Job, standing: Standing, anchor: datetime, now: datetime) -> None:
+    def _check_settled(
+        self, job: Job, job_state: JobState, anchor: datetime, now: datetime
+    ) -> None:
         """Check that all that was due of a job was begun, or passed over for a reason."""
         account = self.accounts[job.job_id]
         assert account.settled is not None
-        if job.max_runs is not None and standing.ran >= job.max_runs:
+        if job.max_runs is not None and job_state.ran >= job.max_runs:
             return
-        if standing.armed is not None and now >= standing.armed:
-            account.settled = max(account.settled, standing.armed)
+        if job_state.armed is not None and now >= job_state.armed:
+            account.settled = max(account.settled, job_state.armed)
         until = now - timedelta(seconds=job.jitter_s)
-        for instant in Force(job, anchor).between(account.settled, until):
-            assert account.is_accounted_for(instant), f"{utc_text(instant)} is lost"
+        for scheduled_at in Force(job, anchor).between(account.settled, until):
+            assert account.is_accounted_for(scheduled_at), f"{utc_text(scheduled_at)} is lost"
         account.settled = max(account.settled, until)
 
     def check_people(self) -> None:
@@ -363,8 +366,8 @@ class Schedules(RuleBasedStateMachine):
         assert set(left.received.values()) <= {1}, "a task was handed in twice"
         assert set(left.announced.values()) <= {1}, "something was said twice"
         for job_id, account in self.accounts.items():
-            for instant, end in account.ended.items():
-                name = f"schedule:{job_id}:{utc_text(instant)}"
+            for scheduled_at, end in account.ended.items():
+                name = f"schedule:{job_id}:{utc_text(scheduled_at)}"
                 if end.outcome == "sent":
                     assert left.announced[f"{name}:said"], "a message was not said"
                 if end.outcome == "answered":

@@ -90,7 +90,7 @@ class Left:
     wrong: list[str] = field(default_factory=list)
     awake: tuple[str, ...] = ()
     jobs: dict[str, list[str]] = field(default_factory=dict)
-    "Outcomes of each job's occurrences."
+    "Outcomes of each job's runs."
     processes: int = 0
 
 
@@ -120,7 +120,7 @@ async def read_left(folder: Path) -> Left:
             await _read_session(store, each.session_id, names[each.key], left)
         left.awake = await store.awake()
     for path in sorted((folder / "schedules" / "runs").glob("*.jsonl")):
-        standing = read_log(path.read_bytes()).standing
+        standing = read_log(path.read_bytes()).job_state
         left.jobs[path.stem] = [run.outcome or "open" for run in standing.recent]
         left.jobs[path.stem] += ["open" for _ in standing.open]
     left.processes = len([*(folder / "processes").glob("*/record.json")])

@@ -124,5 +124,5 @@ def _cut_runs(operation: Operation, node: Node, sizes: range) -> Iterator[str]:
     stories = [read_log(before + b"".join(lines[:n])) for n in range(len(lines) + 1)]
     for size in sizes:
         kept, _ = _whole_lines(lines, size)
-        if read_log(before + operation.data[:size]).standing != stories[kept].standing:
+        if read_log(before + operation.data[:size]).job_state != stories[kept].job_state:
             yield f"cut after {size}: it tells something else"

@@ -56,7 +56,7 @@ from everturn_channels.delivery import Deliverer
 from everturn_channels.delivery.pace import DOUBT_S
 from everturn_channels.settings import ChannelSettings
 from everturn_gateway.observe import SecretRegistry
-from everturn_gateway.scheduler.book import JobBook
+from everturn_gateway.scheduler.job_store import JobStore
 from everturn_gateway.scheduler.scheduler import open_scheduler
 from everturn_gateway.tools.processes import BackgroundProcess, open_processes
 from everturn_gateway.tools.processes.process import Process
@@ -348,13 +348,13 @@ def _edges(keepers: Keepers) -> Generator[None]:
         del tmux
         await to_thread.run_sync(keepers.begin, process.folder)
 
-    async def watch(book: JobBook, on_change: Callable[[], Awaitable[object]]) -> NoReturn:
+    async def watch(book: JobStore, on_change: Callable[[], Awaitable[object]]) -> NoReturn:
         del book
         await on_change()
         await anyio.sleep_forever()
         raise AssertionError
 
-    with mock.patch.object(Process, "start", start), mock.patch.object(JobBook, "watch", watch):
+    with mock.patch.object(Process, "start", start), mock.patch.object(JobStore, "watch", watch):
         yield
 
 

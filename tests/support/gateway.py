@@ -33,7 +33,7 @@ from everturn_gateway.http import serve_http
 from everturn_gateway.http.ports import Channels
 from everturn_gateway.model_memory import FileMemory, open_model_memory
 from everturn_gateway.observe import SecretRegistry
-from everturn_gateway.scheduler.desk import ScheduleDesk
+from everturn_gateway.scheduler.client import SchedulerClient
 from everturn_gateway.scheduler.scheduler import FOLDER as SCHEDULES_FOLDER
 from everturn_gateway.scheduler.scheduler import open_scheduler
 from everturn_gateway.specs import AgentLibrary, open_library
@@ -56,7 +56,7 @@ class HttpGateway:
     library: AgentLibrary
     usage: UsageLedger
     channels: Channels
-    schedules: ScheduleDesk
+    schedules: SchedulerClient
     provider: ScriptedProvider
     started_at: datetime
     models: FileMemory

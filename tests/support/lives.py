@@ -27,11 +27,11 @@ from everturn_actors.model import ModelRequest, Reply, UserMessage
 from everturn_actors.ports import Clock, SessionStore
 from everturn_actors.testing import ScriptedProvider
 from everturn_gateway.channels.running import LaterCarrier
-from everturn_gateway.scheduler.book import JobBook, Page
+from everturn_gateway.scheduler.job_runner import WebhookError
+from everturn_gateway.scheduler.job_store import JobStore, Page
 from everturn_gateway.scheduler.record_lines import to_line
 from everturn_gateway.scheduler.records import Record
 from everturn_gateway.scheduler.runlog import Appended, RunLogs
-from everturn_gateway.scheduler.running import WebhookError
 from everturn_gateway.scheduler.scheduler import Scheduler
 
 T = TypeVar("T")
@@ -118,8 +118,8 @@ class Process(CrashingStore):
     @contextmanager
     def at_work(self) -> Generator[None]:
         """Let every scheduler that is used in this block belong to this process."""
-        append, put_away = RunLogs.append, JobBook.put_away
-        write, read, load = JobBook.write, JobBook.read, RunLogs.load
+        append, put_away = RunLogs.append, JobStore.put_away
+        write, read, load = JobStore.write, JobStore.read, RunLogs.load
 
         async def append_(logs: RunLogs, job_id: str, *records: Record) -> Appended:
             async def work() -> Appended:
@@ -133,23 +133,23 @@ class Process(CrashingStore):
             kinds = " ".join(type(record).__name__ for record in records)
             return await self.durable(f"{job_id}: {kinds}", work, half)
 
-        async def put_away_(book: JobBook, file: Path) -> None:
+        async def put_away_(book: JobStore, file: Path) -> None:
             await self.durable("put away", lambda: put_away(book, file))
 
-        async def write_(book: JobBook, job_id: str, *what: Any) -> None:  # noqa: ANN401 - passed on
+        async def write_(book: JobStore, job_id: str, *what: Any) -> None:  # noqa: ANN401 - passed on
             async def work() -> None:
                 await write(book, job_id, *what)
                 await to_thread.run_sync(self._date, book._folder / f"{job_id}.yaml")
 
             await self.durable("a job file", work)
 
-        async def read_(book: JobBook) -> Page:
+        async def read_(book: JobStore) -> Page:
             return await self.living(lambda: read(book))
 
         async def load_(logs: RunLogs) -> None:
             await self.living(lambda: load(logs))
 
-        async def watch_(_book: JobBook, on_change: Callable[[], Awaitable[object]]) -> None:
+        async def watch_(_book: JobStore, on_change: Callable[[], Awaitable[object]]) -> None:
             while True:
                 self._files_changed = anyio.Event()
                 await on_change()
@@ -158,10 +158,10 @@ class Process(CrashingStore):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(RunLogs, "append", append_)
             patch.setattr(RunLogs, "load", load_)
-            patch.setattr(JobBook, "put_away", put_away_)
-            patch.setattr(JobBook, "write", write_)
-            patch.setattr(JobBook, "read", read_)
-            patch.setattr(JobBook, "watch", watch_)
+            patch.setattr(JobStore, "put_away", put_away_)
+            patch.setattr(JobStore, "write", write_)
+            patch.setattr(JobStore, "read", read_)
+            patch.setattr(JobStore, "watch", watch_)
             patch.setattr(os, "fsync", _unsynced)
             patch.setattr(os, "fdatasync", _unsynced)
             yield

@@ -71,22 +71,22 @@ def run_log(folder: Path, job_id: str) -> list[dict[str, Any]]:
 
 
 def outcomes(folder: Path, job_id: str) -> list[str]:
-    """Return how the occurrences of a job came out, oldest first; of each try once begun."""
+    """Return how the runs of a job came out, oldest first; of each try once begun."""
     log = run_log(folder, job_id)
-    tries = Counter((r["instant"], r.get("attempt", 1)) for r in log if r["kind"] == "began")
+    tries = Counter((r["scheduled_at"], r.get("attempt", 1)) for r in log if r["kind"] == "began")
     ends = [r for r in log if r["kind"] == "finished"]
     assert not [each for each, times in tries.items() if times > 1], log
-    assert len({r["instant"] for r in ends}) == len(ends), log
+    assert len({r["scheduled_at"] for r in ends}) == len(ends), log
     return [r["outcome"] for r in ends]
 
 
 def missed(folder: Path, job_id: str) -> int:
-    """Return how many occurrences of a job were passed over."""
-    return sum(r.get("count", 1) for r in run_log(folder, job_id) if r["kind"] == "missed")
+    """Return how many runs of a job were passed over."""
+    return sum(r.get("count", 1) for r in run_log(folder, job_id) if r["kind"] == "misfire")
 
 
 def done(folder: Path, *job_ids: str, times: int = 1) -> Callable[[], bool]:
-    """Return what tells whether so many occurrences of each of these jobs are over."""
+    """Return what tells whether so many runs of each of these jobs are over."""
     return lambda: all(len(outcomes(folder, job_id)) >= times for job_id in job_ids)
 
 

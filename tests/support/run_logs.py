@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from everturn_gateway.scheduler.jobs import Standing
+from everturn_gateway.scheduler.jobs import JobState
 from everturn_gateway.scheduler.runlog import RunLogs
 
 WAIT_S = 30  # for what takes milliseconds
@@ -25,11 +25,11 @@ async def opened(folder: Path) -> RunLogs:
     return logs
 
 
-async def started_anew(folder: Path, job_id: str = "job") -> Standing:
+async def started_anew(folder: Path, job_id: str = "job") -> JobState:
     """Return how far a job is for a gateway that starts now."""
     logs = await opened(folder)
     assert logs.faults() == ()
-    return logs.standing(job_id)
+    return logs.job_state(job_id)
 
 
 def put(folder: Path, data: bytes, name: str = "job.jsonl") -> Path:

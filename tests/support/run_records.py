@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
-from everturn_gateway.scheduler.jobs import RunOutcome, Standing
+from everturn_gateway.scheduler.jobs import JobState, RunOutcome
 from everturn_gateway.scheduler.records import (
     Accepted,
     Armed,
@@ -30,12 +30,14 @@ def armed(schedule: str = "every 3600") -> Armed:
 
 
 def done(number: int, *, outcome: RunOutcome = "answered", error: str = "") -> tuple[Record, ...]:
-    """Return all that is written down of an occurrence that runs once."""
+    """Return all that is written down of a run that runs once."""
     due = hour(number)
     return (
-        Began(at=due, instant=due),
-        Accepted(at=due, instant=due, session_id=f"s{number}", seq=number),
-        Finished(at=hour(number + 0.5), instant=due, outcome=outcome, turn=number, error=error),
+        Began(at=due, scheduled_at=due),
+        Accepted(at=due, scheduled_at=due, session_id=f"s{number}", seq=number),
+        Finished(
+            at=hour(number + 0.5), scheduled_at=due, outcome=outcome, turn=number, error=error
+        ),
     )
 
 
@@ -44,9 +46,9 @@ def a_life(runs: int) -> tuple[Record, ...]:
     return (armed(), *(record for number in range(1, runs + 1) for record in done(number)))
 
 
-def standing_after(lines: Iterable[Line]) -> Standing:
+def standing_after(lines: Iterable[Line]) -> JobState:
     """Fold lines one by one."""
-    standing = Standing()
+    job_state = JobState()
     for line in lines:
-        standing = fold(standing, line)
-    return standing
+        job_state = fold(job_state, line)
+    return job_state

@@ -14,7 +14,7 @@ from everturn_gateway.scheduler.records import (
     Began,
     Cancelled,
     Finished,
-    Missed,
+    Misfire,
     Rebased,
     Record,
     Resumed,
@@ -30,20 +30,20 @@ class Force:
     job: Job
     anchor: datetime
 
-    def after(self, instant: datetime) -> datetime | None:
-        """Return the first occurrence after an instant."""
-        return rules.next_instant(self.job, after=instant, anchor=self.anchor)
+    def after(self, scheduled_at: datetime) -> datetime | None:
+        """Return the first run after an instant."""
+        return rules.next_scheduled_time(self.job, after=scheduled_at, anchor=self.anchor)
 
-    def has(self, instant: datetime) -> bool:
-        """Whether this is one of its occurrences."""
-        return self.after(instant - TICK) == instant
+    def has(self, scheduled_at: datetime) -> bool:
+        """Whether this is one of its runs."""
+        return self.after(scheduled_at - TICK) == scheduled_at
 
     def between(self, begins: datetime, ends: datetime) -> Iterator[datetime]:
-        """Yield the occurrences in `(begins, ends]`."""
-        instant = self.after(begins)
-        while instant is not None and instant <= ends:
-            yield instant
-            instant = self.after(instant)
+        """Yield the runs in `(begins, ends]`."""
+        scheduled_at = self.after(begins)
+        while scheduled_at is not None and scheduled_at <= ends:
+            yield scheduled_at
+            scheduled_at = self.after(scheduled_at)
 
 
 @dataclass(slots=True)
@@ -56,35 +56,35 @@ class Account:
     )
     "By instant and try."
     ended: dict[datetime, Finished] = field(default_factory=dict[datetime, Finished])
-    missed: list[Missed] = field(default_factory=list[Missed])
+    missed: list[Misfire] = field(default_factory=list[Misfire])
     is_called_off: bool = False
     ran: int = 0
     "Since it was armed."
     settled: datetime | None = None
-    "Occurrences up to here need not be accounted for any more."
+    "Runs up to here need not be accounted for any more."
 
-    def has_begun(self, instant: datetime) -> bool:
-        """Whether an occurrence was begun at its time."""
-        began = self.began.get((instant, 1))
+    def has_begun(self, scheduled_at: datetime) -> bool:
+        """Whether a run was begun at its time."""
+        began = self.began.get((scheduled_at, 1))
         return began is not None and not began.by_hand
 
-    def is_accounted_for(self, instant: datetime) -> bool:
-        """Whether an occurrence was begun, or passed over."""
-        passed = any(each.first <= instant <= each.instant for each in self.missed)
-        return passed or self.has_begun(instant)
+    def is_accounted_for(self, scheduled_at: datetime) -> bool:
+        """Whether a run was begun, or passed over."""
+        passed = any(each.first <= scheduled_at <= each.scheduled_at for each in self.missed)
+        return passed or self.has_begun(scheduled_at)
 
     def take(self, record: Record) -> None:
         """Take what was written down, and check that it may be."""
         match record:
             case Began():
                 self._begin(record)
-            case Finished(instant=instant):
-                assert instant not in self.ended, "an occurrence ended twice"
-                assert (instant, 1) in self.began, "it ended and never began"
+            case Finished(scheduled_at=scheduled_at):
+                assert scheduled_at not in self.ended, "a run ended twice"
+                assert (scheduled_at, 1) in self.began, "it ended and never began"
                 if record.outcome == "cancelled":
                     assert self.is_called_off, "what is only set aside is called off"
-                self.ended[instant] = record
-            case Missed():
+                self.ended[scheduled_at] = record
+            case Misfire():
                 self._miss(record)
             case Cancelled():
                 self.is_called_off = True
@@ -96,43 +96,43 @@ class Account:
                 self.settled = max(self.settled or at, at)
             case Rebased(cursor=cursor):
                 self.settled = min(self.settled or cursor, cursor)
-                self.missed = [each for each in self.missed if each.instant <= cursor]
+                self.missed = [each for each in self.missed if each.scheduled_at <= cursor]
             case _:
                 pass
 
     def _begin(self, record: Began) -> None:
-        name = (record.instant, record.attempt)
-        assert name not in self.began, "an occurrence began twice"
+        name = (record.scheduled_at, record.attempt)
+        assert name not in self.began, "a run began twice"
         self.began[name] = record
         if record.attempt > 1:
-            before = self.began[record.instant, record.attempt - 1]
+            before = self.began[record.scheduled_at, record.attempt - 1]
             assert record.by_hand == before.by_hand
         if record.by_hand or record.attempt > 1:
             return
         self.ran += 1
-        force = self._force_of(record.instant)
-        late = record.at - record.instant
-        jitter = timedelta(seconds=rules.jitter_s(force.job, record.instant))
-        assert late >= jitter, "an occurrence began early"
+        force = self._force_of(record.scheduled_at)
+        late = record.at - record.scheduled_at
+        jitter = timedelta(seconds=rules.jitter_s(force.job, record.scheduled_at))
+        assert late >= jitter, "a run began early"
         most_s = force.job.grace_s + force.job.jitter_s
-        assert late <= timedelta(seconds=most_s), "an occurrence began too late"
+        assert late <= timedelta(seconds=most_s), "a run began too late"
 
-    def _miss(self, record: Missed) -> None:
-        force = self._force_of(record.first, record.instant)
+    def _miss(self, record: Misfire) -> None:
+        force = self._force_of(record.first, record.scheduled_at)
         passed = [
-            instant
-            for instant in force.between(record.first - TICK, record.instant)
-            if not self.has_begun(instant)
+            scheduled_at
+            for scheduled_at in force.between(record.first - TICK, record.scheduled_at)
+            if not self.has_begun(scheduled_at)
         ]
         assert len(passed) == record.count, "it says that another number was missed"
-        late_s = (record.at - record.instant).total_seconds()
-        newer = force.between(record.instant, record.at)
+        late_s = (record.at - record.scheduled_at).total_seconds()
+        newer = force.between(record.scheduled_at, record.at)
         if force.job.misfire == "run_all" or not any(newer):
-            assert late_s > force.job.grace_s, "an occurrence is passed over that was in time"
+            assert late_s > force.job.grace_s, "a run is passed over that was in time"
         self.missed.append(record)
 
-    def _force_of(self, *instants: datetime) -> Force:
-        """Return the newest definition that has these occurrences."""
-        found = [force for force in self.forces if all(map(force.has, instants))]
-        assert found, f"no definition has {[utc_text(each) for each in instants]}"
+    def _force_of(self, *scheduled_times: datetime) -> Force:
+        """Return the newest definition that has these runs."""
+        found = [force for force in self.forces if all(map(force.has, scheduled_times))]
+        assert found, f"no definition has {[utc_text(each) for each in scheduled_times]}"
         return found[-1]

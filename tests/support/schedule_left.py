@@ -13,7 +13,7 @@ from support.lives import Lives
 from everturn_actors.events import Announced, Received
 from everturn_actors.model import Parcel
 from everturn_actors.state import SessionState, apply
-from everturn_gateway.scheduler.jobs import Standing
+from everturn_gateway.scheduler.jobs import JobState
 from everturn_gateway.scheduler.record_lines import read_log
 from everturn_gateway.scheduler.records import Finished
 
@@ -24,7 +24,7 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 class Left:
     """What is on the disks, and with the people, that must not depend on how often it died."""
 
-    standings: Mapping[str, Standing]
+    job_states: Mapping[str, JobState]
     "By job; sessions, times of beginning and end left out."
     finished: Counter[tuple[str, datetime]]
     "Job and instant -> how often its end was written down."
@@ -62,9 +62,9 @@ def left_by(lives: Lives) -> Left:
         assert posted.setdefault(post.key, data) == data, "another thing with the same key"
     folder = lives.world.folder
     return Left(
-        standings={path.stem: _settled(path) for path in sorted(folder.glob("runs/*.jsonl"))},
+        job_states={path.stem: _settled(path) for path in sorted(folder.glob("runs/*.jsonl"))},
         finished=Counter(
-            (job_id, record.instant)
+            (job_id, record.scheduled_at)
             for job_id, record in lives.past.records
             if isinstance(record, Finished)
         ),
@@ -76,15 +76,15 @@ def left_by(lives: Lives) -> Left:
     )
 
 
-def standing_in(path: Path) -> Standing:
+def standing_in(path: Path) -> JobState:
     """Return how far a job is by its run log; a line that is torn does not count."""
-    return read_log(path.read_bytes()).standing
+    return read_log(path.read_bytes()).job_state
 
 
-def _settled(path: Path) -> Standing:
-    standing = standing_in(path)
+def _settled(path: Path) -> JobState:
+    job_state = standing_in(path)
     recent = tuple(
         replace(run, started_at=_NEVER, finished_at=None, session_id="", seq=0)
-        for run in standing.recent
+        for run in job_state.recent
     )
-    return replace(standing, recent=recent)
+    return replace(job_state, recent=recent)

@@ -11,8 +11,8 @@ from support.lives import Down, Here, Lives, Script, Up, down_until, until
 from support.ticking import CHAT, World, at
 
 from everturn_gateway.scheduler.errors import UnknownJobError
+from everturn_gateway.scheduler.job_runner import WebhookError
 from everturn_gateway.scheduler.jobs import Made
-from everturn_gateway.scheduler.running import WebhookError
 from everturn_gateway.scheduler.sections import JobSection
 
 DAY = "2026-11-23"
@@ -31,7 +31,7 @@ class Story:
     jobs: Mapping[str, Mapping[str, object]]
     script: Script
     outcomes: Mapping[str, str]
-    "By job, of all occurrences, oldest first: what has to come of it, whatever ends."
+    "By job, of all runs, oldest first: what has to come of it, whatever ends."
     begins: str = BEGINS
     model_takes_s: float = 0
     post_fails: int = 0
@@ -94,8 +94,8 @@ async def cancel(here: Here) -> None:
 
 async def run_by_hand(here: Here) -> None:
     """Run it now, unless it was begun."""
-    standing = here.scheduler.job("job").standing
-    if not any(run.by_hand for run in (*standing.open, *standing.recent)):
+    job_state = here.scheduler.job("job").job_state
+    if not any(run.by_hand for run in (*job_state.open, *job_state.recent)):
         await here.scheduler.run_now("job")
 
 

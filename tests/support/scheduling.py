@@ -22,7 +22,7 @@ from everturn_gateway.scheduler.sections import JobSection
 
 @dataclass(slots=True, kw_only=True)
 class PaperDesk:
-    """Implements `ScheduleDesk`: jobs are read as the real one reads them, and only kept."""
+    """Implements `SchedulerClient`: jobs are read as the real one reads them, and only kept."""
 
     clock: ManualClock
     timezone: str = ""
@@ -64,7 +64,7 @@ class PaperDesk:
         found: list[datetime] = []
         after: datetime | None = now
         while after is not None and len(found) < count:
-            after = rules.next_instant(job, after=after, anchor=now)
+            after = rules.next_scheduled_time(job, after=after, anchor=now)
             if after is not None:
                 found.append(after)
         return tuple(found)
@@ -83,7 +83,7 @@ class PaperDesk:
         if job_id in self.views:
             msg = f"id: {job_id!r} is taken"
             raise JobRefusedError(msg)
-        next_at = rules.next_instant(job, after=self.clock.now(), anchor=self.clock.now())
+        next_at = rules.next_scheduled_time(job, after=self.clock.now(), anchor=self.clock.now())
         view = JobView(job=job, state="scheduled", next_at=next_at)
         self.views[job_id] = view
         if self.on_add is not None:
@@ -109,9 +109,9 @@ class PaperDesk:
         """Do nothing; no test asks for it."""
         raise AssertionError(job_id)
 
-    async def wait(self, job_id: str, instant: datetime) -> Run:
+    async def wait(self, job_id: str, scheduled_at: datetime) -> Run:
         """Do nothing; no test asks for it."""
-        raise AssertionError(job_id, instant)
+        raise AssertionError(job_id, scheduled_at)
 
     def _fail(self, name: str) -> None:
         if name in self.fails:

@@ -28,9 +28,9 @@ CHAT = ConversationKey(channel="test", chat="42", agent="test")
 class WallClock(ManualClock):
     """A clock that can also be set: what sleeps goes on as if nothing had happened."""
 
-    def set(self, instant: datetime) -> None:
+    def set(self, scheduled_at: datetime) -> None:
         """Show another time, and wake whoever sleeps, as if their sleep were over."""
-        self._now = instant
+        self._now = scheduled_at
         for _, woken in self._sleepers:
             woken.set()
 
@@ -165,9 +165,9 @@ class Live:
         return view
 
     async def runs(self, job_id: str, count: int) -> tuple[Run, ...]:
-        """Wait until so many occurrences of a job are over, missed ones included; return all."""
-        view = await self.until(job_id, lambda v: len(v.standing.recent) >= count)
-        return view.standing.recent
+        """Wait until so many runs of a job are over, missed ones included; return all."""
+        view = await self.until(job_id, lambda v: len(v.job_state.recent) >= count)
+        return view.job_state.recent
 
     async def said(self, key: ConversationKey = CHAT) -> tuple[str, ...]:
         """Return what is owed to the people of a conversation, oldest first."""

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from pydantic.fields import FieldInfo
 from support.agents import MINIMAL, write_folder
-from support.occurrences import a_cron, coming
+from support.job_runs import a_cron, coming
 from support.policies import allows, denies
 
 from everturn_actors.events import Body
@@ -28,7 +28,7 @@ from everturn_gateway.channel_config import (
     WebhookSection,
 )
 from everturn_gateway.config import load_config
-from everturn_gateway.scheduler.book import JobBook
+from everturn_gateway.scheduler.job_store import JobStore
 from everturn_gateway.scheduler.jobs import GRACE_S
 from everturn_gateway.scheduler.records import Line
 from everturn_gateway.scheduler.sections import JobSection, RetriesSection
@@ -193,7 +193,7 @@ async def test_jobs_load(tmp_path: Path, snippet: str) -> None:
     """A job that is copied from a page has to run, and not to be set aside."""
     (name,) = re.findall(r"^# \.everturn/schedules/(\S+)$", snippet, re.MULTILINE)
     (tmp_path / name).write_text(snippet)
-    page = await JobBook(tmp_path).read()
+    page = await JobStore(tmp_path).read()
 
     assert page.faults == ()
     assert [f"{job.job_id}.yaml" for job in page.jobs] == [name]

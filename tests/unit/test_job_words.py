@@ -29,13 +29,13 @@ from everturn_gateway.scheduler.jobs import (
     Cron,
     Every,
     Job,
+    JobState,
     JobView,
     Made,
     QuietHours,
     Run,
     RunTask,
     SendMessage,
-    Standing,
     ToChat,
     ToSession,
     ToWebhook,
@@ -54,14 +54,14 @@ def job(**values: Any) -> Job:  # noqa: ANN401 - any field of a job
 
 def body(state: str = "scheduled", **values: Any) -> JobDetail:  # noqa: ANN401 - as above
     """Return how such a job is shown."""
-    standing = values.pop("standing", Standing())
+    job_state = values.pop("job_state", JobState())
     why, next_at = values.pop("why", ""), values.pop("next_at", None)
     view = JobView(
         job=job(**values),
         state=state,  # type: ignore[arg-type]  # any of them
         why=why,
         next_at=next_at,
-        standing=standing,
+        job_state=job_state,
     )
     return JobDetail.whole(view, PLACES)
 
@@ -76,8 +76,8 @@ def body(state: str = "scheduled", **values: Any) -> JobDetail:  # noqa: ANN401 
         (Every(interval_s=3600), "every hour"),
         (Every(interval_s=86_400), "every 24 hours"),
         (Every(interval_s=172_800), "every 2 days"),
-        (At(instant=AT), "at 2026-12-01 08:30 Europe/Berlin"),
-        (At(instant=AT.replace(second=5)), "at 2026-12-01 08:30:05 Europe/Berlin"),
+        (At(scheduled_at=AT), "at 2026-12-01 08:30 Europe/Berlin"),
+        (At(scheduled_at=AT.replace(second=5)), "at 2026-12-01 08:30:05 Europe/Berlin"),
         (Cron(expression="30 8 * * mon-fri", timezone="Europe/Berlin"), "30 8 * * mon-fri, "),
     ],
 )
@@ -162,7 +162,7 @@ def test_all_that_a_job_says_is_shown() -> None:
                     key=ConversationKey(channel="telegram", chat="1", agent="helper"),
                     untrusted=True,
                 ),
-                standing=Standing(ran=2),
+                job_state=JobState(ran=2),
                 state="waiting",
                 why="there is no channel",
             )
@@ -186,7 +186,7 @@ def test_all_that_a_job_says_is_shown() -> None:
 def test_a_run_is_told_with_the_place_of_its_answer() -> None:
     """The outcome alone leads nowhere."""
     run = Run(
-        instant=AT,
+        scheduled_at=AT,
         started_at=AT,
         finished_at=AT.replace(second=2),
         session_id="20261201T083000000-aa4b5a63",
@@ -194,7 +194,7 @@ def test_a_run_is_told_with_the_place_of_its_answer() -> None:
         outcome="failed",
         error="the model is gone",
     )
-    begun = RunBody.of(Run(instant=AT, started_at=AT))
+    begun = RunBody.of(Run(scheduled_at=AT, started_at=AT))
 
     assert run_text("standup", RunBody.of(run)) == (
         "failed in session 20261201T083000000-aa4b5a63, turn t3, after 2.0 s: the model is gone"
@@ -204,8 +204,8 @@ def test_a_run_is_told_with_the_place_of_its_answer() -> None:
 
 def test_what_was_missed_is_counted() -> None:
     """One line may stand for a night of them."""
-    missed = Run(instant=AT, started_at=AT, finished_at=AT, outcome="missed", missed=1200)
-    shown: JobBody = body(standing=Standing(recent=(missed,)))
+    missed = Run(scheduled_at=AT, started_at=AT, finished_at=AT, outcome="missed", missed=1200)
+    shown: JobBody = body(job_state=JobState(recent=(missed,)))
 
     assert last_text(shown).startswith("missed 1,200 2026-12-01 ")
     assert last_text(body()) == ""

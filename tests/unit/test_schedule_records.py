@@ -10,7 +10,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from support.run_records import DAWN, a_life, armed, done, hour, standing_after
 
-from everturn_gateway.scheduler.jobs import Run, Standing
+from everturn_gateway.scheduler.jobs import JobState, Run
 from everturn_gateway.scheduler.record_lines import (
     BadRecordError,
     DamagedError,
@@ -26,7 +26,7 @@ from everturn_gateway.scheduler.records import (
     Cancelled,
     Finished,
     Kept,
-    Missed,
+    Misfire,
     Paused,
     Rebased,
     Record,
@@ -35,13 +35,15 @@ from everturn_gateway.scheduler.records import (
     fold_all,
 )
 
-BEGAN = Began(at=hour(1.01), instant=hour(1))
-ACCEPTED = Accepted(at=hour(1.02), instant=hour(1), session_id="s1", seq=7)
+BEGAN = Began(at=hour(1.01), scheduled_at=hour(1))
+ACCEPTED = Accepted(at=hour(1.02), scheduled_at=hour(1), session_id="s1", seq=7)
 
 
-def finished(instant: datetime = BEGAN.instant) -> Finished:
-    """Return the end of an occurrence."""
-    return Finished(at=hour(2), instant=instant, outcome="failed", turn=3, error="no answer")
+def finished(scheduled_at: datetime = BEGAN.scheduled_at) -> Finished:
+    """Return the end of a run."""
+    return Finished(
+        at=hour(2), scheduled_at=scheduled_at, outcome="failed", turn=3, error="no answer"
+    )
 
 
 # --- what follows ---
@@ -53,7 +55,7 @@ def test_an_occurrence_is_followed_from_its_beginning_to_its_end() -> None:
     accepted = fold(begun, ACCEPTED)
     ended = fold(accepted, finished())
 
-    run = Run(instant=hour(1), started_at=hour(1.01))
+    run = Run(scheduled_at=hour(1), started_at=hour(1.01))
     assert begun.open == (run,)
     run = replace(run, session_id="s1", seq=7)
     assert accepted.open == (run,)
@@ -83,53 +85,53 @@ def test_arming_begins_anew_and_forgets_nothing_that_ran() -> None:
 
 def test_another_try_keeps_its_beginning_and_the_session_of_the_one_before() -> None:
     """Until the new try is somewhere, the old place is the only one where there is something."""
-    second = Began(at=hour(1.5), instant=hour(1), attempt=2)
-    standing = standing_after([armed(), BEGAN, ACCEPTED, second])
+    second = Began(at=hour(1.5), scheduled_at=hour(1), attempt=2)
+    job_state = standing_after([armed(), BEGAN, ACCEPTED, second])
 
-    assert standing.open == (
-        Run(instant=hour(1), started_at=hour(1.01), attempt=2, session_id="s1", seq=0),
+    assert job_state.open == (
+        Run(scheduled_at=hour(1), started_at=hour(1.01), attempt=2, session_id="s1", seq=0),
     )
-    assert standing.ran == 1  # one occurrence, however many tries
-    moved = fold(standing, replace(ACCEPTED, session_id="s2", seq=9))
+    assert job_state.ran == 1  # one run, however many tries
+    moved = fold(job_state, replace(ACCEPTED, session_id="s2", seq=9))
     assert (moved.open[0].session_id, moved.open[0].seq) == ("s2", 9)
 
 
 @pytest.mark.parametrize("attempt", [1, 2])
 def test_a_try_that_is_under_way_does_not_begin_again(attempt: int) -> None:
     """Said twice, it must not lose the place of its task, or count as two."""
-    second = Began(at=hour(1.5), instant=hour(1), attempt=2)
-    standing = standing_after([armed(), BEGAN, second, ACCEPTED])
+    second = Began(at=hour(1.5), scheduled_at=hour(1), attempt=2)
+    job_state = standing_after([armed(), BEGAN, second, ACCEPTED])
 
-    assert fold(standing, Began(at=hour(2), instant=hour(1), attempt=attempt)) == standing
+    assert fold(job_state, Began(at=hour(2), scheduled_at=hour(1), attempt=attempt)) == job_state
 
 
 def test_a_later_try_of_what_never_began_does_not_count() -> None:
     """What counts against `max_runs` is the first try; this one can only be a stray line."""
-    standing = standing_after([armed(), Began(at=hour(1), instant=hour(1), attempt=2)])
+    job_state = standing_after([armed(), Began(at=hour(1), scheduled_at=hour(1), attempt=2)])
 
-    assert standing.ran == 0
-    assert standing.cursor == hour(1)
-    assert standing.open[0].attempt == 2
+    assert job_state.ran == 0
+    assert job_state.cursor == hour(1)
+    assert job_state.open[0].attempt == 2
 
 
 def test_a_run_by_hand_is_none_of_the_jobs_own() -> None:
-    """It takes nothing from `max_runs`, and the next occurrence is still due."""
-    by_hand = Began(at=hour(5), instant=hour(5), by_hand=True)
-    standing = standing_after([armed(), by_hand, finished(hour(5))])
+    """It takes nothing from `max_runs`, and the next run is still due."""
+    by_hand = Began(at=hour(5), scheduled_at=hour(5), by_hand=True)
+    job_state = standing_after([armed(), by_hand, finished(hour(5))])
 
-    assert (standing.ran, standing.cursor) == (0, DAWN)
-    assert standing.recent[0].by_hand
+    assert (job_state.ran, job_state.cursor) == (0, DAWN)
+    assert job_state.recent[0].by_hand
 
 
 def test_missed_occurrences_are_settled_and_told_as_one() -> None:
     """Thousands may be missed at once; each of them would push real runs out of sight."""
-    missed = Missed(at=hour(9), first=hour(2), instant=hour(8), count=7, error="too late")
-    standing = standing_after([armed(), missed])
+    missed = Misfire(at=hour(9), first=hour(2), scheduled_at=hour(8), count=7, error="too late")
+    job_state = standing_after([armed(), missed])
 
-    assert standing.cursor == hour(8)
-    assert standing.recent == (
+    assert job_state.cursor == hour(8)
+    assert job_state.recent == (
         Run(
-            instant=hour(8),
+            scheduled_at=hour(8),
             started_at=hour(9),
             outcome="missed",
             error="too late",
@@ -138,7 +140,7 @@ def test_missed_occurrences_are_settled_and_told_as_one() -> None:
             first_missed=hour(2),
         ),
     )
-    assert standing.ran == 0
+    assert job_state.ran == 0
 
 
 @pytest.mark.parametrize(
@@ -152,37 +154,37 @@ def test_missed_occurrences_are_settled_and_told_as_one() -> None:
     ids=["paused", "resumed", "resumed, clock set back", "rebased"],
 )
 def test_what_moves_the_cursor(record: Record, paused: bool, cursor: datetime) -> None:  # noqa: FBT001 - a parameter
-    """After a pause nothing old runs; only a clock that was set lets occurrences come again."""
-    standing = fold(standing_after(a_life(3)), record)
+    """After a pause nothing old runs; only a clock that was set lets runs come again."""
+    job_state = fold(standing_after(a_life(3)), record)
 
-    assert (standing.paused, standing.cursor) == (paused, cursor)
+    assert (job_state.paused, job_state.cursor) == (paused, cursor)
 
 
 def test_what_is_under_way_when_a_job_is_called_off_is_still_finished() -> None:
     """Its task is in a session already; somebody has to write down how it ends."""
-    standing = standing_after([armed(), BEGAN, Cancelled(at=hour(2)), finished()])
+    job_state = standing_after([armed(), BEGAN, Cancelled(at=hour(2)), finished()])
 
-    assert standing.cancelled
-    assert standing.recent[0].outcome == "failed"
+    assert job_state.cancelled
+    assert job_state.recent[0].outcome == "failed"
 
 
 @pytest.mark.parametrize(
     "record",
-    [finished(hour(9)), replace(ACCEPTED, instant=hour(9))],
+    [finished(hour(9)), replace(ACCEPTED, scheduled_at=hour(9))],
     ids=["finished", "accepted"],
 )
 def test_what_is_said_of_no_open_occurrence_changes_nothing(record: Record) -> None:
     """A log is read whatever stands in it; the rest of it still counts."""
-    standing = standing_after([*a_life(2), BEGAN])
+    job_state = standing_after([*a_life(2), BEGAN])
 
-    assert fold(standing, record) == standing
+    assert fold(job_state, record) == job_state
 
 
 def test_of_an_occurrence_that_ended_the_end_comes_once() -> None:
     """Twice in the list, it would look as if it had run twice."""
-    standing = standing_after([armed(), BEGAN, finished()])
+    job_state = standing_after([armed(), BEGAN, finished()])
 
-    assert fold(standing, finished()) == standing
+    assert fold(job_state, finished()) == job_state
 
 
 def test_the_oldest_runs_leave_and_are_named() -> None:
@@ -190,11 +192,11 @@ def test_the_oldest_runs_leave_and_are_named() -> None:
     full = standing_after(a_life(RECENT))
     folded = fold_all(full, [*done(RECENT + 1), *done(RECENT + 2)])
 
-    assert len(folded.standing.recent) == RECENT
+    assert len(folded.job_state.recent) == RECENT
     assert folded.gone == full.recent[:2]
-    assert folded.standing.recent[:-2] == full.recent[2:]
-    assert folded.standing.ran == RECENT + 2
-    assert fold_all(Standing(), a_life(RECENT)).gone == ()
+    assert folded.job_state.recent[:-2] == full.recent[2:]
+    assert folded.job_state.ran == RECENT + 2
+    assert fold_all(JobState(), a_life(RECENT)).gone == ()
 
 
 # --- lines ---
@@ -206,21 +208,21 @@ def test_a_line_is_json_that_people_can_read() -> None:
 
     assert line == (
         b'{"kind":"began","at":"2026-11-21T07:00:36.000000Z",'
-        b'"instant":"2026-11-21T07:00:00.000000Z","by_hand":true,"crc":"467c4d9d"}\n'
+        b'"scheduled_at":"2026-11-21T07:00:00.000000Z","by_hand":true,"crc":"a0b26012"}\n'
     )
     assert from_line(line) == from_line(line[:-1]) == replace(BEGAN, by_hand=True)
 
 
 def test_a_line_that_says_all_holds_the_runs() -> None:
     """A log is shortened to it, and nothing may be lost."""
-    standing = standing_after([*a_life(3), BEGAN, ACCEPTED, Paused(at=hour(4))])
-    line = to_line(Kept(at=hour(4), standing=standing))
+    job_state = standing_after([*a_life(3), BEGAN, ACCEPTED, Paused(at=hour(4))])
+    line = to_line(Kept(at=hour(4), job_state=job_state))
 
     assert line.startswith(
-        b'{"kind":"kept","at":"2026-11-21T10:00:00.000000Z","standing":{"schedule":"every 3600",'
+        b'{"kind":"kept","at":"2026-11-21T10:00:00.000000Z","job_state":{"schedule":"every 3600",'
     )
-    assert from_line(line) == Kept(at=hour(4), standing=standing)
-    assert fold(Standing(paused=False), from_line(line)) == standing
+    assert from_line(line) == Kept(at=hour(4), job_state=job_state)
+    assert fold(JobState(paused=False), from_line(line)) == job_state
 
 
 def test_instants_are_written_in_utc() -> None:
@@ -272,15 +274,15 @@ AT = '"at":"2026-11-21T07:00:00Z"'
         (f'{{"kind":"began",{AT},"attempt":-1}}', "attempt must be a whole number of at least 0"),
         (f'{{"kind":"began",{AT},"by_hand":1}}', "by_hand must be true or false"),
         (f'{{"kind":"finished",{AT},"outcome":"lost"}}', "outcome must be one of answered, sent"),
-        (f'{{"kind":"kept",{AT},"standing":7}}', "standing must be an object"),
-        (f'{{"kind":"kept",{AT},"standing":{{"open":7}}}}', "standing.open must be a list"),
+        (f'{{"kind":"kept",{AT},"job_state":7}}', "job_state must be an object"),
+        (f'{{"kind":"kept",{AT},"job_state":{{"open":7}}}}', "job_state.open must be a list"),
         (
-            f'{{"kind":"kept",{AT},"standing":{{"recent":[{{"seq":"1"}}]}}}}',
-            "standing.recent[0].seq must be a whole number",
+            f'{{"kind":"kept",{AT},"job_state":{{"recent":[{{"seq":"1"}}]}}}}',
+            "job_state.recent[0].seq must be a whole number",
         ),
         (
-            f'{{"kind":"kept",{AT},"standing":{{"open":[{{}}]}}}}',
-            "standing.open[0].instant is missing",
+            f'{{"kind":"kept",{AT},"job_state":{{"open":[{{}}]}}}}',
+            "job_state.open[0].scheduled_at is missing",
         ),
         ('["kind"]', "unexpected"),
     ],
@@ -321,7 +323,7 @@ def test_a_log_says_how_far_the_job_is_and_how_long_it_is() -> None:
     data = encode(a_life(4))
     story = read_log(data)
 
-    assert story.standing == standing_after(a_life(4))
+    assert story.job_state == standing_after(a_life(4))
     assert (story.lines, story.size_bytes, story.last_at) == (13, len(data), hour(4.5))
     assert read_log(b"").lines == 0
     assert read_log(b"").last_at is None
@@ -337,12 +339,12 @@ def test_a_torn_end_is_left_out(last: bytes) -> None:
     whole = encode(a_life(2))
     story = read_log(whole + last)
 
-    assert story.standing == standing_after(a_life(2))
+    assert story.job_state == standing_after(a_life(2))
     assert story.size_bytes == len(whole)
 
 
 def test_a_last_line_without_its_end_counts() -> None:
-    """Editors take the last newline away; an occurrence must not run twice for that."""
+    """Editors take the last newline away; a run must not run twice for that."""
     whole = encode(a_life(2))
     story = read_log(whole[:-1])
 

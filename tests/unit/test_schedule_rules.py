@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
 
 import pytest
-from support.occurrences import a_cron, a_job, armed, coming, done, settle, utc
+from support.job_runs import a_cron, a_job, armed, coming, done, settle, utc
 
 from everturn_gateway.scheduler import rules
 from everturn_gateway.scheduler.jobs import (
@@ -14,11 +14,11 @@ from everturn_gateway.scheduler.jobs import (
     Cron,
     Every,
     Job,
+    JobState,
     Misfire,
     QuietHours,
     Retries,
     RunTask,
-    Standing,
 )
 from everturn_gateway.scheduler.records import Rebased, fold
 
@@ -147,9 +147,9 @@ def test_in_the_second_pass_of_an_hour_the_first_is_over() -> None:
     """Started then, a search that goes by the wall finds an instant in the past."""
     job = a_cron("30 2 * * *", BERLIN)
 
-    assert rules.next_instant(job, after=utc(f"{AUTUMN}T01:10"), anchor=utc("2026-01-01")) == utc(
-        "2026-10-26T01:30"
-    )
+    assert rules.next_scheduled_time(
+        job, after=utc(f"{AUTUMN}T01:10"), anchor=utc("2026-01-01")
+    ) == utc("2026-10-26T01:30")
 
 
 # --- the instants of a job ------------------------------------------------------------------------
@@ -160,8 +160,8 @@ def test_intervals_are_counted_from_the_anchor() -> None:
     job = a_job(Every(interval_s=900))
     anchor = utc("2026-05-05T10:07:03.000004")
 
-    first = rules.next_instant(job, after=anchor, anchor=anchor)
-    later = rules.next_instant(job, after=utc("2026-05-05T11:00"), anchor=anchor)
+    first = rules.next_scheduled_time(job, after=anchor, anchor=anchor)
+    later = rules.next_scheduled_time(job, after=utc("2026-05-05T11:00"), anchor=anchor)
 
     assert first == utc("2026-05-05T10:22:03.000004")
     assert later == utc("2026-05-05T11:07:03.000004")
@@ -182,15 +182,16 @@ def test_start_and_end_are_both_in() -> None:
 
 
 @pytest.mark.parametrize(
-    "when", [At(instant=utc("2026-05-04T08:30")), Cron(expression="30 8 4 5 *", timezone="UTC")]
+    "when",
+    [At(scheduled_at=utc("2026-05-04T08:30")), Cron(expression="30 8 4 5 *", timezone="UTC")],
 )
 def test_no_instant_is_the_one_that_was_asked_from(when: At | Cron) -> None:
     """`After` is strict: an instant that is handled is never found again."""
-    job, instant = a_job(when), utc("2026-05-04T08:30")
-    before = instant - timedelta(microseconds=1)
+    job, scheduled_at = a_job(when), utc("2026-05-04T08:30")
+    before = scheduled_at - timedelta(microseconds=1)
 
-    assert rules.next_instant(job, after=before, anchor=before) == instant
-    assert rules.next_instant(job, after=instant, anchor=before) != instant
+    assert rules.next_scheduled_time(job, after=before, anchor=before) == scheduled_at
+    assert rules.next_scheduled_time(job, after=scheduled_at, anchor=before) != scheduled_at
 
 
 def test_quiet_hours_are_passed_over() -> None:
@@ -203,7 +204,7 @@ def test_quiet_hours_are_passed_over() -> None:
         "05 05:00",
         "05 06:00",
     ]
-    assert rules.next_instant(
+    assert rules.next_scheduled_time(
         each_second, after=utc("2026-05-04T20:00"), anchor=utc("2026-05-04")
     ) == utc("2026-05-05T05:00")
 
@@ -240,14 +241,14 @@ def test_a_winter_of_quiet_instants_is_passed() -> None:
     job = a_job(Every(interval_s=86_400), quiet=replace(NIGHT, ends=time(6)))
     anchor = utc("2026-10-26T04:30")
 
-    assert rules.next_instant(job, after=anchor, anchor=anchor) == utc("2027-03-28T04:30")
+    assert rules.next_scheduled_time(job, after=anchor, anchor=anchor) == utc("2027-03-28T04:30")
 
 
 def test_a_job_that_has_quiet_instants_only_has_none() -> None:
     """It is said when it is made; a search without end would hang the gateway."""
     job = a_cron("30 23 * * *", BERLIN, quiet=NIGHT)
 
-    assert rules.next_instant(job, after=utc("2026-05-04"), anchor=utc("2026-05-04")) is None
+    assert rules.next_scheduled_time(job, after=utc("2026-05-04"), anchor=utc("2026-05-04")) is None
 
 
 def test_quiet_hours_that_end_as_they_begin_are_none() -> None:
@@ -263,22 +264,25 @@ def test_quiet_hours_that_end_as_they_begin_are_none() -> None:
         Cron(expression="0 0 * * *", timezone=NEW_YORK),
         Cron(expression="0 0 29 2 *", timezone="UTC"),
         Every(interval_s=31_536_000),
-        At(instant=utc("2026-01-01")),
+        At(scheduled_at=utc("2026-01-01")),
     ],
 )
 def test_time_has_an_end(when: At | Every | Cron) -> None:
     """A date that Python cannot hold must not stop the scheduler."""
     last = datetime.max.replace(tzinfo=UTC)
 
-    assert rules.next_instant(a_job(when), after=last - timedelta(hours=1), anchor=last) is None
     assert (
-        rules.next_instant(a_job(when, jitter_s=60), after=last, anchor=utc("2026-01-01")) is None
+        rules.next_scheduled_time(a_job(when), after=last - timedelta(hours=1), anchor=last) is None
+    )
+    assert (
+        rules.next_scheduled_time(a_job(when, jitter_s=60), after=last, anchor=utc("2026-01-01"))
+        is None
     )
 
 
 def test_a_jitter_past_the_end_of_time_is_no_error() -> None:
     """It is due when time ends, and nobody will mind."""
-    job = a_job(At(instant=utc("9999-12-31T23:59:59")), jitter_s=86_400)
+    job = a_job(At(scheduled_at=utc("9999-12-31T23:59:59")), jitter_s=86_400)
 
     assert rules.jitter_s(job, utc("9999-12-31T23:59:59")) > 1
     assert rules.plan(job, armed(), now=utc("2026-05-04")) == rules.Plan(
@@ -299,7 +303,7 @@ def test_rare_days_are_found() -> None:
 
 def test_the_name_of_a_schedule_outlives_the_process() -> None:
     """Were it another one after an update, each job would be armed anew and its past forgotten."""
-    at = a_job(At(instant=utc("2026-12-01T07:30")))
+    at = a_job(At(scheduled_at=utc("2026-12-01T07:30")))
     every = a_job(
         Every(interval_s=900), begins_at=utc("2026-12-01"), ends_at=utc("2027-12-01"), quiet=NIGHT
     )
@@ -332,15 +336,15 @@ def test_the_name_of_a_schedule_is_that_of_its_times_alone() -> None:
 
 
 def test_jitter_is_drawn_from_job_and_instant() -> None:
-    """After a restart an occurrence is due when it was due before; two jobs are not together."""
-    job, instant = a_cron("0 8 * * *", jitter_s=600), utc("2026-05-04T08:00")
-    drawn = [rules.jitter_s(job, instant + timedelta(days=n)) for n in range(200)]
+    """After a restart a run is due when it was due before; two jobs are not together."""
+    job, scheduled_at = a_cron("0 8 * * *", jitter_s=600), utc("2026-05-04T08:00")
+    drawn = [rules.jitter_s(job, scheduled_at + timedelta(days=n)) for n in range(200)]
 
-    assert drawn[0] == rules.jitter_s(replace(job, label="Other"), instant) == 279.464031
-    assert drawn[0] != rules.jitter_s(replace(job, job_id="other"), instant)
+    assert drawn[0] == rules.jitter_s(replace(job, label="Other"), scheduled_at) == 279.464031
+    assert drawn[0] != rules.jitter_s(replace(job, job_id="other"), scheduled_at)
     assert min(drawn) < 60
     assert 540 < max(drawn) < 600
-    assert rules.jitter_s(replace(job, jitter_s=0), instant) == 0
+    assert rules.jitter_s(replace(job, jitter_s=0), scheduled_at) == 0
 
 
 def test_back_off_doubles_up_to_an_hour() -> None:
@@ -365,7 +369,7 @@ def test_back_off_doubles_up_to_an_hour() -> None:
         (Cron(expression="0 0 1 1 *", timezone="UTC"), 365 * 86_400),
         (Cron(expression="0 0 31 2 *", timezone="UTC"), None),
         (Every(interval_s=90), 90),
-        (At(instant=utc("2026-05-04")), None),
+        (At(scheduled_at=utc("2026-05-04")), None),
     ],
 )
 def test_the_least_distance_of_two_instants(
@@ -389,16 +393,16 @@ def test_a_job_that_was_due_while_the_gateway_was_down(
     """Daily at 08:30 in New York, down from 08:29:47 to 08:31:05: run at the start, or recorded."""
     job = a_cron("30 8 * * *", NEW_YORK, misfire=misfire, grace_s=grace_s)
     due = utc("2026-05-04T12:30")
-    standing = armed(cursor=due - timedelta(days=1))
+    job_state = armed(cursor=due - timedelta(days=1))
 
-    assert rules.plan(job, standing, now=utc("2026-05-04T12:29:47")).run == ()
-    planned = rules.plan(job, standing, now=utc("2026-05-04T12:31:05"))
+    assert rules.plan(job, job_state, now=utc("2026-05-04T12:29:47")).run == ()
+    planned = rules.plan(job, job_state, now=utc("2026-05-04T12:31:05"))
 
-    missed = rules.Missed(first=due, last=due, count=1)
+    missed = rules.Misfire(first=due, last=due, count=1)
     assert planned.run == (due,) * runs
     assert planned.missed == (None if runs else missed)
     assert planned.next_at == due + timedelta(days=1)
-    assert rules.plan(job, settle(standing, planned), now=utc("2026-05-04T12:31:06")).run == ()
+    assert rules.plan(job, settle(job_state, planned), now=utc("2026-05-04T12:31:06")).run == ()
 
 
 def test_a_restart_in_the_night_waits_for_the_morning() -> None:
@@ -411,14 +415,14 @@ def test_a_restart_in_the_night_waits_for_the_morning() -> None:
 
 def test_a_job_that_was_moved_runs_at_its_new_time_only() -> None:
     """From 08:45 to 23:27: the name of its times is another, so it is armed anew, from now on."""
-    old, new = (a_job(At(instant=utc(f"2026-05-04T{at}"))) for at in ("08:45", "23:27"))
-    standing = armed(utc("2026-05-04T08:00"))
+    old, new = (a_job(At(scheduled_at=utc(f"2026-05-04T{at}"))) for at in ("08:45", "23:27"))
+    job_state = armed(utc("2026-05-04T08:00"))
 
     assert rules.schedule_name(old) != rules.schedule_name(new)
-    assert rules.plan(new, standing, now=utc("2026-05-04T08:45")).run == ()
-    planned = rules.plan(new, standing, now=utc("2026-05-04T23:27"))
+    assert rules.plan(new, job_state, now=utc("2026-05-04T08:45")).run == ()
+    planned = rules.plan(new, job_state, now=utc("2026-05-04T23:27"))
     assert planned == rules.Plan(run=(utc("2026-05-04T23:27"),))
-    assert rules.plan(new, settle(standing, planned), now=utc("2026-05-05")) == rules.Plan()
+    assert rules.plan(new, settle(job_state, planned), now=utc("2026-05-05")) == rules.Plan()
 
 
 @pytest.mark.parametrize(
@@ -469,59 +473,61 @@ def test_what_was_begun_is_not_counted_as_missed() -> None:
 
     planned = rules.plan(job, armed(cursor, recent=recent), now=cursor + 4.5 * hour)
 
-    assert planned.missed == rules.Missed(first=cursor + 2 * hour, last=cursor + 3 * hour, count=2)
+    assert planned.missed == rules.Misfire(first=cursor + 2 * hour, last=cursor + 3 * hour, count=2)
 
 
 def test_grace_is_counted_to_the_instant() -> None:
     """Ten seconds late runs; a moment more does not."""
     job = a_cron("0 9 * * *", misfire="skip", grace_s=10)
-    standing, late = armed(utc("2026-05-04")), utc("2026-05-04T09:00:10")
+    job_state, late = armed(utc("2026-05-04")), utc("2026-05-04T09:00:10")
 
-    assert rules.plan(job, standing, now=late).run == (utc("2026-05-04T09:00"),)
-    assert rules.plan(job, standing, now=late + timedelta(microseconds=1)).run == ()
+    assert rules.plan(job, job_state, now=late).run == (utc("2026-05-04T09:00"),)
+    assert rules.plan(job, job_state, now=late + timedelta(microseconds=1)).run == ()
 
 
 def test_jitter_puts_off_an_occurrence_and_is_not_lateness() -> None:
     """With a grace of ten seconds, one that is drawn five minutes late must still run."""
     job = a_cron("0 9 * * *", misfire="skip", grace_s=10, jitter_s=600)
-    instant = utc("2026-05-04T09:00")
-    due = instant + timedelta(seconds=rules.jitter_s(job, instant))
-    standing = armed(utc("2026-05-04"))
+    scheduled_at = utc("2026-05-04T09:00")
+    due = scheduled_at + timedelta(seconds=rules.jitter_s(job, scheduled_at))
+    job_state = armed(utc("2026-05-04"))
 
-    assert due > instant + timedelta(seconds=20)
-    assert rules.plan(job, standing, now=due - timedelta(microseconds=1)) == rules.Plan(next_at=due)
-    assert rules.plan(job, standing, now=due).run == (instant,)
-    assert rules.plan(job, standing, now=due + timedelta(seconds=11)).run == ()
+    assert due > scheduled_at + timedelta(seconds=20)
+    assert rules.plan(job, job_state, now=due - timedelta(microseconds=1)) == rules.Plan(
+        next_at=due
+    )
+    assert rules.plan(job, job_state, now=due).run == (scheduled_at,)
+    assert rules.plan(job, job_state, now=due + timedelta(seconds=11)).run == ()
 
 
 def test_an_occurrence_whose_jitter_is_not_over_holds_back_those_after_it() -> None:
     """Were a later one settled first, the cursor would pass over the earlier one."""
     job = a_job(Every(interval_s=60), misfire="run_all", grace_s=10, jitter_s=600)
     anchor = utc("2026-05-04")
-    instants = [anchor + timedelta(minutes=n) for n in range(1, 60)]
-    due = [each + timedelta(seconds=rules.jitter_s(job, each)) for each in instants]
+    scheduled_times = [anchor + timedelta(minutes=n) for n in range(1, 60)]
+    due = [each + timedelta(seconds=rules.jitter_s(job, each)) for each in scheduled_times]
     early = next(n for n, at in enumerate(due) if at > due[n + 1] + timedelta(seconds=11))
 
-    held = rules.plan(job, armed(anchor, cursor=instants[early - 1]), now=due[early + 1])
-    both = rules.plan(job, armed(anchor, cursor=instants[early - 1]), now=due[early])
+    held = rules.plan(job, armed(anchor, cursor=scheduled_times[early - 1]), now=due[early + 1])
+    both = rules.plan(job, armed(anchor, cursor=scheduled_times[early - 1]), now=due[early])
 
     assert held == rules.Plan(next_at=due[early])
-    assert both.run[:2] == tuple(instants[early : early + 2])
+    assert both.run[:2] == tuple(scheduled_times[early : early + 2])
     assert both.missed is None
 
 
 def test_no_more_runs_than_the_job_has_left() -> None:
     """Three times means three times, and what comes after them is not missed."""
     job = a_cron("0 * * * *", misfire="run_all", max_runs=3)
-    standing, now = armed(utc("2026-05-04T00:30"), ran=1), utc("2026-05-04T05:20")
+    job_state, now = armed(utc("2026-05-04T00:30"), ran=1), utc("2026-05-04T05:20")
 
-    planned = rules.plan(job, standing, now=now)
-    over = settle(standing, planned)
+    planned = rules.plan(job, job_state, now=now)
+    over = settle(job_state, planned)
 
     assert planned == rules.Plan(run=(utc("2026-05-04T01:00"), utc("2026-05-04T02:00")))
     assert rules.plan(job, over, now=now) == rules.Plan()
     assert rules.is_over(job, over, now)
-    assert not rules.is_over(job, standing, now)
+    assert not rules.is_over(job, job_state, now)
 
 
 def test_what_was_begun_does_not_run_again_when_the_clock_goes_back() -> None:
@@ -529,16 +535,18 @@ def test_what_was_begun_does_not_run_again_when_the_clock_goes_back() -> None:
     job = a_cron("0 * * * *", misfire="run_all")
     past = [done(utc("2026-05-04T07:00")), done(utc("2026-05-04T08:00"), outcome="failed")]
     under_way = [done(utc("2026-05-04T09:00"), outcome=None)]
-    standing = armed(
+    job_state = armed(
         utc("2026-05-04"), cursor=utc("2026-05-04T06:30"), recent=tuple(past), open=tuple(under_way)
     )
 
-    assert rules.plan(job, standing, now=utc("2026-05-04T06:40")).next_at == utc("2026-05-04T10:00")
-    planned = rules.plan(job, standing, now=utc("2026-05-04T11:10"))
+    assert rules.plan(job, job_state, now=utc("2026-05-04T06:40")).next_at == utc(
+        "2026-05-04T10:00"
+    )
+    planned = rules.plan(job, job_state, now=utc("2026-05-04T11:10"))
     assert planned.run == (utc("2026-05-04T10:00"), utc("2026-05-04T11:00"))
     assert planned.missed is None
-    late = rules.plan(replace(job, grace_s=60), standing, now=utc("2026-05-04T11:10")).missed
-    assert late == rules.Missed(
+    late = rules.plan(replace(job, grace_s=60), job_state, now=utc("2026-05-04T11:10")).missed
+    assert late == rules.Misfire(
         first=utc("2026-05-04T10:00"), last=utc("2026-05-04T11:00"), count=2
     )
 
@@ -546,20 +554,20 @@ def test_what_was_begun_does_not_run_again_when_the_clock_goes_back() -> None:
 @pytest.mark.parametrize("how", [{"by_hand": True}, {"outcome": "missed"}])
 def test_what_was_not_the_jobs_own_run_does_not_stand_for_it(how: dict[str, object]) -> None:
     """Somebody ran it by hand at eight, or the clock had passed over eight: eight is still due."""
-    job, instant = a_cron("0 * * * *"), utc("2026-05-04T08:00")
-    standing = armed(utc("2026-05-04T07:30"), recent=(done(instant, **how),))
+    job, scheduled_at = a_cron("0 * * * *"), utc("2026-05-04T08:00")
+    job_state = armed(utc("2026-05-04T07:30"), recent=(done(scheduled_at, **how),))
 
-    assert rules.plan(job, standing, now=instant).run == (instant,)
+    assert rules.plan(job, job_state, now=scheduled_at).run == (scheduled_at,)
 
 
 def test_a_clock_that_is_behind_the_cursor_runs_nothing() -> None:
     """It was set back by minutes: what is settled stays so."""
-    job, standing = a_cron("*/5 * * * *"), armed(utc("2026-05-04T08:00"))
+    job, job_state = a_cron("*/5 * * * *"), armed(utc("2026-05-04T08:00"))
 
-    assert rules.plan(job, standing, now=utc("2026-05-04T07:40")) == rules.Plan(
+    assert rules.plan(job, job_state, now=utc("2026-05-04T07:40")) == rules.Plan(
         next_at=utc("2026-05-04T08:05")
     )
-    assert rules.rebased(job, replace(standing, anchor=utc("2026-05-01")), BEHIND) is None
+    assert rules.rebased(job, replace(job_state, anchor=utc("2026-05-01")), BEHIND) is None
 
 
 BEHIND = utc("2026-05-04T06:59:20")
@@ -576,15 +584,15 @@ def test_a_clock_that_is_behind_the_arming_of_a_job_lets_it_begin_now(
     when: Cron | Every, anchor: datetime
 ) -> None:
     """It is made by a clock that is ahead: it runs from now on, and is not told of what was."""
-    job, standing = a_job(when), armed(utc("2026-05-04T08:00"))
-    rebased = rules.rebased(job, standing, BEHIND)
+    job, job_state = a_job(when), armed(utc("2026-05-04T08:00"))
+    rebased = rules.rebased(job, job_state, BEHIND)
 
     assert rebased == Rebased(at=BEHIND, cursor=BEHIND, anchor=anchor)
-    standing = fold(standing, rebased)
-    planned = rules.plan(job, standing, now=BEHIND)
+    job_state = fold(job_state, rebased)
+    planned = rules.plan(job, job_state, now=BEHIND)
     assert (planned.run, planned.missed, planned.next_at) == ((), None, utc("2026-05-04T07:00"))
-    assert rules.rebased(job, standing, BEHIND) is None
-    assert rules.rebased(job, Standing(), BEHIND) is None
+    assert rules.rebased(job, job_state, BEHIND) is None
+    assert rules.rebased(job, JobState(), BEHIND) is None
 
 
 @pytest.mark.parametrize(
@@ -626,19 +634,19 @@ def test_a_rare_job_is_counted_however_long_ago() -> None:
     job = a_cron("0 12 29 2 *", grace_s=60)
     planned = rules.plan(job, armed(utc("2001-01-01")), now=utc("2027-12-31"))
 
-    assert planned.missed == rules.Missed(
+    assert planned.missed == rules.Misfire(
         first=utc("2004-02-29T12:00"), last=utc("2024-02-29T12:00"), count=6
     )
     assert planned.next_at == utc("2028-02-29T12:00")
 
 
 def test_where_counting_changes_its_way_nothing_counts_twice() -> None:
-    """An occurrence exactly 750 days ago stands between what is counted by day and by one."""
+    """A run exactly 750 days ago stands between what is counted by day and by one."""
     begins, days = utc("2022-01-01"), timedelta(days=250)
     job = a_job(Every(interval_s=250 * 86_400))
     planned = rules.plan(job, armed(begins), now=begins + 4 * days)
 
-    assert planned.missed == rules.Missed(first=begins + days, last=begins + 3 * days, count=3)
+    assert planned.missed == rules.Misfire(first=begins + days, last=begins + 3 * days, count=3)
 
 
 def test_the_newest_hundred_run_at_most() -> None:
@@ -648,7 +656,7 @@ def test_the_newest_hundred_run_at_most() -> None:
 
     assert planned.run[0] == utc("2026-05-04T08:21")
     assert planned.run[-1] == utc("2026-05-04T10:00")
-    assert planned.missed == rules.Missed(
+    assert planned.missed == rules.Misfire(
         first=utc("2026-05-04T00:01"), last=utc("2026-05-04T08:20"), count=500
     )
 
@@ -656,7 +664,7 @@ def test_the_newest_hundred_run_at_most() -> None:
 def test_a_job_is_over_when_nothing_is_left_to_settle() -> None:
     """What it missed is still to be recorded, and counts as to come."""
     now = utc("2026-05-04T12:00")
-    once, ended = a_job(At(instant=utc("2026-05-04T08:30"))), a_cron("0 * * * *", ends_at=now)
+    once, ended = a_job(At(scheduled_at=utc("2026-05-04T08:30"))), a_cron("0 * * * *", ends_at=now)
 
     assert not rules.is_over(once, armed(utc("2026-05-04")), utc("2026-05-05"))
     assert rules.is_over(once, armed(utc("2026-05-04T08:30")), now)
@@ -664,7 +672,7 @@ def test_a_job_is_over_when_nothing_is_left_to_settle() -> None:
     assert rules.is_over(once, again, utc("2026-05-04T08:00"))
     assert not rules.is_over(ended, armed(utc("2026-05-04T11:00")), utc("2026-05-05"))
     assert rules.is_over(ended, armed(now), utc("2026-05-05"))
-    assert rules.is_over(once, Standing(), now)
+    assert rules.is_over(once, JobState(), now)
     assert not rules.is_over(a_cron("0 0 29 2 *"), armed(now), now)
 
 
@@ -723,7 +731,7 @@ def test_a_cron_expression_that_can_be_is_taken(expression: str) -> None:
     """Names, ranges, lists, steps and the last of a month are what people know."""
     rules.check_cron(expression, BERLIN)
 
-    assert rules.next_instant(
+    assert rules.next_scheduled_time(
         a_cron(expression, BERLIN), after=utc("2026-05-04"), anchor=utc("2026-05-04")
     )
 

@@ -155,7 +155,7 @@ def test_what_is_left_out_has_the_values_of_the_page() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "zone", "instant"),
+    ("written", "zone", "scheduled_at"),
     [
         ("2026-12-01T08:30", "Europe/Berlin", datetime(2026, 12, 1, 7, 30, tzinfo=UTC)),
         ("2026-12-01 08:30:15", "Europe/Berlin", datetime(2026, 12, 1, 7, 30, 15, tzinfo=UTC)),
@@ -167,10 +167,10 @@ def test_what_is_left_out_has_the_values_of_the_page() -> None:
     ],
 )
 def test_an_instant_is_a_date_and_a_time_in_a_zone(
-    written: object, zone: str, instant: datetime
+    written: object, zone: str, scheduled_at: datetime
 ) -> None:
     """People write it in several ways, and none of them may mean another hour."""
-    assert made_job(every=None, at=written, timezone=zone).when == At(instant=instant)
+    assert made_job(every=None, at=written, timezone=zone).when == At(scheduled_at=scheduled_at)
 
 
 @pytest.mark.parametrize(

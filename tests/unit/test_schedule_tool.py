@@ -27,12 +27,12 @@ from everturn_gateway.observe import SecretRegistry
 from everturn_gateway.scheduler.jobs import (
     Every,
     Job,
+    JobState,
     JobView,
     Made,
     Run,
     RunTask,
     SendMessage,
-    Standing,
     ToChat,
     ToSession,
 )
@@ -372,8 +372,8 @@ async def test_what_was_made_before_is_found_whoever_asks_now(tmp_path: Path) ->
     async with talking(tmp_path) as talk_:
         await talk_.does(TEA)
         [view] = talk_.desk.jobs()
-        run = Run(instant=START, started_at=START, outcome="sent")
-        talk_.keep(replace(view, state="done", next_at=None, standing=Standing(recent=(run,))))
+        run = Run(scheduled_at=START, started_at=START, outcome="sent")
+        talk_.keep(replace(view, state="done", next_at=None, job_state=JobState(recent=(run,))))
         talk_.clock.advance(30 * 86_400)
         again = await talk_.does(TEA, said=talk("schedule"))
 
@@ -523,10 +523,10 @@ async def test_the_list_shows_this_conversation_alone(tmp_path: Path) -> None:
 
 def test_the_list_tells_how_each_job_fares() -> None:
     """`It did not come` needs a reason."""
-    failed = Run(instant=START, started_at=START, outcome="failed", error="out of\nreach")
-    past = Standing(recent=(failed,))
+    failed = Run(scheduled_at=START, started_at=START, outcome="failed", error="out of\nreach")
+    past = JobState(recent=(failed,))
     views = [
-        JobView(job=_job("a"), state="done", standing=past),
+        JobView(job=_job("a"), state="done", job_state=past),
         JobView(job=_job("b"), state="waiting", why="there is no channel 'telegram'"),
         JobView(job=_job("c"), state="paused"),
         JobView(job=_job("d"), state="scheduled", next_at=START),

@@ -145,7 +145,10 @@ def case(tmp_path: Path) -> Case:
         {"type": "announced", "text": "soak: tick", "idempotency_key": key},
     )
     made.effects = [tool]
-    made.runs = [{"kind": "began", "instant": INSTANT}, {"kind": "finished", "instant": INSTANT}]
+    made.runs = [
+        {"kind": "began", "scheduled_at": INSTANT},
+        {"kind": "finished", "scheduled_at": INSTANT},
+    ]
     return made
 
 
@@ -154,11 +157,14 @@ def test_where_all_is_well_nothing_is_found(case: Case) -> None:
     assert case.findings() == []
 
 
-def test_a_run_log_that_was_shortened_within_an_occurrence_is_in_order(case: Case) -> None:
-    """Its first line counts the occurrence that was open then; that one is not two."""
-    missed = {"instant": "2026-11-22T11:59:00.000000Z", "outcome": "missed"}  # and began nothing
-    standing = {"ran": 1, "open": [{"instant": INSTANT}], "recent": [missed]}
-    case.runs[0] = {"kind": "kept", "standing": standing}
+def test_a_run_log_that_was_shortened_within_a_run_is_in_order(case: Case) -> None:
+    """Its first line counts the run that was open then; that one is not two."""
+    missed = {
+        "scheduled_at": "2026-11-22T11:59:00.000000Z",
+        "outcome": "missed",
+    }  # and began nothing
+    job_state = {"ran": 1, "open": [{"scheduled_at": INSTANT}], "recent": [missed]}
+    case.runs[0] = {"kind": "kept", "job_state": job_state}
     assert case.findings() == []
 
 
@@ -245,7 +251,7 @@ def _never_answer(case: Case) -> None:
     case.book.messages["mk000001z"].answers = []
 
 
-def _leave_an_occurrence_open(case: Case) -> None:
+def _leave_a_run_open(case: Case) -> None:
     case.runs.pop()
 
 
@@ -301,9 +307,9 @@ def test_what_a_kill_left_behind_is_counted_and_no_double(case: Case) -> None:
         (_answer_otherwise_the_second_time, "the same key, another answer"),
         (_answer_with_half, "lost: its client was told something else"),
         (_never_answer, "lost: its client has no answer"),
-        (_leave_an_occurrence_open, "an occurrence did not end once"),
-        (_announce_twice, "an occurrence was not taken once"),
-        (_say_it_twice, "an occurrence was not said once"),
+        (_leave_a_run_open, "a run did not end once"),
+        (_announce_twice, "a run was not taken once"),
+        (_say_it_twice, "a run was not said once"),
         (_surprise_a_client, "a client saw what it must not see"),
     ],
 )

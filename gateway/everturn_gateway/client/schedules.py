@@ -86,7 +86,7 @@ class HttpSchedules:
         return _read(JobList, await self._ask("GET", _SCHEDULES, params=params))
 
     async def job(self, job_id: str) -> JobDetail:
-        """Return one job and its newest occurrences."""
+        """Return one job and its newest runs."""
         return _read(JobDetail, await self._ask("GET", _path(job_id)))
 
     async def coming(self, job_id: str, *, count: int) -> ComingList:
@@ -119,15 +119,15 @@ class HttpSchedules:
         return _read(RunBody, await self._ask("POST", _path(job_id, "run")))
 
     async def wait(self, job_id: str, run: RunBody) -> RunBody:
-        """Return how an occurrence came out, when it has. The caller sets the deadline."""
+        """Return how a run came out, when it has. The caller sets the deadline."""
         looks = 0
         while run.outcome is None:
             await anyio.sleep(_LOOKS_S[min(looks, len(_LOOKS_S) - 1)])
             looks += 1
             found = _read(RunList, await self._ask("GET", _path(job_id, "runs")))
-            here = [each for each in found.runs if each.instant == run.instant]
+            here = [each for each in found.runs if each.scheduled_at == run.scheduled_at]
             if not here:
-                msg = f"the gateway no longer knows of the run of {job_id} at {run.instant}"
+                msg = f"the gateway no longer knows of the run of {job_id} at {run.scheduled_at}"
                 raise DoorError(msg)
             run = here[0]
         return run

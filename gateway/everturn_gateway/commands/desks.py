@@ -28,7 +28,7 @@ from everturn_gateway.scheduler.bodies import (
     Places,
     RunBody,
 )
-from everturn_gateway.scheduler.desk import ScheduleDesk
+from everturn_gateway.scheduler.client import SchedulerClient
 from everturn_gateway.scheduler.jobs import Made
 from everturn_gateway.scheduler.sections import JobSection
 
@@ -45,7 +45,7 @@ class Desk(Protocol):
         ...
 
     async def job(self, job_id: str) -> JobDetail:
-        """Return one job and its newest occurrences."""
+        """Return one job and its newest runs."""
         ...
 
     async def coming(self, job_id: str, *, count: int) -> ComingList:
@@ -77,7 +77,7 @@ class Desk(Protocol):
         ...
 
     async def wait(self, job_id: str, run: RunBody) -> RunBody:
-        """Return how an occurrence came out, when it has. The caller sets the deadline."""
+        """Return how a run came out, when it has. The caller sets the deadline."""
         ...
 
 
@@ -121,7 +121,7 @@ class LocalDesk:
     """The scheduled jobs of a gateway in this process."""
 
     def __init__(
-        self, desk: ScheduleDesk, agents: Callable[[], tuple[str, ...]], places: Places
+        self, desk: SchedulerClient, agents: Callable[[], tuple[str, ...]], places: Places
     ) -> None:
         self._desk = desk
         self._agents = agents
@@ -140,7 +140,7 @@ class LocalDesk:
         )
 
     async def job(self, job_id: str) -> JobDetail:
-        """Return one job and its newest occurrences."""
+        """Return one job and its newest runs."""
         return JobDetail.whole(self._desk.job(job_id), self._places)
 
     async def coming(self, job_id: str, *, count: int) -> ComingList:
@@ -177,8 +177,8 @@ class LocalDesk:
             return RunBody.of(await self._desk.run_now(job_id))
 
     async def wait(self, job_id: str, run: RunBody) -> RunBody:
-        """Return how an occurrence came out, when it has. The caller sets the deadline."""
-        return RunBody.of(await self._desk.wait(job_id, datetime.fromisoformat(run.instant)))
+        """Return how a run came out, when it has. The caller sets the deadline."""
+        return RunBody.of(await self._desk.wait(job_id, datetime.fromisoformat(run.scheduled_at)))
 
     async def _body(self, job_id: str) -> JobBody:
         return JobBody.of(self._desk.job(job_id), self._places)

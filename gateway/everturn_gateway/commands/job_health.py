@@ -14,7 +14,7 @@ from everturn_gateway.commands.settings import api_token
 from everturn_gateway.config import Config
 from everturn_gateway.errors import Fault
 from everturn_gateway.scheduler.bodies import JobFaultBody, Places
-from everturn_gateway.scheduler.book import JobBook
+from everturn_gateway.scheduler.job_store import JobStore
 from everturn_gateway.scheduler.judging import (
     ALWAYS_THERE,
     by_id,
@@ -57,7 +57,7 @@ async def read_jobs(config: Config, agents: Sequence[AgentFile], now: datetime) 
         OSError: They cannot be read.
     """
     folder = config.workspace / FOLDER
-    page = await JobBook(folder, timezone=config.schedules.timezone).read()
+    page = await JobStore(folder, timezone=config.schedules.timezone).read()
     logs = RunLogs(folder / RUNS_FOLDER)
     if await anyio.Path(folder / RUNS_FOLDER).is_dir():
         await logs.load()
@@ -69,9 +69,9 @@ async def read_jobs(config: Config, agents: Sequence[AgentFile], now: datetime) 
 
     def stuck() -> Iterator[Fault]:
         for job in found.values():
-            standing = logs.standing(job.job_id)
-            is_done = standing.schedule and is_over(job, standing, now)
-            why = stranded(job, names, channels)[1] or why_never(job, standing, now)
+            job_state = logs.job_state(job.job_id)
+            is_done = job_state.schedule and is_over(job, job_state, now)
+            why = stranded(job, names, channels)[1] or why_never(job, job_state, now)
             if why and not is_done and not logs.damage(job.job_id):
                 yield waiting(job, why)
 

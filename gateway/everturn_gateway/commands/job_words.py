@@ -64,9 +64,9 @@ def took_text(seconds: float | None) -> str:
     return f"{minutes} min {rest} s"
 
 
-def moment_text(instant: str, zone: tzinfo | None = None) -> str:
+def moment_text(scheduled_at: str, zone: tzinfo | None = None) -> str:
     """Return an instant by the clock of `zone`, None = this machine's; seconds where it has any."""
-    local = datetime.fromisoformat(instant).astimezone(zone)
+    local = datetime.fromisoformat(scheduled_at).astimezone(zone)
     return f"{local:%Y-%m-%d %H:%M:%S}" if local.second else f"{local:%Y-%m-%d %H:%M}"
 
 
@@ -92,7 +92,7 @@ def payload_text(job: JobBody) -> tuple[str, str]:
 
 
 def outcome_text(run: RunBody) -> str:
-    """Return how an occurrence came out, or several that were missed."""
+    """Return how a run came out, or several that were missed."""
     if run.outcome is None:
         return "running"
     if run.outcome == "missed" and run.missed > 1:
@@ -101,8 +101,8 @@ def outcome_text(run: RunBody) -> str:
 
 
 def last_text(job: JobBody) -> str:
-    """Return how a job's newest occurrence came out, and when it was due."""
-    return f"{outcome_text(job.last)} {moment_text(job.last.instant)}" if job.last else ""
+    """Return how a job's newest run came out, and when it was due."""
+    return f"{outcome_text(job.last)} {moment_text(job.last.scheduled_at)}" if job.last else ""
 
 
 def coming_text(job: JobBody) -> str:
@@ -129,9 +129,9 @@ def facts(job: JobDetail) -> Iterator[tuple[str, str]]:
     yield "misfire", f"{job.misfire}, within {span_text(job.grace_seconds)}"
     if job.jitter_seconds:
         yield "jitter", f"up to {span_text(job.jitter_seconds)}"
-    for name, instant in (("start", job.start), ("end", job.end)):
-        if instant:
-            yield name, moment_text(instant)
+    for name, scheduled_at in (("start", job.start), ("end", job.end)):
+        if scheduled_at:
+            yield name, moment_text(scheduled_at)
     if job.quiet:
         yield "quiet", f"{job.quiet.begins} to {job.quiet.ends} {job.quiet.timezone}"
     retries = job.retries
@@ -164,9 +164,9 @@ _MAKERS: Final = {
 
 
 def run_row(run: RunBody) -> tuple[str, ...]:
-    """Return the row of an occurrence: due, outcome, took, tries, session, turn, error."""
+    """Return the row of a run: due, outcome, took, tries, session, turn, error."""
     return (
-        moment_text(run.instant) + (" (by hand)" if run.by_hand else ""),
+        moment_text(run.scheduled_at) + (" (by hand)" if run.by_hand else ""),
         outcome_text(run),
         took_text(run.duration_seconds) if run.outcome != "missed" else "",
         str(run.attempt) if run.outcome != "missed" else "",
@@ -205,9 +205,9 @@ def goes_on_text(job_id: str) -> str:
     )
 
 
-def wall_text(instant: str) -> str:
+def wall_text(scheduled_at: str) -> str:
     """Return an instant by the clock it was written in, with its offset from UTC."""
-    at = datetime.fromisoformat(instant)
+    at = datetime.fromisoformat(scheduled_at)
     offset = f"{at:%z}" if at.utcoffset() else ""
     return f"{at:%Y-%m-%d %H:%M:%S} {offset}".rstrip()
 

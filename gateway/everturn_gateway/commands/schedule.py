@@ -95,7 +95,7 @@ def list_jobs(options: Options, *, everything: bool, as_json: bool) -> int:
 
 
 def show_job(options: Options, job_id: str, *, as_json: bool) -> int:
-    """Print a job, when it is due next and its last occurrences; return the exit code.
+    """Print a job, when it is due next and its last runs; return the exit code.
 
     Raises:
         GatewayError: There is no such job.

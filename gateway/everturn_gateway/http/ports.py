@@ -14,7 +14,7 @@ from everturn_channels.health import ChannelStatus
 from everturn_gateway.config import Config
 from everturn_gateway.errors import Fault
 from everturn_gateway.model_memory import KnownModel
-from everturn_gateway.scheduler.desk import ScheduleDesk
+from everturn_gateway.scheduler.client import SchedulerClient
 from everturn_gateway.telemetry import Telemetry
 from everturn_gateway.usage import UsageLedger
 
@@ -166,7 +166,7 @@ class Gateway(Protocol):
         ...
 
     @property
-    def schedules(self) -> ScheduleDesk:
+    def schedules(self) -> SchedulerClient:
         """Its scheduled jobs."""
         ...
 

@@ -1,1 +1,1 @@
-"""Scheduled jobs: what they are, when they are due, and that each occurrence runs once."""
+"""Scheduled jobs: what they are, when they are due, and that each run runs once."""

@@ -25,6 +25,7 @@ from everturn_gateway.scheduler.jobs import (
     Destination,
     Every,
     Job,
+    JobState,
     JobView,
     Made,
     MadeBy,
@@ -35,7 +36,6 @@ from everturn_gateway.scheduler.jobs import (
     RunOutcome,
     RunTask,
     SendMessage,
-    Standing,
     ToChat,
     ToSession,
     ToWebhook,
@@ -108,7 +108,7 @@ WhenBody: TypeAlias = AtBody | EveryBody | CronBody
 def _when(when: When) -> WhenBody:
     match when:
         case At():
-            return AtBody(at=utc_text(when.instant))
+            return AtBody(at=utc_text(when.scheduled_at))
         case Every():
             return EveryBody(every_seconds=when.interval_s)
         case Cron():
@@ -192,14 +192,14 @@ def shown_address(url: str) -> str:
 
 
 class RetriesBody(ScheduleBody):
-    """What follows an occurrence that failed."""
+    """What follows a run that failed."""
 
     max: int = Field(description="Tries after the first one.")
     backoff_seconds: float = Field(description="Before the second try; doubled with each.")
 
 
 class QuietBody(ScheduleBody):
-    """A part of each day in which no occurrence falls."""
+    """A part of each day in which no run falls."""
 
     begins: str = Field(examples=["22:00"])
     ends: str = Field(examples=["07:00"])
@@ -260,13 +260,13 @@ class MadeBody(ScheduleBody):
         )
 
 
-# --- occurrences ---
+# --- runs ---
 
 
 class RunBody(ScheduleBody):
-    """An occurrence that was begun, or passed over. Its instant is its name."""
+    """A run that was begun, or passed over. Its instant is its name."""
 
-    instant: Instant = Field(description="When it was due.")
+    scheduled_at: Instant = Field(description="When it was due.")
     started_at: Instant
     finished_at: Instant | None = Field(description="Null while it is under way.")
     duration_seconds: float | None
@@ -282,7 +282,7 @@ class RunBody(ScheduleBody):
     session: str | None = Field(description="Path of that session.")
     turn_id: str | None = Field(description="The turn that did the task.", pattern=r"^t[0-9]+$")
     missed: int = Field(
-        description="How many occurrences this stands for, where they were missed; `instant` is"
+        description="How many runs this stands for, where they were missed; `scheduled_at` is"
         " the newest."
     )
     first_missed: Instant | None = Field(description="The oldest of them.")
@@ -292,7 +292,7 @@ class RunBody(ScheduleBody):
         """Return the body of `run`."""
         ended = run.finished_at
         return RunBody(
-            instant=utc_text(run.instant),
+            scheduled_at=utc_text(run.scheduled_at),
             started_at=utc_text(run.started_at),
             finished_at=_instant(ended),
             # A clock that was set back in between measures nothing.
@@ -312,18 +312,18 @@ class RunBody(ScheduleBody):
 
 
 class RunList(ScheduleBody):
-    """Occurrences of a job, newest first."""
+    """Runs of a job, newest first."""
 
     runs: tuple[RunBody, ...]
 
     @staticmethod
-    def of(standing: Standing, *, limit: int) -> RunList:
+    def of(job_state: JobState, *, limit: int) -> RunList:
         """Return the newest `limit`; those under way come first."""
-        return RunList(runs=_runs(standing, limit))
+        return RunList(runs=_runs(job_state, limit))
 
 
-def _runs(standing: Standing, limit: int) -> tuple[RunBody, ...]:
-    newest_first = [*reversed(standing.open), *reversed(standing.recent)]
+def _runs(job_state: JobState, limit: int) -> tuple[RunBody, ...]:
+    newest_first = [*reversed(job_state.open), *reversed(job_state.recent)]
     return tuple(map(RunBody.of, newest_first[:limit]))
 
 
@@ -351,7 +351,7 @@ class JobBody(ScheduleBody):
         " own."
     )
     misfire: Misfire = Field(
-        description="What becomes of occurrences that could not run in time: the newest runs, none"
+        description="What becomes of runs that could not run in time: the newest runs, none"
         " does, or all do."
     )
     grace_seconds: int = Field(description="One that is later than this does not run.")
@@ -365,13 +365,13 @@ class JobBody(ScheduleBody):
     made: MadeBody
     file: str = Field(description="Where it is defined.", examples=[".everturn/schedules/a.yaml"])
     line: int
-    ran: int = Field(description="Occurrences that ran by its times as they are now.")
-    last: RunBody | None = Field(description="The newest occurrence that is finished.")
+    ran: int = Field(description="Runs that ran by its times as they are now.")
+    last: RunBody | None = Field(description="The newest run that is finished.")
 
     @staticmethod
     def of(view: JobView, places: Places) -> JobBody:
         """Return the body of a job."""
-        job, standing = view.job, view.standing
+        job, job_state = view.job, view.job_state
         return JobBody(
             id=job.job_id,
             agent=job.agent,
@@ -396,21 +396,21 @@ class JobBody(ScheduleBody):
             made=MadeBody.of(job.made),
             file=places.name(job.file),
             line=job.line,
-            ran=standing.ran,
-            last=RunBody.of(standing.last) if standing.last else None,
+            ran=job_state.ran,
+            last=RunBody.of(job_state.last) if job_state.last else None,
         )
 
 
 class JobDetail(JobBody):
-    """A scheduled job and its newest occurrences."""
+    """A scheduled job and its newest runs."""
 
     runs: tuple[RunBody, ...] = Field(description="Newest first.")
 
     @staticmethod
     def whole(view: JobView, places: Places) -> JobDetail:
-        """Return the body of a job with its occurrences."""
+        """Return the body of a job with its runs."""
         fields = dict(JobBody.of(view, places))
-        return JobDetail(**fields, runs=_runs(view.standing, RECENT_RUNS))
+        return JobDetail(**fields, runs=_runs(view.job_state, RECENT_RUNS))
 
 
 class JobFaultBody(ScheduleBody):
@@ -457,17 +457,17 @@ class ComingList(ScheduleBody):
     next: tuple[ComingBody, ...] = Field(description="Soonest first.")
 
     @staticmethod
-    def of(job: Job, instants: Iterable[datetime]) -> ComingList:
+    def of(job: Job, scheduled_times: Iterable[datetime]) -> ComingList:
         """Return the body of the next instants of `job`."""
         zone = ZoneInfo(job.timezone)
         return ComingList(
             timezone=job.timezone,
             next=tuple(
                 ComingBody(at=utc_text(each), local=each.astimezone(zone).isoformat())
-                for each in instants
+                for each in scheduled_times
             ),
         )
 
 
-def _instant(instant: datetime | None) -> str | None:
-    return utc_text(instant) if instant else None
+def _instant(scheduled_at: datetime | None) -> str | None:
+    return utc_text(scheduled_at) if scheduled_at else None

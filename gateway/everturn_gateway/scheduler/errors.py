@@ -25,7 +25,7 @@ class UnknownJobError(GatewayError):
 
 
 class NotWrittenError(OSError):
-    """What happened to an occurrence could not be written down; the same step is done again."""
+    """What happened to a run could not be written down; the same step is done again."""
 
 
 class JobRefusedError(ConfigError):

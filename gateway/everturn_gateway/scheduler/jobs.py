@@ -1,4 +1,4 @@
-"""What a scheduled job is, and what became of its occurrences. Pure values."""
+"""What a scheduled job is, and what became of its runs. Pure values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias
 from everturn_actors.model import ConversationKey
 
 Misfire: TypeAlias = Literal["run_once", "skip", "run_all"]
-"""What becomes of occurrences that could not run in time: the newest runs, none does, or all do.
+"""What becomes of runs that could not run in time: the newest runs, none does, or all do.
 
 Whatever the policy, one that is later than the job's grace does not run."""
 Where: TypeAlias = Literal["conversation", "isolated"]
@@ -19,7 +19,7 @@ MadeBy: TypeAlias = Literal["file", "agent", "heartbeat", "tool", "cli", "http"]
 """Who defined a job: a file that somebody wrote, `agent.yaml`, its heartbeat, or one of those that
 write a file of their own."""
 RunOutcome: TypeAlias = Literal["answered", "sent", "silent", "failed", "cancelled", "missed"]
-"""How an occurrence came out: a task was done, a message is on its way, there was nothing to say,
+"""How a run came out: a task was done, a message is on its way, there was nothing to say,
 all tries failed, it was called off, or it was not run at all."""
 
 SENDER: Final = "schedule"
@@ -27,14 +27,14 @@ SENDER: Final = "schedule"
 ISOLATED: Final = "schedule"
 "The channel of conversations in which isolated tasks run. No person is there."
 GRACE_S: Final[dict[Misfire, int]] = {"run_once": 86_400, "run_all": 86_400, "skip": 10}
-"How late an occurrence may be and still run, where the job does not say."
+"How late a run may be and still run, where the job does not say."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class At:
     """Once."""
 
-    instant: datetime
+    scheduled_at: datetime
     "UTC."
 
 
@@ -60,7 +60,7 @@ When: TypeAlias = At | Every | Cron
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuietHours:
-    """A part of each day in which no occurrence falls."""
+    """A part of each day in which no run falls."""
 
     begins: time
     ends: time
@@ -117,7 +117,7 @@ Destination: TypeAlias = ToChat | ToSession | ToWebhook
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retries:
-    """What follows an occurrence that failed."""
+    """What follows a run that failed."""
 
     most: int = 3
     "Tries after the first one."
@@ -154,13 +154,13 @@ class Job:
     misfire: Misfire = "run_once"
     grace_s: int = GRACE_S["run_once"]
     jitter_s: int = 0
-    "An occurrence runs up to so much later than it is due, always the same for the same one."
+    "A run runs up to so much later than it is due, always the same for the same one."
     begins_at: datetime | None = None
-    "UTC. No occurrence before it; of `Every`, its anchor."
+    "UTC. No run before it; of `Every`, its anchor."
     ends_at: datetime | None = None
-    "UTC. No occurrence after it."
+    "UTC. No run after it."
     max_runs: int | None = None
-    "It is over after so many occurrences that ran; None = no such limit."
+    "It is over after so many runs that ran; None = no such limit."
     retries: Retries = field(default_factory=Retries)
     quiet: QuietHours | None = None
     paused: bool = False
@@ -180,7 +180,7 @@ class Job:
 
     @property
     def is_once(self) -> bool:
-        """Whether it has a single occurrence."""
+        """Whether it has a single run."""
         return isinstance(self.when, At)
 
     @property
@@ -191,9 +191,9 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One occurrence of a job that was begun, or passed over; (job, instant) is its name."""
+    """One run of a job that was begun, or passed over; (job, instant) is its name."""
 
-    instant: datetime
+    scheduled_at: datetime
     "When it was due, UTC."
     started_at: datetime
     attempt: int = 1
@@ -212,14 +212,14 @@ class Run:
     "Why it failed, was called off or missed."
     finished_at: datetime | None = None
     missed: int = 0
-    "missed: how many occurrences this stands for; `instant` is the newest of them."
+    "missed: how many runs this stands for; `scheduled_at` is the newest of them."
     first_missed: datetime | None = None
     "missed: the oldest of them."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A stretch of time, and the occurrences that are due in it."""
+    """A stretch of time, and the runs that are due in it."""
 
     begins: datetime
     "UTC; it is no part of the span."
@@ -228,18 +228,18 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class JobState:
     """What is known of the past of a job; everything else about it is its definition."""
 
     schedule: str = ""
     "Names the times that the rest is about (`rules.schedule_name`); empty = never armed."
     anchor: datetime | None = None
     """UTC. When it was armed with these times, or earlier where the clock was found to be behind
-    that: no occurrence is older; `Every` counts from it."""
+    that: no run is older; `Every` counts from it."""
     armed: datetime | None = None
     "UTC. When it was armed, as the clock said then: by one that has come there none is older."
     cursor: datetime | None = None
-    "UTC. Occurrences up to here are settled or begun."
+    "UTC. Runs up to here are settled or begun."
     skipped: tuple[Span, ...] = ()
     """Those up to `cursor` that were missed, oldest first; bounded. Where the clock is set back
     before them they are still to come."""
@@ -248,7 +248,7 @@ class Standing:
     settled: tuple[Span, ...] = ()
     "Those beyond `cursor` that are settled too, oldest first: they ran by a clock that was ahead."
     ran: int = 0
-    "Occurrences that ran since then, those by hand left out."
+    "Runs that ran since then, those by hand left out."
     open: tuple[Run, ...] = ()
     "Begun and not finished, oldest first."
     recent: tuple[Run, ...] = ()
@@ -262,7 +262,7 @@ class Standing:
 
     @property
     def last(self) -> Run | None:
-        """The newest occurrence that is finished."""
+        """The newest run that is finished."""
         return self.recent[-1] if self.recent else None
 
 
@@ -276,4 +276,4 @@ class JobView:
     why: str = ""
     next_at: datetime | None = None
     "UTC. When it is due next."
-    standing: Standing = field(default_factory=Standing)
+    job_state: JobState = field(default_factory=JobState)

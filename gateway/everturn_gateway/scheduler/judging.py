@@ -8,7 +8,7 @@ from typing import Final
 
 from everturn_gateway.errors import Fault
 from everturn_gateway.scheduler import rules
-from everturn_gateway.scheduler.jobs import At, Job, Standing, ToChat
+from everturn_gateway.scheduler.jobs import At, Job, JobState, ToChat
 
 ALWAYS_THERE: Final = frozenset(("http", "terminal"))
 "Channels that are there without being set up: what is said there waits to be read."
@@ -43,28 +43,28 @@ def stranded(job: Job, agents: Collection[str], channels: Collection[str]) -> tu
     return "", ""
 
 
-def is_armed(job: Job, standing: Standing) -> bool:
+def is_armed(job: Job, job_state: JobState) -> bool:
     """Return whether what is known of a job is about the times that it has now."""
-    return standing.schedule == rules.schedule_name(job) and not standing.cancelled
+    return job_state.schedule == rules.schedule_name(job) and not job_state.cancelled
 
 
 def counts_from(job: Job, now: datetime) -> datetime:
-    """Return from when on a job that is armed now has occurrences."""
+    """Return from when on a job that is armed now has runs."""
     return min(now, job.written_at or now) if job.is_once else now
 
 
-def why_never(job: Job, standing: Standing, now: datetime) -> str:
+def why_never(job: Job, job_state: JobState, now: datetime) -> str:
     """Return why a job that is new, or has new times, will never run; empty where it will."""
-    if is_armed(job, standing):
+    if is_armed(job, job_state):
         return ""
-    if rules.next_instant(job, after=counts_from(job, now), anchor=now) is not None:
+    if rules.next_scheduled_time(job, after=counts_from(job, now), anchor=now) is not None:
         return ""
     if not isinstance(job.when, At):
         return "none of its times is to come: see its start, its end and its quiet hours"
-    instant = job.when.instant
-    if any(run.instant == instant for run in (*standing.recent, *standing.open)):
+    scheduled_at = job.when.scheduled_at
+    if any(run.scheduled_at == scheduled_at for run in (*job_state.recent, *job_state.open)):
         return ""  # it ran
-    return f"its time, {instant:%Y-%m-%d %H:%M:%S} UTC, was past when it was defined"
+    return f"its time, {scheduled_at:%Y-%m-%d %H:%M:%S} UTC, was past when it was defined"
 
 
 def waiting(job: Job, why: str) -> Fault:

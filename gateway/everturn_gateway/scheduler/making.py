@@ -168,7 +168,7 @@ def made_of(section: MadeSection | None) -> Made:
     key = section.conversation
     return Made(
         by=section.by,
-        at=read_written(section.at).instant("UTC") if section.at else None,
+        at=read_written(section.at).scheduled_at("UTC") if section.at else None,
         key=None
         if key is None
         else ConversationKey(channel=key.channel, chat=key.chat, topic=key.topic, agent=key.agent),
@@ -207,8 +207,8 @@ def _when(section: JobFields, zone: str | None, faults: FaultList) -> When | Non
         faults.add(given[1], f"is given beside {given[0]}; keep one of at, every and cron")
         return None
     if section.at is not None:
-        instant = _instant_of(section.at, "at", zone, faults)
-        return None if instant is None else At(instant=instant)
+        scheduled_at = _instant_of(section.at, "at", zone, faults)
+        return None if scheduled_at is None else At(scheduled_at=scheduled_at)
     if section.every is not None:
         return Every(interval_s=section.every)
     return _cron(section.cron or "", zone, faults)
@@ -235,7 +235,7 @@ def _instant_of(text: str, name: str, zone: str | None, faults: FaultList) -> da
     written = read_written(text)
     if written.offset is None and zone is None:
         return None
-    return faults.try_(name, lambda: written.instant(zone or ""))
+    return faults.try_(name, lambda: written.scheduled_at(zone or ""))
 
 
 def _limit(section: JobFields, name: str, zone: str | None, faults: FaultList) -> datetime | None:
@@ -254,10 +254,10 @@ def _check_limits(
     if begins_at and ends_at and ends_at <= begins_at:
         faults.add("end", "is not after start: it would never run")
     match when:
-        case At(instant=instant):
-            if begins_at and instant < begins_at:
+        case At(scheduled_at=scheduled_at):
+            if begins_at and scheduled_at < begins_at:
                 faults.add("at", "is before start: it would never run")
-            if ends_at and instant > ends_at:
+            if ends_at and scheduled_at > ends_at:
                 faults.add("at", "is after end: it would never run")
         case Every(interval_s=interval) if section.jitter_seconds >= interval:
             message = f"must be below every ({interval:,} seconds), not {section.jitter_seconds:,}"

@@ -46,7 +46,7 @@ class Written:
     offset: timezone | None
     "None: it is a time on the wall of a zone that is said elsewhere."
 
-    def instant(self, zone: str) -> datetime:
+    def scheduled_at(self, zone: str) -> datetime:
         """Return it in UTC; `zone` is the IANA name of the zone it is in without an offset.
 
         Raises:

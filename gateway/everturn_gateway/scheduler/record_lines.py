@@ -1,8 +1,8 @@
 """Records as lines of a run log. Pure: bytes in, values out.
 
-A line is a JSON object, `{"kind":"began","at":…,"instant":…,"crc":"89abcdef"}`; the checksum is the
-CRC-32 of the bytes before `,"crc":`. Instants are in UTC, fields that hold their default are left
-out.
+A line is a JSON object, `{"kind":"began","at":…,"scheduled_at":…,"crc":"89abcdef"}`. The checksum
+is the CRC-32 of the bytes before `,"crc":`. Times are in UTC, fields that hold their default are
+left out.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final, NoReturn, TypeAlias, cast, get_args
 import orjson
 
 from everturn_actors.records import utc_text
-from everturn_gateway.scheduler.jobs import Run, RunOutcome, Span, Standing
+from everturn_gateway.scheduler.jobs import JobState, Run, RunOutcome, Span
 from everturn_gateway.scheduler.records import (
     Accepted,
     Armed,
@@ -26,7 +26,7 @@ from everturn_gateway.scheduler.records import (
     Finished,
     Kept,
     Line,
-    Missed,
+    Misfire,
     Paused,
     Rebased,
     Resumed,
@@ -77,7 +77,7 @@ def to_line(line: Line) -> bytes:
     return b'%b%b%08x"}\n' % (body, _CRC_FIELD, zlib.crc32(body))
 
 
-def _plain(value: Line | Run | Span | Standing) -> dict[str, object]:
+def _plain(value: Line | Run | Span | JobState) -> dict[str, object]:
     found: dict[str, object] = {}
     for name, default in _FIELDS[type(value)]:
         each = getattr(value, name)
@@ -93,7 +93,7 @@ def _plain_value(name: str, value: object) -> object:
             return _short(text) if name == "error" else text
         case datetime():
             return utc_text(value)
-        case Standing():
+        case JobState():
             return _plain(value)
         case tuple():
             return [_plain(each) for each in cast("tuple[Run | Span, ...]", value)]
@@ -171,12 +171,12 @@ def _flag(value: object) -> bool:
 def _instant(value: object) -> datetime:
     if isinstance(value, str):
         try:
-            instant = datetime.fromisoformat(value)
+            scheduled_at = datetime.fromisoformat(value)
         except ValueError:
             pass
         else:
-            if instant.tzinfo is not None:
-                return instant
+            if scheduled_at.tzinfo is not None:
+                return scheduled_at
     return _refuse("an instant with its time zone, as 2026-11-21T22:49:56.123456Z")
 
 
@@ -243,11 +243,11 @@ def _fields_of(cls: type[object]) -> tuple[tuple[str, object], ...]:
     return tuple((each.name, each.default) for each in fields(cast("type[Run]", cls)))
 
 
-_INSTANT: Final[dict[str, _Read]] = {"at": _instant, "instant": _instant}
+_INSTANT: Final[dict[str, _Read]] = {"at": _instant, "scheduled_at": _instant}
 _RUN: Final = _shape_of(
     Run,
     {
-        "instant": _instant,
+        "scheduled_at": _instant,
         "started_at": _instant,
         "attempt": _number,
         "by_hand": _flag,
@@ -263,7 +263,7 @@ _RUN: Final = _shape_of(
 )
 _SPAN: Final = _shape_of(Span, {"begins": _instant, "ends": _instant})
 _STANDING: Final = _shape_of(
-    Standing,
+    JobState,
     {
         "schedule": _text,
         "anchor": _instant,
@@ -285,16 +285,16 @@ _READERS: Final[dict[type[Line], dict[str, _Read]]] = {
     Began: {**_INSTANT, "attempt": _number, "by_hand": _flag},
     Accepted: {**_INSTANT, "session_id": _text, "seq": _number},
     Finished: {**_INSTANT, "outcome": _outcome, "turn": _number, "error": _text},
-    Missed: {**_INSTANT, "first": _instant, "count": _number, "error": _text},
+    Misfire: {**_INSTANT, "first": _instant, "count": _number, "error": _text},
     Paused: {"at": _instant, "in_file": _flag},
     Resumed: {"at": _instant, "in_file": _flag},
     Cancelled: {"at": _instant},
     Rebased: {"at": _instant, "cursor": _instant, "anchor": _instant},
-    Kept: {"at": _instant, "standing": _STANDING},
+    Kept: {"at": _instant, "job_state": _STANDING},
 }
 _NAMES: Final = {cls: cls.__name__.lower() for cls in _READERS}
 _SHAPES: Final = {_NAMES[cls]: _shape_of(cls, readers) for cls, readers in _READERS.items()}
-_FIELDS: Final = {cls: _fields_of(cls) for cls in (*_READERS, Run, Span, Standing)}
+_FIELDS: Final = {cls: _fields_of(cls) for cls in (*_READERS, Run, Span, JobState)}
 
 
 # --- a whole log ---------------------------------------------------------------------------------
@@ -304,7 +304,7 @@ _FIELDS: Final = {cls: _fields_of(cls) for cls in (*_READERS, Run, Span, Standin
 class Story:
     """What a log says."""
 
-    standing: Standing = field(default_factory=Standing)
+    job_state: JobState = field(default_factory=JobState)
     last_at: datetime | None = None
     "When its last line was written; None = it has none."
     lines: int = 0
@@ -325,7 +325,7 @@ def read_log(data: bytes) -> Story:
     *lines, rest = data.split(b"\n")
     if rest:
         lines.append(rest)
-    draft, last_at, size, count = Draft(Standing()), None, 0, 0
+    draft, last_at, size, count = Draft(JobState()), None, 0, 0
     for number, each in enumerate(lines, 1):
         try:
             line = from_line(each)
@@ -335,8 +335,8 @@ def read_log(data: bytes) -> Story:
             break
         draft.apply(line)
         last_at, size, count = line.at, size + len(each) + 1, number
-    standing = draft.result().standing
-    return Story(standing=standing, last_at=last_at, lines=count, size_bytes=size)
+    job_state = draft.result().job_state
+    return Story(job_state=job_state, last_at=last_at, lines=count, size_bytes=size)
 
 
 def encode(lines: Iterable[Line]) -> bytes:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, TypeAlias, assert_never
 
-from everturn_gateway.scheduler.jobs import Run, RunOutcome, Span, Standing
+from everturn_gateway.scheduler.jobs import JobState, Run, RunOutcome, Span
 from everturn_gateway.scheduler.spans import joined, merged, without
-from everturn_gateway.scheduler.walls import TICK
+from everturn_gateway.scheduler.wall_clock import TICK
 
 SPANS: Final = 32  # stretches of a kind that are remembered; of what was missed, the longest ones
-RECENT: Final = 50  # occurrences that are finished; what came before them is forgotten
+RECENT: Final = 50  # runs that are finished; what came before them is forgotten
 
 
 # --- records -------------------------------------------------------------------------------------
@@ -27,48 +27,48 @@ class Armed:
     schedule: str
     "Names the times."
     since: datetime
-    "No occurrence is older."
+    "No run is older."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Began:
-    """An occurrence is about to be tried."""
+    """A run is about to be tried."""
 
     at: datetime
-    instant: datetime
+    scheduled_at: datetime
     attempt: int = 1
     by_hand: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """The task of an open occurrence is in a session, durably."""
+    """The task of an open run is in a session, durably."""
 
     at: datetime
-    instant: datetime
+    scheduled_at: datetime
     session_id: str
     seq: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """An open occurrence came to its end."""
+    """An open run came to its end."""
 
     at: datetime
-    instant: datetime
+    scheduled_at: datetime
     outcome: RunOutcome
     turn: int = 0
     error: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Missed:
-    """Occurrences were passed over."""
+class Misfire:
+    """Runs were passed over."""
 
     at: datetime
     first: datetime
     "The oldest of them."
-    instant: datetime
+    scheduled_at: datetime
     "The newest of them."
     count: int
     error: str = ""
@@ -102,7 +102,7 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebased:
-    """The clock was set back: occurrences are settled up to another instant than before.
+    """The clock was set back: runs are settled up to another instant than before.
 
     Those that were said to be missed beyond that instant were not: the clock had been ahead.
     """
@@ -114,7 +114,7 @@ class Rebased:
 
 
 Record: TypeAlias = (
-    Armed | Began | Accepted | Finished | Missed | Paused | Resumed | Cancelled | Rebased
+    Armed | Began | Accepted | Finished | Misfire | Paused | Resumed | Cancelled | Rebased
 )
 "What happened to a job."
 
@@ -125,7 +125,7 @@ class Kept:
 
     at: datetime
     "That of the last one of them."
-    standing: Standing
+    job_state: JobState
 
 
 Line: TypeAlias = Record | Kept
@@ -135,27 +135,27 @@ Line: TypeAlias = Record | Kept
 # --- what follows from them ----------------------------------------------------------------------
 
 
-def fold(standing: Standing, line: Line) -> Standing:
+def fold(job_state: JobState, line: Line) -> JobState:
     """Return how far a job is after `line`.
 
-    Every line has a meaning: what cannot be where it stands, such as the end of an occurrence that
-    is not open, changes nothing, or no more than how far the occurrences are settled.
+    Every line has a meaning: what cannot be where it stands, such as the end of a run that
+    is not open, changes nothing, or no more than how far the runs are settled.
     """
-    return fold_all(standing, (line,)).standing
+    return fold_all(job_state, (line,)).job_state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folded:
     """What follows from some lines."""
 
-    standing: Standing
+    job_state: JobState
     gone: tuple[Run, ...]
     "The runs that `recent` had no room for any more, oldest first."
 
 
-def fold_all(standing: Standing, lines: Iterable[Line]) -> Folded:
+def fold_all(job_state: JobState, lines: Iterable[Line]) -> Folded:
     """Return how far a job is after `lines`; see `fold`."""
-    draft = Draft(standing)
+    draft = Draft(job_state)
     for line in lines:
         draft.apply(line)
     return draft.result()
@@ -165,7 +165,7 @@ def fold_all(standing: Standing, lines: Iterable[Line]) -> Folded:
 class _Open:
     """A run that is under way."""
 
-    instant: datetime
+    scheduled_at: datetime
     started_at: datetime
     attempt: int
     by_hand: bool
@@ -174,7 +174,7 @@ class _Open:
 
     def run(self) -> Run:
         return Run(
-            instant=self.instant,
+            scheduled_at=self.scheduled_at,
             started_at=self.started_at,
             attempt=self.attempt,
             by_hand=self.by_hand,
@@ -184,7 +184,7 @@ class _Open:
 
     def finished(self, line: Finished) -> Run:
         return Run(
-            instant=self.instant,
+            scheduled_at=self.scheduled_at,
             started_at=self.started_at,
             attempt=self.attempt,
             by_hand=self.by_hand,
@@ -216,33 +216,33 @@ class Draft:
         "_skipped",
     )
 
-    def __init__(self, standing: Standing) -> None:
-        self._take(standing)
+    def __init__(self, job_state: JobState) -> None:
+        self._take(job_state)
 
-    def _take(self, standing: Standing) -> None:
-        self._schedule, self._anchor = standing.schedule, standing.anchor
-        self._cursor, self._ran = standing.cursor, standing.ran
-        self._armed = standing.armed
-        self._skipped, self._settled = standing.skipped, standing.settled
-        self._left_out = standing.left_out
-        self._paused, self._paused_in_file = standing.paused, standing.paused_in_file
-        self._cancelled = standing.cancelled
-        self._recent = list(standing.recent)
+    def _take(self, job_state: JobState) -> None:
+        self._schedule, self._anchor = job_state.schedule, job_state.anchor
+        self._cursor, self._ran = job_state.cursor, job_state.ran
+        self._armed = job_state.armed
+        self._skipped, self._settled = job_state.skipped, job_state.settled
+        self._left_out = job_state.left_out
+        self._paused, self._paused_in_file = job_state.paused, job_state.paused_in_file
+        self._cancelled = job_state.cancelled
+        self._recent = list(job_state.recent)
         self._open = {
-            run.instant: _Open(
-                instant=run.instant,
+            run.scheduled_at: _Open(
+                scheduled_at=run.scheduled_at,
                 started_at=run.started_at,
                 attempt=run.attempt,
                 by_hand=run.by_hand,
                 session_id=run.session_id,
                 seq=run.seq,
             )
-            for run in standing.open
+            for run in job_state.open
         }
 
     def result(self) -> Folded:
         """Return what follows from all lines so far."""
-        standing = Standing(
+        job_state = JobState(
             schedule=self._schedule,
             anchor=self._anchor,
             cursor=self._cursor,
@@ -257,7 +257,7 @@ class Draft:
             paused_in_file=self._paused_in_file,
             cancelled=self._cancelled,
         )
-        return Folded(standing=standing, gone=tuple(self._recent[:-RECENT]))
+        return Folded(job_state=job_state, gone=tuple(self._recent[:-RECENT]))
 
     def apply(self, line: Line) -> None:
         """Go on with one more line; see `fold`."""
@@ -265,14 +265,14 @@ class Draft:
             case Began():
                 self._begin(line)
             case Accepted():
-                run = self._open.get(line.instant)
+                run = self._open.get(line.scheduled_at)
                 if run is not None:
                     run.session_id, run.seq = line.session_id, line.seq
             case Finished():
-                run = self._open.pop(line.instant, None)
+                run = self._open.pop(line.scheduled_at, None)
                 if run is not None:
                     self._recent.append(run.finished(line))
-            case Missed():
+            case Misfire():
                 self._miss(line)
             case Armed():
                 self._schedule = line.schedule
@@ -291,7 +291,7 @@ class Draft:
             case Rebased():
                 self._rebase(line)
             case Kept():
-                self._take(line.standing)
+                self._take(line.job_state)
             case _:
                 assert_never(line)
 
@@ -301,15 +301,15 @@ class Draft:
         else:
             self._paused = paused
 
-    def _settle(self, instant: datetime) -> None:
-        """Occurrences up to `instant` need not be looked at any more."""
-        if self._cursor is None or self._cursor < instant:
-            self._cursor = instant
-            self._settled = tuple([each for each in self._settled if each.ends > instant])
+    def _settle(self, scheduled_at: datetime) -> None:
+        """Runs up to `scheduled_at` need not be looked at any more."""
+        if self._cursor is None or self._cursor < scheduled_at:
+            self._cursor = scheduled_at
+            self._settled = tuple([each for each in self._settled if each.ends > scheduled_at])
 
-    def _skip(self, line: Missed) -> None:
-        """Remember which occurrences were missed."""
-        missed = without(Span(begins=line.first - TICK, ends=line.instant), self._settled)
+    def _skip(self, line: Misfire) -> None:
+        """Remember which runs were missed."""
+        missed = without(Span(begins=line.first - TICK, ends=line.scheduled_at), self._settled)
         skipped = joined((*self._skipped, *missed))
         longest = sorted(skipped, key=lambda each: each.ends - each.begins)[-SPANS:]
         self._skipped = tuple([each for each in skipped if each in longest])
@@ -337,18 +337,18 @@ class Draft:
             self._anchor = min(anchor, line.anchor or back)
         self._cursor = back
         self._recent = [
-            run for run in self._recent if run.outcome != "missed" or run.instant <= back
+            run for run in self._recent if run.outcome != "missed" or run.scheduled_at <= back
         ]
 
     def _begin(self, line: Began) -> None:
         if not line.by_hand:
             self._catch_up(line.at)
-            self._settle(line.instant)
-        known = self._open.get(line.instant)
+            self._settle(line.scheduled_at)
+        known = self._open.get(line.scheduled_at)
         if known is None:
             self._ran += not line.by_hand and line.attempt == 1
-            self._open[line.instant] = _Open(
-                instant=line.instant,
+            self._open[line.scheduled_at] = _Open(
+                scheduled_at=line.scheduled_at,
                 started_at=line.at,
                 attempt=line.attempt,
                 by_hand=line.by_hand,
@@ -357,13 +357,13 @@ class Draft:
             # Where the try before ran still says where to look, until this one is somewhere.
             known.attempt, known.seq = line.attempt, 0
 
-    def _miss(self, line: Missed) -> None:
+    def _miss(self, line: Misfire) -> None:
         self._skip(line)
         self._catch_up(line.at)
-        self._settle(line.instant)
+        self._settle(line.scheduled_at)
         self._recent.append(
             Run(
-                instant=line.instant,
+                scheduled_at=line.scheduled_at,
                 started_at=line.at,
                 outcome="missed",
                 error=line.error,
@@ -374,6 +374,6 @@ class Draft:
         )
 
 
-def _before(instant: datetime, spans: Iterable[Span]) -> tuple[Span, ...]:
+def _before(scheduled_at: datetime, spans: Iterable[Span]) -> tuple[Span, ...]:
     """Return what of some spans is not after an instant."""
-    return joined([replace(each, ends=min(each.ends, instant)) for each in spans])
+    return joined([replace(each, ends=min(each.ends, scheduled_at)) for each in spans])

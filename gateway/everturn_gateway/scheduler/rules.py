@@ -15,15 +15,15 @@ from everturn_gateway.scheduler.jobs import (
     Cron,
     Every,
     Job,
+    JobState,
     QuietHours,
     Retries,
     Span,
-    Standing,
     When,
 )
 from everturn_gateway.scheduler.records import Rebased
 from everturn_gateway.scheduler.spans import span_of, without
-from everturn_gateway.scheduler.walls import (
+from everturn_gateway.scheduler.wall_clock import (
     SECOND,
     TICK,
     check_cron,
@@ -36,7 +36,7 @@ from everturn_gateway.scheduler.walls import (
 )
 
 __all__ = [
-    "Missed",
+    "Misfire",
     "Plan",
     "backoff_s",
     "check_cron",
@@ -44,7 +44,7 @@ __all__ = [
     "jitter_s",
     "local_instant",
     "minimum_interval_s",
-    "next_instant",
+    "next_scheduled_time",
     "next_unsettled",
     "plan",
     "rebased",
@@ -58,8 +58,8 @@ _OLDER_MOST: Final = 100  # before that, so many instants are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Missed:
-    """Occurrences that run no more."""
+class Misfire:
+    """Runs that run no more."""
 
     first: datetime
     last: datetime
@@ -74,11 +74,11 @@ class Plan:
     """What to do about a job now, and when to look again."""
 
     run: tuple[datetime, ...] = ()
-    "The occurrences to run, oldest first; all of them newer than what is missed."
-    missed: Missed | None = None
+    "The runs to run, oldest first; all of them newer than what is missed."
+    missed: Misfire | None = None
     "What to record as missed."
     next_at: datetime | None = None
-    """When the first occurrence that is not settled here is due, its jitter included; later than
+    """When the first run that is not settled here is due, its jitter included; later than
     now. None: there is none."""
 
 
@@ -91,8 +91,8 @@ def schedule_name(job: Job) -> str:
     What it says or does, how late it may run and how often have no part in it.
     """
     match job.when:
-        case At(instant=instant):
-            when = f"at {_text(instant)}"
+        case At(scheduled_at=scheduled_at):
+            when = f"at {_text(scheduled_at)}"
         case Every(interval_s=interval_s):
             when = f"every {interval_s}"
         case Cron(expression=expression, timezone=timezone):
@@ -105,8 +105,8 @@ def schedule_name(job: Job) -> str:
     return _hash("schedule", when, *limits, hours).hex()
 
 
-def _text(instant: datetime) -> str:
-    return instant.astimezone(UTC).isoformat(timespec="microseconds")
+def _text(scheduled_at: datetime) -> str:
+    return scheduled_at.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def _hash(*parts: str) -> bytes:
@@ -123,7 +123,7 @@ def _base(job: Job, anchor: datetime) -> tuple[datetime, int]:
     return (anchor, 1) if job.begins_at is None else (job.begins_at, 0)
 
 
-def next_instant(job: Job, *, after: datetime, anchor: datetime) -> datetime | None:
+def next_scheduled_time(job: Job, *, after: datetime, anchor: datetime) -> datetime | None:
     """Return a job's first instant strictly after `after`.
 
     Its start and its end (both included) and its quiet hours are kept to; jitter, pauses and how
@@ -144,12 +144,12 @@ def next_instant(job: Job, *, after: datetime, anchor: datetime) -> datetime | N
         after = max(after, job.begins_at - TICK)
     try:
         for _ in range(_QUIET_STEPS):
-            instant = _any_after(job, after, anchor)
-            if instant is None or (job.ends_at is not None and instant > job.ends_at):
+            scheduled_at = _any_after(job, after, anchor)
+            if scheduled_at is None or (job.ends_at is not None and scheduled_at > job.ends_at):
                 return None
-            until = None if quiet is None else quiet_until(quiet, instant)
+            until = None if quiet is None else quiet_until(quiet, scheduled_at)
             if until is None:
-                return instant
+                return scheduled_at
             after = until - TICK
     except OverflowError:
         pass  # the year 10000
@@ -159,8 +159,8 @@ def next_instant(job: Job, *, after: datetime, anchor: datetime) -> datetime | N
 def _any_after(job: Job, after: datetime, anchor: datetime) -> datetime | None:
     """Return the first instant after `after`, quiet or not."""
     match job.when:
-        case At(instant=instant):
-            return instant if instant > after else None
+        case At(scheduled_at=scheduled_at):
+            return scheduled_at if scheduled_at > after else None
         case Every(interval_s=interval_s):
             base, least = _base(job, anchor)
             interval = interval_s * SECOND
@@ -176,8 +176,8 @@ def _any_between(
 ) -> tuple[list[datetime], int]:
     """Return the newest instants in `(begins, ends]`, quiet or not; see `cron_between`."""
     match job.when:
-        case At(instant=instant):
-            found = [instant] if begins < instant <= ends else []
+        case At(scheduled_at=scheduled_at):
+            found = [scheduled_at] if begins < scheduled_at <= ends else []
             return found[:most], len(found)
         case Every(interval_s=interval_s):
             base, least = _base(job, anchor)
@@ -219,13 +219,13 @@ def _between(
             count += number
     older: list[datetime] = []
     while begins < floor and len(older) <= _OLDER_MOST:
-        instant = next_instant(job, after=begins, anchor=anchor)
-        if instant is None or instant > floor:
+        scheduled_at = next_scheduled_time(job, after=begins, anchor=anchor)
+        if scheduled_at is None or scheduled_at > floor:
             break
-        passed = span_of(settled, instant)
+        passed = span_of(settled, scheduled_at)
         if passed is None:
-            older.append(instant)
-        begins = instant if passed is None else passed.ends
+            older.append(scheduled_at)
+        begins = scheduled_at if passed is None else passed.ends
     return [*found, *reversed(older)][:most], count + len(older), len(older) > _OLDER_MOST
 
 
@@ -252,20 +252,20 @@ def minimum_interval_s(when: When) -> float | None:
 # --- what to do -----------------------------------------------------------------------------------
 
 
-def jitter_s(job: Job, instant: datetime) -> float:
-    """Return how much later than its instant an occurrence is due: from 0 to below `jitter_s`.
+def jitter_s(job: Job, scheduled_at: datetime) -> float:
+    """Return how much later than its instant a run is due: from 0 to below `jitter_s`.
 
     It depends on the job's id and the instant alone.
     """
     if not job.jitter_s:
         return 0.0
-    drawn = int.from_bytes(_hash("jitter", job.job_id, _text(instant)))
+    drawn = int.from_bytes(_hash("jitter", job.job_id, _text(scheduled_at)))
     return drawn % (job.jitter_s * 1_000_000) / 1_000_000
 
 
-def _due_at(job: Job, instant: datetime) -> datetime:
+def _due_at(job: Job, scheduled_at: datetime) -> datetime:
     try:
-        return instant + timedelta(seconds=jitter_s(job, instant))
+        return scheduled_at + timedelta(seconds=jitter_s(job, scheduled_at))
     except OverflowError:
         return datetime.max.replace(tzinfo=UTC)
 
@@ -276,29 +276,33 @@ def backoff_s(retries: Retries, attempt: int, name: str) -> float:
     Args:
         retries: The job's. What it says is doubled with each try, up to an hour.
         attempt: Counted from 1.
-        name: Of the occurrence. A fifth more or less is drawn from it, always the same.
+        name: Of the run. A fifth more or less is drawn from it, always the same.
     """
     wait_s = min(retries.backoff_s * 2.0 ** min(attempt - 1, 60), _BACKOFF_MOST_S)
     drawn = int.from_bytes(_hash("backoff", name, str(attempt))[:4]) / 0xFFFF_FFFF
     return wait_s * (0.8 + 0.4 * drawn)
 
 
-def rebased(job: Job, standing: Standing, now: datetime) -> Rebased | None:
+def rebased(job: Job, job_state: JobState, now: datetime) -> Rebased | None:
     """Return what to write down where the clock was set back; None where nothing changes.
 
     What was passed over by a clock that was ahead was not missed: it is still to come, or due by
     now. What ran then has run. Where the clock stands before the moment since which there is the
     job, there is the job since now.
     """
-    cursor, anchor = standing.cursor, standing.anchor
+    cursor, anchor = job_state.cursor, job_state.anchor
     if cursor is None or anchor is None:
         return None
-    passed = (*standing.skipped, *standing.left_out)
+    passed = (*job_state.skipped, *job_state.left_out)
     if now >= anchor and all(span.ends <= now for span in passed):
         return None
     missed = [
-        *((run.first_missed or run.instant, run.instant) for run in standing.recent if run.missed),
-        *((span.begins + TICK, span.ends) for span in standing.skipped),
+        *(
+            (run.first_missed or run.scheduled_at, run.scheduled_at)
+            for run in job_state.recent
+            if run.missed
+        ),
+        *((span.begins + TICK, span.ends) for span in job_state.skipped),
     ]
     back = now
     for first, last in sorted(missed, reverse=True):
@@ -306,26 +310,26 @@ def rebased(job: Job, standing: Standing, now: datetime) -> Rebased | None:
             back = first - TICK
     if now >= anchor:
         return Rebased(at=now, cursor=max(back, anchor))
-    if isinstance(job.when, Every) and job.begins_at is None:  # the occurrences stay the same ones
+    if isinstance(job.when, Every) and job.begins_at is None:  # the runs stay the same ones
         interval = job.when.interval_s * SECOND
         anchor += (now - anchor) // interval * interval
     return Rebased(at=now, cursor=now, anchor=min(anchor, now))
 
 
-def _settled(standing: Standing, now: datetime) -> datetime | None:
+def _settled(job_state: JobState, now: datetime) -> datetime | None:
     """Return up to where everything is settled, by the present clock."""
-    cursor, armed = standing.cursor, standing.armed
+    cursor, armed = job_state.cursor, job_state.armed
     if cursor is None or armed is None or now < armed:
         return cursor
     return max(cursor, armed)
 
 
-def is_over(job: Job, standing: Standing, now: datetime) -> bool:
+def is_over(job: Job, job_state: JobState, now: datetime) -> bool:
     """Return whether nothing of a job is to come, and nothing that came is left to settle."""
-    if job.max_runs is not None and standing.ran >= job.max_runs:
+    if job.max_runs is not None and job_state.ran >= job.max_runs:
         return True
-    after, anchor = _settled(standing, now) or now, standing.anchor or now
-    return _next_new(job, after, anchor, _ran(standing)) is None
+    after, anchor = _settled(job_state, now) or now, job_state.anchor or now
+    return _next_new(job, after, anchor, _ran(job_state)) is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,56 +340,56 @@ class _Ran:
     begun: frozenset[datetime]
     "Those beside the spans that were begun, as far as they are remembered."
 
-    def until(self, instant: datetime) -> datetime | None:
-        """Return up to when all is settled from `instant` on; None where it is not settled."""
-        span = span_of(self.spans, instant)
+    def until(self, scheduled_at: datetime) -> datetime | None:
+        """Return up to when all is settled from `scheduled_at` on; None where it is not settled."""
+        span = span_of(self.spans, scheduled_at)
         if span is not None:
             return span.ends
-        return instant if instant in self.begun else None
+        return scheduled_at if scheduled_at in self.begun else None
 
 
-def _ran(standing: Standing) -> _Ran:
-    runs = (*standing.recent, *standing.open)
-    spans = standing.settled
-    begun = (run.instant for run in runs if not run.by_hand and run.outcome != "missed")
+def _ran(job_state: JobState) -> _Ran:
+    runs = (*job_state.recent, *job_state.open)
+    spans = job_state.settled
+    begun = (run.scheduled_at for run in runs if not run.by_hand and run.outcome != "missed")
     return _Ran(spans, frozenset(each for each in begun if not span_of(spans, each)))
 
 
 def _next_new(job: Job, after: datetime, anchor: datetime, ran: _Ran) -> datetime | None:
     """Return the first instant after `after` that did not run."""
-    instant = next_instant(job, after=after, anchor=anchor)
-    while instant is not None and (until := ran.until(instant)) is not None:
-        instant = next_instant(job, after=until, anchor=anchor)
-    return instant
+    scheduled_at = next_scheduled_time(job, after=after, anchor=anchor)
+    while scheduled_at is not None and (until := ran.until(scheduled_at)) is not None:
+        scheduled_at = next_scheduled_time(job, after=until, anchor=anchor)
+    return scheduled_at
 
 
-def next_unsettled(job: Job, standing: Standing, *, after: datetime) -> datetime | None:
+def next_unsettled(job: Job, job_state: JobState, *, after: datetime) -> datetime | None:
     """Return a job's first instant after `after` that neither ran nor is under way; UTC.
 
-    See `next_instant` for what is not looked at, and where there is none.
+    See `next_scheduled_time` for what is not looked at, and where there is none.
     """
-    return _next_new(job, after, standing.anchor or after, _ran(standing))
+    return _next_new(job, after, job_state.anchor or after, _ran(job_state))
 
 
-def plan(job: Job, standing: Standing, *, now: datetime, most: int = 100) -> Plan:
+def plan(job: Job, job_state: JobState, *, now: datetime, most: int = 100) -> Plan:
     """Settle what is due: say what runs and what is missed, and when to look again.
 
-    An occurrence is due when its jitter is over, and not before those before it are. Of those that
+    A run is due when its jitter is over, and not before those before it are. Of those that
     are due and not settled yet, the newest `most` are looked at: those that are due for no longer
     than the job's grace may run, all of them where it says `run_all`, else the newest. The others
     are missed. Those that were begun before the clock was set back are neither. Once the job has
-    run as often as it may, nothing that comes after is an occurrence of it.
+    run as often as it may, nothing that comes after is a run of it.
 
     Args:
         job: The job.
-        standing: How far it is; it was armed.
+        job_state: How far it is; it was armed.
         now: UTC.
         most: How many may run at most.
     """
-    cursor, anchor, ran = _settled(standing, now), standing.anchor, _ran(standing)
+    cursor, anchor, ran = _settled(job_state, now), job_state.anchor, _ran(job_state)
     assert cursor is not None
     assert anchor is not None
-    left = most if job.max_runs is None else job.max_runs - standing.ran
+    left = most if job.max_runs is None else job.max_runs - job_state.ran
     if left <= 0:
         return Plan()
     next_up = _next_new(job, max(cursor, now - job.jitter_s * SECOND), anchor, ran)
@@ -395,19 +399,21 @@ def plan(job: Job, standing: Standing, *, now: datetime, most: int = 100) -> Pla
     found, count, is_more = _between(
         job, cursor, ends, anchor, most + len(ran.begun) + 1, ran.spans
     )
-    new = [instant for instant in reversed(found) if instant not in ran.begun]
+    new = [scheduled_at for scheduled_at in reversed(found) if scheduled_at not in ran.begun]
     ready = _in_time(job, new[-most:], now)
     run = ready[:left] if job.misfire == "run_all" else ready[-1:]
-    older = [instant for instant in new if not run or instant < run[0]]
-    missed: Missed | None = None
+    older = [scheduled_at for scheduled_at in new if not run or scheduled_at < run[0]]
+    missed: Misfire | None = None
     if older:
         first = _next_new(job, cursor, anchor, ran)
         assert first is not None
         before = [
-            each for each in ran.begun if cursor < each <= ends and _is_instant(job, each, anchor)
+            each
+            for each in ran.begun
+            if cursor < each <= ends and _is_scheduled_time(job, each, anchor)
         ]
         count -= len(before) + len(new) - len(older)
-        missed = Missed(first=first, last=older[-1], count=count, is_more=is_more)
+        missed = Misfire(first=first, last=older[-1], count=count, is_more=is_more)
     is_used_up = job.max_runs is not None and len(run) == left
     return Plan(
         run=tuple(run),
@@ -416,16 +422,16 @@ def plan(job: Job, standing: Standing, *, now: datetime, most: int = 100) -> Pla
     )
 
 
-def _in_time(job: Job, instants: list[datetime], now: datetime) -> list[datetime]:
+def _in_time(job: Job, scheduled_times: list[datetime], now: datetime) -> list[datetime]:
     """Return those of some instants, oldest first, that are within the job's grace."""
     due_at = datetime.min.replace(tzinfo=UTC)
     ready: list[datetime] = []
-    for instant in instants:
-        due_at = max(due_at, _due_at(job, instant))
+    for scheduled_at in scheduled_times:
+        due_at = max(due_at, _due_at(job, scheduled_at))
         if now - due_at <= job.grace_s * SECOND:
-            ready.append(instant)
+            ready.append(scheduled_at)
     return ready
 
 
-def _is_instant(job: Job, instant: datetime, anchor: datetime) -> bool:
-    return next_instant(job, after=instant - TICK, anchor=anchor) == instant
+def _is_scheduled_time(job: Job, scheduled_at: datetime, anchor: datetime) -> bool:
+    return next_scheduled_time(job, after=scheduled_at - TICK, anchor=anchor) == scheduled_at

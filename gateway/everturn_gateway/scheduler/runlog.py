@@ -19,7 +19,7 @@ from anyio import to_thread
 
 from everturn_channels.files import make_folder, read_kept, replace_kept
 from everturn_gateway.errors import Fault, GatewayError
-from everturn_gateway.scheduler.jobs import Run, Standing
+from everturn_gateway.scheduler.jobs import JobState, Run
 from everturn_gateway.scheduler.record_lines import (
     DamagedError,
     Story,
@@ -51,9 +51,9 @@ class DamagedLogError(GatewayError, OSError):
 class Appended:
     """What an append led to."""
 
-    standing: Standing
+    job_state: JobState
     gone: tuple[Run, ...] = ()
-    "The occurrences that the log names no more, oldest first."
+    "The runs that the log names no more, oldest first."
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -90,10 +90,10 @@ class RunLogs:
         logs = self._logs.items()
         return tuple(sorted(job_id for job_id, log in logs if log.story.lines or log.fault))
 
-    def standing(self, job_id: str) -> Standing:
-        """Return how far a job is; `Standing()` where it has no log, or one that is damaged."""
+    def job_state(self, job_id: str) -> JobState:
+        """Return how far a job is; `JobState()` where it has no log, or one that is damaged."""
         log = self._logs.get(job_id)
-        return Standing() if log is None else log.story.standing
+        return JobState() if log is None else log.story.job_state
 
     def last_change(self, job_id: str) -> datetime | None:
         """Return when something was last written down of a job; None = never, or who knows."""
@@ -159,7 +159,7 @@ class RunLogs:
         """
         check_job_id(job_id)
         if not records:
-            return Appended(standing=self.standing(job_id))
+            return Appended(job_state=self.job_state(job_id))
         log = self._logs.get(job_id)
         if log is None:
             log = self._logs[job_id] = _Log(path=self._path(job_id))
@@ -169,13 +169,13 @@ class RunLogs:
                 raise DamagedLogError(str(log.fault))
             lines = tuple(map(to_line, records))
             written = tuple(map(from_line, lines))  # as it will be read: with its errors shortened
-            folded = fold_all(log.story.standing, written)
-            after = Story(standing=folded.standing, last_at=written[-1].at)
+            folded = fold_all(log.story.job_state, written)
+            after = Story(job_state=folded.job_state, last_at=written[-1].at)
             # A write that has begun is waited for, also when cancelled.
             log.story = await to_thread.run_sync(
                 _write, log.path, log.story, after, lines, limiter=self._writers
             )
-            return Appended(standing=folded.standing, gone=folded.gone)
+            return Appended(job_state=folded.job_state, gone=folded.gone)
 
     async def forget(self, job_id: str) -> None:
         """Remove the log of a job that is gone for long, and what was kept beside it.
@@ -374,7 +374,7 @@ def _kept(story: Story) -> bytes:
     """Return the line that says all that a log says; nothing for one that says nothing."""
     if story.last_at is None:
         return b""
-    return to_line(Kept(at=story.last_at, standing=story.standing))
+    return to_line(Kept(at=story.last_at, job_state=story.job_state))
 
 
 def _shortened(path: Path, story: Story) -> Story:

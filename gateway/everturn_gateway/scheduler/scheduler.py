@@ -1,7 +1,7 @@
-"""The scheduler: when each job is due, and that every occurrence runs once.
+"""The scheduler: when each job is due, and that every run runs once.
 
 What a job is stands in its definition, how far it is in its run log; memory holds both and
-nothing else. An occurrence is written down before it is begun, and everything that it does is
+nothing else. A run is written down before it is begun, and everything that it does is
 named by it, so that a kill at any moment is answered by doing the open step again.
 """
 
@@ -30,36 +30,36 @@ from everturn_actors.service import TurnService
 from everturn_actors.supervisor import PERMANENT, Supervisor, attempt, contain
 from everturn_gateway.errors import Fault
 from everturn_gateway.scheduler import rules
-from everturn_gateway.scheduler.book import JobBook
 from everturn_gateway.scheduler.errors import (
     JobFixedError,
     JobRefusedError,
     NotWrittenError,
     UnknownJobError,
 )
+from everturn_gateway.scheduler.job_registry import AT_ONCE, AgentShelf, Entry, JobRegistry
+from everturn_gateway.scheduler.job_runner import Ended, JobRunner, Poster, name_of
+from everturn_gateway.scheduler.job_store import JobStore
 from everturn_gateway.scheduler.jobs import (
     ISOLATED,
     At,
     Job,
+    JobState,
     JobView,
     Made,
     Run,
     RunTask,
-    Standing,
     ToSession,
 )
 from everturn_gateway.scheduler.records import (
     Accepted,
     Began,
     Finished,
-    Missed,
+    Misfire,
     Paused,
     Record,
     Resumed,
 )
-from everturn_gateway.scheduler.roster import AT_ONCE, AgentShelf, Entry, Roster
 from everturn_gateway.scheduler.runlog import RunLogs
-from everturn_gateway.scheduler.running import Ended, Performer, Poster, name_of
 from everturn_gateway.scheduler.sections import JobSection
 from everturn_gateway.scheduler.timetable import Timetable, later
 
@@ -79,14 +79,14 @@ _ID_BYTES: Final = 4
 
 
 class Scheduler:
-    """Implements `ScheduleDesk`. Made by `open_scheduler`."""
+    """Implements `SchedulerClient`. Made by `open_scheduler`."""
 
     def __init__(
         self,
         *,
-        book: JobBook,
+        book: JobStore,
         logs: RunLogs,
-        performer: Performer,
+        performer: JobRunner,
         service: TurnService,
         agents: AgentShelf,
         channels: frozenset[str],
@@ -109,10 +109,10 @@ class Scheduler:
         self._unread = ""
         "Why definitions could not be read the last time."
         self._in_hand: set[tuple[str, datetime]] = set()
-        "Occurrences that are tried at this moment."
+        "Runs that are tried at this moment."
         self._busy: set[str] = set()
         "Jobs whose times are being worked off, be they replaced meanwhile."
-        self._roster = Roster(
+        self._roster = JobRegistry(
             book=book,
             logs=logs,
             agents=agents,
@@ -126,47 +126,47 @@ class Scheduler:
     # --- asking ---
 
     def ids(self) -> tuple[str, ...]:
-        """Return the ids of all jobs; see `ScheduleDesk`."""
+        """Return the ids of all jobs; see `SchedulerClient`."""
         return self._roster.ids()
 
     def jobs(self) -> tuple[JobView, ...]:
-        """Return all jobs, by id; see `ScheduleDesk`."""
+        """Return all jobs, by id; see `SchedulerClient`."""
         return tuple(map(self.job, self._roster.ids()))
 
     def job(self, job_id: str) -> JobView:
-        """Return one job; see `ScheduleDesk`."""
+        """Return one job; see `SchedulerClient`."""
         entry = self._roster.entry(job_id)
         next_at = self._table.at(job_id) if self._is_serving else self._due_at(job_id)
         return self._roster.view(entry, next_at)
 
     def faults(self) -> tuple[Fault, ...]:
-        """Return what is wrong; see `ScheduleDesk`."""
+        """Return what is wrong; see `SchedulerClient`."""
         return self._roster.faults()
 
     def coming(self, job_id: str, *, count: int) -> tuple[datetime, ...]:
-        """Return when a job is due next; see `ScheduleDesk`."""
-        job, standing = self._roster.entry(job_id).job, self._roster.standing(job_id)
+        """Return when a job is due next; see `SchedulerClient`."""
+        job, job_state = self._roster.entry(job_id).job, self._roster.job_state(job_id)
         now = self._clock.now()
-        after = max(standing.cursor or now, now)
-        most = count if job.max_runs is None else min(count, job.max_runs - standing.ran)
+        after = max(job_state.cursor or now, now)
+        most = count if job.max_runs is None else min(count, job.max_runs - job_state.ran)
         found: list[datetime] = []
         while len(found) < most:
-            instant = rules.next_unsettled(job, standing, after=after)
-            if instant is None:
+            scheduled_at = rules.next_unsettled(job, job_state, after=after)
+            if scheduled_at is None:
                 break
-            found.append(instant)
-            after = instant
+            found.append(scheduled_at)
+            after = scheduled_at
         return tuple(found)
 
-    async def wait(self, job_id: str, instant: datetime) -> Run:
-        """Wait for the end of an occurrence; see `ScheduleDesk`."""
+    async def wait(self, job_id: str, scheduled_at: datetime) -> Run:
+        """Wait for the end of a run; see `SchedulerClient`."""
         while True:
-            entry, standing = self._roster.entry(job_id), self._roster.standing(job_id)
-            for run in reversed(standing.recent):
-                if run.instant == instant:
+            entry, job_state = self._roster.entry(job_id), self._roster.job_state(job_id)
+            for run in reversed(job_state.recent):
+                if run.scheduled_at == scheduled_at:
                     return run
-            if all(run.instant != instant for run in standing.open):
-                name = f"{job_id} at {utc_text(instant)}"
+            if all(run.scheduled_at != scheduled_at for run in job_state.open):
+                name = f"{job_id} at {utc_text(scheduled_at)}"
                 raise UnknownJobError(name, self._roster.ids())
             await entry.news.wait()
 
@@ -183,7 +183,7 @@ class Scheduler:
     async def add(
         self, section: JobSection, *, job_id: str = "", made: Made, max_jobs: int | None = None
     ) -> JobView:
-        """Make a job; see `ScheduleDesk`."""
+        """Make a job; see `SchedulerClient`."""
         await self.load()
         async with self._adding:
             made = made if made.at else replace(made, at=self._clock.now())
@@ -239,10 +239,10 @@ class Scheduler:
             raise JobRefusedError(faults=[_fault("id", f"{job.job_id!r} is taken")])
         if (missing := self._roster.why_not(job))[1]:
             raise JobRefusedError(faults=[_fault(*missing)])
-        if isinstance(job.when, At) and job.when.instant <= now:
+        if isinstance(job.when, At) and job.when.scheduled_at <= now:
             message = f"is in the past: it is {now:%Y-%m-%d %H:%M:%S} UTC now"
             raise JobRefusedError(faults=[_fault("at", message)])
-        if rules.next_instant(job, after=now, anchor=now) is None:
+        if rules.next_scheduled_time(job, after=now, anchor=now) is None:
             msg = "none of its times is to come: see its end, and its quiet hours"
             raise JobRefusedError(msg)
         alike = [
@@ -256,7 +256,7 @@ class Scheduler:
             raise JobRefusedError(msg)
 
     async def cancel(self, job_id: str) -> None:
-        """Call a job off; see `ScheduleDesk`."""
+        """Call a job off; see `SchedulerClient`."""
         await self.load()
         await self._cancel(job_id)
 
@@ -269,33 +269,33 @@ class Scheduler:
         await self._roster.read()
 
     async def pause(self, job_id: str) -> None:
-        """Let nothing of a job run; see `ScheduleDesk`."""
+        """Let nothing of a job run; see `SchedulerClient`."""
         await self.load()
         self._roster.entry(job_id)
-        if not self._roster.standing(job_id).paused:
+        if not self._roster.job_state(job_id).paused:
             await self._roster.write(job_id, Paused(at=self._clock.now()))
         self._plan(job_id)
 
     async def resume(self, job_id: str) -> None:
-        """Let a paused job go on; see `ScheduleDesk`."""
+        """Let a paused job go on; see `SchedulerClient`."""
         await self.load()
         job = self._roster.entry(job_id).job
         if job.paused:
             msg = f"{job_id} is paused in its definition, {job.file}:{job.line}"
             raise JobFixedError(msg)
-        if self._roster.standing(job_id).paused:
+        if self._roster.job_state(job_id).paused:
             await self._roster.write(job_id, Resumed(at=self._clock.now()))
         self._plan(job_id)
 
     async def run_now(self, job_id: str) -> Run:
-        """Run a job once, now; see `ScheduleDesk`."""
+        """Run a job once, now; see `SchedulerClient`."""
         await self.load()
         entry = self._roster.entry(job_id)
         if entry.why:
             msg = f"{job_id} cannot run: {entry.why}"
             raise JobRefusedError(msg)
         now = self._clock.now()
-        began = Began(at=now, instant=now, attempt=1, by_hand=True)
+        began = Began(at=now, scheduled_at=now, attempt=1, by_hand=True)
         self._in_hand.add((job_id, now))  # nobody else finds it left open
         try:
             run = _open_run(await self._roster.write(job_id, began), now)
@@ -358,7 +358,7 @@ class Scheduler:
         await self._plan_all()
         for job_id in self._logs.ids():
             is_gone = self._roster.find(job_id) is None
-            if is_gone and self._roster.standing(job_id).cancelled:  # and not only set aside
+            if is_gone and self._roster.job_state(job_id).cancelled:  # and not only set aside
                 await self._call_off(job_id)
         async with anyio.create_task_group() as watching:
             files = partial(self._roster.book.watch, self._reload)
@@ -381,11 +381,12 @@ class Scheduler:
 
     async def _call_off(self, job_id: str) -> None:
         """Close what was begun of a job that is no more."""
-        for run in self._roster.standing(job_id).open:
+        for run in self._roster.job_state(job_id).open:
             now = self._clock.now()
             error = "the job was removed"
             await self._note(
-                job_id, Finished(at=now, instant=run.instant, outcome="cancelled", error=error)
+                job_id,
+                Finished(at=now, scheduled_at=run.scheduled_at, outcome="cancelled", error=error),
             )
 
     async def _watch_agents(self) -> NoReturn:
@@ -438,9 +439,9 @@ class Scheduler:
             return None
         if self._left_open(job_id):
             return now
-        if self._roster.standing(job_id).anchor is None:
+        if self._roster.job_state(job_id).anchor is None:
             return None
-        planned = rules.plan(entry.job, self._roster.standing(job_id), now=now)
+        planned = rules.plan(entry.job, self._roster.job_state(job_id), now=now)
         return now if planned.run or planned.missed else planned.next_at
 
     def _clock_jumped(self) -> None:
@@ -455,12 +456,12 @@ class Scheduler:
 
     async def _rebase(self, entry: Entry) -> None:
         """Where the clock was set back, what is settled in the future is no more."""
-        standing = self._roster.standing(entry.job_id)
-        rebased = rules.rebased(entry.job, standing, self._clock.now())
+        job_state = self._roster.job_state(entry.job_id)
+        rebased = rules.rebased(entry.job, job_state, self._clock.now())
         if rebased is not None:
             await self._note(entry.job_id, rebased)
 
-    # --- occurrences ---
+    # --- runs ---
 
     def _fire(self, job_id: str) -> None:
         entry = self._roster.find(job_id)
@@ -494,69 +495,71 @@ class Scheduler:
 
     def _left_open(self, job_id: str) -> tuple[Run, ...]:
         """Return what was begun and is in nobody's hands, oldest first."""
-        runs = self._roster.standing(job_id).open
-        return tuple(run for run in runs if (job_id, run.instant) not in self._in_hand)
+        runs = self._roster.job_state(job_id).open
+        return tuple(run for run in runs if (job_id, run.scheduled_at) not in self._in_hand)
 
     async def _settle(self, entry: Entry) -> None:
         """Settle what is due first; what is left is due at once, and planned anew."""
         job, job_id, now = entry.job, entry.job_id, self._clock.now()
-        standing = self._roster.standing(job_id)
+        job_state = self._roster.job_state(job_id)
         is_loaded = self._roster.find(job_id) is entry
-        if not is_loaded or self._is_held(entry) or standing.anchor is None:
+        if not is_loaded or self._is_held(entry) or job_state.anchor is None:
             return
-        planned = rules.plan(job, standing, now=now)
+        planned = rules.plan(job, job_state, now=now)
         if planned.missed is not None:
             await self._miss(job, planned.missed, ran_instead=bool(planned.run))
         elif planned.run:
-            instant = planned.run[0]
-            began = Began(at=now, instant=instant, attempt=1, by_hand=False)
-            await self._finish(job, _open_run(await self._roster.write(job_id, began), instant))
+            scheduled_at = planned.run[0]
+            began = Began(at=now, scheduled_at=scheduled_at, attempt=1, by_hand=False)
+            await self._finish(
+                job, _open_run(await self._roster.write(job_id, began), scheduled_at)
+            )
 
     def _is_held(self, entry: Entry) -> bool:
         """Whether nothing of a job may be tried now."""
         return (
             bool(entry.why or entry.halted)
             or entry.job.paused
-            or self._roster.standing(entry.job_id).paused
+            or self._roster.job_state(entry.job_id).paused
         )
 
-    async def _miss(self, job: Job, missed: rules.Missed, *, ran_instead: bool) -> None:
-        """Write down what is passed over; a single occurrence that is, is reported."""
+    async def _miss(self, job: Job, missed: rules.Misfire, *, ran_instead: bool) -> None:
+        """Write down what is passed over; a single run that is, is reported."""
         why = "a later one runs in its place" if ran_instead else "it was too late to run"
         if missed.is_more:
             why += "; there were more than these"
         now = self._clock.now()
         if job.is_once:  # before it is written down: what is settled is not looked at again
-            run = Run(instant=missed.last, started_at=now)
+            run = Run(scheduled_at=missed.last, started_at=now)
             await self._performer.report(job, run, f"it was not run: {why}.")
         await self._roster.write(
             job.job_id,
-            Missed(
+            Misfire(
                 at=now,
                 first=missed.first,
-                instant=missed.last,
+                scheduled_at=missed.last,
                 count=missed.count,
                 error=why,
             ),
         )
         logger.warning(
-            "occurrences of a scheduled job were missed",
+            "runs of a scheduled job were missed",
             extra={
                 "job": job.job_id,
-                "instant": utc_text(missed.last),
+                "scheduled_at": utc_text(missed.last),
                 "count": missed.count,
                 "why": why,
             },
         )
 
     async def _finish(self, job: Job, run: Run) -> None:
-        """Try an occurrence until it is done or given up, and write down which.
+        """Try a run until it is done or given up, and write down which.
 
         Raises:
             ActorStoppedError: The gateway stops; the next start goes on with it.
             OSError: It cannot be written down; doing it again does no harm.
         """
-        name = (job.job_id, run.instant)
+        name = (job.job_id, run.scheduled_at)
         self._in_hand.add(name)
         try:
             await self._try_until_done(job, run)
@@ -564,17 +567,17 @@ class Scheduler:
             self._in_hand.discard(name)
 
     async def _try_until_done(self, job: Job, run: Run) -> None:
-        failed_before = _is_failing(self._roster.standing(job.job_id))
+        failed_before = _is_failing(self._roster.job_state(job.job_id))
         ended, tries = await self._try(job, run), run.attempt
         while ended.outcome == "failed" and ended.may_retry and tries <= job.retries.most:
             logger.info(
                 "a scheduled job is tried again",
                 extra={"job": job.job_id, "tries": tries, "error": ended.error},
             )
-            name = name_of(job, run.instant)
+            name = name_of(job, run.scheduled_at)
             await self._clock.sleep(rules.backoff_s(job.retries, tries, name))
             entry = self._roster.find(job.job_id)
-            if entry is None and self._roster.standing(job.job_id).cancelled:
+            if entry is None and self._roster.job_state(job.job_id).cancelled:
                 ended = Ended(outcome="cancelled", error="the job was called off")
                 break
             if entry is None or (self._is_held(entry) and not run.by_hand):
@@ -594,7 +597,7 @@ class Scheduler:
             await self._performer.report(job, run, error, turn=ended.turn)
         done = Finished(
             at=self._clock.now(),
-            instant=run.instant,
+            scheduled_at=run.scheduled_at,
             outcome=ended.outcome,
             turn=ended.turn,
             error=ended.error,
@@ -605,7 +608,7 @@ class Scheduler:
             "a scheduled job has run",
             extra={
                 "job": job.job_id,
-                "instant": utc_text(run.instant),
+                "scheduled_at": utc_text(run.scheduled_at),
                 "outcome": ended.outcome,
                 "tries": tries,
                 "error": ended.error,
@@ -614,20 +617,20 @@ class Scheduler:
 
     def _present(self, job: Job, run: Run) -> Run:
         """Return an open run as it stands now: its task may have been accepted meanwhile."""
-        return _open_run(self._roster.standing(job.job_id), run.instant)
+        return _open_run(self._roster.job_state(job.job_id), run.scheduled_at)
 
     async def _again(self, job: Job, run: Run) -> Run:
         """Begin the next try of a run, with a task that is asked anew."""
         again = Began(
             at=self._clock.now(),
-            instant=run.instant,
+            scheduled_at=run.scheduled_at,
             attempt=run.attempt + 1,
             by_hand=run.by_hand,
         )
-        return _open_run(await self._roster.write(job.job_id, again), run.instant)
+        return _open_run(await self._roster.write(job.job_id, again), run.scheduled_at)
 
     async def _try(self, job: Job, run: Run) -> Ended:
-        """Try an occurrence once; whatever unexpected goes wrong, the job failed and no other.
+        """Try a run once; whatever unexpected goes wrong, the job failed and no other.
 
         Raises:
             ActorStoppedError: The gateway stops.
@@ -637,7 +640,7 @@ class Scheduler:
 
         async def accepted(session_id: str, seq: int) -> None:
             at = self._clock.now()
-            record = Accepted(at=at, instant=run.instant, session_id=session_id, seq=seq)
+            record = Accepted(at=at, scheduled_at=run.scheduled_at, session_id=session_id, seq=seq)
             try:
                 await self._roster.write(job.job_id, record)
             except OSError as error:
@@ -656,7 +659,7 @@ class Scheduler:
             return ended
         if isinstance(failure, NotWrittenError | ActorStoppedError):
             raise failure
-        fields = {"job": job.job_id, "instant": utc_text(run.instant)}
+        fields = {"job": job.job_id, "scheduled_at": utc_text(run.scheduled_at)}
         logger.error("a scheduled job failed unexpectedly", extra=fields, exc_info=failure)
         return Ended(outcome="failed", error=_unexpected(failure))
 
@@ -725,7 +728,7 @@ class Scheduler:
             self._halt(entry, error)
         for run in self._left_open(job_id):
             at, why = self._clock.now(), _unexpected(error)
-            failed = Finished(at=at, instant=run.instant, outcome="failed", error=why)
+            failed = Finished(at=at, scheduled_at=run.scheduled_at, outcome="failed", error=why)
             await self._note(job_id, failed)
         self._plan(job_id)
         if self._table.at(job_id) is not None:
@@ -772,7 +775,7 @@ class Scheduler:
                 for number, entry in enumerate(self._roster.entries(), 1):
                     if number % AT_ONCE == 0:
                         await anyio.lowlevel.checkpoint()
-                    last = self._roster.standing(entry.job_id).last
+                    last = self._roster.job_state(entry.job_id).last
                     ended_at = last.finished_at if last else entry.job.made.at
                     is_old = ended_at is not None and now - ended_at > DONE_KEPT
                     if is_old and entry.job.made.by in _WRITTEN and self._roster.is_over(entry):
@@ -781,15 +784,15 @@ class Scheduler:
                     changed = self._logs.last_change(job_id)
                     is_old = changed is not None and now - changed > GONE_KEPT
                     if is_old and self._roster.find(job_id) is None:
-                        await self._delete_sessions(self._roster.standing(job_id).recent)
+                        await self._delete_sessions(self._roster.job_state(job_id).recent)
                         await self._logs.forget(job_id)
             except OSError as error:
                 logger.warning("old jobs cannot be put away", extra={"error": str(error)})
             await self._clock.sleep(TIDY_S)
 
 
-def _open_run(standing: Standing, instant: datetime) -> Run:
-    return next(run for run in standing.open if run.instant == instant)
+def _open_run(job_state: JobState, scheduled_at: datetime) -> Run:
+    return next(run for run in job_state.open if run.scheduled_at == scheduled_at)
 
 
 def _unexpected(error: Exception | None) -> str:
@@ -798,9 +801,9 @@ def _unexpected(error: Exception | None) -> str:
     return f"an unexpected fault ({kind}); the gateway's log says more"
 
 
-def _is_failing(standing: Standing) -> bool:
-    """Return whether the newest occurrence that was tried failed."""
-    tried = (run for run in reversed(standing.recent) if run.outcome != "missed")
+def _is_failing(job_state: JobState) -> bool:
+    """Return whether the newest run that was tried failed."""
+    tried = (run for run in reversed(job_state.recent) if run.outcome != "missed")
     return any(run.outcome == "failed" for run in [*tried][:1])
 
 
@@ -838,9 +841,9 @@ async def open_scheduler(
     """
     async with anyio.create_task_group() as tasks:
         yield Scheduler(
-            book=JobBook(folder, timezone=timezone),
+            book=JobStore(folder, timezone=timezone),
             logs=RunLogs(folder / RUNS_FOLDER),
-            performer=Performer(service, poster),
+            performer=JobRunner(service, poster),
             service=service,
             agents=agents,
             channels=channels,

@@ -162,7 +162,7 @@ class ToSection(Section):
 
 
 class RetriesSection(Section):
-    """What follows an occurrence that failed."""
+    """What follows a run that failed."""
 
     model_config = _SHOWN
 
@@ -216,11 +216,11 @@ class JobFields(Section):
     session: Where | None = None
     "Where a task runs; by default in the conversation that `to` names, or else isolated."
     misfire: Misfire = "run_once"
-    "What becomes of occurrences that came due while nothing could run."
+    "What becomes of runs that came due while nothing could run."
     grace_seconds: Annotated[int, Field(ge=0, le=_YEAR_S)] | None = None
-    "Later than this an occurrence does not run; by default a day, with misfire skip 10 seconds."
+    "Later than this a run does not run; by default a day, with misfire skip 10 seconds."
     jitter_seconds: Annotated[int, Field(ge=0, le=_DAY_S)] = 0
-    "Up to so much later it runs, always the same for the same occurrence."
+    "Up to so much later it runs, always the same for the same run."
     start: _Instant | None = None
     "Nothing runs before; written as `at` is."
     end: _Instant | None = None

@@ -50,6 +50,6 @@ def merged(spans: tuple[Span, ...], most: int) -> tuple[Span, ...]:
     return tuple(left)
 
 
-def span_of(spans: Iterable[Span], instant: datetime) -> Span | None:
+def span_of(spans: Iterable[Span], scheduled_at: datetime) -> Span | None:
     """Return the span in which an instant lies; None where there is none."""
-    return next((each for each in spans if each.begins < instant <= each.ends), None)
+    return next((each for each in spans if each.begins < scheduled_at <= each.ends), None)

@@ -88,9 +88,9 @@ class Timetable:
         return self._heap[0][0] if self._heap else _OPEN_END
 
 
-def later(instant: datetime, delay_s: float) -> datetime:
+def later(scheduled_at: datetime, delay_s: float) -> datetime:
     """Return the instant so much later, or the last one that there is."""
     try:
-        return instant + timedelta(seconds=delay_s)
+        return scheduled_at + timedelta(seconds=delay_s)
     except OverflowError:
         return _OPEN_END

@@ -23,7 +23,7 @@ from everturn_channels.health import ChannelStatus
 from everturn_gateway.errors import Fault
 from everturn_gateway.model_memory import KnownModel
 from everturn_gateway.providers.limits import QueueLoad
-from everturn_gateway.scheduler.desk import ScheduleDesk
+from everturn_gateway.scheduler.client import SchedulerClient
 from everturn_gateway.scheduler.errors import UnknownJobError
 from everturn_gateway.scheduler.jobs import JobView
 from everturn_gateway.telemetry.instruments import SERIES_MAX
@@ -63,7 +63,7 @@ class Sources:
     service: _Service
     library: _Library
     channels: _Channels
-    schedules: ScheduleDesk
+    schedules: SchedulerClient
     clock: Clock
     journal_waiting: Callable[[], int]
     "How many appends and marks wait for the disk."
@@ -238,7 +238,7 @@ def _channels(statuses: Sequence[ChannelStatus], now: datetime) -> Iterator[Metr
     yield from (up, age, received, skipped, given_up, retries, unreadable, blocked)
 
 
-async def _schedules(desk: ScheduleDesk, now: datetime) -> tuple[Metric, ...]:
+async def _schedules(desk: SchedulerClient, now: datetime) -> tuple[Metric, ...]:
     states = Counter[str](dict.fromkeys(STATES, 0))
     failing, late_s = 0, 0.0
     for number, job_id in enumerate(desk.ids(), 1):
@@ -261,7 +261,7 @@ async def _schedules(desk: ScheduleDesk, now: datetime) -> tuple[Metric, ...]:
         jobs.add_metric((state,), count)
     return (
         jobs,
-        _gauge("everturn_schedule_jobs_failing", "Jobs whose newest occurrence failed.", failing),
+        _gauge("everturn_schedule_jobs_failing", "Jobs whose newest run failed.", failing),
         _gauge(
             "everturn_schedule_faults",
             "Definitions that are faulty, and do not run.",
@@ -269,14 +269,14 @@ async def _schedules(desk: ScheduleDesk, now: datetime) -> tuple[Metric, ...]:
         ),
         _gauge(
             "everturn_schedule_late_seconds",
-            "How late the latest occurrence is that is due and did not begin.",
+            "How late the latest run is that is due and did not begin.",
             late_s,
         ),
     )
 
 
 def _is_failing(view: JobView) -> bool:
-    tried = (run for run in reversed(view.standing.recent) if run.outcome != "missed")
+    tried = (run for run in reversed(view.job_state.recent) if run.outcome != "missed")
     newest = next(tried, None)
     return newest is not None and newest.outcome == "failed"
 

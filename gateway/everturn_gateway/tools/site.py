@@ -12,7 +12,7 @@ from everturn_actors.model import ToolCall
 from everturn_actors.ports import Tool, ToolTraits
 from everturn_actors.service import TurnService
 from everturn_gateway.observe import SecretRegistry
-from everturn_gateway.scheduler.desk import ScheduleDesk
+from everturn_gateway.scheduler.client import SchedulerClient
 
 
 class ServiceLink:
@@ -20,9 +20,9 @@ class ServiceLink:
 
     def __init__(self) -> None:
         self._service: TurnService | None = None
-        self._schedules: ScheduleDesk | None = None
+        self._schedules: SchedulerClient | None = None
 
-    def connect(self, service: TurnService, schedules: ScheduleDesk | None = None) -> None:
+    def connect(self, service: TurnService, schedules: SchedulerClient | None = None) -> None:
         """Make these the ones that tools reach; without `schedules` nothing can be scheduled."""
         self._service, self._schedules = service, schedules
 
@@ -33,7 +33,7 @@ class ServiceLink:
         return self._service
 
     @property
-    def schedules(self) -> ScheduleDesk:
+    def schedules(self) -> SchedulerClient:
         """The scheduled jobs.
 
         Raises:

@@ -78,7 +78,7 @@ class Account:
     answers: tuple[str, ...] = ()
     "What HTTP clients were answered."
     runs: tuple[str, ...] = ()
-    "How scheduled occurrences came out."
+    "How scheduled runs came out."
     unknown: int = 0
     "Chunks that were marked as of unknown outcome."
     is_lost: bool = False

@@ -79,12 +79,12 @@ def chats_of(telegram: TelegramApi | None, discord: DiscordApi | None) -> dict[s
 
 
 def runs_of(workspace: Path) -> tuple[str, ...]:
-    """Return how the occurrences of each job came out."""
+    """Return how the runs of each job came out."""
     said: list[str] = []
     for file in sorted((workspace / "schedules" / "runs").glob("*.jsonl")):
         records = [json.loads(line) for line in file.read_text().splitlines()]
         begun = Counter(
-            (r["instant"], r.get("attempt", 1)) for r in records if r["kind"] == "began"
+            (r["scheduled_at"], r.get("attempt", 1)) for r in records if r["kind"] == "began"
         )
         ends = [r["outcome"] for r in records if r["kind"] == "finished"]
         doubled = " begun twice" if any(times > 1 for times in begun.values()) else ""

@@ -29,7 +29,7 @@ from everturn_gateway.scheduler.jobs import Made
 
 LIST_LIMIT: Final = 100  # jobs a page: 8 ms
 FAULTS_LIMIT: Final = 200  # where one thing is missing, thousands of jobs may say so
-RUNS_LIMIT: Final = 100  # occurrences
+RUNS_LIMIT: Final = 100  # runs
 COMING_LIMIT: Final = 100  # instants
 
 ScheduleId: TypeAlias = Annotated[
@@ -85,7 +85,7 @@ def schedules_router(gateway: Gateway, access: Access) -> APIRouter:
 
     @router.get("/{schedule_id}", response_model=JobDetail, responses=problems(404))
     async def get_schedule(schedule_id: ScheduleId) -> Response:
-        """Show a scheduled job and its newest occurrences."""
+        """Show a scheduled job and its newest runs."""
         with told(places):
             return answer(JobDetail.whole(gateway.schedules.job(schedule_id), places))
 
@@ -119,7 +119,7 @@ def schedules_router(gateway: Gateway, access: Access) -> APIRouter:
     async def run_schedule(schedule_id: ScheduleId) -> Response:
         """Run a job once, now, beside its own times.
 
-        Answers when that is durable; the job's occurrences tell how it comes out.
+        Answers when that is durable; the job's runs tell how it comes out.
         """
         with told(places):
             try:
@@ -133,10 +133,10 @@ def schedules_router(gateway: Gateway, access: Access) -> APIRouter:
     async def list_runs(
         schedule_id: ScheduleId, limit: Annotated[int, Query(ge=1, le=RUNS_LIMIT)] = 50
     ) -> Response:
-        """List a job's occurrences, newest first; older ones are forgotten."""
+        """List a job's runs, newest first; older ones are forgotten."""
         with told(places):
-            standing = gateway.schedules.job(schedule_id).standing
-        return answer(RunList.of(standing, limit=limit))
+            job_state = gateway.schedules.job(schedule_id).job_state
+        return answer(RunList.of(job_state, limit=limit))
 
     @router.get("/{schedule_id}/next", response_model=ComingList, responses=problems(404))
     async def list_next(

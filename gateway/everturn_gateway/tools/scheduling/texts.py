@@ -40,9 +40,9 @@ _OUTCOMES: Final[dict[RunOutcome, str]] = {
 _LAST: Final = datetime.max.replace(tzinfo=UTC)
 
 
-def instant_text(instant: datetime, timezone: str) -> str:
+def instant_text(scheduled_at: datetime, timezone: str) -> str:
     """Return an instant as people of a time zone read it: `Tue 2026-12-01 08:30 Europe/Berlin`."""
-    local = instant.astimezone(ZoneInfo(timezone))
+    local = scheduled_at.astimezone(ZoneInfo(timezone))
     seconds = f":{local:%S}" if local.second else ""
     return f"{local:%a %Y-%m-%d %H:%M}{seconds} {timezone}"
 
@@ -124,11 +124,11 @@ def _standing(view: JobView) -> str:
         said = f"cannot run: {one_line(view.why, _REASON_CHARACTERS)}"
     elif state == "scheduled" and view.next_at is not None:
         said = f"next {instant_text(view.next_at, timezone)}"
-    last = view.standing.last
+    last = view.job_state.last
     return said if last is None else f"{said}; last {_run(last, timezone)}"
 
 
 def _run(run: Run, timezone: str) -> str:
     word = _OUTCOMES[run.outcome] if run.outcome else "begun"
     error = f": {one_line(run.error, _REASON_CHARACTERS)}" if run.error else ""
-    return f"{word} ({instant_text(run.instant, timezone)}){error}"
+    return f"{word} ({instant_text(run.scheduled_at, timezone)}){error}"

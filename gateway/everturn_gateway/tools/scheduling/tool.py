@@ -14,7 +14,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ConversationKey, ToolCall, ToolDefinition
 from everturn_actors.ports import Clock, ToolContext, ToolOutput, ToolTraits
-from everturn_gateway.scheduler.desk import ScheduleDesk
+from everturn_gateway.scheduler.client import SchedulerClient
 from everturn_gateway.scheduler.errors import JobFixedError, JobRefusedError, UnknownJobError
 from everturn_gateway.scheduler.jobs import JobView, Made, ToChat, ToSession
 from everturn_gateway.scheduler.sections import JobSection
@@ -131,7 +131,7 @@ class ScheduleTool:
     # --- create ---
 
     async def _create(
-        self, asked: ScheduleArguments, desk: ScheduleDesk, call: ToolCall, context: ToolContext
+        self, asked: ScheduleArguments, desk: SchedulerClient, call: ToolCall, context: ToolContext
     ) -> str:
         if context.key.channel in NOBODY_ANSWERS:
             msg = "nobody can be reached in this conversation later on; leave it to who asked you"
@@ -166,7 +166,9 @@ class ScheduleTool:
             raise
         return said
 
-    async def _add(self, desk: ScheduleDesk, section: JobSection, job_id: str, made: Made) -> str:
+    async def _add(
+        self, desk: SchedulerClient, section: JobSection, job_id: str, made: Made
+    ) -> str:
         """Make a job, whole or not at all; return what is told of it."""
         try:
             with anyio.fail_after(_WRITE_S, shield=True):
@@ -194,14 +196,14 @@ class ScheduleTool:
 
     # --- list and cancel ---
 
-    async def _list(self, desk: ScheduleDesk, context: ToolContext) -> ToolOutput:
+    async def _list(self, desk: SchedulerClient, context: ToolContext) -> ToolOutput:
         views = self._here(desk, context)
         own = [view for view in views if _is_own(view, context.key)]
         text = await to_thread.run_sync(listing, views, {view.job.job_id for view in own})
         return ToolOutput(text=text, untrusted=any(view.job.made.untrusted for view in own))
 
     async def _cancel(
-        self, asked: ScheduleArguments, desk: ScheduleDesk, context: ToolContext
+        self, asked: ScheduleArguments, desk: SchedulerClient, context: ToolContext
     ) -> str:
         job_id = (asked.job or "").strip()
         if not job_id:
@@ -231,7 +233,7 @@ class ScheduleTool:
             raise ToolFailedError(msg) from error
         return f"{job_id} is called off"
 
-    def _here(self, desk: ScheduleDesk, context: ToolContext) -> list[JobView]:
+    def _here(self, desk: SchedulerClient, context: ToolContext) -> list[JobView]:
         """Return the jobs of the agent that are for this conversation, or were made in it."""
         key = context.key
         places = (
@@ -257,19 +259,19 @@ def _is_own(view: JobView, key: ConversationKey) -> bool:
     return made.by == "tool" and made.key == key
 
 
-def _find(desk: ScheduleDesk, job_id: str) -> JobView | None:
+def _find(desk: SchedulerClient, job_id: str) -> JobView | None:
     try:
         return desk.job(job_id)
     except UnknownJobError:
         return None
 
 
-async def _told(desk: ScheduleDesk, view: JobView, *, is_new: bool) -> str:
+async def _told(desk: SchedulerClient, view: JobView, *, is_new: bool) -> str:
     coming = desk.coming(view.job.job_id, count=SHOWN + 1)
     return await to_thread.run_sync(partial(told, view, coming, is_new=is_new))
 
 
-async def _take_back(desk: ScheduleDesk, job_id: str) -> None:
+async def _take_back(desk: SchedulerClient, job_id: str) -> None:
     """Call a job off that is not to be after all; where that fails, it is logged, and stays."""
     with anyio.move_on_after(_WRITE_S, shield=True):
         try:

@@ -10,7 +10,7 @@ import anyio.to_thread
 import httpx2
 import orjson
 
-from everturn_gateway.scheduler.running import WebhookError
+from everturn_gateway.scheduler.job_runner import WebhookError
 from everturn_gateway.tools.web.addresses import read_allowed
 from everturn_gateway.tools.web.fetching import certificates, read_address
 from everturn_gateway.tools.web.reaching import Reaching, UnreachableError

@@ -1,4 +1,4 @@
-"""Jobs by their times alone, and what becomes of their occurrences when they are worked off."""
+"""Jobs by their times alone, and what becomes of their runs when they are worked off."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from everturn_gateway.scheduler import rules
-from everturn_gateway.scheduler.jobs import Cron, Job, Run, SendMessage, Standing, When
+from everturn_gateway.scheduler.jobs import Cron, Job, JobState, Run, SendMessage, When
 
 ARMED = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -29,35 +29,35 @@ def a_cron(expression: str, zone: str = "UTC", **how: Any) -> Job:  # noqa: ANN4
     return a_job(Cron(expression=expression, timezone=zone), **how)
 
 
-def armed(since: datetime = ARMED, **how: Any) -> Standing:  # noqa: ANN401 - fields
+def armed(since: datetime = ARMED, **how: Any) -> JobState:  # noqa: ANN401 - fields
     """Return the standing of a job that was armed, and of which nothing is settled since."""
-    return replace(Standing(schedule="as it is", anchor=since, cursor=since), **how)
+    return replace(JobState(schedule="as it is", anchor=since, cursor=since), **how)
 
 
 def coming(
     job: Job, after: datetime, until: datetime, anchor: datetime = ARMED
 ) -> Iterator[datetime]:
     """Yield the instants in `(after, until]`, each found from the one before it."""
-    instant = rules.next_instant(job, after=after, anchor=anchor)
-    while instant is not None and instant <= until:
-        yield instant
-        instant = rules.next_instant(job, after=instant, anchor=anchor)
+    scheduled_at = rules.next_scheduled_time(job, after=after, anchor=anchor)
+    while scheduled_at is not None and scheduled_at <= until:
+        yield scheduled_at
+        scheduled_at = rules.next_scheduled_time(job, after=scheduled_at, anchor=anchor)
 
 
-def done(instant: datetime, **how: Any) -> Run:  # noqa: ANN401 - fields
-    """Return an occurrence that ran."""
-    return replace(Run(instant=instant, started_at=instant, outcome="sent"), **how)
+def done(scheduled_at: datetime, **how: Any) -> Run:  # noqa: ANN401 - fields
+    """Return a run that ran."""
+    return replace(Run(scheduled_at=scheduled_at, started_at=scheduled_at, outcome="sent"), **how)
 
 
-def settle(standing: Standing, planned: rules.Plan) -> Standing:
+def settle(job_state: JobState, planned: rules.Plan) -> JobState:
     """Return how far a job is when a plan was carried out."""
     settled = list(planned.run)
     if planned.missed is not None:
         settled.append(planned.missed.last)
-    assert standing.cursor is not None
+    assert job_state.cursor is not None
     return replace(
-        standing,
-        cursor=max([standing.cursor, *settled]),
-        ran=standing.ran + len(planned.run),
-        recent=(*standing.recent, *(done(instant) for instant in planned.run))[-50:],
+        job_state,
+        cursor=max([job_state.cursor, *settled]),
+        ran=job_state.ran + len(planned.run),
+        recent=(*job_state.recent, *(done(scheduled_at) for scheduled_at in planned.run))[-50:],
     )

@@ -10,7 +10,7 @@ from everturn_gateway.scheduler.jobs import JobView, Made, Run
 from everturn_gateway.scheduler.sections import JobSection
 
 
-class ScheduleDesk(Protocol):
+class SchedulerClient(Protocol):
     """The scheduled jobs of a gateway.
 
     What asks without waiting sees nothing before all jobs are read once; see `load`.
@@ -111,12 +111,12 @@ class ScheduleDesk(Protocol):
         """
         ...
 
-    async def wait(self, job_id: str, instant: datetime) -> Run:
-        """Wait for the end of an occurrence that is under way; return how it came out.
+    async def wait(self, job_id: str, scheduled_at: datetime) -> Run:
+        """Wait for the end of a run that is under way; return how it came out.
 
         The caller sets the deadline.
 
         Raises:
-            UnknownJobError: There is no such job, or no such occurrence.
+            UnknownJobError: There is no such job, or no such run.
         """
         ...

@@ -16,9 +16,9 @@ from everturn_actors.ports import Clock
 from everturn_actors.supervisor import contain
 from everturn_gateway.errors import Fault
 from everturn_gateway.scheduler import rules
-from everturn_gateway.scheduler.book import JobBook, Page
 from everturn_gateway.scheduler.errors import UnknownJobError
-from everturn_gateway.scheduler.jobs import Job, JobView, Run, Standing
+from everturn_gateway.scheduler.job_store import JobStore, Page
+from everturn_gateway.scheduler.jobs import Job, JobState, JobView, Run
 from everturn_gateway.scheduler.judging import (
     ALWAYS_THERE,
     by_id,
@@ -99,13 +99,13 @@ class Entry:
         return self.job.job_id
 
 
-class Roster:
+class JobRegistry:
     """The jobs of a gateway, and the one writer of their run logs."""
 
     def __init__(
         self,
         *,
-        book: JobBook,
+        book: JobStore,
         logs: RunLogs,
         agents: AgentShelf,
         channels: frozenset[str],
@@ -166,18 +166,18 @@ class Roster:
             raise UnknownJobError(job_id, self._entries)
         return entry
 
-    def standing(self, job_id: str) -> Standing:
+    def job_state(self, job_id: str) -> JobState:
         """Return how far a job is."""
-        return self._logs.standing(job_id)
+        return self._logs.job_state(job_id)
 
     def is_over(self, entry: Entry) -> bool:
         """Return whether nothing of a job is to come."""
-        standing = self.standing(entry.job_id)
-        return not standing.open and rules.is_over(entry.job, standing, self._clock.now())
+        job_state = self.job_state(entry.job_id)
+        return not job_state.open and rules.is_over(entry.job, job_state, self._clock.now())
 
     def _is_done(self, entry: Entry) -> bool:
         """Return whether a job that was armed once is over; one never armed never began."""
-        return bool(self.standing(entry.job_id).schedule) and self.is_over(entry)
+        return bool(self.job_state(entry.job_id).schedule) and self.is_over(entry)
 
     def faults(self) -> tuple[Fault, ...]:
         """Return what is wrong with definitions and run logs, and which jobs cannot run."""
@@ -193,17 +193,17 @@ class Roster:
 
     def view(self, entry: Entry, next_at: datetime | None) -> JobView:
         """Return a job as people see it; `next_at` is when it is due."""
-        standing = self.standing(entry.job_id)
+        job_state = self.job_state(entry.job_id)
         job, why = entry.job, entry.why or entry.halted
-        if standing.open:
-            return JobView(job=job, state="running", why=why, next_at=next_at, standing=standing)
+        if job_state.open:
+            return JobView(job=job, state="running", why=why, next_at=next_at, job_state=job_state)
         if self.is_over(entry):
-            return JobView(job=job, state="done", why=why, standing=standing)
+            return JobView(job=job, state="done", why=why, job_state=job_state)
         if why:
-            return JobView(job=job, state="waiting", why=why, standing=standing)
-        if job.paused or standing.paused:
-            return JobView(job=job, state="paused", standing=standing)
-        return JobView(job=job, state="scheduled", next_at=next_at, standing=standing)
+            return JobView(job=job, state="waiting", why=why, job_state=job_state)
+        if job.paused or job_state.paused:
+            return JobView(job=job, state="paused", job_state=job_state)
+        return JobView(job=job, state="scheduled", next_at=next_at, job_state=job_state)
 
     def why_not(self, job: Job) -> tuple[str, str]:
         """Return why a job cannot run now, behind the field at fault; empty where it can."""
@@ -215,20 +215,20 @@ class Roster:
 
     # --- writing down ---
 
-    async def write(self, job_id: str, *records: Record) -> Standing:
+    async def write(self, job_id: str, *records: Record) -> JobState:
         """Write down what happened to a job; return how far it is, when that is durable.
 
         Raises:
             OSError: It was not written, and nothing has changed.
         """
-        gone = fold_all(self.standing(job_id), records).gone
+        gone = fold_all(self.job_state(job_id), records).gone
         if gone:  # before the log forgets them: after a kill in between it is done again
             await self._let_go(gone)
         appended = await self._logs.append(job_id, *records)
         entry = self._entries.get(job_id)
         if entry is not None:
             entry.tell()
-        return appended.standing
+        return appended.job_state
 
     # --- definitions ---
 
@@ -269,8 +269,8 @@ class Roster:
                     if number % AT_ONCE == 0:
                         await anyio.lowlevel.checkpoint()
                     entry = self._entries.get(job.job_id)
-                    standing, now = self.standing(job.job_id), self._clock.now()
-                    why = self.why_not(job)[1] or why_never(job, standing, now)
+                    job_state, now = self.job_state(job.job_id), self._clock.now()
+                    why = self.why_not(job)[1] or why_never(job, job_state, now)
                     if entry is not None and entry.job == job and entry.why == why:
                         entry.job = job  # what is not compared may differ: where it stands
                         continue
@@ -300,7 +300,7 @@ class Roster:
 
     async def _forget(self, job_id: str) -> None:
         """Write down that a job is no more."""
-        if not self.standing(job_id).cancelled and not self._logs.damage(job_id):
+        if not self.job_state(job_id).cancelled and not self._logs.damage(job_id):
             await self.write(job_id, Cancelled(at=self._clock.now()))
 
     async def _arm(self, entry: Entry) -> None:
@@ -317,16 +317,16 @@ class Roster:
 
     async def _write_arming(self, entry: Entry) -> None:
         job, now = entry.job, self._clock.now()
-        standing = self.standing(job.job_id)
-        if is_armed(job, standing):
-            rebased = rules.rebased(job, standing, now)
+        job_state = self.job_state(job.job_id)
+        if is_armed(job, job_state):
+            rebased = rules.rebased(job, job_state, now)
             if rebased is not None:
                 logger.warning("the clock was set back", extra={"job": job.job_id})
                 await self.write(job.job_id, rebased)
-        elif not why_never(job, standing, now):
+        elif not why_never(job, job_state, now):
             schedule, since = rules.schedule_name(job), counts_from(job, now)
             await self.write(job.job_id, Armed(at=now, schedule=schedule, since=since))
-        if job.paused and not standing.paused_in_file:
+        if job.paused and not job_state.paused_in_file:
             await self.write(job.job_id, Paused(at=now, in_file=True))
-        elif standing.paused_in_file and not job.paused:  # what came due meanwhile is left out
+        elif job_state.paused_in_file and not job.paused:  # what came due meanwhile is left out
             await self.write(job.job_id, Resumed(at=now, in_file=True))

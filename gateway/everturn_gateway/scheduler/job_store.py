@@ -85,7 +85,7 @@ class _Leaves:
     page: Page = field(default_factory=Page)
 
 
-class JobBook:
+class JobStore:
     """The job files in one folder."""
 
     def __init__(self, folder: Path, *, timezone: str = "") -> None:

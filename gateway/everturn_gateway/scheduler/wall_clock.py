@@ -119,11 +119,11 @@ def local_instant(wall: datetime, timezone: str) -> datetime:
     assert wall.tzinfo is None
     zone = _zone(timezone)
     try:
-        instant = _reached(wall, zone)
-        new = instant.astimezone(zone).replace(tzinfo=None)
+        scheduled_at = _reached(wall, zone)
+        new = scheduled_at.astimezone(zone).replace(tzinfo=None)
         if new == wall:
-            return instant
-        old = (instant - SECOND).astimezone(zone).replace(tzinfo=None) + SECOND
+            return scheduled_at
+        old = (scheduled_at - SECOND).astimezone(zone).replace(tzinfo=None) + SECOND
     except OverflowError:
         msg = f"{wall.isoformat()} is too early or too late a date"
         raise ValueError(msg) from None
@@ -317,12 +317,12 @@ def _quiet_on(quiet: QuietHours, day: date) -> tuple[datetime, datetime]:
     )
 
 
-def quiet_until(quiet: QuietHours, instant: datetime) -> datetime | None:
+def quiet_until(quiet: QuietHours, scheduled_at: datetime) -> datetime | None:
     """Return the end of the quiet period that an instant is in; None where it is in none."""
-    today = instant.astimezone(_zone(quiet.timezone)).date()
+    today = scheduled_at.astimezone(_zone(quiet.timezone)).date()
     for day in (today, today - _DAY):
         begins, ends = _quiet_on(quiet, day)
-        if begins <= instant < ends:
+        if begins <= scheduled_at < ends:
             return ends
     return None
 

@@ -1,4 +1,4 @@
-"""Runs one occurrence of a job: says its message, or lets the agent work on its task.
+"""Runs one run of a job: says its message, or lets the agent work on its task.
 
 Everything it does is named by (job, instant) and done once however often it is begun: after a kill
 the step that was open is simply done again.
@@ -98,7 +98,7 @@ class _Answer:
     turn: int = 0
 
 
-class Performer:
+class JobRunner:
     """Does what jobs say."""
 
     def __init__(self, service: TurnService, poster: Poster) -> None:
@@ -111,7 +111,7 @@ class Performer:
 
         Args:
             job: What to do.
-            run: Which occurrence, and which try.
+            run: Which run, and which try.
             accepted: Told the session and the event of a task or message, when they are durable.
 
         Raises:
@@ -141,18 +141,18 @@ class Performer:
             return Ended(outcome="failed", error="it did not come to an end within a day")
 
     async def report(self, job: Job, run: Run, error: str, *, turn: int = 0) -> None:
-        """Tell whoever the job is for that an occurrence failed, or was not run; once.
+        """Tell whoever the job is for that a run failed, or was not run; once.
 
         What cannot be told is logged.
 
         Raises:
             ActorStoppedError: The gateway stops; the next start goes on.
         """
-        fields = {"job": job.job_id, "instant": utc_text(run.instant)}
+        fields = {"job": job.job_id, "scheduled_at": utc_text(run.scheduled_at)}
         said = _Answer(
-            text=f"**{job.title}**, due {_due_text(job, run.instant)}: {error}", turn=turn
+            text=f"**{job.title}**, due {_due_text(job, run.scheduled_at)}: {error}", turn=turn
         )
-        key = f"{name_of(job, run.instant)}:failed"
+        key = f"{name_of(job, run.scheduled_at)}:failed"
         try:
             match job.to:
                 case None:
@@ -204,7 +204,7 @@ class Performer:
 
     async def _say(self, job: Job, run: Run, answer: _Answer) -> Told | None:
         """Tell whom the job is for; return where that stands, None for a webhook."""
-        key = f"{name_of(job, run.instant)}:said"
+        key = f"{name_of(job, run.scheduled_at)}:said"
         match job.to:
             case ToWebhook(url=url):
                 await self.poster.post(url, _body(job, run, answer), key=key)
@@ -246,15 +246,15 @@ def _failed(error: CoreError | WebhookError, *, was_accepted: bool = False) -> E
             return Ended(outcome="failed", error=str(error))
 
 
-def name_of(job: Job, instant: datetime) -> str:
-    """Return the name of an occurrence; no other one has it."""
-    return f"schedule:{job.job_id}:{utc_text(instant)}"
+def name_of(job: Job, scheduled_at: datetime) -> str:
+    """Return the name of a run; no other one has it."""
+    return f"schedule:{job.job_id}:{utc_text(scheduled_at)}"
 
 
-def isolated_key(job: Job, instant: datetime) -> ConversationKey:
-    """Return the conversation of an occurrence that runs in a session of its own."""
+def isolated_key(job: Job, scheduled_at: datetime) -> ConversationKey:
+    """Return the conversation of a run that runs in a session of its own."""
     return ConversationKey(
-        channel=ISOLATED, chat=job.job_id, topic=utc_text(instant), agent=job.agent
+        channel=ISOLATED, chat=job.job_id, topic=utc_text(scheduled_at), agent=job.agent
     )
 
 
@@ -269,18 +269,18 @@ def _conversation(job: Job) -> ConversationKey | None:
 
 def _inbound(job: Job, task: RunTask, run: Run) -> Inbound:
     """Return the message that begins a try; the same one each time."""
-    key = isolated_key(job, run.instant) if job.where == "isolated" else _conversation(job)
+    key = isolated_key(job, run.scheduled_at) if job.where == "isolated" else _conversation(job)
     session_id = job.to.session_id if key is None and isinstance(job.to, ToSession) else ""
     if run.seq:  # where it was accepted before, its conversation may be in another session by now
         key, session_id = None, run.session_id
     again = f", try {run.attempt}" if run.attempt > 1 else ""
-    head = f"[Scheduled task {job.title!r}, due {_due_text(job, run.instant)}{again}]"
+    head = f"[Scheduled task {job.title!r}, due {_due_text(job, run.scheduled_at)}{again}]"
     return Inbound(
         text=f"{head}\n{task.text}",
         key=key,
         session_id=session_id,
         sender=SENDER,
-        idempotency_key=f"{name_of(job, run.instant)}:{run.attempt}",
+        idempotency_key=f"{name_of(job, run.scheduled_at)}:{run.attempt}",
         untrusted=job.made.untrusted,
         queueing=Queueing(joins="own"),
     )
@@ -311,8 +311,8 @@ def _is_marker(line: str, marker: str) -> bool:
     return line.strip(_WRAPPING).casefold() == marker.strip(_WRAPPING).casefold()
 
 
-def _due_text(job: Job, instant: datetime) -> str:
-    return f"{instant.astimezone(check_zone(job.timezone)):%Y-%m-%d %H:%M:%S} {job.timezone}"
+def _due_text(job: Job, scheduled_at: datetime) -> str:
+    return f"{scheduled_at.astimezone(check_zone(job.timezone)):%Y-%m-%d %H:%M:%S} {job.timezone}"
 
 
 def _body(job: Job, run: Run, answer: _Answer, *, error: str = "") -> dict[str, object]:
@@ -320,7 +320,7 @@ def _body(job: Job, run: Run, answer: _Answer, *, error: str = "") -> dict[str, 
         "job": job.job_id,
         "label": job.label,
         "agent": job.agent,
-        "instant": utc_text(run.instant),
+        "scheduled_at": utc_text(run.scheduled_at),
         "outcome": "failed" if error else "done",
         "text": "" if error else answer.text,
         "error": error,
