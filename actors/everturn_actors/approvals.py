@@ -12,7 +12,7 @@ from everturn_actors.errors import (
     NotAnApproverError,
     UnknownApprovalError,
 )
-from everturn_actors.model import Approval, Decision, Settled
+from everturn_actors.model import OWNER_PREFIX, Approval, Decision, Settled
 from everturn_actors.state import SessionState
 
 
@@ -38,12 +38,20 @@ def why_settled(settled: Settled) -> str:
     return "it has expired" if settled == "expired" else f"it was settled: {settled}"
 
 
+def _may_answer(approval: Approval, by: str) -> bool:
+    """Return whether a sender, or whoever runs the gateway, is one of those who may answer.
+
+    A platform, or a plug-in of one, may give its people any id: none of them makes an owner.
+    """
+    return not by or (not by.startswith(OWNER_PREFIX) and approval.may_answer(by))
+
+
 def why_not(approval: Approval | None, command: Settle, now: datetime) -> CoreError | None:
     """Return why a person's word does not count; None where it does, or was given before."""
     call_id = command.call_id
     if approval is None:
         return UnknownApprovalError(call_id)
-    if command.by and not command.may_always and not approval.may_answer(command.by):
+    if not command.may_always and not _may_answer(approval, command.by):
         return NotAnApproverError(call_id, command.by)
     if command.arguments_hash and command.arguments_hash != approval.arguments_hash:
         return ApprovalClosedError(call_id, "its arguments are not those that were decided about")

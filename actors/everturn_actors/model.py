@@ -48,6 +48,8 @@ SCHEDULE: Final = "schedule"
 "The sender of what scheduled jobs say and ask for."
 PROGRAM_SENDERS: Final = frozenset(("background_process", SCHEDULE))
 "Senders that are programs of the gateway: they ask nobody and can answer nothing."
+OWNER_PREFIX: Final = "owner:"
+"Begins the name of an owner of agents where an event tells who did something; no sender has it."
 
 # What every provider that takes images takes alike.
 # Sources, read 2026-11-22: https://platform.openai.com/docs/guides/images-vision,

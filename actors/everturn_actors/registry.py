@@ -263,6 +263,20 @@ class Registry:
             max_active=self._max_active,
         )
 
+    async def awaiting_approval(self) -> tuple[SessionState, ...]:
+        """Return the awake sessions in which a call waits for a person.
+
+        One with an open turn does not rest, so none is missing but those not resumed yet.
+        """
+        found: list[SessionState] = []
+        for number, awake in enumerate(tuple(self._awake.values()), 1):
+            if number % LOADS_AT_ONCE == 0:
+                await checkpoint()
+            state = awake.actor.known
+            if state is not None and state.open_approvals:
+                found.append(state)
+        return tuple(found)
+
     @property
     def quarantined(self) -> int:
         """How many sessions failed again and again, and wait for somebody."""

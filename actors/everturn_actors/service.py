@@ -708,7 +708,8 @@ class TurnService:
             call_id: The call that waits.
             decision: The word.
             by: Who gives it, as a sender id of the channel; empty = whoever runs the gateway.
-            may_always: Whether `by` runs the gateway, and need not stand among those who may.
+            may_always: Whether `by` runs the gateway, or owns the agent, and need not stand among
+                those who may. The caller has made sure.
             arguments_hash: What was shown to them, see `Approval`; empty = not compared.
 
         Raises:
@@ -749,6 +750,14 @@ class TurnService:
     def quarantined(self) -> int:
         """How many sessions failed again and again: they wait to be cancelled, reset or deleted."""
         return self._registry.quarantined
+
+    async def awaiting_approval(self) -> tuple[SessionState, ...]:
+        """Return the sessions in which a call waits for a person, in no order.
+
+        Those that were open before a restart are among them once they have been resumed. Sessions
+        that failed again and again, and stateless calls, are not: nobody can answer there.
+        """
+        return await self._registry.awaiting_approval()
 
     async def load(self) -> Load:
         """Return how much there is to do now, in the sessions that are awake."""

@@ -117,6 +117,17 @@ class Command:
     at: datetime
     is_addressed: bool = False
     "Whether it names this bot, as `/stop@name` or a slash command does."
+    is_typed: bool = False
+    """Whether its sender typed it as a new message of their own, and surely so.
+
+    Not passed on, changed later, quoted, below a file, written through another bot, or said in the
+    name of a chat. An owner's command counts only where it was.
+    """
+    otherwise: Message | None = None
+    """What it is where it was no command for the bot: the message that it was written as.
+
+    None = it is a command whoever gives it, and to be answered as one that is not known.
+    """
     answer: Callable[[str], Awaitable[None]]
     """Answers it, and only the person who gave it where the platform can do that.
 

@@ -7,8 +7,14 @@ from dataclasses import dataclass
 
 from everturn_actors.ports import Clock
 from everturn_actors.service import TurnService
+from everturn_channels.owners import Owner
 from everturn_channels.pairing import Pairing
 from everturn_channels.settings import AccessRules, Route
+
+
+def _no_usage(is_asked: Callable[[str], bool]) -> str:
+    del is_asked
+    return "Nobody counts what is used."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +31,10 @@ class Hall:
     "Who the agent is, in a line or two for people; empty = nothing is told."
     describe_model: Callable[[str], str]
     "Which model the agent uses, for people."
+    owners: Callable[[], Sequence[Owner]] = tuple
+    "Who may act from private chats; by default nobody."
+    describe_usage: Callable[[Callable[[str], bool]], str] = _no_usage
+    "What those agents used today whose name is asked for, for people."
     save_file: Callable[[str, str, bytes], Awaitable[str | None]]
     """Puts a file where the tools of an agent can read it: its name, a file name, the bytes.
 

@@ -24,6 +24,22 @@ A description has at most 100 characters, the least that a platform allows (Disc
 https://core.telegram.org/bots/api#botcommand, read 2026-11-22.
 """
 
+OWNER_COMMANDS: Final[tuple[tuple[str, str, str], ...]] = (
+    ("questions", "", "show the calls that wait for an answer, in any conversation"),
+    ("approve", "CODE [always]", "let a call run, once or from now on"),
+    ("deny", "CODE", "do not let a call run"),
+    ("pair", "[CODE]", "show who waits to be let in, or let somebody in"),
+    ("sessions", "", "show the conversations that go on"),
+    ("reset", "SESSION", "end one of them"),
+    ("usage", "", "show what the agents used today"),
+)
+"""What owners can do in private beside: a name, how it is used, and what it does.
+
+No menu of a platform shows them: to all others there is nothing of the kind.
+"""
+
+OWNER_NAMES: Final[frozenset[str]] = frozenset(name for name, _, _ in OWNER_COMMANDS)
+
 PASSING: Final[frozenset[str]] = frozenset(("start", "help", "status", "context", "stop", "model"))
 """Names of those that may be taken before what was written before them and is still being taken.
 

@@ -1,10 +1,11 @@
-"""Pairing: unknown people are given a code, and the owner approves it on the command line.
+"""Pairing: unknown people are given a code, and an owner approves it.
 
-Two files in one folder, each with one writer, so that no gateway has to run for an approval and
-none has to be told of it:
+Two files in one folder, so that no gateway has to run for an approval and none has to be told of
+it:
 
     pending.json     codes that are open; written by the gateway alone
-    approved.json    people who were approved; written by the command line alone, under a lock
+    approved.json    people who were approved; written under a lock, by the command line or by an
+                     owner's command in a chat
 
 Names in them are what people call themselves: for display, never to be trusted.
 """
@@ -58,6 +59,10 @@ class PairingError(ChannelError):
     """Nobody could be paired."""
 
 
+class UnknownCodeError(PairingError):
+    """No request that is still valid has this code."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """Somebody asked for access and was given a code."""
@@ -81,6 +86,8 @@ class Paired:
     name: str
     "As they called themselves then."
     approved_at: datetime
+    by: str = ""
+    "Which owner did it, see `Owner.by`; empty = whoever runs the gateway, on the command line."
 
 
 # --- the gateway's side ---
@@ -112,6 +119,22 @@ class Pairing:
         """Return the ids of those whom the owner approved for a channel; none where it fails."""
         await self.is_paired(channel, "")  # looks whether the file changed
         return tuple(sorted(sender for where, sender in self._paired if where == channel))
+
+    async def pending(self) -> tuple[Request, ...]:
+        """Return the requests that can be approved, as the function `pending` does.
+
+        Raises:
+            PairingError: A file cannot be read.
+        """
+        return await to_thread.run_sync(pending, self._folder, self._clock.now())
+
+    async def approve(self, code: str, *, by: str) -> Request:
+        """Let the person with this code in, as the function `approve` does.
+
+        Raises:
+            PairingError: No open request has this code, or a file cannot be read or written.
+        """
+        return await to_thread.run_sync(partial(approve, self._folder, code, self._clock.now(), by))
 
     async def ask(self, channel: str, person: Person) -> str | None:
         """Return the code that the owner can approve for this person, durable when this returns.
@@ -233,26 +256,38 @@ def pending(folder: Path, now: datetime) -> tuple[Request, ...]:
     )
 
 
-def approve(folder: Path, code: str, now: datetime) -> Request:
+def plain_code(code: str) -> str:
+    """Return a code without what does not matter in it: case, spaces, hyphens."""
+    return "".join(char for char in code if char.isalnum()).upper()
+
+
+def approve(folder: Path, code: str, now: datetime, by: str = "") -> Request:
     """Let the person with this code in; return who that is, once it is durable.
 
     Upper and lower case, spaces and hyphens do not matter. The same code twice does no harm.
 
+    Args:
+        folder: Of the pairing files.
+        code: As it was given.
+        now: UTC.
+        by: Which owner does it; empty = whoever runs the gateway.
+
     Raises:
-        PairingError: No open request has this code, or a file cannot be read or written.
+        UnknownCodeError: No request that is still valid has this code.
+        PairingError: A file cannot be read or written.
     """
-    plain = "".join(char for char in code if char.isalnum()).upper()
+    plain = plain_code(code)
     requests = _read(folder / _PENDING, "requests", _request_from)
     found = next((each for each in requests if each.code == plain), None)
     if found is None:
         msg = f"no request has the code {code!r}; `everturn pair list` shows those that wait"
-        raise PairingError(msg)
+        raise UnknownCodeError(msg)
     if now >= found.expires_at:
         msg = (
             f"the code {found.code} expired at {found.expires_at:%Y-%m-%d %H:%M} UTC; "
             "a new message to the bot gives a new one"
         )
-        raise PairingError(msg)
+        raise UnknownCodeError(msg)
     with _locked(folder):
         people = approved(folder)
         if not any(_is(each, found.channel, found.sender_id) for each in people):
@@ -261,6 +296,7 @@ def approve(folder: Path, code: str, now: datetime) -> Request:
                 sender_id=found.sender_id,
                 name=found.name,
                 approved_at=now,
+                by=by,
             )
             _write_approved(folder, (*people, person))
     return found
@@ -302,6 +338,7 @@ def _write_approved(folder: Path, people: tuple[Paired, ...]) -> None:
             "sender_id": each.sender_id,
             "name": each.name,
             "approved_at": utc_text(each.approved_at),
+            "by": each.by,
         }
         for each in people
     ]
@@ -403,6 +440,7 @@ def _paired_from(record: Mapping[str, Any]) -> Paired:
         sender_id=_text(record, "sender_id"),
         name=one_line(_text(record, "name")),
         approved_at=_instant(record, "approved_at"),
+        by=_text(record, "by") if "by" in record else "",
     )
 
 

@@ -44,7 +44,7 @@ def no_access(code: str = "", *, sender_id: str = "") -> str:
         ]
     elif sender_id:
         lines.append(
-            f"My owner can let you in: your id here is {_code(sender_id)}, and it belongs into "
+            f"My owner can let you in: your id here is {code_span(sender_id)}, and it belongs into "
             "`spec.access.dm.allowlist` of my agent."
         )
     else:
@@ -195,7 +195,7 @@ def help_text() -> str:
 
 def unknown_command(name: str) -> str:
     """Answer a command that is none."""
-    return f"I do not know the command {_code(f'/{one_line(name)}')}. /help shows those I know."
+    return f"I do not know the command {code_span(f'/{one_line(name)}')}. /help shows those I know."
 
 
 def reset_done(*, had_session: bool = True) -> str:
@@ -234,8 +234,8 @@ def _plain(text: str) -> str:
     return _LIST.sub(r"\1\\\2", line)
 
 
-def _code(text: str) -> str:
-    """Return text as inline code, in one line."""
+def code_span(text: str) -> str:
+    """Return text as inline code, in one line: nothing in it means anything in Markdown."""
     line = " ".join(_shortened(text, _REASON_LIMIT).split())
     fence = "`" * (_longest_run(line) + 1)
     space = " " if "`" in line else ""

@@ -242,7 +242,7 @@ async def open_gateway(
                 supervisor.start(upkeep, "agents", library.watch)
                 supervisor.start(upkeep, "local models", providers.warm, policy=TRANSIENT)
                 supervisor.start(upkeep, "schedules", schedules.serve)
-                talk = partial(channels.run, service, library, workshop, supervisor)
+                talk = partial(channels.run, service, library, workshop, usage, supervisor)
                 supervisor.start(connections, "channels", talk)
             else:
                 try:

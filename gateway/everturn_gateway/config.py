@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field
 
 from everturn_actors.model import Compaction
+from everturn_channels.owners import Owner
 from everturn_channels.settings import Route
 from everturn_gateway.channel_config import (
     ChannelConfig,
@@ -25,6 +26,7 @@ from everturn_gateway.channel_config import (
 from everturn_gateway.documents import Document, FieldPath, Section, check, read_document
 from everturn_gateway.errors import ConfigError, Fault
 from everturn_gateway.observe import LogFormat
+from everturn_gateway.owner_config import OwnerSection, owner_faults, owner_notes
 from everturn_gateway.private_hosts import read_private_host
 from everturn_gateway.provider_config import (
     PriceSection,
@@ -135,6 +137,8 @@ class Config:
     "Those that are enabled; no two have one name."
     routes: tuple[Route, ...] = ()
     "The first that matches decides; none = one agent answers everywhere."
+    owners: tuple[Owner, ...] = ()
+    "Who may act from private chats."
     notes: tuple[str, ...] = ()
     "What the file says and has no effect, one line each."
 
@@ -263,6 +267,7 @@ class _File(Section):
     prices: dict[str, PriceSection] = Field(default_factory=dict)
     channels: ChannelsSection = ChannelsSection()
     routes: tuple[RouteSection, ...] = ()
+    owners: tuple[OwnerSection, ...] = ()
     # What a file of Duragent's may hold besides.
     gateways: ChannelsSection | None = None
     services: _Services | None = None
@@ -313,11 +318,12 @@ def load_config(
             *_conflicts(document),
             *(_crowding(document, found.server) if found is not None else ()),
             *provider_faults(document),
+            *(_owner_faults(document, found) if found is not None else ()),
             *(channel_faults(document) if with_channels else ()),
         )
         faults = tuple(sorted(faults, key=lambda fault: fault.line))
         if found is not None:
-            values, file, notes = found, name.absolute(), tuple(_notes(document))
+            values, file, notes = found, name.absolute(), tuple(_notes(document, found))
     faults += tuple(_refuse_options(host, port))
     if faults:
         raise ConfigError(faults=faults)
@@ -347,6 +353,7 @@ def load_config(
         prices={name: each.value() for name, each in values.prices.items()},
         channels=(values.gateways or values.channels).values(base),
         routes=tuple(route.value() for route in values.routes),
+        owners=tuple(owner.value() for owner in values.owners),
         notes=notes,
     )
 
@@ -436,7 +443,12 @@ def _crowding(document: Document, server: _Server) -> Iterator[Fault]:
         yield document.fault(("server", "max_followers"), message)
 
 
-def _notes(document: Document) -> Iterator[str]:
+def _owner_faults(document: Document, file: _File) -> Iterator[Fault]:
+    for path, message in owner_faults(document, file.owners):
+        yield document.fault(path, message)
+
+
+def _notes(document: Document, file: _File) -> Iterator[str]:
     """Say what stands in the file and has no effect."""
     for path in document.places:
         match path:
@@ -452,6 +464,9 @@ def _notes(document: Document) -> Iterator[str]:
             case _:
                 pass
     yield from channel_notes(document)
+    names = [channel.name for channel in (file.gateways or file.channels).values(Path())]
+    for path, message in owner_notes(file.owners, names):
+        yield _note(document, path, message)
 
 
 def _note(document: Document, path: FieldPath, message: str) -> str:

@@ -11,6 +11,7 @@ from everturn_gateway.config import Config
 LIVE: Final = frozenset(
     (
         "logging.format",
+        "owners",
         "prices",
         "routes",
         "schedules.allow_private",
@@ -53,6 +54,7 @@ def take_over(old: Config, new: Config) -> Config:
     return replace(
         old,
         logging=new.logging,
+        owners=new.owners,
         prices=new.prices,
         routes=new.routes,
         schedules=new.schedules,

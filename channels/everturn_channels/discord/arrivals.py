@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 import anyio
 import discord
 
-from everturn_channels.adapter import Command, Edit, Inlet, Message, Place
+from everturn_channels.adapter import Command, CommandName, Edit, Inlet, Message, Place
 from everturn_channels.discord.client import Client
 from everturn_channels.discord.failures import NETWORK_ERRORS
 from everturn_channels.discord.files import Files
@@ -108,7 +108,8 @@ class ArrivalReader:
         if read.place.topic:
             self._on_thread_message(message.id, int(read.place.topic))
         command = read_command(read.text)
-        if command is None or not (read.is_addressed or read.place.type == "dm"):
+        is_meant = read.is_addressed or read.place.type == "dm"
+        if command is None or not is_meant or read.forwarded_from:
             return read
         return Command(
             id=read.id,
@@ -118,6 +119,8 @@ class ArrivalReader:
             sender=read.sender,
             at=read.at,
             is_addressed=read.is_addressed,
+            is_typed=_is_typed(message),
+            otherwise=None if command[0] in get_args(CommandName) else read,
             answer=self._answerer(message, read.place),
         )
 
@@ -138,3 +141,12 @@ class ArrivalReader:
                 break
         log.warning("a channel could not be looked up", extra={"channel_id": channel.id})
         return channel
+
+
+def _is_typed(message: discord.Message) -> bool:
+    """Whether a command was typed as a new message. See `Command.is_typed`.
+
+    What is read from a history stands there as it was changed last.
+    """
+    is_new = message.type in {discord.MessageType.default, discord.MessageType.reply}
+    return is_new and message.edited_at is None and not message.attachments and not message.stickers

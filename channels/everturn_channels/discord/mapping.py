@@ -9,6 +9,7 @@ from typing import TypeAlias, get_args
 import discord
 
 from everturn_channels.adapter import CommandName, IncomingFile, Message, Person, Place
+from everturn_channels.menu import OWNER_NAMES
 
 QUOTE_CHARS = 500
 "Of a message that is replied to."
@@ -24,7 +25,9 @@ _PEOPLE_S_TYPES = frozenset(
         discord.MessageType.thread_starter_message,
     }
 )
-_COMMAND = re.compile(rf"/({'|'.join(get_args(CommandName))})(?:\s+(.*))?", re.DOTALL)
+_COMMAND = re.compile(
+    rf"/({'|'.join((*get_args(CommandName), *sorted(OWNER_NAMES)))})(?:\s+(.*))?", re.DOTALL
+)
 _CUSTOM_EMOJI = re.compile(r"<a?:(\w+):\d+>")
 _PERSON, _ROLE, _CHANNEL = (
     re.compile(r"<@!?(\d{1,20})>"),
@@ -119,7 +122,7 @@ def read_text(message: discord.Message, me: int) -> str:
 
 
 def read_command(text: str) -> tuple[str, str] | None:
-    """Return the name and the argument where a text is one of the commands."""
+    """Return the name and the argument where a text is one of the commands, owners' included."""
     found = _COMMAND.fullmatch(text.strip())
     return (found[1], (found[2] or "").strip()) if found else None
 

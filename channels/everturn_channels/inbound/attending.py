@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 import anyio
 
@@ -30,9 +31,13 @@ from everturn_channels.inbound.doorkeeper import (
     Doorkeeper,
     log_damaged,
 )
+from everturn_channels.inbound.owner_commands import OwnerAnswer, OwnerCommands, is_owner_command
+from everturn_channels.inbound.owner_texts import IN_PRIVATE, owner_help_text
 from everturn_channels.inbound.presses import answer_press
 from everturn_channels.inbound.speaking import Errands, Voice
 from everturn_channels.wording import press_refused
+
+Told = TypeVar("Told", bound=str | None)
 
 logger = logging.getLogger(__name__)
 
@@ -60,25 +65,62 @@ class Attendant:
         self._errands = errands
         self._voice = voice
         self._doorkeeper = doorkeeper
+        self._owners = OwnerCommands(channel=channel, hall=hall, errands=errands, voice=voice)
         self._fields = {"channel": channel}
+
+    def is_by_owner(self, command: Command) -> bool:
+        """Whether an owner gives a command that only owners have, whatever comes of it there."""
+        if not command.is_typed or not is_owner_command(command):
+            return False
+        return self._owners.owner_of(command.sender) is not None
 
     async def command(self, command: Command) -> None:
         """Do what a command says and answer it; no turn is waited for."""
         tell = partial(self._voice.answer, command.answer)
         place, sender = command.place, command.sender
+        is_by_owner = self.is_by_owner(command)
+        if is_by_owner and place.type == "dm":
+            await self._command_of_owner(command)
+            return
         admitted = await self._doorkeeper.admit(
             place, sender, is_addressed=command.is_addressed, tell=tell
         )
         if admitted is None or admitted.ruling.action != "answer":
             return
+        if is_by_owner:
+            await tell(IN_PRIVATE)
+            return
         if not is_known(command.name) and place.type != "dm":
             return  # it is some other bot's
+        if command.name == "help" and self._is_owners_help(command):
+            await tell(owner_help_text())
+            return
         if command.name != "stop" and self._doorkeeper.is_flood(command):
             return
         if command.name == "compact":
             await tell(await self._compact(command, admitted.key))
         else:
             await tell(await self._done(command, admitted.key, COMMAND_S))
+
+    def _is_owners_help(self, command: Command) -> bool:
+        return command.place.type == "dm" and self._owners.owner_of(command.sender) is not None
+
+    async def _command_of_owner(self, command: Command) -> None:
+        """Do what an owner asks for in private: no route and no rule of an agent is in the way."""
+        owner = self._owners.owner_of(command.sender)
+        if owner is None or self._doorkeeper.is_flood(command):
+            return
+        fields = {**self._fields, "owner": owner.name, "command": command.name}
+        try:
+            with anyio.fail_after(COMMAND_S):
+                answer = await self._owners.answer(command, owner)
+        except ActorStoppedError:
+            raise
+        except (CoreError, TimeoutError) as error:
+            logger.warning("an owner's command failed", extra={**fields, "error": str(error)})
+            answer = OwnerAnswer(text=LATER)
+        await self._voice.answer(command.answer, answer.text)
+        self._owners.show(command.place, answer.questions)
 
     async def _compact(self, command: Command, key: ConversationKey) -> str:
         """Begin a summary; return what came of it, or that it will be told of later."""
@@ -144,17 +186,30 @@ class Attendant:
         """Answer the question that a button stands below; return when that is durable."""
         tell = partial(self._voice.answer, press.answer)
         place, sender = press.place, press.sender
+        owner = self._owners.owner_of(sender)
+        if owner is not None:
+            if self._doorkeeper.is_flood(press):
+                await tell("")
+                return
+            told = await self._settled(partial(self._owners.press, press, owner))
+            if told is not None:
+                await tell(told)
+                return
         admitted = await self._doorkeeper.admit(place, sender, is_addressed=True)
         if admitted is None or admitted.ruling.action != "answer":
             await tell(press_refused())
-        elif self._doorkeeper.is_flood(press):
+        elif owner is None and self._doorkeeper.is_flood(press):
             await tell("")
         else:
-            await tell(await self._pressed(press, admitted.key))
+            settle = partial(answer_press, press, admitted.key, self._hall.service)
+            await tell(await self._settled(settle, admitted.key))
 
-    async def _pressed(self, press: Press, key: ConversationKey) -> str:
+    async def _settled(
+        self, settle: Callable[[], Awaitable[Told]], key: ConversationKey | None = None
+    ) -> Told | str:
+        """Answer the question of a button; return what the person is told, also where it fails."""
         try:
-            return await answer_press(press, key, self._hall.service)
+            return await settle()
         except (CorruptJournalError, UnknownFormatError) as error:
             log_damaged(key, error)
             return DAMAGED

@@ -15,6 +15,7 @@ from everturn_actors.model import ConversationKey
 from everturn_channels.access import Ruling, find_route, judge
 from everturn_channels.adapter import Adapter, Arrival, Command, Edit, Message, Person, Place, Press
 from everturn_channels.hall import Hall
+from everturn_channels.owners import accounts_on, find_owner
 from everturn_channels.pacing import Buckets, Lately, Seldom
 from everturn_channels.settings import ChannelSettings
 from everturn_channels.wording import no_access, no_private_chats
@@ -99,12 +100,14 @@ class Doorkeeper:
         )
 
     async def people(self) -> tuple[str, ...]:
-        """Return the ids of those who are let in by name in private chats: paired, or listed."""
+        """Return the ids of those who are let in by name: owners, paired people, and the listed."""
         hall, names = self._hall, {"", self._adapter.name, self._adapter.platform}
         rules = [hall.rules(route.agent) for route in hall.routes() if route.channel in names]
         entries = [entry for each in rules if each is not None for entry in each.dm.allowlist]
         listed = [entry for entry in entries if entry and not entry.endswith("*")]
-        return tuple(dict.fromkeys((*listed, *await hall.pairing.people(self._adapter.name))))
+        owners = accounts_on(hall.owners(), self._adapter.name)
+        paired = await hall.pairing.people(self._adapter.name)
+        return tuple(dict.fromkeys((*listed, *owners, *paired)))
 
     async def admit(
         self, place: Place, sender: Person, *, is_addressed: bool, tell: Tell | None = None
@@ -135,7 +138,7 @@ class Doorkeeper:
             place=place,
             sender=sender,
             is_addressed=is_addressed,
-            is_paired=is_dm and await self._hall.pairing.is_paired(channel, sender.id),
+            is_paired=is_dm and await self._is_let_in(sender, key.agent),
         )
         match ruling.action:
             case "answer" | "overhear" | "record" | "ignore":
@@ -149,6 +152,14 @@ class Doorkeeper:
                     is_closed = rules.dm.policy == "disabled"  # no list would let them in
                     await tell(no_private_chats() if is_closed else no_access(sender_id=sender.id))
         return None
+
+    async def _is_let_in(self, sender: Person, agent: str) -> bool:
+        """Whether somebody may talk to an agent in private as its owner, or as paired by one."""
+        channel = self._adapter.name
+        owner = find_owner(self._hall.owners(), channel, sender)
+        if owner is not None and owner.owns(agent):
+            return True
+        return await self._hall.pairing.is_paired(channel, sender.id)
 
     def is_flood(self, arrival: Arrival) -> bool:
         """Whether somebody sends more than is taken, by the platform's clock.

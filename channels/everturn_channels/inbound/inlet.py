@@ -121,7 +121,7 @@ class ChannelInlet:
         """Deal with one arrival. See `Inlet.take`."""
         self.received()
         self._health.count_in()
-        arrival = moved_arrival(arrival, self._aliases)
+        arrival = moved_arrival(self._as_meant(arrival), self._aliases)
         self._places.note(arrival.place)
         name = _name_of(arrival)
         if name is not None and name in self._settled:
@@ -132,6 +132,14 @@ class ChannelInlet:
         )
         if name is not None:
             self._settled.note(name)
+
+    def _as_meant(self, arrival: Arrival) -> Arrival:
+        """Return a command of owners that somebody else wrote as the message that it is then."""
+        match arrival:
+            case Command(otherwise=Message() as message):
+                return arrival if self._attendant.is_by_owner(arrival) else message
+            case _:
+                return arrival
 
     async def _settle(self, arrival: Arrival) -> None:
         """Deal with an arrival for good.

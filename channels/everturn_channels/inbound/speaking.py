@@ -16,7 +16,7 @@ from anyio.abc import TaskGroup
 from everturn_actors.errors import CoreError
 from everturn_actors.ports import Clock
 from everturn_actors.supervisor import attempt
-from everturn_channels.adapter import Adapter, Outbound, Place
+from everturn_channels.adapter import Adapter, Button, Outbound, Place
 from everturn_channels.delivery.pace import Pace
 from everturn_channels.errors import ChannelError, NotSentError
 from everturn_channels.health import Health
@@ -91,18 +91,29 @@ class Voice:
 
         self._errands.start("a line", errand)
 
-    async def tell(self, place: Place, text: str, *, reply_to: str = "") -> None:
-        """Say a line in a chat, when the bot may speak.
+    async def tell(
+        self,
+        place: Place,
+        text: str,
+        *,
+        reply_to: str = "",
+        buttons: tuple[Button, ...] = (),
+        is_plain: bool = False,
+    ) -> None:
+        """Say a line in a chat, when the bot may speak; buttons stand below the end of it.
 
         Raises:
             SendError: It could not be said.
         """
-        for index, payload in enumerate(self._adapter.lay_out(text)):
+        payloads = self._adapter.lay_out(text, is_plain=is_plain)
+        below = buttons if self._adapter.traits.buttons else ()
+        for index, payload in enumerate(payloads):
             line = Outbound(
                 chat=place.chat,
                 topic=place.topic,
                 payload=payload,
                 reply_to="" if index else reply_to,
+                buttons=below if index == len(payloads) - 1 else (),
             )
 
             async def send(line: Outbound = line) -> None:

@@ -241,6 +241,7 @@ def _command(fields: Fields, hands: Hands) -> Arrived:
         sender=_sender(fields),
         at=fields.instant("at", hands.now()),
         is_addressed=fields.flag("is_addressed"),
+        is_typed=True,  # a plug-in says `command` of nothing else, see docs/plugin-channel.md
         answer=hands.answer(_number(fields, "id")),
     )
     return _arrived(fields, command)

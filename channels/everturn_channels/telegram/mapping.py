@@ -44,6 +44,7 @@ _CHAT_TYPES: Final[dict[str, ChatType]] = {
     "supergroup": "group",
     "channel": "channel",
 }
+_QUOTATIONS: Final = frozenset(("blockquote", "expandable_blockquote"))
 _UNSUPPORTED: Final = {
     "sticker": "a sticker",
     "venue": "a place",
@@ -220,6 +221,7 @@ class Reading:
             sender=_sender(message),
             at=_sent_at(message),
             is_addressed=bool(at) or place.type == "dm" or is_reply,
+            is_typed=_is_typed(message, entity),
             answer=partial(self.reach.answer, place.chat, place.topic, reply_to),
         )
 
@@ -372,6 +374,23 @@ def merged(parts: Sequence[Message]) -> Message:
         unsupported=next((part.unsupported for part in parts if part.unsupported), ""),
         is_album=True,
     )
+
+
+def _is_typed(message: types.Message, command: types.MessageEntity) -> bool:
+    """Whether a person typed a command as a new message of their own. See `Command.is_typed`.
+
+    Servers of before 2024 say of a message that was passed on when that was, and not its origin.
+    """
+    others = (
+        *(message.sender_chat, message.via_bot, message.sender_business_bot, message.edit_date),
+        *(message.forward_origin, message.forward_date, message.is_automatic_forward),
+        *(message.guest_bot_caller_user, message.guest_bot_caller_chat),
+    )
+    is_quoted = any(
+        entity.type in _QUOTATIONS and entity.offset < command.length
+        for entity in message.entities or ()
+    )
+    return message.from_user is not None and not any(others) and not is_quoted
 
 
 def _unknown_chat(message: types.Message) -> Note:

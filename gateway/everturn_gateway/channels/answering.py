@@ -12,12 +12,15 @@ from everturn_actors.ports import Clock
 from everturn_actors.service import TurnService
 from everturn_actors.spec import AgentSpec, ModelSpec
 from everturn_channels.hall import Hall
+from everturn_channels.money import dollars
 from everturn_channels.pairing import Pairing
 from everturn_channels.settings import AccessRules, Route
 from everturn_gateway.config import Config
+from everturn_gateway.owner_config import missing_agents
 from everturn_gateway.tools.inbox import keep_in_inbox
 from everturn_gateway.tools.plan import ToolPlan
 from everturn_gateway.tools.workshop import Workshop
+from everturn_gateway.usage import DailyLimit, Tally, UsageLedger, total
 
 PAIRING_FOLDER: Final = "pairing"  # in the gateway's workspace
 _USUAL_AGENT: Final = "assistant"
@@ -39,6 +42,11 @@ class AgentView(Protocol):
     @property
     def plan(self) -> ToolPlan:
         """Its tools."""
+        ...
+
+    @property
+    def limit(self) -> DailyLimit:
+        """What it may use in a day."""
         ...
 
     @property
@@ -99,6 +107,9 @@ def route_notes(config: Config, agents: Sequence[str]) -> Iterator[str]:
     for name in dict.fromkeys(route.agent for route in config.routes):
         if name not in agents:
             yield f"routes name the agent {name!r}, which is not there; agents are: {known}"
+    for owner, gone in missing_agents(config.owners, agents).items():
+        named = ", ".join(map(repr, gone))
+        yield f"the owner {owner} has the agents {named}, which are not there; agents are: {known}"
 
 
 def make_hall(
@@ -107,6 +118,7 @@ def make_hall(
     library: Library,
     workshop: Workshop,
     clock: Clock,
+    ledger: UsageLedger,
 ) -> Hall:
     """Return what stands behind every channel.
 
@@ -116,6 +128,7 @@ def make_hall(
         library: Who answers; agents come and go.
         workshop: Knows where the agents' tools work.
         clock: The time.
+        ledger: What agents used of models.
     """
 
     async def save_file(agent: str, name: str, data: bytes) -> str | None:
@@ -145,6 +158,8 @@ def make_hall(
         rules=library.access,
         describe_agent=describe_agent,
         describe_model=describe_model,
+        owners=lambda: config().owners,
+        describe_usage=lambda is_asked: usage_text(library, ledger, is_asked),
         save_file=save_file,
         pairing=Pairing(config().workspace / PAIRING_FOLDER, clock),
     )
@@ -158,3 +173,35 @@ def model_text(model: ModelSpec) -> str:
     if others:
         lines.append(f"- In an outage: {', '.join(others)}")
     return "\n".join(lines)
+
+
+def usage_text(library: Library, ledger: UsageLedger, is_asked: Callable[[str], bool]) -> str:
+    """Return what agents used since midnight, UTC, and what they may, for people, as Markdown.
+
+    Args:
+        library: The agents.
+        ledger: What they used.
+        is_asked: Which of them are told of, by name.
+    """
+    names = [name for name in library.names() if is_asked(name)]
+    lines = [_usage_line(name, library.file(name).limit, ledger.today(name)) for name in names]
+    if len(names) > 1:
+        everything = total(ledger.today(name) for name in names)
+        lines.append(f"- in all: {_tally_text(everything)}")
+    return "\n".join(["**Today**, by UTC", *lines]) if lines else "There is no agent."
+
+
+def _usage_line(name: str, limit: DailyLimit, used: Tally) -> str:
+    limits = [
+        *([f"${limit.cost_usd:g}"] if limit.cost_usd is not None else []),
+        *([f"{limit.tokens:,} tokens"] if limit.tokens is not None else []),
+    ]
+    of = f"; its limit: {' and '.join(limits)} a day" if limits else ""
+    reached = ", which is reached" if limit.reached_by(used) else ""
+    return f"- `{name}`: {_tally_text(used)}{of}{reached}"
+
+
+def _tally_text(used: Tally) -> str:
+    calls = f"{used.calls:,} call{'' if used.calls == 1 else 's'}"
+    unknown = f" and {used.unpriced_calls:,} of unknown cost" if used.unpriced_calls else ""
+    return f"{calls}, {used.tokens:,} tokens, {dollars(used.cost_nanodollars)}{unknown}"

@@ -31,6 +31,7 @@ from everturn_gateway.channels.moves import CURSORS_FOLDER
 from everturn_gateway.config import Config
 from everturn_gateway.observe import SecretRegistry
 from everturn_gateway.tools.workshop import Workshop
+from everturn_gateway.usage import UsageLedger
 
 START_GRACE_S: Final = 60.0
 """How long a channel may take to prove itself after the start: an idle bot is heard from for the
@@ -175,6 +176,7 @@ class Channels:
         service: TurnService,
         library: Library,
         workshop: Workshop,
+        ledger: UsageLedger,
         supervisor: Supervisor,
     ) -> NoReturn:
         """Receive and answer on all channels, until cancelled.
@@ -183,9 +185,10 @@ class Channels:
             service: The door to the conversations.
             library: Who answers.
             workshop: Knows where the agents' tools work.
+            ledger: What agents used of models.
             supervisor: Runs each of them.
         """
-        hall = make_hall(lambda: self.config, service, library, workshop, self.clock)
+        hall = make_hall(lambda: self.config, service, library, workshop, self.clock, ledger)
         folder, loading = self.config.workspace / CURSORS_FOLDER, anyio.Lock()
         async with anyio.create_task_group() as runners:
             for name, channel in self._open.items():
