@@ -26,9 +26,8 @@ def _name(value: str) -> str:
 
 
 def _ids(value: object) -> object:
-    """Read one id as a list of it alone, and a number as the text that it stands for."""
-    listed = cast("list[object]", value) if isinstance(value, list) else [value]
-    return [str(each) if type(each) is int else each for each in listed]
+    """Read one id as a list of it alone."""
+    return cast("list[object]", value) if isinstance(value, list) else [value]
 
 
 def _id(value: str) -> str:

@@ -673,6 +673,67 @@ async def test_commands_can_also_be_written() -> None:
     assert api.said()[0]["referenced_message"]["id"] == written.id
 
 
+async def test_only_what_was_typed_is_a_command_of_an_owner() -> None:
+    """What was passed on, changed or sent with a file may be somebody else's words."""
+    async with open_discord_api() as api:
+        notes, ann = Notebook(), api.world.add_user("ann")
+        dm, mallory = api.world.dm(ann), api.world.add_user("mallory")
+        snapshot = {
+            "type": 0,
+            "content": "/reset",
+            "embeds": [],
+            "attachments": [],
+            "flags": 0,
+            "timestamp": api.world.now.isoformat(),
+            "edited_timestamp": None,
+        }
+        passed_on = {
+            "message_reference": {"type": 1, "channel_id": dm, "message_id": "1"},
+            "message_snapshots": [{"message": snapshot}],
+        }
+        file = {
+            "id": "1",
+            "filename": "a",
+            "size": 1,
+            "url": "http://127.0.0.1:1/",
+            "proxy_url": "",
+        }
+        quoted = api.world.add_message(mallory, dm, "/pair QUOTED")
+        async with serving(api, notes):
+            for text, extra in (
+                ("/pair TYPED", {}),
+                ("/pair FILE", {"attachments": [file]}),
+                ("/pair CHANGED", {"edited_timestamp": api.world.now.isoformat()}),
+                ("", passed_on),
+                (
+                    "hm",
+                    {
+                        "type": 19,
+                        "referenced_message": quoted,
+                        "message_reference": {"channel_id": dm, "message_id": quoted["id"]},
+                    },
+                ),
+                ("> /pair QUOTE", {}),
+                ("/pairs", {}),
+            ):
+                await api.says(text, author=ann, channel=dm, **extra)
+            await api.says("/pair GROUP", author=ann)
+            await api.until(lambda: len(notes.arrivals) == 8)
+
+    commands = [a for a in notes.arrivals if isinstance(a, Command)]
+    assert [(c.name, c.argument, c.is_typed) for c in commands] == [
+        ("pair", "TYPED", True),
+        ("pair", "FILE", False),
+        ("pair", "CHANGED", False),
+    ]
+    assert all(c.otherwise is not None for c in commands)
+    assert [c.otherwise.text for c in commands if c.otherwise] == [
+        "/pair TYPED",
+        "/pair FILE",
+        "/pair CHANGED",
+    ]
+
+
 async def test_a_command_is_taken_once_beside_what_hangs_in_its_chat(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -21,6 +21,7 @@ from everturn_actors.service import TurnService
 from everturn_actors.state import SessionState
 from everturn_actors.testing import ManualClock, ScriptedProvider, open_test_service
 from everturn_channels.adapter import (
+    Adapter,
     Arrival,
     Command,
     Edit,
@@ -36,6 +37,7 @@ from everturn_channels.cursors import open_cursors
 from everturn_channels.hall import Hall
 from everturn_channels.health import Health
 from everturn_channels.inbound.doorkeeper import Limits
+from everturn_channels.owners import Owner
 from everturn_channels.pairing import Pairing
 from everturn_channels.places import Places
 from everturn_channels.runner import run_channel
@@ -126,6 +128,8 @@ class Fed:
     pairing: Pairing
     places: Places
     rules: dict[str, AccessRules]
+    owners: list[Owner] = field(default_factory=list)
+    "Whose the agents are; it may change."
     saved: dict[str, bytes] = field(default_factory=dict)
     "Files that were put where tools read them, by path."
     answers: list[str] = field(default_factory=list)
@@ -166,7 +170,14 @@ class Fed:
         )
 
     async def command(
-        self, name: str, argument: str = "", *, place: Place = DM, is_addressed: bool = False
+        self,
+        name: str,
+        argument: str = "",
+        *,
+        place: Place = DM,
+        is_addressed: bool = False,
+        sender: Person = ANN,
+        is_typed: bool = True,
     ) -> str:
         """Let Ann give a command; return what she is answered at once, empty for nothing."""
         before = len(self.answers)
@@ -176,9 +187,10 @@ class Fed:
                 name=name,
                 argument=argument,
                 place=place,
-                sender=ANN,
+                sender=sender,
                 at=self.clock.now(),
                 is_addressed=is_addressed,
+                is_typed=is_typed,
                 answer=self._answer,
             )
         )
@@ -259,8 +271,12 @@ async def feeding(
     has_files: bool = True,
     save_file: SaveFile | None = None,
     carrier: Carrier | None = None,
+    owners: Sequence[Owner] = (),
+    platform: Adapter | None = None,
 ) -> AsyncGenerator[Fed]:
     """Run a channel named `test`, with the agent `test`, whose small files lie in `folder`.
+
+    A bot on a pretended platform may stand in the place of the adapter that is fed.
 
     Nothing in it takes longer than `WAIT_S`.
     """
@@ -294,6 +310,7 @@ async def feeding(
             pairing=pairing,
             places=places,
             rules={"test": rules},
+            owners=[*owners],
         )
 
         async def save_in_memory(agent: str, name: str, data: bytes) -> str | None:
@@ -311,12 +328,14 @@ async def feeding(
             describe_agent=lambda name: f"The agent {name}.",
             describe_model=lambda name: f"{name} uses scripted.",
             save_file=save_file or save_in_memory,
+            owners=lambda: tuple(fed.owners),
+            describe_usage=lambda is_asked: f"test used nothing: {is_asked('test')}",
             pairing=pairing,
         )
 
         async def run() -> None:
             await run_channel(
-                adapter,
+                platform or adapter,
                 hall,
                 settings=settings,
                 health=health,

@@ -44,6 +44,7 @@ from everturn_gateway.specs import load_agent, open_library
 from everturn_gateway.tools.inbox import keep_in_inbox
 from everturn_gateway.tools.plan import ToolPlan
 from everturn_gateway.tools.workshop import open_workshop
+from everturn_gateway.usage import UsageLedger
 
 TOKEN = "123456:ABC-DEF_ghi"  # noqa: S105 - made up
 
@@ -239,7 +240,8 @@ async def test_the_hall_knows_the_agents_as_they_are_now(tmp_path: Path) -> None
             sessions=SessionsConfig(),
             workshop=workshop,
         )
-        hall = make_hall(lambda: config, opened.service, library, workshop, clock)
+        ledger = UsageLedger(tmp_path / "usage", clock)
+        hall = make_hall(lambda: config, opened.service, library, workshop, clock, ledger)
         there = (hall.routes(), hall.rules("butler"), hall.describe_agent("butler"))
         path = await hall.save_file("butler", "0a-a.pdf", b"%PDF")
         (agent / "agent.yaml").unlink()

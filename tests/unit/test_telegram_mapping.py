@@ -182,6 +182,38 @@ def test_commands_are_told_from_paths_and_from_those_of_other_bots() -> None:
     assert [type(a) for a in (path, later, passed_on)] == [Message, Message, Message]
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"forward_date": 1, "forward_from": BOB},  # a server of before 2024
+        {"via_bot": {"id": 5, "is_bot": True, "first_name": "Inline"}},
+        {"edit_date": 1},
+        {"is_automatic_forward": True},
+        {"sender_chat": {"id": GROUP, "type": "supergroup", "title": "Friends"}},
+        {"sender_business_bot": {"id": 5, "is_bot": True, "first_name": "Business"}},
+        {
+            "entities": [
+                {"type": "blockquote", "offset": 0, "length": 9},
+                {"type": "bot_command", "offset": 0, "length": 5},
+            ]
+        },
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_what_somebody_else_may_have_written_is_not_typed(fields: Json) -> None:
+    """An owner's command counts only where the owner wrote it."""
+    typed = read(**TelegramApi().message("/pair ABC", chat=ANN))
+    other = read(**TelegramApi().message("/pair ABC", chat=ANN, **fields))
+    below = read(**TelegramApi().message("", chat=ANN, caption="/pair ABC", document=FILE))
+    changed = read("edited_message", **TelegramApi().message("/pair ABC", chat=ANN, edit_date=1))
+
+    assert isinstance(typed, Command)
+    assert typed.is_typed
+    assert not (isinstance(other, Command) and other.is_typed)
+    assert isinstance(below, Message)
+    assert isinstance(changed, Edit)
+
+
 FILE = {"file_id": "f", "file_unique_id": "u", "file_size": 7}
 
 

@@ -1,0 +1,392 @@
+"""What owners do from a chat, over a real service; and that nobody else can do any of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+from anyio import to_thread
+from support.arrivals import ANN, DM, GROUP
+from support.feeding_adapter import OPEN, Fed, FeedingAdapter, feeding
+from support.tool_doubles import Deed, Rules, by_name
+
+from everturn_actors.events import ApprovalDecided, SilentMessage
+from everturn_actors.journal.memory import MemoryDisk
+from everturn_actors.ports import Verdict
+from everturn_actors.state import SessionState
+from everturn_actors.testing import ManualClock, ScriptedProvider, calling
+from everturn_channels.adapter import Command, Person, Place
+from everturn_channels.delivery.approvals import approval_token, button_data
+from everturn_channels.inbound.open_questions import CODE_HEX_DIGITS
+from everturn_channels.inbound.owner_texts import (
+    IN_PRIVATE,
+    NO_QUESTIONS,
+    NO_SUCH_CODE,
+    NO_SUCH_QUESTION,
+    NO_SUCH_SESSION,
+)
+from everturn_channels.menu import OWNER_NAMES
+from everturn_channels.owners import Owner
+from everturn_channels.pairing import approved
+from everturn_channels.settings import AccessRules, DmRules, Route
+from everturn_channels.wording import press_late, press_refused, unknown_command
+from everturn_gateway.channels.running import LaterCarrier
+
+ADA = Person(id="1", name="Ada")
+"The owner."
+ADA_DM = Place(chat="1")
+BOB = Person(id="8", name="Bob")
+BOB_DM = Place(chat="8")
+OWNER = Owner(name="ada", accounts=frozenset({("test", "1")}))
+
+
+def _asking(*approvers: str) -> tuple[Deed, Rules, ScriptedProvider]:
+    tool = Deed("send")
+    verdict = Verdict(word="ask", reason="it sends", pattern="send:*", approvers=approvers)
+    return tool, Rules({"send": verdict}), ScriptedProvider(calling(("c1", "send")), "sent")
+
+
+async def _until_asked(fed: Fed, chat: str) -> SessionState:
+    session_id = await fed.service.current(fed.key(chat))
+    async for _ in fed.service.watch(session_id, after=0):
+        state = await fed.service.view(session_id)
+        if state.open_approvals:
+            return state
+    raise AssertionError
+
+
+async def _decided(fed: Fed, session_id: str) -> list[tuple[str, str]]:
+    events = await fed.service.history(session_id, after=0, limit=1000)
+    bodies = (event.body for event in events)
+    return [(body.decision, body.by) for body in bodies if isinstance(body, ApprovalDecided)]
+
+
+def _by_ada(fed: Fed) -> Callable[..., Awaitable[str]]:
+    return partial(fed.command, place=ADA_DM, sender=ADA)
+
+
+# --- questions ---
+
+
+async def test_an_owner_answers_a_question_of_another_chat_by_its_button(tmp_path: Path) -> None:
+    """Whoever owns an agent need not be in the group where it asks."""
+    tool, gate, provider = _asking("7")
+    begin = partial(feeding, tmp_path, provider=provider, tools=by_name(tool), gate=gate)
+    async with begin(owners=[OWNER]) as fed:
+        await fed.say("send it", place=GROUP, is_addressed=True)
+        state = await _until_asked(fed, "-100")
+        listed = await fed.command("questions", place=ADA_DM, sender=ADA)
+        (shown,) = await fed.until_said()
+        message = next(iter(fed.adapter.world.messages.values()))
+        allow = next(each for each in message.buttons if each.label == "Allow once")
+        pressed = await fed.press(allow.data, place=ADA_DM, sender=ADA)
+        await fed.until_idle("-100")
+        again = await fed.press(allow.data, place=ADA_DM, sender=ADA)
+
+        assert listed == "1 question waits for an answer."
+        assert message.message.chat == ADA_DM.chat
+        assert "test asks, in test -100" in shown
+        assert "May send run?" in shown
+        assert "it sends" in shown
+        assert state.session_id in shown
+        assert pressed == "Allowed, this once."
+        assert tool.runs == {"c1": 1}
+        assert await _decided(fed, state.session_id) == [("allow_once", "owner:ada")]
+        assert again == press_late()
+
+
+@pytest.mark.parametrize(
+    ("written", "decision", "runs"),
+    [
+        ("approve {}", "allow_once", {"c1": 1}),
+        ("approve {} always", "allow_always", {"c1": 1}),
+        ("deny {}", "deny", {}),
+    ],
+)
+async def test_an_owner_answers_by_the_code_that_was_shown(
+    tmp_path: Path, written: str, decision: str, runs: dict[str, int]
+) -> None:
+    """Not every platform has buttons."""
+    tool, gate, provider = _asking("7")
+    adapter = FeedingAdapter()
+    adapter.traits = replace(adapter.traits, buttons=False)
+    async with feeding(
+        tmp_path, provider=provider, tools=by_name(tool), gate=gate, owners=[OWNER], adapter=adapter
+    ) as fed:
+        await fed.say("send it")
+        state = await _until_asked(fed, "7")
+        await fed.command("approve", place=ADA_DM, sender=ADA)
+        (shown,) = await fed.until_said()
+        code = shown.partition("/approve ")[2][:CODE_HEX_DIGITS]
+        name, _, argument = written.format(code.upper()).partition(" ")
+        wrong = await fed.command("approve", "0" * 8, place=ADA_DM, sender=ADA)
+        unclear = await fed.command("approve", f"{code} and the rest", place=ADA_DM, sender=ADA)
+        answer = await fed.command(name, argument, place=ADA_DM, sender=ADA)
+        await fed.until_idle()
+        late = await fed.command(name, argument, place=ADA_DM, sender=ADA)
+
+        assert wrong == unclear == late == NO_SUCH_QUESTION
+        assert "`test` goes on" in answer
+        assert tool.runs == runs
+        assert await _decided(fed, state.session_id) == [(decision, "owner:ada")]
+
+
+async def test_an_owner_may_press_in_a_group_where_others_were_asked(tmp_path: Path) -> None:
+    """Owners are always among the approvers; the others stay as they are."""
+    tool, gate, provider = _asking("7")
+    async with feeding(
+        tmp_path, provider=provider, tools=by_name(tool), gate=gate, owners=[OWNER]
+    ) as fed:
+        await fed.say("send it", place=GROUP, is_addressed=True)
+        state = await _until_asked(fed, "-100")
+        allow = button_data("allow_once", approval_token(state.session_id, state.open_approvals[0]))
+        other_group = Place(chat="-200", type="group")
+
+        assert await fed.press(allow, place=GROUP, sender=BOB) == press_refused()
+        assert await fed.press(allow, place=other_group, sender=ADA) == press_late()
+        assert tool.runs == {}
+        assert await fed.press(allow, place=GROUP, sender=ADA) == "Allowed, this once."
+        await fed.until_idle("-100")
+        assert await _decided(fed, state.session_id) == [("allow_once", "owner:ada")]
+
+
+async def test_a_question_waits_for_an_owner_over_a_restart(tmp_path: Path) -> None:
+    """The code names session, call and arguments, so nothing of it has to be remembered."""
+    disk, clock = MemoryDisk(), ManualClock()
+    tool, gate, provider = _asking("7")
+    begin = partial(
+        feeding, tmp_path, disk=disk, clock=clock, carrier=LaterCarrier(), tools=by_name(tool)
+    )
+    async with begin(provider=provider, gate=gate, owners=[OWNER]) as fed:
+        await fed.say("send it")
+        state = await _until_asked(fed, "7")
+        code = approval_token(state.session_id, state.open_approvals[0])[:CODE_HEX_DIGITS]
+    async with begin(provider=ScriptedProvider("sent"), gate=gate, owners=[OWNER]) as fed:
+        await _until_asked(fed, "7")
+        await fed.command("approve", code, place=ADA_DM, sender=ADA)
+        await fed.until_idle()
+
+    assert tool.runs == {"c1": 1}
+
+
+async def test_an_owner_of_other_agents_sees_and_answers_nothing_here(tmp_path: Path) -> None:
+    """`agents` limits an owner in everything."""
+    tool, gate, provider = _asking("7")
+    bea = replace(OWNER, name="bea", agents=frozenset({"other"}))
+    async with feeding(
+        tmp_path, provider=provider, tools=by_name(tool), gate=gate, owners=[bea]
+    ) as fed:
+        await fed.say("send it", place=GROUP, is_addressed=True)
+        state = await _until_asked(fed, "-100")
+        token = approval_token(state.session_id, state.open_approvals[0])
+        allow = button_data("allow_once", token)
+        ask = _by_ada(fed)
+
+        assert await ask("questions") == NO_QUESTIONS
+        assert await ask("approve", token[:CODE_HEX_DIGITS]) == NO_SUCH_QUESTION
+        assert await ask("sessions") == "There is no session."
+        assert await ask("reset", state.session_id) == NO_SUCH_SESSION
+        assert await ask("usage") == "test used nothing: False"
+        assert await fed.press(allow, place=GROUP, sender=ADA) == press_refused()
+        code = await fed.pairing.ask("test", BOB)
+        assert code is not None
+        assert await ask("pair", code) == NO_SUCH_CODE
+        assert "BOB" not in await ask("pair")
+        assert tool.runs == {}
+        assert not await fed.pairing.is_paired("test", BOB.id)
+
+
+async def test_a_name_that_looks_like_an_owners_answers_nothing(tmp_path: Path) -> None:
+    """A plug-in may give its people any id, also where everybody may answer."""
+    tool, gate, provider = _asking("*")
+    async with feeding(tmp_path, provider=provider, tools=by_name(tool), gate=gate) as fed:
+        await fed.say("send it", place=GROUP, is_addressed=True)
+        state = await _until_asked(fed, "-100")
+        token = approval_token(state.session_id, state.open_approvals[0])
+        liar = Person(id="owner:ada")
+
+        told = await fed.press(button_data("allow_once", token), place=GROUP, sender=liar)
+
+        assert told == press_refused()
+        assert tool.runs == {}
+
+
+# --- pairing ---
+
+
+async def test_an_owner_lets_somebody_in_from_the_chat(tmp_path: Path) -> None:
+    """No terminal is at hand where people write from."""
+    rules = AccessRules(dm=replace(OPEN.dm, policy="allowlist"))
+    async with feeding(tmp_path, rules=rules, owners=[OWNER]) as fed:
+        await fed.say("hello", place=BOB_DM, sender=BOB)
+        (refusal,) = await fed.until_said()
+        waiting = await fed.command("pair", place=ADA_DM, sender=ADA)
+        code = waiting.partition("/pair ")[2][:8]
+        wrong = await fed.command("pair", "AAAAAAAA", place=ADA_DM, sender=ADA)
+        told = await fed.command("pair", code.lower(), place=ADA_DM, sender=ADA)
+        nobody = await fed.command("pair", place=ADA_DM, sender=ADA)
+        await fed.say("hello again", place=BOB_DM, sender=BOB)
+        state = await fed.until_idle("8")
+
+        assert code in refusal
+        assert "`Bob`, `8` on test" in waiting
+        assert wrong == NO_SUCH_CODE
+        assert told == "Done: `8`, `Bob`, may talk to me on test now."
+        assert nobody == "Nobody waits to be let in."
+        assert state.turns == 1
+    (paired,) = await to_thread.run_sync(approved, tmp_path / "pairing")
+    assert (paired.sender_id, paired.by) == ("8", "owner:ada")
+
+
+async def test_a_stranger_cannot_try_codes(tmp_path: Path) -> None:
+    """Not even the right one: to them there is no such command, and they hear little."""
+    rules = AccessRules(dm=DmRules(policy="allowlist"))
+    async with feeding(tmp_path, rules=rules, owners=[OWNER]) as fed:
+        code = await fed.pairing.ask("test", BOB)
+        assert code is not None
+        pair = partial(fed.command, "pair", place=BOB_DM, sender=BOB)
+        first = await pair(code)
+        more = [await pair(f"{number:08}") for number in range(50)]
+
+        assert code in first  # as any other message of theirs is answered
+        assert more == [""] * 50
+        assert not await fed.pairing.is_paired("test", BOB.id)
+
+
+async def test_an_owner_of_some_agents_pairs_where_all_are_theirs(tmp_path: Path) -> None:
+    """Who is paired may talk to every agent of the channel."""
+    bea = replace(OWNER, agents=frozenset({"test"}))
+    routes = [Route(agent="secret", chat_type="dm", sender_id="99"), Route(agent="test")]
+    async with feeding(tmp_path, owners=[bea], routes=routes) as fed:
+        allowed = await fed.pairing.ask("test", BOB)
+        refused = await fed.pairing.ask("test", Person(id="99"))
+        assert allowed is not None
+        assert refused is not None
+        pair = partial(fed.command, "pair", place=ADA_DM, sender=ADA)
+
+        assert refused not in await pair()
+        assert await pair(refused) == NO_SUCH_CODE
+        assert (await pair(allowed)).startswith("Done")
+
+
+# --- sessions and usage ---
+
+
+async def test_an_owner_ends_a_conversation_of_somebody_else(tmp_path: Path) -> None:
+    """The log of the session says who did."""
+    async with feeding(tmp_path, owners=[OWNER]) as fed:
+        await fed.say("my name is Ann")
+        before = await fed.until_idle()
+        ask = _by_ada(fed)
+        listed = await ask("sessions")
+        told = await ask("reset", before.session_id)
+        again = await ask("reset", before.session_id)
+        none = await ask("reset", "20260101T000000000-00000000")
+        ended = await fed.service.view(before.session_id)
+        events = await fed.service.history(before.session_id, after=0, limit=100)
+        notes = [e.body for e in events if isinstance(e.body, SilentMessage)]
+
+        assert f"`{before.session_id}` `test` in test `7`" in listed
+        assert told.startswith("Done")
+        assert again.startswith("Done")
+        assert none == NO_SUCH_SESSION
+        assert ended.status == "ended"
+        assert [(note.text, note.sender) for note in notes] == [("/reset", "owner:ada")]
+
+
+async def test_an_owner_sees_usage_and_the_list_of_commands_in_private(tmp_path: Path) -> None:
+    """Also where no agent talks to anybody in private."""
+    closed = AccessRules(dm=DmRules(policy="disabled"))
+    async with feeding(tmp_path, owners=[OWNER]) as fed:
+        owners_help = await fed.command("help", place=ADA_DM, sender=ADA)
+        others_help = await fed.command("help")
+        fed.rules["test"] = closed
+        usage = await fed.command("usage", place=ADA_DM, sender=ADA)
+
+        assert usage == "test used nothing: True"
+        assert all(f"/{name}" in owners_help for name in OWNER_NAMES)
+        assert "/pair" not in others_help
+
+
+async def test_an_owner_need_not_be_listed_to_talk(tmp_path: Path) -> None:
+    """One place says whose an agent is."""
+    rules = AccessRules(dm=replace(OPEN.dm, policy="allowlist"))
+    async with feeding(tmp_path, rules=rules, owners=[OWNER]) as fed:
+        await fed.say("hello", place=ADA_DM, sender=ADA)
+        state = await fed.until_idle("1")
+        people = await (await fed.adapter.inlet()).people()
+
+        assert state.turns == 1
+        assert people == ("1",)
+
+
+# --- who is no owner ---
+
+
+@pytest.mark.parametrize("name", sorted(OWNER_NAMES - {"reset"}))
+async def test_to_all_others_an_owners_command_is_none(tmp_path: Path, name: str) -> None:
+    """Nobody learns that it exists, nor who may give it."""
+    code = "1f3a9c2e"
+    async with feeding(tmp_path, owners=[OWNER]) as fed:
+        in_private = await fed.command(name, code)
+        in_group = await fed.command(name, code, place=GROUP, is_addressed=True)
+        as_bot = await fed.command(name, code, place=ADA_DM, sender=replace(ADA, is_bot=True))
+        by_nobody = await fed.command(name, code, sender=Person(id=""))
+        by_name = await fed.command(name, code, sender=Person(id="ada", name="ada"))
+        not_typed = await fed.command(name, code, place=ADA_DM, sender=ADA, is_typed=False)
+
+        assert in_private == unknown_command(name)
+        assert in_group == ""
+        assert (by_nobody, by_name, not_typed) == (unknown_command(name),) * 3
+        assert as_bot in {"", unknown_command(name)}
+
+
+async def test_an_owner_in_a_group_is_asked_to_write_in_private(tmp_path: Path) -> None:
+    """What waits, and who asked for what, is nobody else's business."""
+    async with feeding(tmp_path, owners=[OWNER]) as fed:
+        addressed = await fed.command("questions", place=GROUP, sender=ADA, is_addressed=True)
+        unaddressed = await fed.command("questions", place=GROUP, sender=ADA)
+        in_channel = await fed.command(
+            "usage", place=Place(chat="-9", type="channel"), sender=ADA, is_addressed=True
+        )
+
+        assert (addressed, unaddressed, in_channel) == (IN_PRIVATE, "", "")
+
+
+async def test_an_account_holds_on_its_channel_alone(tmp_path: Path) -> None:
+    """The same number on another platform is somebody else."""
+    elsewhere = replace(OWNER, accounts=frozenset({("telegram", "1"), ("tes", "1")}))
+    async with feeding(tmp_path, owners=[elsewhere]) as fed:
+        before = await fed.command("usage", place=ADA_DM, sender=ADA)
+        fed.owners[:] = [OWNER]  # a SIGHUP takes it over
+        after = await fed.command("usage", place=ADA_DM, sender=ADA)
+
+        assert before == unknown_command("usage")
+        assert after == "test used nothing: True"
+
+
+async def test_what_was_a_message_to_others_reaches_the_agent(tmp_path: Path) -> None:
+    """Where a platform's people write commands as messages, theirs are messages as before."""
+    provider = ScriptedProvider("a pair of what?")
+    async with feeding(tmp_path, provider=provider, owners=[OWNER]) as fed:
+        message = fed.message("/pair socks")
+        await fed.adapter.feed(
+            Command(
+                id=message.id,
+                name="pair",
+                argument="socks",
+                place=DM,
+                sender=ANN,
+                at=message.at,
+                is_typed=True,
+                otherwise=message,
+                answer=fed._answer,
+            )
+        )
+        state = await fed.until_idle()
+
+        assert state.held_turns[0].text == "a pair of what?"
+        assert fed.answers == []

@@ -1,0 +1,94 @@
+"""Only what an owner typed in private is an owner's command, whoever says what, where and how."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import anyio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.feeding_adapter import feeding
+
+from everturn_channels.adapter import Command, Message, Person, Place
+from everturn_channels.inbound.owner_texts import IN_PRIVATE
+from everturn_channels.owners import Owner
+
+IDS = ("1", "2", "", "-100", "owner:ada", "ada")
+CHANNELS = ("test", "tes", "test-2", "telegram")
+PLACES = (
+    Place(chat="1"),
+    Place(chat="2"),
+    Place(chat="-100", type="group"),
+    Place(chat="-7", type="channel"),
+)
+ANSWER = "test used nothing: True"
+
+_PEOPLE = st.builds(
+    Person, id=st.sampled_from(IDS), name=st.sampled_from(IDS), is_bot=st.booleans()
+)
+_OWNERS = st.lists(
+    st.builds(
+        Owner,
+        name=st.sampled_from(("ada", "bea")),
+        accounts=st.frozensets(
+            st.tuples(st.sampled_from(CHANNELS), st.sampled_from(IDS[:2])), max_size=3
+        ),
+    ),
+    max_size=2,
+)
+
+
+@settings(max_examples=60)
+@given(
+    owners=_OWNERS,
+    sender=_PEOPLE,
+    place=st.sampled_from(PLACES),
+    is_addressed=st.booleans(),
+    is_typed=st.booleans(),
+    was_message=st.booleans(),
+)
+def test_an_owners_command_counts_where_an_owner_typed_it_in_private(
+    owners: list[Owner],
+    sender: Person,
+    place: Place,
+    *,
+    is_addressed: bool,
+    is_typed: bool,
+    was_message: bool,
+) -> None:
+    """Passed on, changed, in a group, by a bot, by another channel's owner: it does nothing."""
+    is_owner = (
+        bool(sender.id)
+        and not sender.is_bot
+        and any(("test", sender.id) in owner.accounts for owner in owners)
+    )
+
+    async def told() -> list[str]:
+        with tempfile.TemporaryDirectory() as folder:
+            async with feeding(Path(folder), owners=owners) as fed:
+                at = fed.clock.now()
+                message = Message(id="1", place=place, sender=sender, text="/usage", at=at)
+                await fed.adapter.feed(
+                    Command(
+                        id="1",
+                        name="usage",
+                        argument="",
+                        place=place,
+                        sender=sender,
+                        at=at,
+                        is_addressed=is_addressed,
+                        is_typed=is_typed,
+                        otherwise=message if was_message else None,
+                        answer=fed._answer,
+                    )
+                )
+                return fed.answers
+
+    answers = anyio.run(told)
+    counts = is_owner and is_typed and place.type == "dm"
+    assert (answers == [ANSWER]) == counts
+    assert ANSWER not in answers or counts
+    if IN_PRIVATE in answers:
+        assert is_owner
+        assert place.type != "dm"
