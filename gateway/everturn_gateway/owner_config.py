@@ -10,8 +10,8 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from everturn_channels.owners import Owner
 from everturn_gateway.documents import Document, FieldPath, Section
+from everturn_gateway.principals import is_principal_name
 
-_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,19}")
 _PLATFORMS: Final = ("telegram", "discord")
 "Whose channels are named after them, and whose people have numbers."
@@ -19,8 +19,8 @@ _ID_CHARACTERS: Final = 256
 
 
 def _name(value: str) -> str:
-    if not _NAME.fullmatch(value):
-        msg = "must be lower-case letters, digits, hyphens and underscores, at most 40"
+    if not is_principal_name(value):
+        msg = "must be lower-case letters, digits, dots, hyphens and underscores, a letter first"
         raise ValueError(msg)
     return value
 

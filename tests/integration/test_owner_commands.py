@@ -13,7 +13,7 @@ from support.arrivals import ANN, DM, GROUP
 from support.feeding_adapter import OPEN, Fed, FeedingAdapter, feeding
 from support.tool_doubles import Deed, Rules, by_name
 
-from everturn_actors.events import ApprovalDecided, SilentMessage
+from everturn_actors.events import ApprovalDecided, SessionEnded
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.ports import Verdict
 from everturn_actors.state import SessionState
@@ -287,14 +287,14 @@ async def test_an_owner_ends_a_conversation_of_somebody_else(tmp_path: Path) -> 
         none = await ask("reset", "20260101T000000000-00000000")
         ended = await fed.service.view(before.session_id)
         events = await fed.service.history(before.session_id, after=0, limit=100)
-        notes = [e.body for e in events if isinstance(e.body, SilentMessage)]
+        ends = [e.body for e in events if isinstance(e.body, SessionEnded)]
 
         assert f"`{before.session_id}` `test` in test `7`" in listed
         assert told.startswith("Done")
         assert again.startswith("Done")
         assert none == NO_SUCH_SESSION
         assert ended.status == "ended"
-        assert [(note.text, note.sender) for note in notes] == [("/reset", "owner:ada")]
+        assert [(end.reason, end.by) for end in ends] == [("reset", "owner:ada")]
 
 
 async def test_an_owner_sees_usage_and_the_list_of_commands_in_private(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ async def _reset(command: Command, session_id: str, hall: Hall) -> str:
     if noted_at != _HANDED_ON:  # where it was noted in this session, it was not done
         if not noted_at:
             await service.keep_aside(note)
-        await service.reset(session_id)
+        await service.reset(session_id, by=command.sender.id)
     return reset_done()
 
 
@@ -119,7 +119,7 @@ async def _stop(command: Command, session_id: str, hall: Hall) -> str:
     note = _note(command, state.key)
     if note.idempotency_key in state.seen:
         return stop_done(was_running=True)
-    was_running = await service.cancel(session_id)
+    was_running = await service.cancel(session_id, by=command.sender.id)
     await service.keep_aside(note)
     return stop_done(was_running=was_running)
 

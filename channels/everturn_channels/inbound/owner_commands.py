@@ -12,16 +12,13 @@ from functools import partial
 from typing import Final
 
 from everturn_actors.errors import (
-    ActorStoppedError,
     ApprovalClosedError,
-    CoreError,
     SessionEndedError,
     UnknownApprovalError,
     UnknownSessionError,
 )
 from everturn_actors.ids import is_session_id
-from everturn_actors.model import Aside, Decision
-from everturn_actors.state import SessionState
+from everturn_actors.model import Decision
 from everturn_channels.adapter import Command, Person, Place, Press
 from everturn_channels.delivery.approvals import read_button
 from everturn_channels.delivery.layout import buttons_of
@@ -46,7 +43,6 @@ from everturn_channels.inbound.owner_texts import (
     reset_text,
     sessions_text,
 )
-from everturn_channels.inbound.receiving import message_key
 from everturn_channels.inbound.speaking import Errands, Voice
 from everturn_channels.menu import OWNER_NAMES
 from everturn_channels.owners import Owner, find_owner
@@ -112,7 +108,7 @@ class OwnerCommands:
             case "sessions":
                 return OwnerAnswer(text=await self._sessions(owner))
             case "reset":
-                return OwnerAnswer(text=await self._reset(argument, command, owner))
+                return OwnerAnswer(text=await self._reset(argument, owner))
             case _:
                 return OwnerAnswer(text=self._hall.describe_usage(owner.owns))
 
@@ -208,7 +204,7 @@ class OwnerCommands:
         own = [row for row in rows if owner.owns(row.key.agent) and row.status != "ended"]
         return sessions_text(own[:SESSIONS_SHOWN])
 
-    async def _reset(self, session_id: str, command: Command, owner: Owner) -> str:
+    async def _reset(self, session_id: str, owner: Owner) -> str:
         service = self._hall.service
         try:
             state = await service.view(session_id)
@@ -218,29 +214,9 @@ class OwnerCommands:
             return NO_SUCH_SESSION
         with suppress(SessionEndedError, UnknownSessionError):  # somebody else was faster
             if state.status != "ended":
-                await self._note_reset(state, command, owner)
-                await service.reset(session_id)
+                await service.reset(session_id, by=owner.by)
         self._log(owner, "ended a session", session_id)
         return reset_text(state.key)
-
-    async def _note_reset(self, state: SessionState, command: Command, owner: Owner) -> None:
-        """Let the log of a session say who ends it; one that cannot is ended all the same."""
-        service, key = self._hall.service, state.key
-        note = Aside(
-            text="/reset",
-            key=key,
-            sender=owner.by,
-            idempotency_key=message_key(key, f"{owner.by}:{command.place.chat}:{command.id}"),
-            shown=False,
-        )
-        try:
-            if await service.current(key) == state.session_id:
-                await service.keep_aside(note)
-        except ActorStoppedError:
-            raise
-        except CoreError as error:
-            extra = {"session_id": state.session_id, "error": str(error)}
-            logger.info("who ends a session cannot be noted in it", extra=extra)
 
     # --- buttons ---
 
