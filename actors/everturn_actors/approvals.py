@@ -55,6 +55,8 @@ def why_not(approval: Approval | None, command: Settle, now: datetime) -> CoreEr
         return NotAnApproverError(call_id, command.by)
     if command.arguments_hash and command.arguments_hash != approval.arguments_hash:
         return ApprovalClosedError(call_id, "its arguments are not those that were decided about")
+    if command.expires_at not in {None, approval.expires_at}:
+        return ApprovalClosedError(call_id, "it is asked about anew")
     if approval.settled is not None:
         same = approval.settled == command.settled
         return None if same else ApprovalClosedError(call_id, why_settled(approval.settled))

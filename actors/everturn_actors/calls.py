@@ -191,8 +191,11 @@ def _who_began(host: TurnHost) -> tuple[str, ...]:
 
 
 def _askers(users: Iterable[UserMessage]) -> tuple[str, ...]:
-    """Return who spoke to the agent, each once."""
-    asked = (user.sender for user in users if not user.quiet)
+    """Return who spoke to the agent, each once.
+
+    Somebody whose own id ends with a star is left out: among approvers it would mean others too.
+    """
+    asked = (user.sender for user in users if not user.quiet and not user.sender.endswith("*"))
     return tuple(dict.fromkeys(each for each in asked if each not in PROGRAM_SENDERS))
 
 

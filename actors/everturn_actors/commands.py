@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TypeAlias
 
 from everturn_actors.events import Body, Summarised
@@ -194,6 +195,8 @@ class Settle:
     "The turn itself settles it: nobody answered in time, or a message came first."
     arguments_hash: str = ""
     "Of the arguments that were decided about; empty = those that were asked for."
+    expires_at: datetime | None = None
+    "Of the question that was answered: a call may be asked about anew. None = the present one."
 
 
 @dataclass(frozen=True, slots=True)

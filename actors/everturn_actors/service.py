@@ -12,6 +12,7 @@ import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
@@ -698,6 +699,7 @@ class TurnService:
         by: str = "",
         may_always: bool = False,
         arguments_hash: str = "",
+        expires_at: datetime | None = None,
     ) -> None:
         """Answer the approval of a call; return when the word is durable.
 
@@ -711,6 +713,8 @@ class TurnService:
             may_always: Whether `by` runs the gateway, or owns the agent, and need not stand among
                 those who may. The caller has made sure.
             arguments_hash: What was shown to them, see `Approval`; empty = not compared.
+            expires_at: Of the question that was shown to them: one about the same call that is
+                asked later has another. None = not compared.
 
         Raises:
             UnknownSessionError: There is no such session.
@@ -727,6 +731,7 @@ class TurnService:
                 may_always=may_always,
                 answer=answer,
                 arguments_hash=arguments_hash,
+                expires_at=expires_at,
             )
 
         try:

@@ -40,7 +40,7 @@ CODE_LENGTH: Final = 8
 # Without 0 O 1 I L U, which are misread or misheard: 30 signs, so a code is one of 6 * 10^11.
 ALPHABET: Final = "23456789ABCDEFGHJKMNPQRSTVWXYZ"
 CODE_LIFE: Final = timedelta(hours=1)
-OPEN_CODES_MAX: Final = 100  # strangers cost a line in a file each; more are an attack, or a fair
+OPEN_CODES_MAX: Final = 100  # of a channel; strangers cost a line in a file each
 LOCK_WAIT_S: Final = 5.0  # an approval takes milliseconds
 
 _PENDING: Final = "pending.json"
@@ -150,10 +150,11 @@ class Pairing:
             for each in still_open:
                 if (each.channel, each.sender_id) == (channel, person.id):
                     return each.code
-            if len(still_open) >= OPEN_CODES_MAX:
+            open_here = sum(each.channel == channel for each in still_open)
+            if open_here >= OPEN_CODES_MAX:
                 logger.warning(
                     "no pairing code given: too many are open",
-                    extra={"channel": channel, "sender": person.id, "open": len(still_open)},
+                    extra={"channel": channel, "sender": person.id, "open": open_here},
                 )
                 return None
             request = Request(

@@ -309,6 +309,19 @@ async def test_a_button_lets_the_call_run_for_those_who_may_answer(tmp_path: Pat
         assert await fed.press(allow, place=GROUP) == press_late()
 
 
+async def test_an_id_that_ends_with_a_star_is_nobody_else(tmp_path: Path) -> None:
+    """Some platforms let people choose their ids; a pattern is for the owner to write."""
+    tool, gate, provider = _asking()
+    begin = partial(feeding, tmp_path, provider=provider, tools=by_name(tool), gate=gate)
+    async with begin(carrier=LaterCarrier()) as fed:
+        await fed.say("send it", place=GROUP, is_addressed=True, sender=Person(id="*"))
+        state = await _until_asked(fed, "-100")
+        allow = button_data("allow_once", approval_token(state.session_id, state.open_approvals[0]))
+
+        assert await fed.press(allow, place=GROUP, sender=BOB) == press_refused()
+        assert tool.runs == {}
+
+
 async def test_a_button_is_worth_nothing_in_another_chat_or_for_another_question(
     tmp_path: Path,
 ) -> None:

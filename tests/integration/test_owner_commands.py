@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from support.arrivals import ANN, DM, GROUP
 from support.feeding_adapter import OPEN, Fed, FeedingAdapter, feeding
 from support.tool_doubles import Deed, Rules, by_name
 
+from everturn_actors.errors import ApprovalClosedError
 from everturn_actors.events import ApprovalDecided, SessionEnded
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.ports import Verdict
@@ -390,3 +392,34 @@ async def test_what_was_a_message_to_others_reaches_the_agent(tmp_path: Path) ->
 
         assert state.held_turns[0].text == "a pair of what?"
         assert fed.answers == []
+
+
+async def test_an_answer_to_an_earlier_question_about_a_call_is_none_to_a_later_one(
+    tmp_path: Path,
+) -> None:
+    """A call that is asked about anew may meet something else than what was shown."""
+    tool, gate, provider = _asking("7")
+    async with feeding(
+        tmp_path, provider=provider, tools=by_name(tool), gate=gate, owners=[OWNER]
+    ) as fed:
+        await fed.say("send it")
+        state = await _until_asked(fed, "7")
+        (asked,) = state.open_approvals
+        earlier = replace(asked, expires_at=asked.expires_at - timedelta(seconds=1))
+        token = approval_token(state.session_id, earlier)
+
+        by_button = await fed.press(button_data("allow_once", token), place=ADA_DM, sender=ADA)
+        by_code = await fed.command("approve", token[:CODE_HEX_DIGITS], place=ADA_DM, sender=ADA)
+        with pytest.raises(ApprovalClosedError, match="anew"):
+            await fed.service.decide(
+                state.session_id,
+                "c1",
+                "allow_once",
+                by=OWNER.by,
+                may_always=True,
+                expires_at=earlier.expires_at,
+            )
+
+        assert by_button == press_late()
+        assert by_code == NO_SUCH_QUESTION
+        assert tool.runs == {}

@@ -85,14 +85,16 @@ def test_what_is_no_button_of_a_question_is_none(data: str) -> None:
 
 def test_a_token_fits_one_call_with_one_set_of_arguments_of_one_session() -> None:
     """SE-04: what was allowed must not allow anything else."""
+    anew = replace(APPROVAL, expires_at=APPROVAL.expires_at + timedelta(microseconds=1))
     tokens = {
         approval_token("s1", APPROVAL),
         approval_token("s2", APPROVAL),
         approval_token("s1", replace(APPROVAL, call_id="c2")),
         approval_token("s1", replace(APPROVAL, arguments_hash="b" * 32)),
+        approval_token("s1", anew),
     }
 
-    assert len(tokens) == 4
+    assert len(tokens) == 5
     found = find_question(state_with(APPROVAL), approval_token("s1", APPROVAL))
     assert found is APPROVAL
     assert find_question(state_with(APPROVAL), "0" * 16) is None
@@ -144,6 +146,7 @@ def test_every_end_of_a_question_has_its_words() -> None:
     ends = (*get_args(Settled), None)
 
     assert len({settled_text(each, "ann") for each in ends}) == len(ends) == 6
+    assert "ada" not in settled_text("deny", "owner:ada"), "a group need not learn who is an owner"
 
 
 def test_many_tools_make_a_short_line() -> None:

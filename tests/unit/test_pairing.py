@@ -131,6 +131,7 @@ async def test_only_so_many_codes_are_open(
 
     one_more = await gateway.ask("telegram", Person(id="stranger"))
     again = await gateway.ask("telegram", Person(id="5"))
+    elsewhere = await gateway.ask("discord", Person(id="stranger"))
     clock.advance(3600)
     later = await gateway.ask("telegram", Person(id="stranger"))
 
@@ -138,6 +139,7 @@ async def test_only_so_many_codes_are_open(
     assert one_more is None
     assert "too many are open" in caplog.text
     assert again == codes[5]
+    assert elsewhere is not None, "a crowd on one channel closes no other"
     assert later is not None
 
 

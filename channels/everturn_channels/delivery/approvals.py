@@ -1,7 +1,8 @@
 """What binds a button below a question to one call of one session. Pure.
 
 A button may be pressed long after its question was settled, or after a restart: what it carries
-names the session, the call and the arguments that were shown, and nothing else fits it.
+names the session, the call, the arguments that were shown and when it was asked, and nothing else
+fits it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from types import MappingProxyType
 from typing import Final
 
 from everturn_actors.model import Approval, Decision
+from everturn_actors.records import utc_text
 from everturn_actors.state import SessionState
 
 _LETTERS: Final[Mapping[Decision, str]] = MappingProxyType(
@@ -25,8 +27,13 @@ _DATA: Final = re.compile(r"ap:([oad]):([0-9a-f]{16})")
 
 
 def approval_token(session_id: str, approval: Approval) -> str:
-    """Return the name of a question, sixteen hex digits: of this call with these arguments."""
-    text = f"{session_id}\n{approval.call_id}\n{approval.arguments_hash}"
+    """Return the name of a question, sixteen hex digits: of this call with these arguments.
+
+    A call that is asked about anew, because what it would meet has changed, is another question:
+    that one expires at another instant.
+    """
+    expires_at = utc_text(approval.expires_at)
+    text = f"{session_id}\n{approval.call_id}\n{approval.arguments_hash}\n{expires_at}"
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 

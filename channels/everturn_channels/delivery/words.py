@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
-from everturn_actors.model import Approval, Attachment, Parcel, Settled, ToolCall
+from everturn_actors.model import OWNER_PREFIX, Approval, Attachment, Parcel, Settled, ToolCall
 from everturn_channels.names import visible
 from everturn_channels.wording import BUTTONS, turn_ended
 
@@ -82,8 +82,13 @@ def call_text(call: ToolCall | None) -> str:
 
 
 def settled_text(settled: Settled | None, by: str) -> str:
-    """Return what became of a question; None = it is over, and nobody knows any more how."""
+    """Return what became of a question; None = it is over, and nobody knows any more how.
+
+    Which owner answered stands in the log: a group need not learn who is one.
+    """
     who = f" by {visible(by)}" if by else ""
+    if by.startswith(OWNER_PREFIX):
+        who = " by an owner"
     match settled:
         case "allow_once":
             return f"Allowed once{who}."

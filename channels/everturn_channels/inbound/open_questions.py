@@ -19,7 +19,7 @@ from everturn_channels.names import visible
 from everturn_channels.owners import Owner
 from everturn_channels.wording import BUTTONS
 
-CODE_HEX_DIGITS: Final = 8
+CODE_HEX_DIGITS: Final = 12  # with fewer, an agent could look for a call with the code of another
 _CODE: Final = re.compile(rf"[0-9a-f]{{{CODE_HEX_DIGITS},16}}")
 
 

@@ -35,6 +35,7 @@ from everturn_channels.inbound.owner_texts import (
     NO_SUCH_CODE,
     NO_SUCH_QUESTION,
     NO_SUCH_SESSION,
+    NOT_FOR_GOOD,
     PAIRING_FAILS,
     decided_text,
     paired_text,
@@ -149,8 +150,9 @@ class OwnerCommands:
             await self._decide(question, decision, owner)
         except (UnknownApprovalError, UnknownSessionError, SessionEndedError):
             return press_late()
-        except ApprovalClosedError as error:
-            return f"{str(error).rstrip('.')}."
+        except ApprovalClosedError:
+            is_too_wide = decision == "allow_always" and not question.approval.pattern
+            return NOT_FOR_GOOD if is_too_wide else press_late()
         return decided_text(decision, question.key.agent)
 
     async def _open(self, owner: Owner) -> tuple[OpenQuestion, ...]:
@@ -163,6 +165,7 @@ class OwnerCommands:
             decision,
             by=owner.by,
             arguments_hash=question.approval.arguments_hash,
+            expires_at=question.approval.expires_at,
             may_always=True,
         )
         self._log(owner, f"answered a question: {decision}", question.session_id)
@@ -191,13 +194,16 @@ class OwnerCommands:
         A route that names a channel holds for it, or for all of a platform; the name of a
         platform's channel begins with the platform's.
         """
-        return owner.agents is None or all(
-            owner.owns(route.agent)
+        if owner.agents is None:
+            return True
+        reached = {
+            route.agent
             for route in self._hall.routes()
             if route.chat_type in {"", "dm"}
             and route.sender_id in {"", request.sender_id}
             and f"{request.channel}-".startswith(f"{route.channel}-" if route.channel else "")
-        )
+        }
+        return bool(reached) and all(map(owner.owns, reached))
 
     async def _sessions(self, owner: Owner) -> str:
         rows = await self._hall.service.sessions(limit=SESSIONS_LOOKED_AT)

@@ -17,6 +17,7 @@ NO_SUCH_QUESTION: Final = (
     "Write `/approve CODE`, `/approve CODE always` or `/deny CODE`."
 )
 NO_SUCH_CODE: Final = "Nobody waits with this code; /pair shows who does."
+NOT_FOR_GOOD: Final = "This cannot be allowed for good, only this once."
 PAIRING_FAILS: Final = "The list of paired people cannot be read or written; the log says why."
 NO_SUCH_SESSION: Final = "There is no such session; /sessions shows the newest."
 IN_PRIVATE: Final = "Please write this to me in private."

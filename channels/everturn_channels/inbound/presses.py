@@ -48,6 +48,7 @@ async def answer_press(press: Press, key: ConversationKey, service: TurnService)
             decision,
             by=press.sender.id,
             arguments_hash=question.arguments_hash,
+            expires_at=question.expires_at,
         )
     except NotAnApproverError:
         return press_refused()
