@@ -50,7 +50,7 @@ class Doubt:
     """A chunk of which it was not known whether it had arrived."""
 
     session: str
-    parcel: int
+    item: int
     chunk: int
     sending_at: datetime
     unknown_at: datetime
@@ -114,7 +114,7 @@ def doubts(log: Log) -> tuple[list[Doubt], list[str]]:
     faults: list[str] = []
     states: dict[tuple[int, int], list[Line]] = defaultdict(list)
     for event in log.of("chunk_marked"):
-        key = event["parcel"], event["chunk"]
+        key = event["item"], event["chunk"]
         before = [e["mark"] for e in states[key]]
         if "sent" in before and event["mark"] != "closed":
             faults.append(f"chunk {key} is {event['mark']} though it was known to be sent")
@@ -126,7 +126,7 @@ def doubts(log: Log) -> tuple[list[Doubt], list[str]]:
             found.append(
                 Doubt(
                     session=log.session,
-                    parcel=key[0],
+                    item=key[0],
                     chunk=key[1],
                     sending_at=datetime.fromisoformat(began["at"]),
                     unknown_at=datetime.fromisoformat(event["at"]),
@@ -136,9 +136,9 @@ def doubts(log: Log) -> tuple[list[Doubt], list[str]]:
         states[key].append(event)
     for event in log.of("delivery_planned"):
         for number in range(len(event["chunks"])):
-            marks = states[event["parcel"], number]
+            marks = states[event["item"], number]
             if not marks or marks[-1]["mark"] not in {"sent", "failed", "given_up", "closed"}:
-                faults.append(f"chunk {(event['parcel'], number)} was never brought to its end")
+                faults.append(f"chunk {(event['item'], number)} was never brought to its end")
     return found, faults
 
 

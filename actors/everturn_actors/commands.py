@@ -75,7 +75,7 @@ class Wake:
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """The carrier's events."""
+    """The delivery port's events."""
 
     bodies: tuple[Body, ...]
     answer: Answer[None]

@@ -303,7 +303,7 @@ class PreviewSent:
 class DeliveryPlanned:
     """What the people of a conversation are owed was laid out."""
 
-    parcel: int
+    item: int
     "The seq of the event that owes it."
     chunks: tuple[str, ...]
     "In the words of the channel, in the order in which they are sent; empty = nothing to send."
@@ -313,7 +313,7 @@ class DeliveryPlanned:
 class ChunkMarked:
     """One chunk is about to be sent, or it is known what became of it."""
 
-    parcel: int
+    item: int
     chunk: int
     "Counts from 0."
     mark: Mark

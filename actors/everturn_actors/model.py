@@ -30,8 +30,8 @@ Joins: TypeAlias = Literal["all", "own", "burst"]
 before it from the same sender, because the two were written in one breath."""
 Overflow: TypeAlias = Literal["drop_old", "drop_new", "reject"]
 "Where too many messages wait: the oldest goes, or the new one, silently or with a word."
-ParcelKind: TypeAlias = Literal["reply", "file", "approval", "notice", "end", "undelivered"]
-"""What a parcel holds: a reply's text, files, a question, a line, why a turn was not answered, or
+OutboxItemKind: TypeAlias = Literal["reply", "file", "approval", "notice", "end", "undelivered"]
+"""What an outbox item holds: a reply's text, files, a question, a line, why no answer came, or
 that something else did not arrive."""
 Mark: TypeAlias = Literal[
     "planned", "sending", "sent", "unsent", "unknown", "failed", "given_up", "closed"
@@ -393,13 +393,13 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parcel:
+class OutboxItem:
     """What the people of a conversation are owed, and how much of it reached them."""
 
     seq: int
     "The event that owes it; with the session, its name."
     turn: int
-    kind: ParcelKind
+    kind: OutboxItemKind
     owed_at: datetime | None = None
     "UTC. Since when it is owed; undelivered: the oldest of what it tells of. None = not known."
     text: str = ""

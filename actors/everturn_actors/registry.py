@@ -68,8 +68,8 @@ class Load:
     "What waits in the mailboxes."
     approvals: int = 0
     "Calls that wait for a person."
-    owed: int = 0
-    "Parcels that are not delivered."
+    outbox: int = 0
+    "Outbox items that are not delivered."
     quarantined: int = 0
     "Sessions that failed again and again, and wait for somebody to cancel, reset or delete them."
     max_active: int = 0
@@ -82,7 +82,7 @@ class Load:
             waiting=self.waiting + other.waiting,
             commands=self.commands + other.commands,
             approvals=self.approvals + other.approvals,
-            owed=self.owed + other.owed,
+            outbox=self.outbox + other.outbox,
             quarantined=self.quarantined + other.quarantined,
             max_active=self.max_active + other.max_active,
         )
@@ -240,7 +240,7 @@ class Registry:
 
     async def load(self) -> Load:
         """Return how much there is to do; where many sessions are awake, others go on meanwhile."""
-        running = waiting = commands = approvals = owed = 0
+        running = waiting = commands = approvals = outbox = 0
         all_awake = tuple(self._awake.values())
         for number, awake in enumerate(all_awake, 1):
             if number % LOADS_AT_ONCE == 0:
@@ -251,14 +251,14 @@ class Registry:
                 running += state.open_turn is not None and state.status == "active"
                 waiting += len(state.waiting)
                 approvals += len(state.open_approvals)
-                owed += len(state.owed)
+                outbox += len(state.outbox)
         return Load(
             awake=len(all_awake),
             running=running,
             waiting=waiting,
             commands=commands,
             approvals=approvals,
-            owed=owed,
+            outbox=outbox,
             quarantined=self.quarantined,
             max_active=self._max_active,
         )

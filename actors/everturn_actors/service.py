@@ -40,6 +40,7 @@ from everturn_actors.context.explain import Explanation
 from everturn_actors.context.render import render
 from everturn_actors.context.report import ContextReport, context_report
 from everturn_actors.context.windows import hint_notes, input_window
+from everturn_actors.delivery_port import DeliveryPort
 from everturn_actors.errors import (
     ActorFailedError,
     ApprovalClosedError,
@@ -82,7 +83,6 @@ from everturn_actors.model import (
     Upload,
 )
 from everturn_actors.observing import GuardedObserver
-from everturn_actors.outgoing import Carrier
 from everturn_actors.ports import (
     ALL_SESSIONS,
     Agents,
@@ -509,7 +509,7 @@ class TurnService:
         """Whether a session has ended, or would with its next message."""
         if state.status == "ended":
             return True
-        if state.owed and state.key.channel in self._runtime.carriers:
+        if state.outbox and state.key.channel in self._runtime.delivery_ports:
             return False
         try:
             hours = self._runtime.agents.get(state.key.agent).spec.session.ttl_hours
@@ -925,7 +925,7 @@ async def open_service(
     memory: ModelMemory | None = None,
     settings: ServiceSettings | None = None,
     on_delete: Callable[[str], Awaitable[None]] | None = None,
-    carriers: Mapping[str, Carrier] | None = None,
+    delivery_ports: Mapping[str, DeliveryPort] | None = None,
     known_as: Callable[[ConversationKey], ConversationKey] | None = None,
     observer: Observer | None = None,
     supervisor: Supervisor | None = None,
@@ -943,7 +943,7 @@ async def open_service(
         memory: What is learnt about models; by default it is forgotten at the end.
         settings: Times.
         on_delete: Lets go of what belongs to a session elsewhere, before it is removed.
-        carriers: By the name of a channel: who tells its people what its sessions say.
+        delivery_ports: By the name of a channel: who tells its people what its sessions say.
         known_as: Gives a conversation the name by which sessions know it: a platform may have given
             its chat another id.
         observer: Is told what sessions do.
@@ -955,7 +955,7 @@ async def open_service(
     pace = Pace(clock=clock, jitter=random.random)
     bindings = Bindings(known_as)
 
-    def runtime(of: SessionStore, carried: Mapping[str, Carrier]) -> Runtime:
+    def runtime(of: SessionStore, carried: Mapping[str, DeliveryPort]) -> Runtime:
         return Runtime(
             store=of,
             agents=agents,
@@ -963,11 +963,11 @@ async def open_service(
             pace=pace,
             idle_rest_s=settings.idle_rest_s,
             leave_grace_s=settings.leave_grace_s,
-            carriers=carried,
+            delivery_ports=carried,
             observer=GuardedObserver(observer) if observer else Unobserved(),
         )
 
-    live, once = runtime(store, carriers or {}), runtime(scratch, {})
+    live, once = runtime(store, delivery_ports or {}), runtime(scratch, {})
     async with anyio.create_task_group() as actors:
         registry = Registry(live, actors, on_gone=bindings.forget, max_active=settings.max_active)
         scratch_registry = Registry(once, actors, on_gone=scratch.delete)

@@ -21,7 +21,6 @@ import anyio
 from everturn_actors.approvals import find_approval, has_new_word, why_not
 from everturn_actors.asking import Pace
 from everturn_actors.background import Background
-from everturn_actors.carrying import Carriage
 from everturn_actors.commands import (
     Accepted,
     Announce,
@@ -49,6 +48,8 @@ from everturn_actors.compacting import Compactor
 from everturn_actors.context.render import Renderer
 from everturn_actors.context.window import window_messages
 from everturn_actors.context.windows import input_window
+from everturn_actors.delivery_port import DeliveryPort
+from everturn_actors.delivery_worker import DeliveryWorker
 from everturn_actors.errors import (
     ActorFailedError,
     ActorStoppedError,
@@ -87,7 +88,6 @@ from everturn_actors.holding import Holds
 from everturn_actors.mailbox import Answer, Mailbox
 from everturn_actors.media import MediaReader
 from everturn_actors.model import ConversationKey, EndReason, Inbound, Joins, Settled
-from everturn_actors.outgoing import Carrier
 from everturn_actors.ports import (
     Agent,
     Agents,
@@ -117,7 +117,7 @@ T = TypeVar("T")
 SNAPSHOT_EVENTS = 50  # a snapshot follows so many events
 WAITING_LIMIT = 256  # messages that wait for a turn; more come from a loop, not from people
 QUIET_LIMIT = 100  # of them that begin no turn; the oldest go
-CARRY_ON_S = 5.0  # that the carrier of a session that has ended may take to leave
+CARRY_ON_S = 5.0  # that the delivery port of a session that has ended may take to leave
 FLUSH_S = 5.0  # deadline of the last snapshot when the actor is cancelled
 
 
@@ -132,7 +132,7 @@ class Runtime:
     idle_rest_s: float
     leave_grace_s: float
     "How long a client may be gone before its turn is paused."
-    carriers: Mapping[str, Carrier] = field(default_factory=dict[str, Carrier])
+    delivery_ports: Mapping[str, DeliveryPort] = field(default_factory=dict[str, DeliveryPort])
     "By the name of their channel: whoever tells its people what is said."
     observer: Observer = field(default_factory=Unobserved)
 
@@ -237,9 +237,9 @@ class SessionActor:
         )
         self._holds = Holds()
         self._alarm: datetime | None = None
-        self._carriage = Carriage(
+        self._delivery = DeliveryWorker(
             session_id=session_id,
-            carriers=runtime.carriers,
+            delivery_ports=runtime.delivery_ports,
             mailbox=mailbox,
             feed=feed,
             store=runtime.store,
@@ -445,7 +445,7 @@ class SessionActor:
         await self._commit(draft)
 
     async def _serve(self) -> None:
-        while not self._may_stop() or self._carriage.works:
+        while not self._may_stop() or self._delivery.works:
             batch = await self._mailbox.take(self._rest_after_s())
             if batch:
                 await self._handle(batch)
@@ -465,7 +465,7 @@ class SessionActor:
         """
         if self._turn is not None or self._compactor.busy or self._is_held():
             return None
-        if self._carriage.works:  # who has ended owes nothing, and does not wait for long
+        if self._delivery.works:  # who has ended owes nothing, and does not wait for long
             return CARRY_ON_S if self._has_ended() else None
         return self._rest_s if self._resumes and not self._rests_soon else 0.0
 
@@ -799,7 +799,7 @@ class SessionActor:
                     idempotency_key=said.idempotency_key,
                     title=said.title,
                     untrusted=said.untrusted,
-                    delivers=self._carriage.delivers(state.key.channel),
+                    delivers=self._delivery.delivers(state.key.channel),
                 )
             )
         seq = draft.known.last_seq if seen is None else seen
@@ -815,7 +815,7 @@ class SessionActor:
         return partial(command.answer.give, waits)
 
     def _plan_tell(self, command: Tell, draft: _Draft) -> Callable[[], None]:
-        """Add what a carrier did; what cannot have happened is refused, and harms nobody else."""
+        """Add what a delivery port did; what cannot have happened is refused, and harms nobody."""
         if draft.known.status == "ended":
             ended = SessionEndedError(self.session_id, draft.known.ended_reason)
             return partial(command.answer.fail, ended)
@@ -870,7 +870,7 @@ class SessionActor:
                     turn=state.turns + 1,
                     received=tuple(user.seq for user in failed.heard),
                     window_messages=state.window_messages,
-                    delivers=self._carriage.delivers(state.key.channel),
+                    delivers=self._delivery.delivers(state.key.channel),
                     retries=failed.number,
                     idempotency_key=key,
                 )
@@ -923,7 +923,7 @@ class SessionActor:
     def _plan_expiry(self, draft: _Draft) -> None:
         """End a session in which nothing was said for longer than its agent allows."""
         state = draft.state
-        if state is None or not self._resumes or self._carriage.is_due:
+        if state is None or not self._resumes or self._delivery.is_due:
             return
         agent = self._agent(state.key)
         if agent is not None and is_expired(state, agent.spec.session.ttl_hours, draft.now):
@@ -967,7 +967,7 @@ class SessionActor:
                 window_messages=limit,
                 overheard=tuple(e.seq for e in state.overheard if draft.now <= e.until),
                 overheard_bytes=told_bytes,
-                delivers=self._carriage.delivers(state.key.channel),
+                delivers=self._delivery.delivers(state.key.channel),
             )
         )
         if agent is not None and draft.known.open_turn is not None:
@@ -1001,7 +1001,7 @@ class SessionActor:
             self._close_as = None  # what was asked of the turn before, in its last moment
             self._tasks.start_soon(self._run_turn, self._turn, turn.number)
         if self._resumes:
-            self._carriage.begin(self._tasks)
+            self._delivery.begin(self._tasks)
         if state.status == "ended":
             self._rest_s = 0.0
             _give_all(self._on_ended, value=None)

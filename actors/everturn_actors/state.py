@@ -50,8 +50,8 @@ from everturn_actors.model import (
     OpenStep,
     OpenTurn,
     Outage,
+    OutboxItem,
     Overheard,
-    Parcel,
     Reply,
     Sent,
     SessionStatus,
@@ -65,7 +65,7 @@ from everturn_actors.model import (
     Usage,
     UserMessage,
 )
-from everturn_actors.parcels import (
+from everturn_actors.outbox import (
     deliver,
     given_up,
     owed_announcement,
@@ -137,7 +137,7 @@ class SessionState:
     "Requests that did not begin with the one before, though nothing had been reduced."
     overheard: tuple[Overheard, ...] = ()
     "What the next turn is told of besides, oldest first."
-    owed: tuple[Parcel, ...] = ()
+    outbox: tuple[OutboxItem, ...] = ()
     "What the people of the channel have not got yet, oldest first."
     principal: str = ""
     "Who began it; empty = a chat channel, or whoever runs the gateway."
@@ -152,7 +152,7 @@ class SessionState:
     @property
     def is_due(self) -> bool:
         """Whether the next start has to wake it: something goes on, or is to be delivered."""
-        return bool(self.owed) or (self.has_work and self.status != "paused")
+        return bool(self.outbox) or (self.has_work and self.status != "paused")
 
     @property
     def is_asked(self) -> bool:
@@ -289,7 +289,7 @@ def apply(state: SessionState | None, event: Event) -> SessionState:
                     ended_reason=body.reason,
                     waiting=(),
                     overheard=(),
-                    owed=(),
+                    outbox=(),
                 )
             )
         case _:
@@ -348,9 +348,9 @@ def _discarded(state: SessionState, event: Event, body: Discarded) -> SessionSta
     turn = state.open_turn
     if turn is None or turn.told_of_drops or all(message.quiet for message in gone):
         return _advance(state, event, waiting=waiting)
-    owed = (*state.owed, *owed_drop(event, turn, body))
+    outbox = (*state.outbox, *owed_drop(event, turn, body))
     turn = replace(turn, told_of_drops=turn.delivers)
-    return _advance(state, event, waiting=waiting, open_turn=turn, owed=owed)
+    return _advance(state, event, waiting=waiting, open_turn=turn, outbox=outbox)
 
 
 def _seen(state: SessionState, event: Event, key: str) -> Mapping[str, int]:
@@ -402,7 +402,7 @@ def _announced(state: SessionState, event: Event, body: Announced) -> SessionSta
         state,
         event,
         overheard=_overhearing(state, said, OVERHEARD_MESSAGES),
-        owed=(*state.owed, *owed_announcement(event, state.turns, body)),
+        outbox=(*state.outbox, *owed_announcement(event, state.turns, body)),
         seen=_seen(state, event, body.idempotency_key),
     )
 
@@ -576,7 +576,7 @@ def _model_replied(state: SessionState, event: Event, body: ModelReplied) -> Ses
     )
     # The request told of a broken reply, and no later one will: nothing to compare the next with.
     is_passing = bool(turn.broken) or _overtaken(state)
-    owed = (*state.owed, *owed_reply(event, turn, body))
+    outbox = (*state.outbox, *owed_reply(event, turn, body))
     if body.calls:
         turn = replace(turn, step=OpenStep(reply=reply), broken=(), outage=None)
     else:
@@ -588,7 +588,7 @@ def _model_replied(state: SessionState, event: Event, body: ModelReplied) -> Ses
             event,
             open_turn=turn,
             logged_messages=state.logged_messages + 1,
-            owed=owed,
+            outbox=outbox,
             usage=state.usage + body.usage,
             sent=replace(body.sent, prefix="", messages=0) if is_passing else body.sent,
             reported=Usage() if body.fallback else body.usage,  # another model's say nothing
@@ -624,9 +624,9 @@ def _model_call_failed(state: SessionState, event: Event, body: ModelCallFailed)
         error=body.error,
     )
     told = turn.told_of_outage or body.tells
-    owed = (*state.owed, *owed_line(event, turn, body))
+    outbox = (*state.outbox, *owed_line(event, turn, body))
     turn = replace(turn, outage=outage, told_of_outage=told)
-    return _advance(state, event, open_turn=turn, owed=owed)
+    return _advance(state, event, open_turn=turn, outbox=outbox)
 
 
 def _approval_asked(state: SessionState, event: Event, body: ApprovalAsked) -> SessionState:
@@ -642,8 +642,8 @@ def _approval_asked(state: SessionState, event: Event, body: ApprovalAsked) -> S
         approvers=body.approvers,
     )
     step = replace(step, approvals={**step.approvals, body.call_id: approval})
-    owed = (*state.owed, *owed_question(event, turn, body))
-    return _advance(state, event, open_turn=replace(turn, step=step), owed=owed)
+    outbox = (*state.outbox, *owed_question(event, turn, body))
+    return _advance(state, event, open_turn=replace(turn, step=step), outbox=outbox)
 
 
 def _approval_decided(state: SessionState, event: Event, body: ApprovalDecided) -> SessionState:
@@ -665,7 +665,7 @@ def _call_started(state: SessionState, event: Event, body: CallStarted) -> Sessi
 def _call_finished(state: SessionState, event: Event, body: CallFinished) -> SessionState:
     turn, step, reply = _open_calls(state, event, body.call_id)
     call: ToolCall = next(c for c in reply.calls if c.call_id == body.call_id)
-    owed = (*state.owed, *owed_files(event, turn, body))
+    outbox = (*state.outbox, *owed_files(event, turn, body))
     if body.attachments:
         turn = replace(turn, sent_files=True)
     result = ToolResult(
@@ -684,7 +684,7 @@ def _call_finished(state: SessionState, event: Event, body: CallFinished) -> Ses
     else:
         turn = replace(turn, step=replace(step, results=results))
     return _advance(
-        state, event, open_turn=turn, logged_messages=state.logged_messages + 1, owed=owed
+        state, event, open_turn=turn, logged_messages=state.logged_messages + 1, outbox=outbox
     )
 
 
@@ -705,13 +705,13 @@ def _preview_sent(state: SessionState, event: Event, body: PreviewSent) -> Sessi
     # The platform answered after the model did: the reply takes its place all the same.
     seq = _seq_of_reply(state, body.turn, body.step)
     unknown = body.step if body.mark == "sending" else 0
-    owed = tuple(
-        replace(parcel, preview=body.platform_id, preview_step=unknown)
-        if parcel.seq == seq and parcel.chunks is None
-        else parcel
-        for parcel in state.owed
+    outbox = tuple(
+        replace(item, preview=body.platform_id, preview_step=unknown)
+        if item.seq == seq and item.chunks is None
+        else item
+        for item in state.outbox
     )
-    return _advance(state, event, owed=owed)
+    return _advance(state, event, outbox=outbox)
 
 
 def _seq_of_reply(state: SessionState, number: int, step: int) -> int:
@@ -732,12 +732,12 @@ def _delivered(
     state: SessionState, event: Event, body: DeliveryPlanned | ChunkMarked
 ) -> SessionState:
     try:
-        owed = deliver(state.owed, body)
+        outbox = deliver(state.outbox, body)
     except ValueError as error:
         raise _impossible(event, str(error)) from error
-    lost = given_up(state.owed, body)
+    lost = given_up(state.outbox, body)
     if lost is None:
-        return _advance(state, event, owed=owed)
+        return _advance(state, event, outbox=outbox)
     # Nothing is given up in silence: people are owed a word of it, and the model is told.
     heard = Overheard(
         seq=event.seq, text=undelivered_note(lost), until=_after(event, ANNOUNCED_S), own=True
@@ -745,7 +745,7 @@ def _delivered(
     return _advance(
         state,
         event,
-        owed=with_undelivered(owed, event, lost),
+        outbox=with_undelivered(outbox, event, lost),
         overheard=_overhearing(state, heard, OVERHEARD_MESSAGES),
     )
 
@@ -763,8 +763,8 @@ def _context_reduced(state: SessionState, event: Event, body: ContextReduced) ->
         replaced={**old.replaced, **{each.seq: each for each in body.replaced}},
         note=f"{old.note}\n{body.note}".strip()[-NOTE_CHARACTERS:],
     )
-    owed = (*state.owed, *owed_line(event, state.open_turn, body))
-    return _stand(state, event, new, owed=owed)
+    outbox = (*state.outbox, *owed_line(event, state.open_turn, body))
+    return _stand(state, event, new, outbox=outbox)
 
 
 def _summarised(state: SessionState, event: Event, body: Summarised) -> SessionState:
@@ -832,7 +832,7 @@ def _turn_finished(state: SessionState, event: Event, body: TurnFinished) -> Ses
         state,
         event,
         open_turn=None,
-        owed=(*state.owed, *owed_end(event, turn, body)),
+        outbox=(*state.outbox, *owed_end(event, turn, body)),
         pending=(*state.pending, done),
         pending_messages=state.pending_messages + done.size_messages,
     )

@@ -13,10 +13,10 @@ from typing import TypeAlias
 
 import anyio
 
+from everturn_actors.delivery_port import DeliveryPort
 from everturn_actors.errors import UnknownAgentError
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.model import ConversationKey, ModelRequest, Reply, ToolCall, UserMessage
-from everturn_actors.outgoing import Carrier
 from everturn_actors.ports import Agent, Clock, Gate, ModelMemory, SessionStore, Summariser, Tool
 from everturn_actors.service import ServiceSettings, TurnService, open_service
 from everturn_actors.spec import AgentSpec, ModelSpec
@@ -178,7 +178,7 @@ async def open_test_service(
     summariser: ScriptedProvider | None = None,
     memory: ModelMemory | None = None,
     gate: Gate | None = None,
-    carriers: Mapping[str, Carrier] | None = None,
+    delivery_ports: Mapping[str, DeliveryPort] | None = None,
 ) -> AsyncGenerator[TestService]:
     """Open a real service over a scripted model and, unless `store` is given, a memory store.
 
@@ -193,7 +193,7 @@ async def open_test_service(
         summariser: Who writes summaries; by default nobody.
         memory: What is learnt about the model.
         gate: Which calls may run; by default all.
-        carriers: Who tells the people of a channel; `TestService.key` is of channel `test`.
+        delivery_ports: Who tells the people of a channel; `TestService.key` is of channel `test`.
     """
     provider = provider or ScriptedProvider()
     clock = clock or ManualClock()
@@ -213,7 +213,7 @@ async def open_test_service(
                 clock=clock,
                 memory=memory,
                 settings=settings or ServiceSettings(leave_grace_s=0, drain_s=0),
-                carriers=carriers,
+                delivery_ports=delivery_ports,
             )
         )
         yield TestService(

@@ -200,7 +200,7 @@ async def open_gateway(
                 memory=memory,
                 settings=settings,
                 on_delete=workshop.processes.forget,
-                carriers=channels.carriers,
+                delivery_ports=channels.delivery_ports,
                 known_as=channels.known_as,
                 observer=telemetry,
                 supervisor=supervisor,

@@ -70,7 +70,7 @@ async def test_a_kill_at_a_durable_operation_changes_nothing_but_what_is_documen
 
 
 SAID = Turn(messages=("hi",), steps=({"text": "re: hi", "calls": [], "results": []},), outcome="ok")
-TALK = Talk(turns=(SAID,), owed=(), announced=(), decided=(), summaries=(), hidden=())
+TALK = Talk(turns=(SAID,), outbox=(), announced=(), decided=(), summaries=(), hidden=())
 PLAIN = Account(talks={"ann": TALK}, chats={"1": ("re: hi",)}, witness={"ran": 1})
 
 
@@ -138,8 +138,8 @@ def test_doubt_stays_owed_until_the_platform_decides(
 ) -> None:
     """A chunk may be in doubt any number of times; each time it is sent once more."""
     log: list[dict[str, object]] = [
-        {"type": "delivery_planned", "parcel": 1, "chunks": ["hi"]},
-        *({"type": "chunk_marked", "parcel": 1, "chunk": 0, "mark": mark} for mark in marks),
+        {"type": "delivery_planned", "item": 1, "chunks": ["hi"]},
+        *({"type": "chunk_marked", "item": 1, "chunk": 0, "mark": mark} for mark in marks),
     ]
     numbered = [{**event, "seq": seq} for seq, event in enumerate(log, 1)]
 
@@ -150,7 +150,7 @@ def test_there_are_no_more_labelled_copies_than_doubts() -> None:
     """Each doubt costs one copy, which says so."""
     marks = ["sending", "unknown", "sending", "unknown", "sending", "sent"]
     log = [
-        {"seq": seq, "type": "chunk_marked", "parcel": 1, "chunk": 0, "mark": mark}
+        {"seq": seq, "type": "chunk_marked", "item": 1, "chunk": 0, "mark": mark}
         for seq, mark in enumerate(marks, 1)
     ]
     label = "(This may be a repeat.)\n"

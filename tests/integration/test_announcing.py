@@ -16,6 +16,7 @@ import pytest
 from support.crashing import CrashingStore, Moment
 from support.stores import FileWorld, MemoryWorld, World
 
+from everturn_actors.delivery_port import Outgoing
 from everturn_actors.errors import (
     CoreError,
     InvalidInputError,
@@ -26,8 +27,7 @@ from everturn_actors.errors import (
 from everturn_actors.events import Announced, ChunkMarked, DeliveryPlanned, Event, Received
 from everturn_actors.intake import TEXT_BYTES, TITLE_CHARS
 from everturn_actors.journal.memory import MemoryDisk
-from everturn_actors.model import Announcement, ConversationKey, Inbound, Parcel
-from everturn_actors.outgoing import Outgoing
+from everturn_actors.model import Announcement, ConversationKey, Inbound, OutboxItem
 from everturn_actors.service import Told
 from everturn_actors.spec import ContextSpec, SessionSpec
 from everturn_actors.testing import (
@@ -74,37 +74,37 @@ async def soon() -> None:
 
 @dataclass
 class Post:
-    """A carrier that delivers each reply in one chunk; what it sent outlives the service."""
+    """A delivery port that delivers each reply in one chunk; what it sent outlives the service."""
 
     got: list[str] = field(default_factory=list[str])
     is_away: bool = False
     "It delivers nothing."
 
-    async def carry(self, session: Outgoing) -> None:
+    async def deliver(self, session: Outgoing) -> None:
         """Deliver until there is nothing left."""
         while not session.is_stopping:
-            owed = [parcel for parcel in session.state.owed if not self.is_away]
-            if owed:
-                await self._deliver(session, owed[0])
+            outbox = [item for item in session.state.outbox if not self.is_away]
+            if outbox:
+                await self._deliver(session, outbox[0])
             elif session.state.open_turn is None and not self.is_away:
                 return
             else:
                 await session.until_changed()
 
-    async def _deliver(self, session: Outgoing, parcel: Parcel) -> None:
-        mark = ChunkMarked(parcel=parcel.seq, chunk=0, mark="sending")
-        if parcel.chunks is None:
-            await session.tell(DeliveryPlanned(parcel=parcel.seq, chunks=("x",)))
-        elif parcel.chunks[0].mark == "sending":  # cut short by a crash
+    async def _deliver(self, session: Outgoing, item: OutboxItem) -> None:
+        mark = ChunkMarked(item=item.seq, chunk=0, mark="sending")
+        if item.chunks is None:
+            await session.tell(DeliveryPlanned(item=item.seq, chunks=("x",)))
+        elif item.chunks[0].mark == "sending":  # cut short by a crash
             await session.tell(replace(mark, mark="unknown"))
         await session.tell(mark)
-        self.got.append(parcel.text)
+        self.got.append(item.text)
         await session.tell(replace(mark, mark="sent"))
 
     async def until_got(self, times: int, test: TestService, session_id: str) -> None:
         """Wait until so much was delivered, and nothing is owed."""
         with anyio.fail_after(WAIT_S):
-            while len(self.got) < times or (await test.service.view(session_id)).owed:
+            while len(self.got) < times or (await test.service.view(session_id)).outbox:
                 await soon()
 
 
@@ -117,7 +117,7 @@ async def test_it_is_said_once_and_told_once_however_often_it_is_handed_in(
     post, provider = Post(is_away=True), ScriptedProvider()
     async with (
         world.open() as store,
-        open_test_service(store=store, carriers={"test": post}) as test,
+        open_test_service(store=store, delivery_ports={"test": post}) as test,
     ):
         first = await test.service.announce(stand_up(test))
         again = await test.service.announce(stand_up(test))
@@ -125,7 +125,7 @@ async def test_it_is_said_once_and_told_once_however_often_it_is_handed_in(
     post.is_away = False
     async with (
         world.open() as store,
-        open_test_service(store=store, carriers={"test": post}, provider=provider) as test,
+        open_test_service(store=store, delivery_ports={"test": post}, provider=provider) as test,
     ):
         await post.until_got(1, test, first.session_id)  # the start alone delivers it
         assert await test.service.announce(stand_up(test)) == replace(first, duplicate=True)
@@ -141,7 +141,7 @@ async def test_it_is_said_once_and_told_once_however_often_it_is_handed_in(
 async def test_what_is_said_during_a_turn_is_told_to_the_one_after_it() -> None:
     """The request that is under way cannot know of it; its people read it at once."""
     post = Post()
-    async with open_test_service(carriers={"test": post}) as test:
+    async with open_test_service(delivery_ports={"test": post}) as test:
         test.provider.hold()
         said = await test.service.submit(Inbound(text="hello", key=test.key(), sender="ann"))
         await test.provider.until_called()
@@ -186,7 +186,7 @@ async def test_it_wakes_nobody_and_calls_no_model() -> None:
         told = await test.service.announce(stand_up(test))
         state = await test.service.view(told.session_id)
 
-        assert (state.turns, state.has_work, state.owed) == (0, False, ())
+        assert (state.turns, state.has_work, state.outbox) == (0, False, ())
         assert await test.service.current(test.key()) == told.session_id
         assert test.provider.requests == []
 
@@ -234,7 +234,7 @@ async def test_an_ended_session_refuses_it_and_its_conversation_goes_on() -> Non
 @pytest.mark.parametrize("key", [HTTP, ConversationKey(channel="test", chat="c", agent="test")])
 async def test_a_repeat_after_the_end_of_the_session_is_known(key: ConversationKey) -> None:
     """Also where no platform hands anything in again: the scheduler does."""
-    async with open_test_service(carriers={"test": Post()}) as test:
+    async with open_test_service(delivery_ports={"test": Post()}) as test:
         first = await test.service.announce(stand_up(test, key=key))
         await test.service.reset(first.session_id)
         other = await ask(test, key=key)  # somebody else begins the next one
@@ -305,7 +305,7 @@ async def living(
         store = CrashingStore(inner)
         store.at = at
         async with open_test_service(
-            store=store, carriers={"test": post}, provider=provider
+            store=store, delivery_ports={"test": post}, provider=provider
         ) as test:
             yield test, store
 
@@ -327,13 +327,13 @@ async def test_a_kill_at_any_write_neither_loses_it_nor_says_it_twice() -> None:
             assert told is None or again == replace(told, duplicate=True)
             await ask(test, "thanks")
             with anyio.fail_after(WAIT_S):
-                while (await test.service.view(again.session_id)).owed:
+                while (await test.service.view(again.session_id)).outbox:
                     await soon()
             log = await test.service.history(again.session_id, after=0, limit=100)
 
         said = [event.seq for event in log if isinstance(event.body, Announced)]
         unsure = Counter(
-            event.body.parcel
+            event.body.item
             for event in log
             if isinstance(event.body, ChunkMarked) and event.body.mark == "sending"
         )

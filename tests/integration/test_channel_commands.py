@@ -24,7 +24,7 @@ from everturn_channels.errors import NotSentError, RefusedError
 from everturn_channels.inbound.attending import COMPACTING
 from everturn_channels.inbound.presses import NO_BUTTON
 from everturn_channels.wording import no_session, press_late, press_refused
-from everturn_gateway.channels.running import LaterCarrier
+from everturn_gateway.channels.running import LaterDeliveryPort
 
 BOB = Person(id="8", name="Bob")
 
@@ -236,7 +236,7 @@ async def test_a_command_that_comes_again_after_a_restart_ends_nothing_newer(
 ) -> None:
     """A platform that was told of neither hands in both: the message would lose its answer."""
     disk, clock, provider = MemoryDisk(), ManualClock(), ScriptedProvider()
-    begin = partial(feeding, tmp_path, disk=disk, clock=clock, carrier=LaterCarrier())
+    begin = partial(feeding, tmp_path, disk=disk, clock=clock, delivery_port=LaterDeliveryPort())
     async with begin(provider=provider) as fed:
         await fed.say("one")
         await fed.until_idle()
@@ -313,7 +313,7 @@ async def test_an_id_that_ends_with_a_star_is_nobody_else(tmp_path: Path) -> Non
     """Some platforms let people choose their ids; a pattern is for the owner to write."""
     tool, gate, provider = _asking()
     begin = partial(feeding, tmp_path, provider=provider, tools=by_name(tool), gate=gate)
-    async with begin(carrier=LaterCarrier()) as fed:
+    async with begin(delivery_port=LaterDeliveryPort()) as fed:
         await fed.say("send it", place=GROUP, is_addressed=True, sender=Person(id="*"))
         state = await _until_asked(fed, "-100")
         allow = button_data("allow_once", approval_token(state.session_id, state.open_approvals[0]))

@@ -1,4 +1,4 @@
-"""Parcels on their way to people: sent once, in order, whatever the platform answers."""
+"""Outbox items on their way to people: sent once, in order, whatever the platform answers."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ async def test_a_chat_that_is_gone_is_given_up_at_once(caplog: pytest.LogCapture
 
 
 async def test_what_else_is_owed_to_a_chat_that_is_gone_is_given_up_with_it() -> None:
-    """Each parcel would otherwise ask the platform once more about a chat that is gone."""
+    """Each outbox item would otherwise ask the platform once more about a chat that is gone."""
     send = Deed("send", gives=lambda _: ToolOutput(text="ok", files=(FILE,)))
     adapter = ScriptedAdapter()
     async with delivering(
@@ -487,7 +487,7 @@ async def test_a_question_shows_all_that_is_decided_about_and_ends_when_it_is() 
         await test.adapter.until(lambda: bool(test.adapter.world.messages))
         await idle()
         question = test.adapter.world.messages["m1"]
-        [owed] = (await test.state(said.session_id)).owed
+        [outbox] = (await test.state(said.session_id)).outbox
         await test.service.decide(said.session_id, "c1", "allow_once", by="ann")
         await test.until_delivered(said.session_id)
         closed = test.adapter.world.messages["m1"]
@@ -498,7 +498,7 @@ async def test_a_question_shows_all_that_is_decided_about_and_ends_when_it_is() 
     until = f"{START + timedelta(seconds=3600):%Y-%m-%d %H:%M} UTC"
     assert f"Only ann may answer, until {until}." in question.text
     assert "it deletes" in question.text
-    assert owed.is_delivered
+    assert outbox.is_delivered
     assert closed.buttons == ()
     assert "Allowed once by ann." in closed.text
     assert "old/x" in closed.text

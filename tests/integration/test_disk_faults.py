@@ -24,7 +24,7 @@ from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import Inbound, Queueing
 from everturn_actors.service import ServiceSettings
 from everturn_actors.testing import ManualClock, open_test_service
-from everturn_gateway.channels.running import LaterCarrier
+from everturn_gateway.channels.running import LaterDeliveryPort
 from everturn_gateway.observe import SecretRegistry
 from everturn_gateway.scheduler.scheduler import DISK_RETRY_S
 from everturn_gateway.tools.processes import open_processes
@@ -127,7 +127,9 @@ async def test_a_task_whose_session_failed_under_it_is_not_given_to_it_anew(
 ) -> None:
     """The turn goes on when the disk works; a second try beside it did everything twice."""
     clock = ManualClock(at("2026-11-23T08:59:59+00:00"))
-    world = World(folder=tmp_path / "schedules", clock=clock, carriers={"test": LaterCarrier()})
+    world = World(
+        folder=tmp_path / "schedules", clock=clock, delivery_ports={"test": LaterDeliveryPort()}
+    )
     world.write("digest", task="Think.", cron="0 9 * * *", timezone="UTC")
     async with world.opened() as live:
         world.provider.hold()

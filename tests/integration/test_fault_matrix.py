@@ -261,7 +261,7 @@ PARTS = [
     Part(FeedingAdapter, "lay_out", write, is_channel_one),
     Part(FeedingAdapter, "send", write, is_channel_one),
     Part(FeedingAdapter, "type", write, is_channel_one),
-    Part(Deliverer, "carry", write, lambda a: a[1].state.key.channel == "one"),
+    Part(Deliverer, "deliver", write, lambda a: a[1].state.key.channel == "one"),
     Part(JobRunner, "perform", run_job),
     Part(RunLogs, "append", run_job),
     Part(WebPoster, "post", run_webhook),

@@ -171,7 +171,7 @@ class Parts:
         self._channels = channels
 
     async def load(self) -> Load:
-        return Load(awake=7, running=2, waiting=5, commands=1, approvals=3, owed=4)
+        return Load(awake=7, running=2, waiting=5, commands=1, approvals=3, outbox=4)
 
     def names(self) -> tuple[str, ...]:
         return ("a", "b")

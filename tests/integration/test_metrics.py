@@ -234,7 +234,7 @@ async def test_messages_to_people_are_counted_and_timed_by_channel() -> None:
         clock.advance(10)
         while not adapter.world.texts:
             await anyio.lowlevel.checkpoint()
-        while (await test.service.load()).owed:
+        while (await test.service.load()).outbox:
             await anyio.lowlevel.checkpoint()
         seen = await test.scrape()
 

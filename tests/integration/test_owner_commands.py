@@ -35,7 +35,7 @@ from everturn_channels.owners import Owner
 from everturn_channels.pairing import approved
 from everturn_channels.settings import AccessRules, DmRules, Route
 from everturn_channels.wording import press_late, press_refused, unknown_command
-from everturn_gateway.channels.running import LaterCarrier
+from everturn_gateway.channels.running import LaterDeliveryPort
 
 ADA = Person(id="1", name="Ada")
 "The owner."
@@ -160,7 +160,12 @@ async def test_a_question_waits_for_an_owner_over_a_restart(tmp_path: Path) -> N
     disk, clock = MemoryDisk(), ManualClock()
     tool, gate, provider = _asking("7")
     begin = partial(
-        feeding, tmp_path, disk=disk, clock=clock, carrier=LaterCarrier(), tools=by_name(tool)
+        feeding,
+        tmp_path,
+        disk=disk,
+        clock=clock,
+        delivery_port=LaterDeliveryPort(),
+        tools=by_name(tool),
     )
     async with begin(provider=provider, gate=gate, owners=[OWNER]) as fed:
         await fed.say("send it")

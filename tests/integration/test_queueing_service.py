@@ -11,6 +11,7 @@ import anyio
 import pytest
 from support.tool_doubles import Deed, Rules
 
+from everturn_actors.delivery_port import Outgoing
 from everturn_actors.errors import BusyError, InvalidInputError, QueueFullError, SessionEndedError
 from everturn_actors.events import (
     ApprovalAsked,
@@ -25,7 +26,6 @@ from everturn_actors.events import (
 from everturn_actors.journal.files import open_file_store
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import Aside, Inbound, Overflow, Queueing
-from everturn_actors.outgoing import Outgoing
 from everturn_actors.ports import Verdict
 from everturn_actors.service import ServiceSettings, Submission
 from everturn_actors.session import QUIET_LIMIT
@@ -47,9 +47,9 @@ OWN_BURST = Queueing(hold_s=1.5, joins="own")
 
 
 class Nobody:
-    """A carrier that delivers nothing, so that a session is one of a channel."""
+    """A delivery port that delivers nothing, so that a session is one of a channel."""
 
-    async def carry(self, session: Outgoing) -> None:
+    async def deliver(self, session: Outgoing) -> None:
         """Wait for the end of the turn, and leave what is owed."""
         while session.state.open_turn is not None and not session.is_stopping:
             await session.until_changed()
@@ -425,7 +425,7 @@ async def test_people_of_a_channel_are_told_once_a_turn_that_messages_are_droppe
     gate = Rules({"act": Verdict(word="ask", timeout_s=600)})
     rules = Queueing(max_waiting=1, joins="own")
     async with open_test_service(
-        provider=provider, tools=deciding(), gate=gate, carriers={"test": Nobody()}
+        provider=provider, tools=deciding(), gate=gate, delivery_ports={"test": Nobody()}
     ) as test:
         asked = await say(test, "go", Queueing())
         await until_asked(test, asked.session_id)
@@ -433,7 +433,7 @@ async def test_people_of_a_channel_are_told_once_a_turn_that_messages_are_droppe
             await say(test, f"m{n}", rules)
         state = await test.service.view(asked.session_id)
 
-        assert [parcel.text for parcel in state.owed if parcel.kind == "notice"] == [
+        assert [item.text for item in state.outbox if item.kind == "notice"] == [
             "Not every message is answered: more than 1 waited."
         ]
 
@@ -584,7 +584,7 @@ async def test_what_no_person_began_is_not_for_everybody_on_a_platform_to_allow(
     provider = ScriptedProvider("hello", calling(("a", "act")))
     gate = Rules({"act": Verdict(word="ask", timeout_s=600)})
     async with open_test_service(
-        provider=provider, tools=deciding(), gate=gate, carriers={"test": Nobody()}
+        provider=provider, tools=deciding(), gate=gate, delivery_ports={"test": Nobody()}
     ) as test:
         await (await say(test, "hi", Queueing())).result()
         for sender in senders:
@@ -784,7 +784,7 @@ async def test_an_edit_survives_a_restart() -> None:
 async def test_the_same_message_is_known_across_a_reset() -> None:
     """A platform that hands in again what came right before /reset must not begin a turn."""
     disk = MemoryDisk()
-    async with open_test_service(disk=disk, carriers={"test": Nobody()}) as test:
+    async with open_test_service(disk=disk, delivery_ports={"test": Nobody()}) as test:
         first = await say(test, "one", Queueing(), key="k1")
         await soon()
         await aside(test, "beside", idempotency_key="k2")
@@ -798,7 +798,7 @@ async def test_the_same_message_is_known_across_a_reset() -> None:
             await again.result()
         await test.service.reset(second.session_id)
         await say(test, "three", Queueing(), key="k4")
-    async with open_test_service(disk=disk, carriers={"test": Nobody()}) as test:
+    async with open_test_service(disk=disk, delivery_ports={"test": Nobody()}) as test:
         assert (await say(test, "one", Queueing(), key="k1")).duplicate
         session_id = await test.service.current(test.key())
         log = await test.service.history(session_id, after=0, limit=100)
@@ -811,7 +811,7 @@ async def test_the_same_message_is_known_across_a_reset() -> None:
 
 async def test_a_repeat_right_after_a_reset_begins_no_session() -> None:
     """The session that has ended still knows it."""
-    async with open_test_service(carriers={"test": Nobody()}) as test:
+    async with open_test_service(delivery_ports={"test": Nobody()}) as test:
         first = await say(test, "one", Queueing(), key="k1")
         await soon()
         await test.service.reset(first.session_id)
@@ -869,7 +869,7 @@ async def test_the_whole_of_it_is_read_back_from_disk(tmp_path: Path) -> None:
             open_test_service(
                 store=store,
                 clock=clock,
-                carriers={"test": Nobody()},
+                delivery_ports={"test": Nobody()},
                 settings=ServiceSettings(drain_s=0, resume=False),
             ) as test,
         ):
@@ -897,7 +897,7 @@ def log_of(events: tuple[Event, ...]) -> list[str]:
 
 async def test_a_turn_and_what_made_it_possible_are_one_write() -> None:
     """A crash must not leave a message of which a turn knows that is not begun, or the reverse."""
-    async with open_test_service(carriers={"test": Nobody()}) as test:
+    async with open_test_service(delivery_ports={"test": Nobody()}) as test:
         await aside(test, "beside")
         said = await say(test, "one", Queueing())
         log = await test.service.history(said.session_id, after=0, limit=100)

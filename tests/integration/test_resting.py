@@ -12,12 +12,12 @@ import anyio
 import pytest
 
 from everturn_actors.context.render import Renderer
+from everturn_actors.delivery_port import Outgoing
 from everturn_actors.errors import ModelRefusedError
 from everturn_actors.events import DeliveryPlanned
 from everturn_actors.feed import Feed
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import Announcement, Aside, Inbound, Queueing, ToolDefinition
-from everturn_actors.outgoing import Outgoing
 from everturn_actors.ports import ToolContext, ToolTraits, Verdict
 from everturn_actors.service import ServiceSettings
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, SessionSpec
@@ -37,14 +37,14 @@ LONG = "word " * 400
 Act: TypeAlias = Callable[[TestService], Awaitable[Any]]
 
 
-class Carrier:
+class DeliveryPort:
     """Tells a channel's people at once."""
 
-    async def carry(self, session: Outgoing) -> None:
+    async def deliver(self, session: Outgoing) -> None:
         """Deliver what is owed, as nothing at all."""
         while not session.is_stopping:
-            for parcel in session.state.owed:
-                await session.tell(DeliveryPlanned(parcel=parcel.seq, chunks=()))
+            for item in session.state.outbox:
+                await session.tell(DeliveryPlanned(item=item.seq, chunks=()))
             if session.state.open_turn is None:
                 return
             await session.until_changed()
@@ -215,7 +215,7 @@ def small_window() -> AgentSpec:
 
 
 @asynccontextmanager
-async def opened(*, has_carrier: bool) -> AsyncGenerator[TestService]:
+async def opened(*, has_delivery_port: bool) -> AsyncGenerator[TestService]:
     """Open a service in which all of it can happen."""
     async with open_test_service(
         disk=MemoryDisk(),
@@ -224,7 +224,7 @@ async def opened(*, has_carrier: bool) -> AsyncGenerator[TestService]:
         summariser=ScriptedProvider(*["a summary"] * 20),
         tools={"act": Tool()},
         gate=Gate(),
-        carriers={"test": Carrier()} if has_carrier else None,
+        delivery_ports={"test": DeliveryPort()} if has_delivery_port else None,
     ) as test:
         yield test
 
@@ -247,12 +247,14 @@ def without_collector() -> Generator[None]:
         gc.enable()
 
 
-@pytest.mark.parametrize("has_carrier", [False, True], ids=["pulled", "carried"])
+@pytest.mark.parametrize("has_delivery_port", [False, True], ids=["pulled", "carried"])
 @pytest.mark.parametrize("act", ACTS)
-async def test_a_session_rests_after_whatever_was_done_last(act: str, *, has_carrier: bool) -> None:
+async def test_a_session_rests_after_whatever_was_done_last(
+    act: str, *, has_delivery_port: bool
+) -> None:
     """Megabytes each, for ever: neither a task that woke nobody, nor a circle, keeps them."""
     with without_collector():
-        async with opened(has_carrier=has_carrier) as test:
+        async with opened(has_delivery_port=has_delivery_port) as test:
             with anyio.fail_after(WAIT_S):
                 await ACTS[act](test)
             await until_at_rest(test)

@@ -17,7 +17,7 @@ from everturn_actors.events import Received
 from everturn_actors.model import Inbound, ModelRequest, Reply, ToolCall, ToolDefinition, ToolResult
 from everturn_actors.ports import Tool, ToolContext, ToolOutput, ToolTraits
 from everturn_actors.testing import ManualClock, open_test_service
-from everturn_gateway.channels.running import LaterCarrier
+from everturn_gateway.channels.running import LaterDeliveryPort
 from everturn_gateway.observe import SecretRegistry
 from everturn_gateway.scheduler.scheduler import open_scheduler
 from everturn_gateway.tools.processes import open_processes
@@ -57,7 +57,7 @@ def world_at(tmp_path: Path, scheduled_at: str) -> World:
     return World(
         folder=tmp_path / "schedules",
         clock=ManualClock(at(scheduled_at)),
-        carriers={"test": LaterCarrier()},
+        delivery_ports={"test": LaterDeliveryPort()},
     )
 
 
@@ -78,7 +78,7 @@ async def opened(
                 provider=world.provider,
                 disk=world.disk,
                 clock=world.clock,
-                carriers=world.carriers,
+                delivery_ports=world.delivery_ports,
                 tools={"schedule": wrap(tool)},
             ) as test,
             open_scheduler(

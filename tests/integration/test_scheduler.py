@@ -14,7 +14,7 @@ from support.ticking import CHAT, WallClock, World, at, refusal
 
 from everturn_actors.model import Inbound
 from everturn_actors.testing import ManualClock
-from everturn_gateway.channels.running import LaterCarrier
+from everturn_gateway.channels.running import LaterDeliveryPort
 from everturn_gateway.scheduler.errors import JobFixedError, JobRefusedError, UnknownJobError
 from everturn_gateway.scheduler.job_runner import WebhookError
 from everturn_gateway.scheduler.job_store import CANCELLED_KEPT, JobStore
@@ -32,7 +32,7 @@ def world_at(tmp_path: Path, scheduled_at: str) -> World:
     return World(
         folder=tmp_path / "schedules",
         clock=ManualClock(at(scheduled_at)),
-        carriers={"test": LaterCarrier()},
+        delivery_ports={"test": LaterDeliveryPort()},
     )
 
 

@@ -43,7 +43,7 @@ async def told(story: Story, folder: Path) -> tuple[Lives, Left]:
         job_state = left.job_states[job_id]
         assert " ".join(run.outcome or "" for run in job_state.recent) == outcomes
         assert not job_state.open
-    assert left.owed.total() == story.owed
+    assert left.outbox.total() == story.outbox
     return lives, left
 
 

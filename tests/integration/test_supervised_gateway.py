@@ -27,7 +27,7 @@ from everturn_actors.supervisor import RestartPolicy
 from everturn_actors.testing import ManualClock
 from everturn_channels.settings import ChannelSettings
 from everturn_gateway.app import Gateway, open_gateway
-from everturn_gateway.channels.running import LaterCarrier
+from everturn_gateway.channels.running import LaterDeliveryPort
 from everturn_gateway.commands.running import Running, noted
 from everturn_gateway.config import Config
 from everturn_gateway.model_memory import FileMemory
@@ -221,7 +221,7 @@ async def test_a_job_that_fails_unexpectedly_fails_alone_and_once(tmp_path: Path
     world = World(
         folder=tmp_path / "schedules",
         clock=ManualClock(at("2026-11-23T08:59:59+00:00")),
-        carriers={"test": LaterCarrier()},
+        delivery_ports={"test": LaterDeliveryPort()},
     )
     world.postbox.failures.append(RuntimeError("a bug"))
     to = {"webhook": "https://hooks.example/secret"}
@@ -277,7 +277,7 @@ async def test_a_job_that_could_not_be_read_for_a_moment_comes_back(
     world = World(
         folder=tmp_path / "schedules",
         clock=ManualClock(at("2026-11-23T08:00:00+00:00")),
-        carriers={"test": LaterCarrier()},
+        delivery_ports={"test": LaterDeliveryPort()},
     )
     world.write("one", message="Hello.", **DAILY)
     opens, is_short = Path.open, True

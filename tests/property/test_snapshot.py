@@ -42,8 +42,8 @@ from everturn_actors.model import (
     Chunk,
     OpenStep,
     OpenTurn,
+    OutboxItem,
     Overheard,
-    Parcel,
     Replaced,
     Reply,
     Sent,
@@ -64,7 +64,7 @@ from everturn_actors.state import SessionState
 def test_a_replay_from_every_snapshot_of_a_rich_turn_gives_the_same_state(
     log: Callable[[], tuple[Event, ...]],
 ) -> None:
-    """IN-07: broken replies, steering, open questions and parcels stand in a snapshot too."""
+    """IN-07: broken replies, steering, open questions and outbox items stand in a snapshot too."""
     events = log()
     whole = replay(events)
 
@@ -234,8 +234,8 @@ FULL = replace(
     reported=Usage(input_tokens=130, output_tokens=6, cached_tokens=100),
     drifts=2,
     overheard=(Overheard(seq=15, text="lunch?", until=started().at, sender="eve", untrusted=True),),
-    owed=(
-        Parcel(
+    outbox=(
+        OutboxItem(
             seq=12,
             turn=1,
             kind="reply",
@@ -247,14 +247,14 @@ FULL = replace(
                 Chunk(payload="works", mark="unknown", tries=1),
             ),
         ),
-        Parcel(
+        OutboxItem(
             seq=13,
             turn=1,
             kind="file",
             attachments=(Attachment(name="ab.png", media_type="image/png", size_bytes=5),),
         ),
-        Parcel(seq=17, turn=2, kind="approval", text="it writes", call_id="a", chunks=()),
-        Parcel(seq=18, turn=2, kind="end", text="down", outcome="failed"),
+        OutboxItem(seq=17, turn=2, kind="approval", text="it writes", call_id="a", chunks=()),
+        OutboxItem(seq=18, turn=2, kind="end", text="down", outcome="failed"),
     ),
 )
 
@@ -310,7 +310,7 @@ replaced:
 - {"seq":10,"fate":"cleared","text":"[cleared]"}
 overheard:
 - {"seq":15,"text":"lunch?","until":"2026-11-21T22:49:56.123456Z","sender":"eve","untrusted":true}
-owed:
+outbox:
 - {"seq":12,"turn":1,"kind":"reply","text":"it works","reply_to":"44","preview":"77","chunks":[{"payload":"it","mark":"sent","platform_id":"77"},{"payload":"works","mark":"unknown","tries":1}]}
 - {"seq":13,"turn":1,"kind":"file","attachments":[{"name":"ab.png","media_type":"image/png","size_bytes":5}]}
 - {"seq":17,"turn":2,"kind":"approval","text":"it writes","call_id":"a","chunks":[]}
@@ -457,7 +457,7 @@ def test_sections_that_were_removed_are_empty() -> None:
         pytest.param('"seq":10,"fate"', '"seq":9,"fate"', "9 is replaced twice", id="twice"),
         pytest.param('"path":"a.txt"', '"path":7', r"line \d+: path must be str", id="path"),
         pytest.param('"mark":"sent"', '"mark":"lost"', "mark is 'lost', which", id="mark"),
-        pytest.param('"kind":"file"', '"kind":"box"', "kind is 'box', which", id="parcel"),
+        pytest.param('"kind":"file"', '"kind":"box"', "kind is 'box', which", id="item"),
         pytest.param('"kind":"file",', "", "has no kind", id="no kind"),
         pytest.param('"chunks":.{', '"chunks":["it",{', r"line \d+: ", id="text for a chunk"),
         pytest.param(r'"chunks":\[\]', '"chunks":"it"', r"line \d+: ", id="text for chunks"),

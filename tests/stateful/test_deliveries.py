@@ -1,7 +1,7 @@
 """Whole turns of a chat against crashes: what is owed arrives, and nothing known to be there twice.
 
 The machine of `test_turns` with a platform: bursts, edits, what is said beside and what jobs say,
-and a carrier whose every chunk waits for a rule to say what became of it.
+and a delivery port whose every chunk waits for a rule to say what became of it.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from stateful.test_turns import Held, Pending, Turns
 from support.crashing import CrashingStore
 from support.stores import MemoryWorld, World
 
+from everturn_actors.delivery_port import Outgoing
 from everturn_actors.events import Announced, Body, ChunkMarked, DeliveryPlanned, TurnStarted
-from everturn_actors.model import Announcement, Aside, Chunk, Inbound, Mark, Parcel, Queueing
-from everturn_actors.outgoing import Outgoing
+from everturn_actors.model import Announcement, Aside, Chunk, Inbound, Mark, OutboxItem, Queueing
 from everturn_actors.service import Submission, Told
 from everturn_actors.state import SessionState, apply
 from everturn_actors.testing import ScriptedProvider, TestService, open_test_service
 
 
 class Post:
-    """A carrier as one should be; a platform that answers when a rule says so."""
+    """A delivery port as one should be; a platform that answers when a rule says so."""
 
     def __init__(self, held: Held) -> None:
         self._held = held
         self.sending: list[Pending] = []
         "Chunks that are under way."
         self.arrived: Counter[tuple[int, int]] = Counter()
-        "Parcel and chunk -> how often people saw it."
+        "Outbox item and chunk -> how often people saw it."
 
-    async def carry(self, session: Outgoing) -> None:
+    async def deliver(self, session: Outgoing) -> None:
         """Deliver until nothing is left."""
-        for parcel in session.state.owed:  # what was under way when the process ended
-            for index, chunk in enumerate(parcel.chunks or ()):
+        for item in session.state.outbox:  # what was under way when the process ended
+            for index, chunk in enumerate(item.chunks or ()):
                 if chunk.mark == "sending":
-                    await session.tell(_mark(parcel, index, "unknown"))
+                    await session.tell(_mark(item, index, "unknown"))
         while not session.is_stopping:
             due = _next(session.state)
             if due is not None:
@@ -52,21 +52,21 @@ class Post:
             else:
                 await session.until_changed()
 
-    async def _deliver(self, session: Outgoing, parcel: Parcel) -> None:
-        if parcel.is_delivered:
-            await session.tell(_mark(parcel, 0, "closed"))
+    async def _deliver(self, session: Outgoing, item: OutboxItem) -> None:
+        if item.is_delivered:
+            await session.tell(_mark(item, 0, "closed"))
             return
-        payloads = (parcel.text[:4], parcel.text[4:]) if parcel.text else ("a file",)
-        chunks = parcel.chunks
+        payloads = (item.text[:4], item.text[4:]) if item.text else ("a file",)
+        chunks = item.chunks
         plan: list[Body] = []
         if chunks is None:
-            plan.append(DeliveryPlanned(parcel=parcel.seq, chunks=payloads))
+            plan.append(DeliveryPlanned(item=item.seq, chunks=payloads))
             chunks = tuple(Chunk(payload=payload) for payload in payloads)
         index = next(n for n, chunk in enumerate(chunks) if not chunk.is_done)
-        await session.tell(*plan, _mark(parcel, index, "sending"))
+        await session.tell(*plan, _mark(item, index, "sending"))
         fate = cast("Fate", await self._held.wait(self.sending, "chunk"))
-        self.arrived[parcel.seq, index] += fate.arrives
-        await session.tell(_mark(parcel, index, fate.mark))
+        self.arrived[item.seq, index] += fate.arrives
+        await session.tell(_mark(item, index, fate.mark))
 
 
 @dataclass(frozen=True)
@@ -87,14 +87,14 @@ FATES = (
 )
 
 
-def _next(state: SessionState) -> Parcel | None:
-    """Return the oldest parcel that something can be done about; a question may just wait."""
+def _next(state: SessionState) -> OutboxItem | None:
+    """Return the oldest outbox item that something can be done about; a question may just wait."""
     waits = {approval.call_id for approval in state.open_approvals}
-    return next((p for p in state.owed if not p.is_delivered or p.call_id not in waits), None)
+    return next((p for p in state.outbox if not p.is_delivered or p.call_id not in waits), None)
 
 
-def _mark(parcel: Parcel, index: int, mark: Mark) -> ChunkMarked:
-    return ChunkMarked(parcel=parcel.seq, chunk=index, mark=mark)
+def _mark(item: OutboxItem, index: int, mark: Mark) -> ChunkMarked:
+    return ChunkMarked(item=item.seq, chunk=index, mark=mark)
 
 
 class Deliveries(Turns):
@@ -113,7 +113,7 @@ class Deliveries(Turns):
 
     @asynccontextmanager
     async def opening(self) -> AsyncGenerator[tuple[TestService, CrashingStore]]:
-        """Open a service whose process can end, with the carrier."""
+        """Open a service whose process can end, with the delivery port."""
         async with self.world.open() as inner:
             store = CrashingStore(inner)
             async with open_test_service(
@@ -124,7 +124,7 @@ class Deliveries(Turns):
                 clock=self.clock,
                 memory=self.learnt,
                 gate=self.gate,
-                carriers={"test": self.post},
+                delivery_ports={"test": self.post},
             ) as test:
                 yield test, store
 
@@ -214,24 +214,24 @@ class Deliveries(Turns):
         if not hasattr(self, "log"):
             return
         now: SessionState | None = None
-        owed: dict[int, Parcel] = {}
+        outbox: dict[int, OutboxItem] = {}
         unknown: Counter[tuple[int, int]] = Counter()
         asides: Counter[int] = Counter()
         announced: list[str] = []
         for event in self.log:
             now = apply(now, event)
-            owed.update((parcel.seq, parcel) for parcel in now.owed)
+            outbox.update((item.seq, item) for item in now.outbox)
             body = event.body
             if isinstance(body, ChunkMarked):
-                place = (body.parcel, body.chunk)
+                place = (body.item, body.chunk)
                 unknown[place] += body.mark in {"unknown", "failed"}
                 assert body.mark != "sent" or self.post.arrived[place], "it never arrived"
             if isinstance(body, TurnStarted):
                 asides.update(body.overheard)
             if isinstance(body, Announced):
                 announced.append(body.idempotency_key)
-                assert event.seq in owed, "nobody is told of it"
-        assert now is None or not now.owed, "something is lost"
+                assert event.seq in outbox, "nobody is told of it"
+        assert now is None or not now.outbox, "something is lost"
         for place, times in self.post.arrived.items():
             assert times <= 1 + unknown[place], "it is there twice, and was known to be"
         assert all(times == 1 for times in asides.values()), "a turn was told twice"

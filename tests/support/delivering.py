@@ -83,7 +83,7 @@ class Delivering:
         """Wait until no turn is open and nothing is owed."""
         async for _ in self.service.watch(session_id, after=0):
             state = await self.state(session_id)
-            if state.open_turn is None and not state.waiting and not state.owed:
+            if state.open_turn is None and not state.waiting and not state.outbox:
                 return
 
     async def log(self, session_id: str) -> list[Event]:
@@ -131,7 +131,7 @@ async def delivering(
                 agents=StaticAgents({"test": agent}),
                 clock=clock,
                 settings=ServiceSettings(leave_grace_s=0, drain_s=drain_s),
-                carriers={"test": deliverer},
+                delivery_ports={"test": deliverer},
             ) as service:
                 yield Delivering(
                     service=service,

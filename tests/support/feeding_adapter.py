@@ -13,9 +13,9 @@ import anyio
 from support.arrivals import ANN, DM, GROUP
 from support.scripted_adapter import Platform, ScriptedAdapter, traits
 
+from everturn_actors.delivery_port import DeliveryPort
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import ConversationKey
-from everturn_actors.outgoing import Carrier
 from everturn_actors.ports import Gate, Tool
 from everturn_actors.service import TurnService
 from everturn_actors.state import SessionState
@@ -270,7 +270,7 @@ async def feeding(
     limits: Limits | None = None,
     has_files: bool = True,
     save_file: SaveFile | None = None,
-    carrier: Carrier | None = None,
+    delivery_port: DeliveryPort | None = None,
     owners: Sequence[Owner] = (),
     platform: Adapter | None = None,
 ) -> AsyncGenerator[Fed]:
@@ -297,7 +297,7 @@ async def feeding(
                 disk=disk,
                 clock=clock,
                 summariser=summariser,
-                carriers={"test": carrier} if carrier else None,
+                delivery_ports={"test": delivery_port} if delivery_port else None,
             )
         )
         cursors = await stack.enter_async_context(open_cursors(folder / "test.json", clock))

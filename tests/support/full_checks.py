@@ -205,14 +205,14 @@ def _check_session(name: str, log: Sequence[Event], state: SessionState, world: 
 
 def _check_said(bodies: Sequence[object], state: SessionState, chat: str, seen: Platform) -> None:
     """Check that people were sent all chunks, in order, once, or twice and labelled."""
-    assert not state.owed, f"owed: {[parcel.text for parcel in state.owed]}"
+    assert not state.outbox, f"owed: {[item.text for item in state.outbox]}"
     payloads: dict[tuple[int, int], str] = {}
     marks: dict[tuple[int, int], list[str]] = {}
     for body in bodies:
         if isinstance(body, DeliveryPlanned):
-            payloads |= {(body.parcel, n): text for n, text in enumerate(body.chunks)}
+            payloads |= {(body.item, n): text for n, text in enumerate(body.chunks)}
         elif isinstance(body, ChunkMarked):
-            marks.setdefault((body.parcel, body.chunk), []).append(body.mark)
+            marks.setdefault((body.item, body.chunk), []).append(body.mark)
     for chunk, each in marks.items():
         assert "sending" not in each[each.index("sent") :] if "sent" in each else True, (
             f"chunk {payloads[chunk][:20]!r} was known to be sent, and is sent again: {each}"

@@ -231,7 +231,7 @@ class Gateway:
                 continue
             if state.open_approvals:
                 continue
-            if state.open_turn is not None or state.waiting or state.owed:
+            if state.open_turn is not None or state.waiting or state.outbox:
                 return True
         return False
 
@@ -403,7 +403,7 @@ async def open_gateway(
             )
             for name, each in SPECS.items()
         }  # fmt: skip
-        carriers = {
+        delivery_ports = {
             name: Deliverer(
                 adapter_to(name, world, mark), settings=ChannelSettings(streaming=name == "tg"),
                 clock=clock, jitter=lambda: 0.0,
@@ -413,7 +413,7 @@ async def open_gateway(
         service = await stack.enter_async_context(
             open_service(
                 store=store, scratch=scratch, agents=StaticAgents(agents), clock=clock,
-                memory=ShortMemory(), carriers=carriers,
+                memory=ShortMemory(), delivery_ports=delivery_ports,
                 settings=ServiceSettings(leave_grace_s=0, drain_s=0),
             )
         )  # fmt: skip

@@ -52,7 +52,7 @@ from everturn_actors.model import (
     Mark,
     OpenStep,
     OpenTurn,
-    Parcel,
+    OutboxItem,
     Replaced,
     Reply,
     Sent,
@@ -156,7 +156,7 @@ def next_bodies(state: SessionState | None, *, may_end: bool = True) -> SearchSt
         moves += [_SILENT, _ANNOUNCED, _SHARED, *_of_waiting(state)]
     if state.turns:
         moves.append(hiding(state))
-    if state.owed:
+    if state.outbox:
         moves += [_delivery(state)] * 2
     if state.last_seq % 3 == 0 and (begun := _begun_steps(state)):
         moves.append(_late_preview(state, begun))
@@ -272,18 +272,18 @@ _NEXT: dict[Mark, tuple[Mark, ...]] = {
 
 def _delivery(state: SessionState) -> SearchStrategy[Body]:
     """Return what may become of what is owed."""
-    return st.one_of([move for parcel in state.owed[:3] for move in _of_parcel(parcel)])
+    return st.one_of([move for item in state.outbox[:3] for move in _of_item(item)])
 
 
-def _of_parcel(parcel: Parcel) -> list[SearchStrategy[Body]]:
-    if parcel.chunks is None:
-        chunks = st.lists(texts, min_size=parcel.seq % 4 > 0, max_size=3).map(tuple)
-        return [st.builds(DeliveryPlanned, parcel=st.just(parcel.seq), chunks=chunks)]
-    marks = [(n, mark) for n, chunk in enumerate(parcel.chunks) for mark in _NEXT[chunk.mark]]
+def _of_item(item: OutboxItem) -> list[SearchStrategy[Body]]:
+    if item.chunks is None:
+        chunks = st.lists(texts, min_size=item.seq % 4 > 0, max_size=3).map(tuple)
+        return [st.builds(DeliveryPlanned, item=st.just(item.seq), chunks=chunks)]
+    marks = [(n, mark) for n, chunk in enumerate(item.chunks) for mark in _NEXT[chunk.mark]]
 
     def marked(of: tuple[int, Mark], platform_id: str, error: str) -> Body:
         return ChunkMarked(
-            parcel=parcel.seq, chunk=of[0], mark=of[1], platform_id=platform_id, error=error
+            item=item.seq, chunk=of[0], mark=of[1], platform_id=platform_id, error=error
         )
 
     return [st.builds(marked, st.sampled_from(marks), names, names)] if marks else []
@@ -294,7 +294,7 @@ def _begun_steps(state: SessionState) -> int:
     turn = state.open_turn
     if turn is not None:
         return len(turn.steps) + (turn.step is not None)
-    owes = any(parcel.kind == "reply" and parcel.turn == state.turns for parcel in state.owed)
+    owes = any(item.kind == "reply" and item.turn == state.turns for item in state.outbox)
     return len(state.held_turns[-1].steps) if owes and state.held_turns else 0
 
 
@@ -650,15 +650,15 @@ def delivered_log() -> tuple[Event, ...]:
         StepStarted(turn=1, step=1, model="m"),
         PreviewSent(turn=1, step=1, platform_id="77"),
         ModelReplied(text="I will", calls=calls),
-        DeliveryPlanned(parcel=13, chunks=("I", "will")),
-        ChunkMarked(parcel=13, chunk=0, mark="sending"),
-        ChunkMarked(parcel=13, chunk=0, mark="sent", platform_id="77"),
-        ChunkMarked(parcel=13, chunk=1, mark="sending"),
+        DeliveryPlanned(item=13, chunks=("I", "will")),
+        ChunkMarked(item=13, chunk=0, mark="sending"),
+        ChunkMarked(item=13, chunk=0, mark="sent", platform_id="77"),
+        ChunkMarked(item=13, chunk=1, mark="sending"),
         ApprovalAsked(call_id="a", arguments_hash="9f86d081884c7d65", timeout_s=60, reason="sends"),
-        ChunkMarked(parcel=13, chunk=1, mark="unknown", error="cut off"),
-        DeliveryPlanned(parcel=18, chunks=("may I?",)),
-        ChunkMarked(parcel=18, chunk=0, mark="sending"),
-        ChunkMarked(parcel=18, chunk=0, mark="sent", platform_id="78"),
+        ChunkMarked(item=13, chunk=1, mark="unknown", error="cut off"),
+        DeliveryPlanned(item=18, chunks=("may I?",)),
+        ChunkMarked(item=18, chunk=0, mark="sending"),
+        ChunkMarked(item=18, chunk=0, mark="sent", platform_id="78"),
         ApprovalDecided(call_id="a", decision="allow_once", by="ann"),
         CallStarted(call_id="a"),
         CallFinished(call_id="a", text="sent", attachments=(file,)),
@@ -683,10 +683,10 @@ def delivered_log() -> tuple[Event, ...]:
             text="Stand-up!", sender="schedule", idempotency_key="k9", title="Stand", delivers=True
         ),
         Announced(text="It rains.", untrusted=True),
-        DeliveryPlanned(parcel=43, chunks=("Stand-up!",)),
-        ChunkMarked(parcel=43, chunk=0, mark="sending"),
-        ChunkMarked(parcel=43, chunk=0, mark="unsent", error="offline"),
-        ChunkMarked(parcel=43, chunk=0, mark="given_up", error="owed for too long; offline"),
+        DeliveryPlanned(item=43, chunks=("Stand-up!",)),
+        ChunkMarked(item=43, chunk=0, mark="sending"),
+        ChunkMarked(item=43, chunk=0, mark="unsent", error="offline"),
+        ChunkMarked(item=43, chunk=0, mark="given_up", error="owed for too long; offline"),
     )
     return tuple(
         Event(seq=seq, at=instant(seq * 1_000_000), body=body) for seq, body in enumerate(bodies, 1)

@@ -26,7 +26,7 @@ from everturn_actors.journal.memory import open_memory_store
 from everturn_actors.model import ModelRequest, Reply, UserMessage
 from everturn_actors.ports import Clock, SessionStore
 from everturn_actors.testing import ScriptedProvider
-from everturn_gateway.channels.running import LaterCarrier
+from everturn_gateway.channels.running import LaterDeliveryPort
 from everturn_gateway.scheduler.job_runner import WebhookError
 from everturn_gateway.scheduler.job_store import JobStore, Page
 from everturn_gateway.scheduler.record_lines import to_line
@@ -310,7 +310,7 @@ class Lives:
             clock=clock,
             provider=self.model,
             postbox=self.postbox,
-            carriers={"test": LaterCarrier()},
+            delivery_ports={"test": LaterDeliveryPort()},
         )
         self.past = Past()
         self.deaths = 0

@@ -160,7 +160,7 @@ async def measured(
                 agents=StaticAgents({"test": agent}),
                 clock=clock,
                 settings=ServiceSettings(leave_grace_s=0, drain_s=0),
-                carriers=deliverers,
+                delivery_ports=deliverers,
                 observer=telemetry,
             )
         )

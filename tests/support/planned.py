@@ -99,6 +99,6 @@ def is_told(folder: Path, chat: int | str) -> bool:
     """Return whether something is owed to a chat, and all of it has arrived, which is on disk."""
     log = log_of(folder, chat)
     plans = [e for e in log if e["type"] == "delivery_planned"]
-    marks = {(e["parcel"], e["chunk"]): e["mark"] for e in log if e["type"] == "chunk_marked"}
-    chunks = [(e["parcel"], number) for e in plans for number in range(len(e["chunks"]))]
+    marks = {(e["item"], e["chunk"]): e["mark"] for e in log if e["type"] == "chunk_marked"}
+    chunks = [(e["item"], number) for e in plans for number in range(len(e["chunks"]))]
     return bool(chunks) and all(marks.get(chunk) == "sent" for chunk in chunks)

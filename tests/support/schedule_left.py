@@ -11,7 +11,7 @@ from pathlib import Path
 from support.lives import Lives
 
 from everturn_actors.events import Announced, Received
-from everturn_actors.model import Parcel
+from everturn_actors.model import OutboxItem
 from everturn_actors.state import SessionState, apply
 from everturn_gateway.scheduler.jobs import JobState
 from everturn_gateway.scheduler.record_lines import read_log
@@ -31,7 +31,7 @@ class Left:
     received: Counter[str]
     "Idempotency key -> how often it stands in a session."
     announced: Counter[str]
-    owed: Counter[tuple[str, str, str]]
+    outbox: Counter[tuple[str, str, str]]
     "Channel, chat and text -> how often it is owed there."
     posted: Mapping[str, Mapping[str, object]]
     "Idempotency key -> what was sent."
@@ -40,22 +40,22 @@ class Left:
 
 def left_by(lives: Lives) -> Left:
     """Read all disks."""
-    owed: Counter[tuple[str, str, str]] = Counter()
+    outbox: Counter[tuple[str, str, str]] = Counter()
     received: Counter[str] = Counter()
     announced: Counter[str] = Counter()
     for stored in lives.world.disk.sessions.values():
-        parcels: dict[int, Parcel] = {}
+        items: dict[int, OutboxItem] = {}
         state: SessionState | None = None
         for event in (*stored.archive, *stored.log):
             state = apply(state, event)
-            parcels.update((parcel.seq, parcel) for parcel in state.owed)
+            items.update((item.seq, item) for item in state.outbox)
             if isinstance(event.body, Received):
                 received[event.body.idempotency_key] += 1
             if isinstance(event.body, Announced):
                 announced[event.body.idempotency_key] += 1
         if state is not None:
             key = state.key
-            owed.update((key.channel, key.chat, parcel.text) for parcel in parcels.values())
+            outbox.update((key.channel, key.chat, item.text) for item in items.values())
     posted: dict[str, Mapping[str, object]] = {}
     for post in lives.postbox.posts:
         data = {name: value for name, value in post.data.items() if name != "session_id"}
@@ -70,7 +70,7 @@ def left_by(lives: Lives) -> Left:
         ),
         received=received,
         announced=announced,
-        owed=owed,
+        outbox=outbox,
         posted=posted,
         files={str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*.yaml")},
     )

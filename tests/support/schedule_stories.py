@@ -35,7 +35,7 @@ class Story:
     begins: str = BEGINS
     model_takes_s: float = 0
     post_fails: int = 0
-    owed: int = 1
+    outbox: int = 1
     "How many texts the chat gets."
     may_be_cut_off: bool = False
     "Of what is called off, nobody knows after a crash how it went on."
@@ -151,14 +151,14 @@ STORIES = {
         jobs={"job": {"task": "Think.", "to": HOOK, **DAILY}},
         script=clock("09:00:00", "09:00:15", "09:00:30"),
         outcomes={"job": "answered"},
-        owed=0,
+        outbox=0,
         post_fails=1,
     ),
     "a message to a webhook": Story(
         jobs={"job": {"to": HOOK, **DAILY}},
         script=clock("09:00:00", "09:00:30"),
         outcomes={"job": "sent"},
-        owed=0,
+        outbox=0,
     ),
     "a first try that fails": Story(
         jobs={"job": {"task": "It fails once.", "retries": RETRIES, **DAILY}},
@@ -209,7 +209,7 @@ STORIES = {
             *clock("12:30:30", "13:00:00", "13:00:30"),
         ],
         outcomes={"job": "missed sent sent"},
-        owed=2,
+        outbox=2,
     ),
     "missed while down, run all": Story(
         jobs={"job": {"task": "Think.", "misfire": "run_all", "grace_seconds": 7200, **HOURLY}},
@@ -219,20 +219,20 @@ STORIES = {
             *clock("12:30:30", "12:31:00", "12:31:30", "13:00:00", "13:00:30", "13:01:00"),
         ],
         outcomes={"job": "missed answered answered answered"},
-        owed=3,
+        outbox=3,
         model_takes_s=10,
     ),
     "so many runs and no more": Story(
         jobs={"job": {"every": 60, "max_runs": 2}},
         script=[until_bit_by_bit("09:03:59")],
         outcomes={"job": "sent sent"},
-        owed=2,
+        outbox=2,
     ),
     "run by hand": Story(
         jobs={"job": {"task": "Think.", **DAILY}},
         script=[Up(run_by_hand), *clock("09:00:00", "09:00:10", "09:00:20", "09:00:30")],
         outcomes={"job": "answered answered"},
-        owed=2,
+        outbox=2,
         model_takes_s=5,
     ),
     "paused and resumed": Story(
@@ -245,14 +245,14 @@ STORIES = {
             *clock("11:00:00", "11:00:10", "11:00:20"),
         ],
         outcomes={"job": "answered answered"},
-        owed=2,
+        outbox=2,
         model_takes_s=5,
     ),
     "called off while it runs": Story(
         jobs={"job": {"task": "Think.", **HOURLY}, "other": HOURLY},
         script=[*clock("09:00:00"), Up(cancel), *clock("09:00:10", "09:00:20", "10:00:00")],
         outcomes={"job": "answered", "other": "sent sent"},
-        owed=3,
+        outbox=3,
         model_takes_s=5,
         may_be_cut_off=True,
     ),
@@ -267,7 +267,7 @@ STORIES = {
         },
         script=[until_bit_by_bit("09:00:01"), Up(run_by_hand), until_bit_by_bit("09:06:00")],
         outcomes={"job": "answered answered"},
-        owed=2,
+        outbox=2,
     ),
     "another session in the chat meanwhile": Story(
         jobs={"job": {"task": "Think.", **DAILY}},
@@ -279,7 +279,7 @@ STORIES = {
         jobs={"other": DAILY},
         script=[Up(add), *clock("09:00:00", "09:00:30")],
         outcomes={"made": "sent", "other": "sent"},
-        owed=2,
+        outbox=2,
     ),
     "a file with a fault while it is under way": Story(
         jobs={"job": {"task": "Think.", **DAILY}},

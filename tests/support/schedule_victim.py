@@ -15,7 +15,7 @@ from support.ticking import Live, World, at
 
 from everturn_actors.journal.files import open_file_store
 from everturn_actors.testing import ManualClock
-from everturn_gateway.channels.running import LaterCarrier
+from everturn_gateway.channels.running import LaterDeliveryPort
 
 DUE = at("2026-11-23T09:00:00+00:00")
 
@@ -28,7 +28,7 @@ async def open_gateway(place: Path) -> AsyncGenerator[tuple[World, Live]]:
             folder=place / "schedules",
             clock=ManualClock(DUE),
             store=store,
-            carriers={"test": LaterCarrier()},
+            delivery_ports={"test": LaterDeliveryPort()},
         )
         world.provider.hold()
         async with world.opened() as live:

@@ -230,9 +230,9 @@ def is_said(folder: Path, chat: int | str) -> bool:
     turns = len(by_type.get("turn_started", ()))
     is_answered = received <= {*dealt_with} and turns == len(by_type.get("turn_finished", ()))
     replies = {e["seq"] for e in by_type.get("model_replied", ()) if e.get("text")}
-    plans = {e["parcel"]: e["chunks"] for e in by_type.get("delivery_planned", ())}
-    marks = {(e["parcel"], e["chunk"]): e["mark"] for e in by_type.get("chunk_marked", ())}
-    chunks = {(parcel, n) for parcel, chunks in plans.items() for n in range(len(chunks))}
+    plans = {e["item"]: e["chunks"] for e in by_type.get("delivery_planned", ())}
+    marks = {(e["item"], e["chunk"]): e["mark"] for e in by_type.get("chunk_marked", ())}
+    chunks = {(item, n) for item, chunks in plans.items() for n in range(len(chunks))}
     is_told = all(marks.get(chunk) in {"sent", "failed", "given_up", "closed"} for chunk in chunks)
     return bool(received) and is_answered and replies <= plans.keys() and is_told
 

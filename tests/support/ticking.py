@@ -11,10 +11,10 @@ from pathlib import Path
 import anyio
 import yaml
 
+from everturn_actors.delivery_port import DeliveryPort
 from everturn_actors.errors import ModelRefusedError
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import ConversationKey
-from everturn_actors.outgoing import Carrier
 from everturn_actors.ports import SessionStore
 from everturn_actors.service import TurnService
 from everturn_actors.testing import ManualClock, ScriptedProvider, open_test_service
@@ -104,7 +104,7 @@ class World:
     provider: ScriptedProvider = field(default_factory=ScriptedProvider)
     shelf: Shelf = field(default_factory=Shelf)
     postbox: Postbox = field(default_factory=Postbox)
-    carriers: Mapping[str, Carrier] = field(default_factory=dict[str, Carrier])
+    delivery_ports: Mapping[str, DeliveryPort] = field(default_factory=dict[str, DeliveryPort])
     processes: set[str] = field(default_factory=set[str])
     "Background processes that run."
 
@@ -128,7 +128,7 @@ class World:
                 store=self.store,
                 disk=self.disk,
                 clock=self.clock,
-                carriers=self.carriers,
+                delivery_ports=self.delivery_ports,
             ) as opened,
             open_scheduler(
                 self.folder,
@@ -172,7 +172,7 @@ class Live:
     async def said(self, key: ConversationKey = CHAT) -> tuple[str, ...]:
         """Return what is owed to the people of a conversation, oldest first."""
         session_id = await self.service.current(key)
-        return tuple(p.text for p in (await self.service.view(session_id)).owed)
+        return tuple(p.text for p in (await self.service.view(session_id)).outbox)
 
 
 def at(text: str) -> datetime:

@@ -1,4 +1,4 @@
-"""The parts of a delivery: tokens of questions, words, how parcels are laid out, the pace."""
+"""The parts of a delivery: tokens of questions, words, how outbox items are laid out, the pace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from everturn_actors.model import (
     ConversationKey,
     OpenStep,
     OpenTurn,
-    Parcel,
+    OutboxItem,
     Reply,
     Settled,
     ToolCall,
@@ -46,7 +46,7 @@ APPROVAL = Approval(
 CALL = ToolCall(call_id="c1", name="rm", arguments='{"path":"a\\nb","deep":{"n":[1,2]}}')
 
 
-def state_with(*approvals: Approval, owed: tuple[Parcel, ...] = ()) -> SessionState:
+def state_with(*approvals: Approval, outbox: tuple[OutboxItem, ...] = ()) -> SessionState:
     """Return a session whose open step asks."""
     step = OpenStep(
         reply=Reply(seq=5, calls=(CALL,)), approvals={each.call_id: each for each in approvals}
@@ -58,7 +58,7 @@ def state_with(*approvals: Approval, owed: tuple[Parcel, ...] = ()) -> SessionSt
         updated_at=START,
         last_seq=9,
         open_turn=OpenTurn(number=1, users=(), started_at=START, step=step),
-        owed=owed,
+        outbox=outbox,
     )
 
 
@@ -103,18 +103,18 @@ def test_a_token_fits_one_call_with_one_set_of_arguments_of_one_session() -> Non
 # --- questions ---
 
 
-def asked(seq: int) -> Parcel:
-    """Return the parcel of a question."""
-    return Parcel(seq=seq, turn=1, kind="approval", call_id="c1")
+def asked(seq: int) -> OutboxItem:
+    """Return the outbox item of a question."""
+    return OutboxItem(seq=seq, turn=1, kind="approval", call_id="c1")
 
 
 def test_a_question_is_over_when_a_later_step_asks_about_a_call_of_the_same_name() -> None:
     """Some models number their calls anew in each step."""
-    state = state_with(APPROVAL, owed=(asked(6), asked(9)))
+    state = state_with(APPROVAL, outbox=(asked(6), asked(9)))
 
-    assert question_of(state, state.owed[0]).is_over
-    assert not question_of(state, state.owed[1]).is_over
-    assert question_of(state, state.owed[1]).call == CALL
+    assert question_of(state, state.outbox[0]).is_over
+    assert not question_of(state, state.outbox[1]).is_over
+    assert question_of(state, state.outbox[1]).call == CALL
 
 
 # --- words ---
@@ -161,11 +161,11 @@ def test_many_tools_make_a_short_line() -> None:
 def test_no_text_passes_for_a_file() -> None:
     """A model that writes the mark of a file must not be able to send one."""
     adapter = ScriptedAdapter()
-    parcel = Parcel(seq=1, turn=1, kind="reply", text="\x1dreply")
-    [payload] = lay_out(parcel, NONE, "s1", adapter, ChannelSettings())
+    item = OutboxItem(seq=1, turn=1, kind="reply", text="\x1dreply")
+    [payload] = lay_out(item, NONE, "s1", adapter, ChannelSettings())
 
     assert not is_whole_reply(payload)
-    assert attachment_of(parcel, payload) is None
+    assert attachment_of(item, payload) is None
 
 
 def test_a_question_that_nobody_can_answer_is_laid_out_as_nothing() -> None:
@@ -178,8 +178,8 @@ def test_a_reply_becomes_a_file_above_the_limit_alone(after: int, size: int) -> 
     """The limit is the last number of messages that is not too many."""
     adapter = ScriptedAdapter(able=traits(chunk_units=10))
     settings = ChannelSettings(long_replies="file", file_after_chunks=after)
-    parcel = Parcel(seq=1, turn=1, kind="reply", text="x" * size * 10)
-    payloads = lay_out(parcel, NONE, "s1", adapter, settings)
+    item = OutboxItem(seq=1, turn=1, kind="reply", text="x" * size * 10)
+    payloads = lay_out(item, NONE, "s1", adapter, settings)
 
     assert any(map(is_whole_reply, payloads)) == (size > max(after, 1))
 

@@ -340,7 +340,7 @@ async def test_a_gateway_that_is_open_for_a_moment_logs_in_nowhere(tmp_path: Pat
     """Its turns are owed to the people of a channel all the same."""
     channels = no_channels(config_with(tmp_path), ManualClock())
 
-    assert sorted(channels.carriers) == ["irc", "matrix"]
+    assert sorted(channels.delivery_ports) == ["irc", "matrix"]
     assert channels.statuses() == channels.troubled() == ()
     assert await channels.take_webhook("matrix", "", b"{}") is None
 
@@ -394,7 +394,7 @@ async def test_what_a_command_s_turn_says_waits_for_the_gateway_that_serves(tmp_
         submission = await gateway.service.submit(Inbound(text="2+3", key=key))
         result = await submission.result()
     async with open_gateway(config, environ={}, watch=False, resume=False) as gateway:
-        owed = (await gateway.service.view(result.session_id)).owed
+        outbox = (await gateway.service.view(result.session_id)).outbox
 
     assert result.text == "2+3 = 5"
-    assert [parcel.text for parcel in owed] == ["2+3 = 5"]
+    assert [item.text for item in outbox] == ["2+3 = 5"]

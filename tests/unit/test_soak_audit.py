@@ -86,7 +86,7 @@ def message(case: Case, marker: str, kind: str, chat: str, **fields: object) -> 
 
 def marked(chunk: int, mark: str, **fields: object) -> Event:
     """Return an event about a chunk of the reply in `talk`."""
-    return {"type": "chunk_marked", "parcel": 7, "chunk": chunk, "mark": mark, **fields}
+    return {"type": "chunk_marked", "item": 7, "chunk": chunk, "mark": mark, **fields}
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def case(tmp_path: Path) -> Case:
         {"type": "call_finished", "call_id": call, "text": "done"},
         {"type": "model_replied", "text": f"{first}\n\n{second}"},
         {"type": "turn_finished", "turn": 1, "outcome": "answered"},
-        {"type": "delivery_planned", "parcel": 7, "chunks": ["one", "two"]},
+        {"type": "delivery_planned", "item": 7, "chunks": ["one", "two"]},
         marked(0, "sending", at=at(9)),
         marked(0, "sent", platform_id="50", at=at(9.5)),
         marked(1, "sending", at=at(10)),

@@ -18,7 +18,7 @@ from typing import Any, assert_never
 import orjson
 
 from everturn_actors.journal.archive import ArchiveRecord, record_line
-from everturn_actors.journal.snapshot_owed import overheard_line, parcel_line
+from everturn_actors.journal.snapshot_outbox import item_line, overheard_line
 from everturn_actors.model import (
     Approval,
     Attachment,
@@ -58,7 +58,7 @@ SECTIONS = (
     "summary",
     "replaced",
     "overheard",
-    "owed",
+    "outbox",
 )
 "What follows the header, in this order: lists of one line each."
 
@@ -90,7 +90,7 @@ def encode_state(state: SessionState, archive: ArchiveRecord | None = None) -> b
         () if state.standing.summary is None else (_fields(state.standing.summary),),
         (_replaced(each) for _, each in sorted(state.standing.replaced.items())),
         map(overheard_line, state.overheard),
-        map(parcel_line, state.owed),
+        map(item_line, state.outbox),
     )
     parts = [_COMMENT.encode(), _header(state, archive)]
     for name, lines in zip(SECTIONS, sections, strict=True):

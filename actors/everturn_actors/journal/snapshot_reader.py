@@ -17,7 +17,7 @@ from everturn_actors.errors import UnknownFormatError
 from everturn_actors.journal.archive import ArchiveRecord, record_of
 from everturn_actors.journal.codec import load_json
 from everturn_actors.journal.snapshot import FORMAT, OLDER_FORMATS, SECTIONS
-from everturn_actors.journal.snapshot_owed import overheard_of, parcels_of
+from everturn_actors.journal.snapshot_outbox import items_of, overheard_of
 from everturn_actors.journal.snapshot_standing import replaced_of, standing_of, summary_of
 from everturn_actors.journal.snapshot_turns import (
     EntryError,
@@ -125,7 +125,7 @@ def decode_state(data: bytes) -> SessionState:
         reported=header.usage("reported", Usage()),
         drifts=header.number("drifts", 0),
         overheard=header.section("overheard", lambda lines: overheard_of(lines, _instant)),
-        owed=header.section("owed", lambda lines: parcels_of(lines, _instant)),
+        outbox=header.section("outbox", lambda lines: items_of(lines, _instant)),
         principal=header.text("principal", ""),
         shared_with=header.read("shared_with", _names, ()),
     )

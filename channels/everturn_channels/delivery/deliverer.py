@@ -10,18 +10,18 @@ from typing import cast
 
 import anyio
 
+from everturn_actors.delivery_port import Outgoing
 from everturn_actors.errors import ActorStoppedError, CoreError, SessionEndedError
 from everturn_actors.faults import first_cause
 from everturn_actors.model import ConversationKey
-from everturn_actors.outgoing import Outgoing
 from everturn_actors.ports import Clock
 from everturn_actors.state import SessionState
 from everturn_actors.supervisor import attempt
 from everturn_channels.adapter import Adapter, ChatType
-from everturn_channels.delivery.ends import Ends
 from everturn_channels.delivery.leaving import leaves
 from everturn_channels.delivery.pace import Pace
 from everturn_channels.delivery.preview import Preview
+from everturn_channels.delivery.question_closer import QuestionCloser
 from everturn_channels.delivery.questions import Questions
 from everturn_channels.delivery.sending import Sender
 from everturn_channels.delivery.tally import NoTally, Tally
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 class Deliverer:
-    """Implements `everturn_actors.outgoing.Carrier` over one adapter; see there."""
+    """Implements `everturn_actors.delivery_port.DeliveryPort` over one adapter; see there."""
 
     def __init__(
         self,
@@ -61,8 +61,8 @@ class Deliverer:
         self._chat_type_of, self._tally = chat_type_of, tally or NoTally()
         self._pace = pace or Pace(clock, jitter)
 
-    async def carry(self, session: Outgoing) -> None:
-        """See `Carrier.carry`.
+    async def deliver(self, session: Outgoing) -> None:
+        """See `DeliveryPort.deliver`.
 
         Raises:
             SessionEndedError: The session is over.
@@ -77,7 +77,7 @@ class Deliverer:
             raise _cause(group) from group
         finally:
             if session.state.status == "ended":
-                await Ends(session, self._adapter, self._pace, questions).show_all()
+                await QuestionCloser(session, self._adapter, self._pace, questions).show_all()
 
     async def _carry(self, session: Outgoing, questions: Questions) -> None:
         key = session.state.key
@@ -130,7 +130,7 @@ class Deliverer:
 
 def _has_work(state: SessionState) -> bool:
     turn = state.open_turn
-    return bool(state.owed) or (turn is not None and turn.delivers)
+    return bool(state.outbox) or (turn is not None and turn.delivers)
 
 
 def _cause(group: ExceptionGroup[Exception]) -> Exception:

@@ -1,4 +1,4 @@
-"""What a parcel looks like as messages of a platform. Pure.
+"""What an outbox item looks like as messages of a platform. Pure.
 
 A chunk's payload is what the adapter laid out, or, behind a mark that no text begins with, which
 file is sent in its place.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import Final
 
-from everturn_actors.model import Attachment, Parcel
+from everturn_actors.model import Attachment, OutboxItem
 from everturn_channels.adapter import Adapter, Button
 from everturn_channels.delivery.approvals import approval_token, button_data
 from everturn_channels.delivery.questions import Question
@@ -24,23 +24,23 @@ _NONCE_HEX_DIGITS: Final = 24  # a nonce has at most 25 characters
 
 
 def lay_out(
-    parcel: Parcel,
+    item: OutboxItem,
     question: Question,
     session_id: str,
     adapter: Adapter,
     settings: ChannelSettings,
 ) -> tuple[str, ...]:
-    """Return the payloads of a parcel, in the order in which they are sent."""
-    match parcel.kind:
+    """Return the payloads of an outbox item, in the order in which they are sent."""
+    match item.kind:
         case "reply":
-            return _reply(parcel.text, adapter, settings)
+            return _reply(item.text, adapter, settings)
         case "file":
-            files = tuple(f"{_FILE_MARK}{n}" for n in range(len(parcel.attachments)))
-            return (*_texts(adapter, parcel.text), *files)
+            files = tuple(f"{_FILE_MARK}{n}" for n in range(len(item.attachments)))
+            return (*_texts(adapter, item.text), *files)
         case "notice" | "undelivered":
-            return _texts(adapter, parcel.text, is_plain=True)
+            return _texts(adapter, item.text, is_plain=True)
         case "end":
-            return _texts(adapter, end_text(parcel))
+            return _texts(adapter, end_text(item))
         case "approval":
             if question.approval is None:
                 return ()
@@ -63,12 +63,12 @@ def is_whole_reply(payload: str) -> bool:
     return payload == f"{_FILE_MARK}{_WHOLE}"
 
 
-def attachment_of(parcel: Parcel, payload: str) -> Attachment | None:
+def attachment_of(item: OutboxItem, payload: str) -> Attachment | None:
     """Return the file that the chunk is; None where it is something else."""
     number = payload.removeprefix(_FILE_MARK)
     if number in {payload, _WHOLE}:
         return None
-    return parcel.attachments[int(number)]
+    return item.attachments[int(number)]
 
 
 def buttons_of(question: Question, session_id: str) -> tuple[Button, ...]:

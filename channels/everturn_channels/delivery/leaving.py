@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from everturn_actors.outgoing import Outgoing
+from everturn_actors.delivery_port import Outgoing
 
 
 def leaves(session: Outgoing) -> bool:
@@ -13,6 +13,6 @@ def leaves(session: Outgoing) -> bool:
     """
     if not session.is_stopping:
         return False
-    left = [parcel for parcel in session.state.owed if not parcel.is_delivered]
-    chunks = (chunk for parcel in left for chunk in parcel.chunks or ())
+    left = [item for item in session.state.outbox if not item.is_delivered]
+    chunks = (chunk for item in left for chunk in item.chunks or ())
     return not left or any(chunk.mark in {"unsent", "unknown"} for chunk in chunks)

@@ -15,9 +15,9 @@ from typing import Final
 
 import anyio
 
+from everturn_actors.delivery_port import Outgoing
 from everturn_actors.events import PreviewSent
-from everturn_actors.model import OpenTurn, Parcel
-from everturn_actors.outgoing import Outgoing
+from everturn_actors.model import OpenTurn, OutboxItem
 from everturn_actors.ports import Clock
 from everturn_actors.service import TextDelta
 from everturn_channels.adapter import Adapter, ChatType, Outbound
@@ -137,12 +137,12 @@ class Preview:
                     finally:
                         self._pace.give()
 
-    async def hand_over(self, parcel: Parcel) -> Parcel:
-        """Wait for what is under way, and return the parcel of a reply as it stands then."""
+    async def hand_over(self, item: OutboxItem) -> OutboxItem:
+        """Wait for what is under way, and return the outbox item of a reply as it stands then."""
         async with self._calling:
             pass  # its step is complete: from here on nothing more is shown of it
-        owed = self._session.state.owed
-        return next((each for each in owed if each.seq == parcel.seq), parcel)
+        outbox = self._session.state.outbox
+        return next((each for each in outbox if each.seq == item.seq), item)
 
     def pass_message(self) -> None:
         """Note that another message stands below what is shown."""
@@ -217,7 +217,7 @@ class Preview:
         return turn if awaits and not self._owes_before() else None
 
     def _owes_before(self) -> bool:
-        return any(not parcel.is_delivered for parcel in self._session.state.owed)
+        return any(not item.is_delivered for item in self._session.state.outbox)
 
     # --- when it is shown ---
 

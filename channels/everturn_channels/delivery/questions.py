@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from everturn_actors.model import Approval, Parcel, Settled, ToolCall
-from everturn_actors.outgoing import Outgoing
+from everturn_actors.delivery_port import Outgoing
+from everturn_actors.model import Approval, OutboxItem, Settled, ToolCall
 from everturn_actors.state import SessionState
 
 
@@ -32,7 +32,7 @@ class Question:
 class Shown:
     """A question that people see."""
 
-    parcel: Parcel
+    item: OutboxItem
     call: ToolCall | None
     "None: it was not known any more."
     platform_id: str
@@ -64,14 +64,14 @@ class Questions:
         """Look at the state, which may forget soon; at its end a session forgets what it owes."""
         if state.status != "ended":
             self._shown = {
-                parcel.seq: self._shown.get(parcel.seq)
+                item.seq: self._shown.get(item.seq)
                 or Shown(
-                    parcel=parcel,
-                    call=question_of(state, parcel).call,
-                    platform_id=parcel.chunks[-1].platform_id,
+                    item=item,
+                    call=question_of(state, item).call,
+                    platform_id=item.chunks[-1].platform_id,
                 )
-                for parcel in state.owed
-                if parcel.kind == "approval" and parcel.chunks and parcel.chunks[-1].mark == "sent"
+                for item in state.outbox
+                if item.kind == "approval" and item.chunks and item.chunks[-1].mark == "sent"
             }
         turn = state.open_turn
         if turn is None or turn.step is None:
@@ -80,31 +80,31 @@ class Questions:
             if approval.settled is not None:
                 self._settled[turn.number, call_id] = (approval.settled, approval.by)
 
-    def outcome(self, parcel: Parcel) -> tuple[Settled | None, str]:
-        """Return how the question of a parcel was settled, and by whom; None = not known."""
-        return self._settled.get((parcel.turn, parcel.call_id), (None, ""))
+    def outcome(self, item: OutboxItem) -> tuple[Settled | None, str]:
+        """Return how the question of an outbox item was settled, and by whom; None = not known."""
+        return self._settled.get((item.turn, item.call_id), (None, ""))
 
 
-def question_of(state: SessionState, parcel: Parcel) -> Question:
-    """Return the question of a parcel, whatever became of it."""
-    if parcel.kind != "approval":
+def question_of(state: SessionState, item: OutboxItem) -> Question:
+    """Return the question of an outbox item, whatever became of it."""
+    if item.kind != "approval":
         return NONE
     turn = state.open_turn
-    is_open = turn is not None and turn.number == parcel.turn
-    approval = turn.step.approvals.get(parcel.call_id) if is_open and turn and turn.step else None
-    if any(each.seq > parcel.seq and each.call_id == parcel.call_id for each in state.owed):
+    is_open = turn is not None and turn.number == item.turn
+    approval = turn.step.approvals.get(item.call_id) if is_open and turn and turn.step else None
+    if any(each.seq > item.seq and each.call_id == item.call_id for each in state.outbox):
         approval = None  # a later step asked about a call of the same name
-    return Question(approval=approval, call=_call(state, parcel))
+    return Question(approval=approval, call=_call(state, item))
 
 
-def _call(state: SessionState, parcel: Parcel) -> ToolCall | None:
+def _call(state: SessionState, item: OutboxItem) -> ToolCall | None:
     turn = state.open_turn
-    if turn is not None and turn.number == parcel.turn:
+    if turn is not None and turn.number == item.turn:
         replies = [step.reply for step in turn.steps]
         if turn.step is not None and turn.step.reply is not None:
             replies.append(turn.step.reply)
     else:
-        held = (each for each in state.held_turns if each.number == parcel.turn)
+        held = (each for each in state.held_turns if each.number == item.turn)
         replies = [step.reply for each in held for step in each.steps]
-    made = [call for reply in replies if reply.seq < parcel.seq for call in reply.calls]
-    return next((call for call in reversed(made) if call.call_id == parcel.call_id), None)
+    made = [call for reply in replies if reply.seq < item.seq for call in reply.calls]
+    return next((call for call in reversed(made) if call.call_id == item.call_id), None)

@@ -1,4 +1,4 @@
-"""Sends what a session owes: parcel after parcel, chunk after chunk, marked before and after.
+"""Sends what a session owes: item after item, chunk after chunk, marked before and after.
 
 A chunk that is marked as sending when nobody sends it was cut short: whether it arrived is not
 known, so it is sent again and says so. What did not arrive, or may not have, is tried again until
@@ -15,13 +15,12 @@ from typing import Final
 
 from anyio import to_thread
 
+from everturn_actors.delivery_port import Outgoing
 from everturn_actors.errors import JournalError
 from everturn_actors.events import Body, ChunkMarked, DeliveryPlanned
-from everturn_actors.model import Attachment, Chunk, Mark, Parcel
-from everturn_actors.outgoing import Outgoing
+from everturn_actors.model import Attachment, Chunk, Mark, OutboxItem
 from everturn_actors.ports import Clock
 from everturn_channels.adapter import Adapter, Outbound, OutgoingFile
-from everturn_channels.delivery.ends import Ends
 from everturn_channels.delivery.layout import (
     REPLY_FILE,
     attachment_of,
@@ -35,6 +34,7 @@ from everturn_channels.delivery.layout import (
 from everturn_channels.delivery.leaving import leaves
 from everturn_channels.delivery.pace import Pace, unless
 from everturn_channels.delivery.preview import Preview
+from everturn_channels.delivery.question_closer import QuestionCloser
 from everturn_channels.delivery.questions import Questions, question_of
 from everturn_channels.delivery.retrying import LAST_TRIES, Retries
 from everturn_channels.delivery.tally import Tally
@@ -59,9 +59,9 @@ _ERROR_MAX: Final = 500  # characters of a reason that are kept
 
 @dataclass(slots=True, kw_only=True)
 class _Job:
-    """One parcel under way."""
+    """One outbox item under way."""
 
-    parcel: Parcel
+    item: OutboxItem
     chunks: list[Chunk]
     left: deque[int]
     "Numbers of the chunks that are not done, in order."
@@ -80,7 +80,7 @@ class _Job:
         self.chunks[index] = replace(chunk, mark=mark, tries=chunk.tries + (mark == "unknown"))
         self.told.append(
             ChunkMarked(
-                parcel=self.parcel.seq,
+                item=self.item.seq,
                 chunk=index,
                 mark=mark,
                 platform_id=platform_id,
@@ -115,13 +115,13 @@ class Sender:
         self._session, self._adapter, self._settings = session, adapter, settings
         self._pace, self._preview, self._typing = pace, preview, typing
         self._questions, self._tally = questions, tally
-        self._ends = Ends(session, adapter, pace, questions)
+        self._ends = QuestionCloser(session, adapter, pace, questions)
         self._holds = False
         self._is_chat_gone = False
         self._clock = clock
         self._retries = Retries(pace, clock)
         self._jobs: dict[int, _Job] = {}
-        "Parcels under way that wait for their next try, by their event."
+        "Outbox items under way that wait for their next try, by their event."
 
     async def run(self) -> None:
         """Deliver until nothing is owed and no turn is open, or the service stops.
@@ -133,10 +133,10 @@ class Sender:
         session = self._session
         while not leaves(session):
             self._questions.note(session.state)
-            parcel, turn = self._next(), session.state.open_turn
-            waiting = [each.seq for each in session.state.owed]
-            if parcel is not None:
-                await self._deliver(parcel)
+            item, turn = self._next(), session.state.open_turn
+            waiting = [each.seq for each in session.state.outbox]
+            if item is not None:
+                await self._deliver(item)
             elif self._retries.is_waiting(waiting):
                 await unless(session, self._has_news, partial(self._retries.wait, waiting))
             elif turn is None or not turn.delivers:
@@ -144,79 +144,79 @@ class Sender:
             else:
                 await session.until_changed()
 
-    def _next(self) -> Parcel | None:
-        """Return the oldest parcel that something can be done about; a question may just wait.
+    def _next(self) -> OutboxItem | None:
+        """Return the oldest outbox item that something can be done about; a question may just wait.
 
         People read replies in their order. So one that waits for its next try holds up the others,
         but not for ever.
         """
-        for parcel in self._session.state.owed:
-            if self._is_over(parcel):
-                return parcel
-            if parcel.kind == "approval" and parcel.is_delivered:
+        for item in self._session.state.outbox:
+            if self._is_over(item):
+                return item
+            if item.kind == "approval" and item.is_delivered:
                 continue
-            if self._retries.is_due(parcel.seq):
-                return parcel
-            if not self._retries.may_be_overtaken(parcel.seq, parcel.owed_at):
+            if self._retries.is_due(item.seq):
+                return item
+            if not self._retries.may_be_overtaken(item.seq, item.owed_at):
                 return None
         return None
 
     def _has_news(self) -> bool:
         """Whether there is something to do before what waits is due; or nothing any more."""
-        is_over = not self._session.state.owed or leaves(self._session)
+        is_over = not self._session.state.outbox or leaves(self._session)
         return is_over or self._next() is not None
 
-    def _is_over(self, parcel: Parcel) -> bool:
-        """Whether a parcel is a question that nobody can answer any more."""
-        return parcel.kind == "approval" and question_of(self._session.state, parcel).is_over
+    def _is_over(self, item: OutboxItem) -> bool:
+        """Whether an outbox item is a question that nobody can answer any more."""
+        return item.kind == "approval" and question_of(self._session.state, item).is_over
 
-    async def _deliver(self, parcel: Parcel) -> None:
+    async def _deliver(self, item: OutboxItem) -> None:
         try:
-            if self._is_over(parcel):
-                await self._close(parcel)
+            if self._is_over(item):
+                await self._close(item)
                 return
-            job = self._jobs.pop(parcel.seq, None) or await self._take_up(parcel)
+            job = self._jobs.pop(item.seq, None) or await self._take_up(item)
             while job.left and await self._may_send(job):
                 if not await self._send(job):
-                    self._jobs[parcel.seq] = job
+                    self._jobs[item.seq] = job
                     return
             if not job.left or any(isinstance(body, ChunkMarked) for body in job.told):
                 await self._tell(job)
         finally:
             self._let_go()
 
-    # --- one parcel ---
+    # --- one outbox item ---
 
-    async def _take_up(self, parcel: Parcel) -> _Job:
-        """Lay a parcel out where that was not done, and take up what is left of it."""
+    async def _take_up(self, item: OutboxItem) -> _Job:
+        """Lay an outbox item out where that was not done, and take up what is left of it."""
         payloads = None
-        if parcel.chunks is None and len(parcel.text) > IN_PLACE_CHARS:
-            payloads = await to_thread.run_sync(self._lay_out, parcel)
-        if parcel.kind == "reply":
-            parcel = await self._preview.hand_over(parcel)
-        return self._begin(parcel, payloads)
+        if item.chunks is None and len(item.text) > IN_PLACE_CHARS:
+            payloads = await to_thread.run_sync(self._lay_out, item)
+        if item.kind == "reply":
+            item = await self._preview.hand_over(item)
+        return self._begin(item, payloads)
 
-    def _lay_out(self, parcel: Parcel) -> tuple[str, ...]:
-        """Return the payloads of a parcel. Changes nothing, so that a thread may do it."""
+    def _lay_out(self, item: OutboxItem) -> tuple[str, ...]:
+        """Return the payloads of an outbox item. Changes nothing, so that a thread may do it."""
         session = self._session
-        question = question_of(session.state, parcel)
-        return lay_out(parcel, question, session.session_id, self._adapter, self._settings)
+        question = question_of(session.state, item)
+        return lay_out(item, question, session.session_id, self._adapter, self._settings)
 
-    def _begin(self, parcel: Parcel, payloads: tuple[str, ...] | None = None) -> _Job:
-        """Take up what is left of a parcel; one without a plan has these payloads."""
+    def _begin(self, item: OutboxItem, payloads: tuple[str, ...] | None = None) -> _Job:
+        """Take up what is left of an outbox item; one without a plan has these payloads."""
         planned: list[Body] = []
-        chunks = parcel.chunks
+        chunks = item.chunks
         if chunks is None:
             if payloads is None:
-                payloads = self._lay_out(parcel)
-            planned.append(DeliveryPlanned(parcel=parcel.seq, chunks=payloads))
+                payloads = self._lay_out(item)
+            planned.append(DeliveryPlanned(item=item.seq, chunks=payloads))
             chunks = tuple(Chunk(payload=payload) for payload in payloads)
         job = _Job(
-            parcel=parcel,
+            item=item,
             chunks=[*chunks],
             left=deque(n for n, chunk in enumerate(chunks) if not chunk.is_done),
             told=planned,
-            preview=parcel.preview,
+            preview=item.preview,
         )
         for index, chunk in enumerate(chunks):
             if chunk.mark != "sending":
@@ -230,20 +230,20 @@ class Sender:
 
     async def _may_send(self, job: _Job) -> bool:
         """Wait for the right to send; False where there is nothing to be sent any more."""
-        if self._is_to_leave(job.parcel):
+        if self._is_to_leave(job.item):
             return False
         if not self._holds:
             if not self._pace.take_now():
                 if any(isinstance(body, ChunkMarked) for body in job.told):
                     await self._tell(job)
-                is_to_leave = partial(self._is_to_leave, job.parcel)
+                is_to_leave = partial(self._is_to_leave, job.item)
                 if not await unless(self._session, is_to_leave, self._pace.take):
                     return False
             self._holds = True
         return True
 
-    def _is_to_leave(self, parcel: Parcel) -> bool:
-        return leaves(self._session) or self._is_over(parcel)
+    def _is_to_leave(self, item: OutboxItem) -> bool:
+        return leaves(self._session) or self._is_over(item)
 
     async def _send(self, job: _Job) -> bool:
         """Send the next chunk and note what became of it; False where it has to be tried again."""
@@ -276,25 +276,25 @@ class Sender:
             self._tally.count_out()
             if self._pace.is_contended:
                 self._let_go()
-        self._retries.forget(job.parcel.seq)
+        self._retries.forget(job.item.seq)
         return True
 
     async def _failed(self, job: _Job, error: SendError, *, in_doubt: bool, is_asked: bool) -> bool:
         """Record a failure, and give up what was owed for too long; return whether it was."""
-        parcel = job.parcel
-        self._retries.failed(parcel.seq, in_doubt=in_doubt, is_asked=is_asked)
+        item = job.item
+        self._retries.failed(item.seq, in_doubt=in_doubt, is_asked=is_asked)
         limit_s = self._settings.give_up_after_s
-        if parcel.kind == "undelivered":
+        if item.kind == "undelivered":
             limit_s = max(limit_s, UNDELIVERED_S)
-        is_given_up = self._retries.is_hopeless(parcel.seq, parcel.owed_at, limit_s)
+        is_given_up = self._retries.is_hopeless(item.seq, item.owed_at, limit_s)
         if is_given_up:
             for each in tuple(job.left):
                 job.mark(each, "given_up", error=f"owed for too long; {error}")
                 self._tally.count_given_up()
-            self._retries.forget(parcel.seq)
-            self._warn("a message is given up, it was owed for too long", parcel, error)
-        elif self._retries.failures(parcel.seq) == LAST_TRIES:
-            self._warn("a message could not be delivered so far; it is tried again", parcel, error)
+            self._retries.forget(item.seq)
+            self._warn("a message is given up, it was owed for too long", item, error)
+        elif self._retries.failures(item.seq) == LAST_TRIES:
+            self._warn("a message could not be delivered so far; it is tried again", item, error)
         await self._tell(job)
         self._let_go()
         return is_given_up
@@ -303,22 +303,22 @@ class Sender:
         """Note that a chunk never arrives; where the chat is gone, nothing else that is owed."""
         if not error.is_chat_gone:
             job.mark(index, "failed", error=str(error))
-            self._warn("a message was refused", job.parcel, error)
+            self._warn("a message was refused", job.item, error)
             return
         for each in tuple(job.left):
             job.mark(each, "failed", error=str(error))
-        for parcel in self._session.state.owed:
-            if parcel.seq == job.parcel.seq or parcel.is_delivered or self._is_over(parcel):
+        for item in self._session.state.outbox:
+            if item.seq == job.item.seq or item.is_delivered or self._is_over(item):
                 continue
-            other = self._begin(parcel)
+            other = self._begin(item)
             for each in tuple(other.left):
                 other.mark(each, "failed", error=str(error))
             job.told += other.take_told()
         if not self._is_chat_gone:
             self._is_chat_gone = True
-            self._warn("a chat is gone; what is owed to it is given up", job.parcel, error)
+            self._warn("a chat is gone; what is owed to it is given up", job.item, error)
 
-    def _warn(self, message: str, parcel: Parcel, error: SendError) -> None:
+    def _warn(self, message: str, item: OutboxItem, error: SendError) -> None:
         key = self._session.state.key
         logger.warning(
             message,
@@ -326,7 +326,7 @@ class Sender:
                 "channel": key.channel,
                 "chat": key.chat,
                 "session_id": self._session.session_id,
-                "parcel": parcel.seq,
+                "item": item.seq,
                 "error": mask_token(str(error))[:_ERROR_MAX],
             },
         )
@@ -353,34 +353,34 @@ class Sender:
             platform_id = await self._put_in_place(job)
             if platform_id:
                 return platform_id
-        key, parcel, chunk = self._session.state.key, job.parcel, job.chunks[index]
-        may_be_shown = index == 0 and parcel.preview_step > 0
+        key, item, chunk = self._session.state.key, job.item, job.chunks[index]
+        may_be_shown = index == 0 and item.preview_step > 0
         message = Outbound(
             chat=key.chat,
             topic=key.topic,
             payload=chunk.payload,
-            reply_to=parcel.reply_to if index == 0 else "",
-            nonce=nonce(self._session.session_id, parcel.seq, index),
+            reply_to=item.reply_to if index == 0 else "",
+            nonce=nonce(self._session.session_id, item.seq, index),
             is_repeat=chunk.tries > 0 or may_be_shown or (index == 0 and job.edits > 0),
-            is_late=self._is_late(parcel),
+            is_late=self._is_late(item),
         )
         if may_be_shown and self._adapter.traits.nonces and self._adapter.traits.edits:
-            return await self._put_over(message, parcel)
+            return await self._put_over(message, item)
         if is_whole_reply(message.payload):
-            data = parcel.text.encode()
+            data = item.text.encode()
             file = OutgoingFile(data=data, file_name=REPLY_FILE, media_type="text/markdown")
             return await self._adapter.send(replace(message, payload="", file=file))
-        attachment = attachment_of(parcel, message.payload)
+        attachment = attachment_of(item, message.payload)
         if attachment is not None:
             return await self._send_file(message, attachment)
-        if parcel.kind == "approval" and index == len(job.chunks) - 1 and self._has_buttons:
-            question = question_of(self._session.state, parcel)
+        if item.kind == "approval" and index == len(job.chunks) - 1 and self._has_buttons:
+            question = question_of(self._session.state, item)
             buttons = buttons_of(question, self._session.session_id)
             message = replace(message, buttons=buttons)
         return await self._adapter.send(message)
 
-    def _is_late(self, parcel: Parcel) -> bool:
-        at = parcel.owed_at
+    def _is_late(self, item: OutboxItem) -> bool:
+        at = item.owed_at
         return at is None or (self._clock.now() - at).total_seconds() >= NONCE_S
 
     @property
@@ -411,9 +411,9 @@ class Sender:
             return ""
         return preview
 
-    async def _put_over(self, message: Outbound, parcel: Parcel) -> str:
+    async def _put_over(self, message: Outbound, item: OutboxItem) -> str:
         """Send the first chunk in the name of a preview: where that is there, in its place."""
-        name = preview_nonce(self._session.session_id, parcel.turn, parcel.preview_step)
+        name = preview_nonce(self._session.session_id, item.turn, item.preview_step)
         platform_id = await self._adapter.send(replace(message, nonce=name))
         try:
             await self._adapter.edit(message.chat, message.topic, platform_id, message.payload)
@@ -454,17 +454,17 @@ class Sender:
 
     # --- the end of a question ---
 
-    async def _close(self, parcel: Parcel) -> None:
+    async def _close(self, item: OutboxItem) -> None:
         """Show how a question was settled, as well as that can be done, and owe it no longer."""
-        if parcel.chunks is None:  # nobody was asked yet, and now there is nothing to ask
-            await self._session.tell(DeliveryPlanned(parcel=parcel.seq, chunks=()))
+        if item.chunks is None:  # nobody was asked yet, and now there is nothing to ask
+            await self._session.tell(DeliveryPlanned(item=item.seq, chunks=()))
             return
-        last = parcel.chunks[-1]
+        last = item.chunks[-1]
         if last.mark == "sent" and self._adapter.traits.edits:
-            await self._ends.show(parcel, last.platform_id)
+            await self._ends.show(item, last.platform_id)
             if leaves(self._session):
                 return  # it can be shown after the start
-        job = self._begin(parcel)  # what was cut short is of unknown outcome first
+        job = self._begin(item)  # what was cut short is of unknown outcome first
         if job.chunks[0].mark != "closed":
             job.mark(0, "closed")
         await self._tell(job)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
-from everturn_actors.model import OWNER_PREFIX, Approval, Attachment, Parcel, Settled, ToolCall
+from everturn_actors.model import OWNER_PREFIX, Approval, Attachment, OutboxItem, Settled, ToolCall
 from everturn_channels.names import visible
 from everturn_channels.wording import BUTTONS, turn_ended
 
@@ -14,9 +14,9 @@ _NAMES_MAX: Final = 6  # tools in a line; more tell nobody anything
 _ARGUMENTS_INDENT: Final = 2
 
 
-def end_text(parcel: Parcel) -> str:
+def end_text(item: OutboxItem) -> str:
     """Return why a turn was not answered, as Markdown."""
-    return turn_ended(parcel.outcome, parcel.text)
+    return turn_ended(item.outcome, item.text)
 
 
 def missing_file(attachment: Attachment) -> str:

@@ -10,8 +10,8 @@ from typing import Final, NoReturn
 
 import anyio
 
+from everturn_actors.delivery_port import Outgoing
 from everturn_actors.faults import first_cause
-from everturn_actors.outgoing import Outgoing
 from everturn_actors.ports import Clock
 from everturn_actors.supervisor import Supervisor
 from everturn_channels.adapter import Adapter
@@ -54,7 +54,7 @@ class _Bot:
 
 
 class BotChannel:
-    """One channel. Implements `Carrier`, also before its bot is there.
+    """One channel. Implements `DeliveryPort`, also before its bot is there.
 
     The library of a platform takes seconds to load, and nothing else of the gateway waits for it.
     """
@@ -91,13 +91,13 @@ class BotChannel:
             error=self._error,
         )
 
-    async def carry(self, session: Outgoing) -> None:
+    async def deliver(self, session: Outgoing) -> None:
         """Deliver what the session owes, as soon as the bot is there."""
         while self._bot is None and not session.is_stopping:
             with anyio.move_on_after(_LOADING_LOOK_S):
                 await self._loaded.wait()
         if self._bot is not None:
-            await self._bot.deliverer.carry(session)
+            await self._bot.deliverer.deliver(session)
 
     async def run(
         self, hall: Hall, folder: Path, loading: anyio.Lock, supervisor: Supervisor

@@ -14,8 +14,8 @@ from typing import Final, NoReturn, Protocol, runtime_checkable
 import anyio
 from anyio import to_thread
 
+from everturn_actors.delivery_port import DeliveryPort, Outgoing
 from everturn_actors.model import ConversationKey
-from everturn_actors.outgoing import Carrier, Outgoing
 from everturn_actors.ports import Clock
 from everturn_actors.service import TurnService
 from everturn_actors.supervisor import Supervisor
@@ -46,20 +46,20 @@ class _TakesWebhooks(Protocol):
         ...
 
 
-class LaterCarrier:
+class LaterDeliveryPort:
     """Sends nothing: what is owed waits for the gateway that serves.
 
     Commands that open the workspace for a moment do not log in anywhere. A turn that they run in
     the conversation of a channel is answered there all the same, once the gateway serves again.
     """
 
-    async def carry(self, session: Outgoing) -> None:
+    async def deliver(self, session: Outgoing) -> None:
         """Leave everything where it is until the service stops."""
         while not session.is_stopping:
             await session.until_changed()
 
 
-class _Channel(Carrier, Protocol):
+class _Channel(DeliveryPort, Protocol):
     """One channel, whether its bot is loaded yet or not."""
 
     @property
@@ -103,7 +103,7 @@ class Channels:
     clock: Clock
     started_at: datetime
     "UTC."
-    carriers: Mapping[str, Carrier]
+    delivery_ports: Mapping[str, DeliveryPort]
     "By the name of their channel."
     _open: Mapping[str, _Channel] = field(default_factory=dict[str, _Channel])
 
@@ -201,8 +201,10 @@ class Channels:
 
 def no_channels(config: Config, clock: Clock) -> Channels:
     """Return the channels of a gateway that is open for a moment only: none is logged in."""
-    later: dict[str, Carrier] = {channel.name: LaterCarrier() for channel in config.channels}
-    return Channels(config=config, clock=clock, started_at=clock.now(), carriers=later)
+    later: dict[str, DeliveryPort] = {
+        channel.name: LaterDeliveryPort() for channel in config.channels
+    }
+    return Channels(config=config, clock=clock, started_at=clock.now(), delivery_ports=later)
 
 
 async def make_channels(config: Config, clock: Clock, secrets: SecretRegistry) -> Channels:
@@ -223,7 +225,9 @@ async def make_channels(config: Config, clock: Clock, secrets: SecretRegistry) -
     for channel in found.values():
         with suppress(SetupError):  # the channel says so itself when it begins
             await channel.open_aliases(config.workspace / CURSORS_FOLDER)
-    return Channels(config=config, clock=clock, started_at=clock.now(), carriers=found, _open=found)
+    return Channels(
+        config=config, clock=clock, started_at=clock.now(), delivery_ports=found, _open=found
+    )
 
 
 def _maker(

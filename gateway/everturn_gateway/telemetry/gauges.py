@@ -108,7 +108,7 @@ def _work(sources: Sources, load: Load, requests: RequestCounts) -> Iterator[Met
     yield _gauge(
         "everturn_deliveries_owed",
         "Replies, files and questions that did not reach their people yet.",
-        load.owed,
+        load.outbox,
     )
     yield _gauge(
         "everturn_sessions_quarantined",

@@ -55,7 +55,7 @@ class Talk:
     """One conversation."""
 
     turns: tuple[Turn, ...]
-    owed: tuple[tuple[int, tuple[str, ...]], ...]
+    outbox: tuple[tuple[int, tuple[str, ...]], ...]
     "Of each thing that was owed: how many chunks it had, and what became of each."
     announced: tuple[str, ...]
     decided: tuple[str, ...]
@@ -109,7 +109,7 @@ def _marks(logs: Mapping[str, Sequence[Json]], chat: str) -> Iterator[tuple[tupl
     for name, log in logs.items():
         if name.split("/")[1:2] == [chat]:
             marked = (event for event in log if event["type"] == "chunk_marked")
-            yield from (((name, e["parcel"], e["chunk"]), e["mark"]) for e in marked)
+            yield from (((name, e["item"], e["chunk"]), e["mark"]) for e in marked)
 
 
 def _most_doubts(logs: Mapping[str, Sequence[Json]], chat: str) -> int:
@@ -151,21 +151,21 @@ def _call_faults(log: Sequence[Json]) -> Iterator[str]:
 
 
 def _delivery_faults(log: Sequence[Json]) -> Iterator[str]:
-    owed = {e["seq"] for e in log if e["type"] == "model_replied" and e.get("text")}
+    outbox = {e["seq"] for e in log if e["type"] == "model_replied" and e.get("text")}
     delivers = any(e.get("delivers") for e in log if e["type"] == "turn_started")
-    plans = {e["parcel"]: len(e["chunks"]) for e in log if e["type"] == "delivery_planned"}
-    if delivers and not owed <= plans.keys():
-        yield f"never laid out: {sorted(owed - plans.keys())}"
+    plans = {e["item"]: len(e["chunks"]) for e in log if e["type"] == "delivery_planned"}
+    if delivers and not outbox <= plans.keys():
+        yield f"never laid out: {sorted(outbox - plans.keys())}"
     if len(plans) != sum(e["type"] == "delivery_planned" for e in log):
         yield "something was laid out twice"
     marks: dict[tuple[int, int], list[str]] = {}
     for event in log:
         if event["type"] == "chunk_marked":
-            marks.setdefault((event["parcel"], event["chunk"]), []).append(event["mark"])
-    for parcel, count in plans.items():
+            marks.setdefault((event["item"], event["chunk"]), []).append(event["mark"])
+    for item, count in plans.items():
         for chunk in range(count):
-            seen = marks.get((parcel, chunk), [])
-            name = f"chunk {chunk} of {parcel}"
+            seen = marks.get((item, chunk), [])
+            name = f"chunk {chunk} of {item}"
             if not seen or seen[-1] not in {"sent", "closed"}:
                 yield f"{name} ends as {seen}"
             if "sent" in seen and "sending" in seen[seen.index("sent") :]:
@@ -230,11 +230,11 @@ def _talk(log: Sequence[Json]) -> Talk:
     last: dict[tuple[int, int], str] = {}
     for event in log:
         if event["type"] == "chunk_marked":
-            last[event["parcel"], event["chunk"]] = event["mark"]
-    plans = sorted((e["parcel"], len(e["chunks"])) for e in log if e["type"] == "delivery_planned")
+            last[event["item"], event["chunk"]] = event["mark"]
+    plans = sorted((e["item"], len(e["chunks"])) for e in log if e["type"] == "delivery_planned")
     return Talk(
         turns=tuple(turns),
-        owed=tuple((n, tuple(last.get((p, c), "") for c in range(n))) for p, n in plans),
+        outbox=tuple((n, tuple(last.get((p, c), "") for c in range(n))) for p, n in plans),
         announced=tuple(e["text"] for e in log if e["type"] == "announced"),
         decided=tuple(e["decision"] for e in log if e["type"] == "approval_decided"),
         summaries=tuple(e["last_turn"] for e in log if e["type"] == "summarised"),
@@ -385,7 +385,7 @@ def _without_endings(account: Account) -> Account:
         told = [turn for turn in talk.turns if turn.messages[0].startswith(FROM_GATEWAY)]
         said |= {str(step["text"]) for turn in told for step in turn.steps}
         turns = tuple(turn for turn in talk.turns if turn not in told)
-        talks[name] = replace(talk, turns=turns, owed=talk.owed[: len(talk.owed) - len(told)])
+        talks[name] = replace(talk, turns=turns, outbox=talk.outbox[: len(talk.outbox) - len(told)])
     chats = {n: tuple(t for t in texts if t not in said) for n, texts in account.chats.items()}
     witness = {name: max(times, 1) for name, times in account.witness.items()}
     return replace(account, talks=talks, chats=chats, witness=witness)
@@ -403,9 +403,9 @@ def _ungrouped(account: Account) -> Account:
         messages = tuple(text for turn in talk.turns for text in turn.messages)
         calls = tuple(step for turn in talk.turns for step in turn.steps if step["calls"])
         outcome = "/".join(sorted({turn.outcome for turn in talk.turns}))
-        ends = tuple(sorted({end for _, ends in talk.owed for end in ends}))
+        ends = tuple(sorted({end for _, ends in talk.outbox for end in ends}))
         one = Turn(messages=messages, steps=calls, outcome=outcome)
-        talks[name] = replace(talk, turns=(one,), owed=((0, ends),))
+        talks[name] = replace(talk, turns=(one,), outbox=((0, ends),))
     chats = {name: texts[-1:] for name, texts in account.chats.items()}
     return replace(account, talks=talks, chats=chats)
 

@@ -40,19 +40,19 @@ def owes_nothing(log: list[Json]) -> bool:
     begun = Counter(e["type"] for e in log)
     turns = {e["turn"]: e.get("delivers") for e in log if e["type"] == "turn_started"}
     open_turn = 0
-    owed = {e["seq"] for e in log if e["type"] == "announced" and e.get("delivers")}
+    outbox = {e["seq"] for e in log if e["type"] == "announced" and e.get("delivers")}
     for event in log:
         if event["type"] == "turn_started":
             open_turn = event["turn"]
         elif event["type"] == "model_replied" and event.get("text") and turns.get(open_turn):
-            owed.add(event["seq"])
-    plans = {e["parcel"]: len(e["chunks"]) for e in log if e["type"] == "delivery_planned"}
-    last = {(e["parcel"], e["chunk"]): e["mark"] for e in log if e["type"] == "chunk_marked"}
-    chunks = [(parcel, n) for parcel, count in plans.items() for n in range(count)]
+            outbox.add(event["seq"])
+    plans = {e["item"]: len(e["chunks"]) for e in log if e["type"] == "delivery_planned"}
+    last = {(e["item"], e["chunk"]): e["mark"] for e in log if e["type"] == "chunk_marked"}
+    chunks = [(item, n) for item, count in plans.items() for n in range(count)]
     return (
         received <= read
         and begun["turn_started"] == begun["turn_finished"]
-        and owed <= plans.keys()
+        and outbox <= plans.keys()
         and all(last.get(chunk) in {"sent", "failed", "given_up", "closed"} for chunk in chunks)
     )
 

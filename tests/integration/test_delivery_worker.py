@@ -1,6 +1,6 @@
-"""The way out of a session: its carrier is at work while there is something to tell, and no longer.
+"""The way out of a session: its delivery port works while there is something to tell, no longer.
 
-The carrier is a double that does as a channel should, or as one should not; the service is real.
+The delivery port is a double that does as a channel should, or should not; the service is real.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from support.stores import FileWorld, MemoryWorld, World
 from support.tool_doubles import Deed, Rules
 
 from everturn_actors import session as session_module
+from everturn_actors.delivery_port import Outgoing
 from everturn_actors.errors import (
     ActorStoppedError,
     CorruptJournalError,
@@ -31,7 +32,6 @@ from everturn_actors.journal.doctor import rebuild_index
 from everturn_actors.journal.files import open_file_store
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import ConversationKey, Inbound, ModelRequest, Queueing, Reply, Upload
-from everturn_actors.outgoing import Outgoing
 from everturn_actors.ports import ToolOutput, Verdict
 from everturn_actors.service import ServiceSettings, Submission
 from everturn_actors.spec import SessionSpec
@@ -50,7 +50,7 @@ RESTING = ServiceSettings(idle_rest_s=0, drain_s=0, leave_grace_s=0)
 
 
 class Post:
-    """A carrier that delivers at once, in one chunk, whatever is owed."""
+    """A delivery port that delivers at once, in one chunk, whatever is owed."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -61,7 +61,7 @@ class Post:
         self.before: Callable[[Outgoing], Awaitable[None]] | None = None
         "What it does first."
 
-    async def carry(self, session: Outgoing) -> None:
+    async def deliver(self, session: Outgoing) -> None:
         """Deliver until there is nothing left."""
         self.calls += 1
         self.at_work += 1
@@ -76,24 +76,24 @@ class Post:
     async def _deliver(self, session: Outgoing) -> None:
         while not session.is_stopping:
             state = session.state
-            parcel = next((p for p in state.owed if not p.is_delivered), None)
-            parcel = parcel or next((p for p in state.owed if not state.open_approvals), None)
-            if parcel is None:
+            item = next((p for p in state.outbox if not p.is_delivered), None)
+            item = item or next((p for p in state.outbox if not state.open_approvals), None)
+            if item is None:
                 if state.open_turn is None:
                     return
                 await session.until_changed()
                 continue
-            first = ChunkMarked(parcel=parcel.seq, chunk=0, mark="sending")
-            if parcel.chunks is None:
-                await session.tell(DeliveryPlanned(parcel=parcel.seq, chunks=("x",)), first)
-                self.got.append((parcel.kind, parcel.text))
+            first = ChunkMarked(item=item.seq, chunk=0, mark="sending")
+            if item.chunks is None:
+                await session.tell(DeliveryPlanned(item=item.seq, chunks=("x",)), first)
+                self.got.append((item.kind, item.text))
                 await session.tell(replace(first, mark="sent", platform_id="70"))
             else:
                 await session.tell(replace(first, mark="closed"))
 
 
 class Fault:
-    """What a carrier does that fails so many times."""
+    """What a delivery port does that fails so many times."""
 
     def __init__(self, times: int, error: BaseException | None = None) -> None:
         self.left = times
@@ -126,11 +126,11 @@ async def soon() -> None:
         await anyio.lowlevel.checkpoint()
 
 
-async def owed(test: TestService, said: Submission) -> list[tuple[str, str]]:
+async def outbox(test: TestService, said: Submission) -> list[tuple[str, str]]:
     """Return the kind and the text of what a session owes, once nothing moves."""
     await soon()
     state = await test.service.view(said.session_id)
-    return [(parcel.kind, parcel.text) for parcel in state.owed]
+    return [(item.kind, item.text) for item in state.outbox]
 
 
 def worlds(tmp_path: Path) -> dict[str, World]:
@@ -147,7 +147,7 @@ async def test_what_is_said_in_a_turn_is_carried_while_it_runs() -> None:
     provider = ScriptedProvider(replace(calling(("a", "act")), text="let me see"), "there")
     tool = Deed("act", held=True)
     async with open_test_service(
-        provider=provider, tools={"act": tool}, carriers={"test": post}
+        provider=provider, tools={"act": tool}, delivery_ports={"test": post}
     ) as test:
         said = await say(test)
         await tool.until_running("a")
@@ -156,19 +156,19 @@ async def test_what_is_said_in_a_turn_is_carried_while_it_runs() -> None:
         tool.let_go("a")
         await said.result()
 
-        assert await owed(test, said) == []
+        assert await outbox(test, said) == []
         assert post.got == [("reply", "let me see"), ("reply", "there")]
         assert (post.calls, post.at_work) == (1, 0)
 
 
 async def test_the_next_turn_is_carried_too_and_one_call_at_a_time() -> None:
-    """A carrier that came back is set to work again."""
+    """A delivery port that came back is set to work again."""
     post = Post()
-    async with open_test_service(carriers={"test": post}) as test:
+    async with open_test_service(delivery_ports={"test": post}) as test:
         for n in range(3):
             said = await say(test, f"message {n}")
             await said.result()
-            assert await owed(test, said) == []
+            assert await outbox(test, said) == []
 
         assert [text for _, text in post.got] == ["reply 1", "reply 2", "reply 3"]
         assert (post.calls, post.most_at_work) == (3, 1)
@@ -177,12 +177,12 @@ async def test_the_next_turn_is_carried_too_and_one_call_at_a_time() -> None:
 async def test_conversations_of_other_channels_are_not_carried() -> None:
     """Who asks over HTTP reads the answer there."""
     post = Post()
-    async with open_test_service(carriers={"test": post}) as test:
+    async with open_test_service(delivery_ports={"test": post}) as test:
         key = ConversationKey(channel="http", chat="chat", agent="test")
         said = await say(test, key=key)
         await said.result()
 
-        assert await owed(test, said) == []
+        assert await outbox(test, said) == []
         assert post.calls == 0
 
 
@@ -194,7 +194,7 @@ async def test_what_is_owed_is_carried_after_a_restart_by_itself(tmp_path: Path,
     lazy.before = leave_it
     async with (
         world.open() as store,
-        open_test_service(store=store, carriers={"test": lazy}) as test,
+        open_test_service(store=store, delivery_ports={"test": lazy}) as test,
     ):
         said = await say(test)
         await said.result()
@@ -202,7 +202,7 @@ async def test_what_is_owed_is_carried_after_a_restart_by_itself(tmp_path: Path,
     async with world.open() as store:
         assert await store.awake() == (said.session_id,)
         async with open_test_service(
-            store=store, carriers={"test": post}, settings=RESTING
+            store=store, delivery_ports={"test": post}, settings=RESTING
         ) as test:
             with anyio.fail_after(30):
                 while await store.awake():
@@ -215,7 +215,7 @@ async def test_what_is_owed_is_carried_after_a_restart_by_itself(tmp_path: Path,
 async def test_a_session_rests_when_nothing_is_owed() -> None:
     """A thousand chats that were answered must not stay in memory."""
     post = Post()
-    async with open_test_service(carriers={"test": post}, settings=RESTING) as test:
+    async with open_test_service(delivery_ports={"test": post}, settings=RESTING) as test:
         said = await say(test)
         with anyio.fail_after(30):
             await test.service._registry.gone(said.session_id)
@@ -224,7 +224,7 @@ async def test_a_session_rests_when_nothing_is_owed() -> None:
         assert await test.store.awake() == ()
 
 
-async def test_a_session_does_not_rest_while_its_carrier_is_at_work() -> None:
+async def test_a_session_does_not_rest_while_its_delivery_port_is_at_work() -> None:
     """What it sends right now has to be recorded."""
     post, go = Post(), anyio.Event()
 
@@ -233,7 +233,7 @@ async def test_a_session_does_not_rest_while_its_carrier_is_at_work() -> None:
         await go.wait()
 
     post.before = wait
-    async with open_test_service(carriers={"test": post}, settings=RESTING) as test:
+    async with open_test_service(delivery_ports={"test": post}, settings=RESTING) as test:
         said = await say(test)
         await said.result()
         await soon()
@@ -245,44 +245,44 @@ async def test_a_session_does_not_rest_while_its_carrier_is_at_work() -> None:
         assert post.got == [("reply", "reply 1")]
 
 
-# --- without a carrier ---
+# --- without a delivery port ---
 
 
 async def test_a_session_whose_channel_is_gone_rests_and_keeps_what_it_owes() -> None:
     """A channel that was switched off for a day must not lose answers, nor keep actors awake."""
     disk, lazy, post = MemoryDisk(), Post(), Post()
     lazy.before = leave_it
-    async with open_test_service(disk=disk, carriers={"test": lazy}) as test:
+    async with open_test_service(disk=disk, delivery_ports={"test": lazy}) as test:
         said = await say(test)
         await said.result()
     async with open_test_service(disk=disk, settings=RESTING) as test:
         with anyio.fail_after(30):
             await test.service._registry.gone(said.session_id)
-        assert await owed(test, said) == [("reply", "reply 1")]
+        assert await outbox(test, said) == [("reply", "reply 1")]
         again = await say(test, "over http")
         await again.result()
-        assert await owed(test, said) == [("reply", "reply 1")]
+        assert await outbox(test, said) == [("reply", "reply 1")]
         assert await test.store.awake() == (said.session_id,)
-    async with open_test_service(disk=disk, carriers={"test": post}) as test:
+    async with open_test_service(disk=disk, delivery_ports={"test": post}) as test:
         await soon()
 
-        assert await owed(test, said) == []
+        assert await outbox(test, said) == []
         assert post.got == [("reply", "reply 1")]
 
 
-async def test_a_session_that_owes_something_does_not_expire_under_its_carrier() -> None:
+async def test_a_session_that_owes_something_does_not_expire_under_its_delivery_port() -> None:
     """The gateway was down for longer than a session lives; the answer is still owed."""
     clock, disk, lazy, post = ManualClock(), MemoryDisk(), Post(), Post()
     spec = replace(make_spec(), session=SessionSpec(ttl_hours=1))
     lazy.before = leave_it
     async with open_test_service(
-        disk=disk, carriers={"test": lazy}, spec=spec, clock=clock
+        disk=disk, delivery_ports={"test": lazy}, spec=spec, clock=clock
     ) as test:
         said = await say(test)
         await said.result()
     clock.advance(7200)
     async with open_test_service(
-        disk=disk, carriers={"test": post}, spec=spec, clock=clock
+        disk=disk, delivery_ports={"test": post}, spec=spec, clock=clock
     ) as test:
         await soon()
         assert post.got == [("reply", "reply 1")]
@@ -297,7 +297,7 @@ async def test_a_doctor_counts_what_is_owed_as_a_reason_to_wake(tmp_path: Path) 
     lazy = Post()
     lazy.before = leave_it
     async with open_file_store(tmp_path) as store:
-        async with open_test_service(store=store, carriers={"test": lazy}) as test:
+        async with open_test_service(store=store, delivery_ports={"test": lazy}) as test:
             said = await say(test)
             await said.result()
         await store.mark_resting(said.session_id)
@@ -307,17 +307,17 @@ async def test_a_doctor_counts_what_is_owed_as_a_reason_to_wake(tmp_path: Path) 
         assert await store.awake() == (said.session_id,)
 
 
-# --- carriers that fail ---
+# --- delivery ports that fail ---
 
 
-async def test_a_carrier_that_fails_is_begun_anew_later_and_later() -> None:
+async def test_a_delivery_port_that_fails_is_begun_anew_later_and_later() -> None:
     """A boundary: the session goes on, and a platform that is down is not hammered."""
     clock, post = ManualClock(), Post()
     post.before = Fault(3)
-    async with open_test_service(clock=clock, carriers={"test": post}) as test:
+    async with open_test_service(clock=clock, delivery_ports={"test": post}) as test:
         said = await say(test)
         assert (await said.result()).outcome == "answered"
-        assert await owed(test, said) == [("reply", "reply 1")]
+        assert await outbox(test, said) == [("reply", "reply 1")]
         calls = [post.calls]
         for delay_s in (1, 1, 2, 2):
             clock.advance(delay_s - 0.5)
@@ -328,7 +328,7 @@ async def test_a_carrier_that_fails_is_begun_anew_later_and_later() -> None:
             calls.append(post.calls)
 
         assert calls[0] >= 1
-        assert await owed(test, said) == []
+        assert await outbox(test, said) == []
         assert post.got == [("reply", "reply 1")]
 
 
@@ -336,27 +336,27 @@ async def test_a_new_message_does_not_wait_for_the_end_of_the_pause() -> None:
     """A minute of silence after a fault that is over would look like a dead bot."""
     clock, post = ManualClock(), Post()
     post.before = Fault(2)
-    async with open_test_service(clock=clock, carriers={"test": post}) as test:
+    async with open_test_service(clock=clock, delivery_ports={"test": post}) as test:
         said = await say(test)
         await said.result()
         await soon()
         again = await say(test, "are you there?")
         await again.result()
 
-        assert await owed(test, again) == []
+        assert await outbox(test, again) == []
         assert [text for _, text in post.got] == ["reply 1", "reply 2"]
 
 
-async def test_a_carrier_that_comes_back_too_early_does_not_spin() -> None:
+async def test_a_delivery_port_that_comes_back_too_early_does_not_spin() -> None:
     """A loop without a pause takes the whole machine."""
     clock, post = ManualClock(), Post()
 
     class Idle:
-        async def carry(self, session: Outgoing) -> None:
+        async def deliver(self, session: Outgoing) -> None:
             post.calls += 1
             del session
 
-    async with open_test_service(clock=clock, carriers={"test": Idle()}) as test:
+    async with open_test_service(clock=clock, delivery_ports={"test": Idle()}) as test:
         said = await say(test)
         await said.result()
         await soon()
@@ -369,23 +369,23 @@ async def test_a_carrier_that_comes_back_too_early_does_not_spin() -> None:
         assert post.calls == calls + 1
 
 
-async def test_work_of_a_carrier_that_is_called_off_from_inside_is_a_failure_like_any_other(
+async def test_work_of_a_delivery_port_that_is_called_off_from_inside_is_a_failure_like_any_other(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A library that cancels its own future must not end the deliveries unnoticed."""
     clock, post = ManualClock(), Post()
     post.before = Fault(1, anyio.get_cancelled_exc_class()())
-    async with open_test_service(clock=clock, carriers={"test": post}) as test:
+    async with open_test_service(clock=clock, delivery_ports={"test": post}) as test:
         said = await say(test)
         await said.result()
         await soon()
         clock.advance(1)
 
-        assert await owed(test, said) == []
+        assert await outbox(test, said) == []
         assert "begun anew" in caplog.text
 
 
-# --- what a carrier may tell ---
+# --- what a delivery port may tell ---
 
 
 async def test_what_cannot_have_happened_is_refused_and_harms_nobody() -> None:
@@ -395,7 +395,7 @@ async def test_what_cannot_have_happened_is_refused_and_harms_nobody() -> None:
 
     async def tell_lies(session: Outgoing) -> None:
         for body in (
-            ChunkMarked(parcel=99, chunk=0, mark="sending"),
+            ChunkMarked(item=99, chunk=0, mark="sending"),
             PreviewSent(turn=7, step=1, platform_id="70"),
             TurnFinished(turn=9, outcome="answered"),
         ):
@@ -405,7 +405,7 @@ async def test_what_cannot_have_happened_is_refused_and_harms_nobody() -> None:
                 told.append(error)
 
     post.before = tell_lies
-    async with open_test_service(carriers={"test": post}) as test:
+    async with open_test_service(delivery_ports={"test": post}) as test:
         test.provider.hold()
         said = await say(test)
         await test.provider.until_called()
@@ -428,19 +428,19 @@ async def test_a_preview_that_the_platform_confirms_after_the_reply_is_kept() ->
     async def preview(session: Outgoing) -> None:
         await go.wait()
         await session.tell(PreviewSent(turn=1, step=1, platform_id="70"))
-        previews.extend(parcel.preview for parcel in session.state.owed)
+        previews.extend(item.preview for item in session.state.outbox)
 
     post.before = preview
-    async with open_test_service(carriers={"test": post}) as test:
+    async with open_test_service(delivery_ports={"test": post}) as test:
         said = await say(test)
         await said.result()
         go.set()
 
-        assert await owed(test, said) == []
+        assert await outbox(test, said) == []
         assert previews == ["70"]
 
 
-async def test_a_carrier_that_tells_after_a_reset_learns_that_the_session_is_over(
+async def test_a_delivery_port_that_tells_after_a_reset_learns_that_the_session_is_over(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """What it was about to send is not wanted any more; that is no fault to report."""
@@ -451,14 +451,14 @@ async def test_a_carrier_that_tells_after_a_reset_learns_that_the_session_is_ove
         await go.wait()
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(session.tell, DeliveryPlanned(parcel=5, chunks=()))
+                tasks.start_soon(session.tell, DeliveryPlanned(item=5, chunks=()))
         except* SessionEndedError as errors:
             told.extend(errors.exceptions)
             raise
 
     post.before = late
     with caplog.at_level(logging.WARNING):
-        async with open_test_service(carriers={"test": post}, settings=RESTING) as test:
+        async with open_test_service(delivery_ports={"test": post}, settings=RESTING) as test:
             said = await say(test)
             await said.result()
             await test.service.reset(said.session_id)
@@ -470,7 +470,7 @@ async def test_a_carrier_that_tells_after_a_reset_learns_that_the_session_is_ove
     assert caplog.text == ""
 
 
-async def test_a_session_that_is_deleted_does_not_wait_for_a_carrier_that_hangs(
+async def test_a_session_that_is_deleted_does_not_wait_for_a_delivery_port_that_hangs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A platform that answers nothing must not keep anybody from forgetting a conversation."""
@@ -485,7 +485,7 @@ async def test_a_session_that_is_deleted_does_not_wait_for_a_carrier_that_hangs(
             gone.set()
 
     post.before = hang
-    async with open_test_service(carriers={"test": post}) as test:
+    async with open_test_service(delivery_ports={"test": post}) as test:
         said = await say(test)
         await said.result()
         with anyio.fail_after(30):
@@ -495,11 +495,13 @@ async def test_a_session_that_is_deleted_does_not_wait_for_a_carrier_that_hangs(
         assert await test.service.sessions() == ()
 
 
-async def test_a_deleted_session_does_not_wait_for_the_pause_of_a_carrier_that_failed() -> None:
+async def test_a_deleted_session_does_not_wait_for_the_pause_of_a_delivery_port_that_failed() -> (
+    None
+):
     """Nothing is left that it could be begun anew for."""
     post = Post()
     post.before = Fault(1000)
-    async with open_test_service(carriers={"test": post}) as test:
+    async with open_test_service(delivery_ports={"test": post}) as test:
         said = await say(test)
         await said.result()
         await soon()
@@ -519,14 +521,14 @@ async def stopped_at_once(
     """Open a service that would wait for a minute, act, and see that its stop does not."""
     with anyio.fail_after(30):
         async with open_test_service(
-            carriers={"test": post},
+            delivery_ports={"test": post},
             settings=PATIENT,
             **rest,  # type: ignore[arg-type]
         ) as test:
             await act(test)
 
 
-async def test_a_stop_does_not_wait_for_a_carrier_that_only_waits() -> None:
+async def test_a_stop_does_not_wait_for_a_delivery_port_that_only_waits() -> None:
     """Whoever restarts the gateway must not wait for the whole of its patience."""
     post = Post()
     post.before = leave_it
@@ -539,7 +541,9 @@ async def test_a_stop_does_not_wait_for_a_carrier_that_only_waits() -> None:
     assert (post.calls, post.at_work) == (1, 0)
 
 
-async def test_a_stop_does_not_wait_for_a_carrier_that_reads_a_turn_that_waits_itself() -> None:
+async def test_a_stop_does_not_wait_for_a_delivery_port_that_reads_a_turn_that_waits_itself() -> (
+    None
+):
     """The turn waits for a person, and goes on at the next start."""
     post = Post()
     updates: list[object] = []
@@ -569,7 +573,7 @@ async def test_a_stop_does_not_wait_for_a_carrier_that_reads_a_turn_that_waits_i
     assert updates
 
 
-async def test_a_stop_does_not_wait_for_the_pause_of_a_carrier_that_failed() -> None:
+async def test_a_stop_does_not_wait_for_the_pause_of_a_delivery_port_that_failed() -> None:
     """It is begun anew at the next start."""
     post = Post()
     post.before = Fault(1000)
@@ -591,7 +595,7 @@ async def test_a_stop_does_not_wait_for_the_end_of_a_burst() -> None:
         await test.service.submit(held)
 
     await stopped_at_once(post, act, disk=disk)
-    async with open_test_service(disk=disk, carriers={"test": post}) as test:
+    async with open_test_service(disk=disk, delivery_ports={"test": post}) as test:
         await test.provider.until_called()
         await soon()
 
@@ -606,7 +610,7 @@ async def test_a_running_turn_is_carried_to_its_end_before_a_stop() -> None:
         async with (
             anyio.create_task_group() as tasks,
             open_test_service(
-                disk=disk, provider=provider, carriers={"test": post}, settings=PATIENT
+                disk=disk, provider=provider, delivery_ports={"test": post}, settings=PATIENT
             ) as test,
         ):
             provider.hold()
@@ -618,13 +622,13 @@ async def test_a_running_turn_is_carried_to_its_end_before_a_stop() -> None:
                 provider.release()
 
             tasks.start_soon(end_it)
-    async with open_test_service(disk=disk, carriers={"test": later}) as test:
-        assert await owed(test, said) == []
+    async with open_test_service(disk=disk, delivery_ports={"test": later}) as test:
+        assert await outbox(test, said) == []
 
     assert [*post.got, *later.got] == [("reply", "reply 1")]
 
 
-async def test_a_carrier_that_tells_when_its_actor_is_gone_is_no_fault(
+async def test_a_delivery_port_that_tells_when_its_actor_is_gone_is_no_fault(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A stop cuts off what takes too long; the next start knows what was under way."""
@@ -635,13 +639,13 @@ async def test_a_carrier_that_tells_when_its_actor_is_gone_is_no_fault(
             await anyio.sleep_forever()
         finally:
             try:
-                await session.tell(DeliveryPlanned(parcel=5, chunks=()))
+                await session.tell(DeliveryPlanned(item=5, chunks=()))
             except ActorStoppedError as error:
                 told.append(error)
 
     post.before = late
     with caplog.at_level(logging.ERROR):
-        async with open_test_service(carriers={"test": post}) as test:
+        async with open_test_service(delivery_ports={"test": post}) as test:
             await (await say(test)).result()
 
     assert len(told) == 1
@@ -658,10 +662,10 @@ async def test_files_of_a_tool_are_owed_and_can_be_read() -> None:
     read: list[bytes | None] = []
 
     async def look(session: Outgoing) -> None:
-        while not any(parcel.kind == "file" for parcel in session.state.owed):
+        while not any(item.kind == "file" for item in session.state.outbox):
             await session.until_changed()
-        for parcel in session.state.owed:
-            read.extend([await session.read_file(each.name) for each in parcel.attachments])
+        for item in session.state.outbox:
+            read.extend([await session.read_file(each.name) for each in item.attachments])
         read.append(await session.read_file("0" * 64 + ".png"))
 
     post.before = look
@@ -669,12 +673,12 @@ async def test_files_of_a_tool_are_owed_and_can_be_read() -> None:
     tool = Deed("draw", gives=lambda call: ToolOutput(text=f"{call.call_id}: sent", files=(file,)))
     provider = ScriptedProvider(calling(("a", "draw")), "there you are")
     async with open_test_service(
-        provider=provider, tools={"draw": tool}, carriers={"test": post}
+        provider=provider, tools={"draw": tool}, delivery_ports={"test": post}
     ) as test:
         said = await say(test)
         assert (await said.result()).text == "there you are"
         with anyio.fail_after(30):
-            while await owed(test, said):
+            while await outbox(test, said):
                 await anyio.lowlevel.checkpoint()
 
         assert read == [b"%PDF-1.7", None]
@@ -689,17 +693,17 @@ async def test_a_question_is_owed_and_closed_when_it_is_answered() -> None:
         provider=provider,
         tools={"act": Deed("act")},
         gate=Rules({"act": Verdict(word="ask", reason="it acts", timeout_s=600)}),
-        carriers={"test": post},
+        delivery_ports={"test": post},
     ) as test:
         said = await say(test)
         with anyio.fail_after(30):
             while ("approval", "it acts") not in post.got:
                 await anyio.lowlevel.checkpoint()
-        assert await owed(test, said) == [("approval", "it acts")]
+        assert await outbox(test, said) == [("approval", "it acts")]
         await test.service.decide(said.session_id, "a", "allow_once", by="ann")
         assert (await said.result()).text == "done"
 
-        assert await owed(test, said) == []
+        assert await outbox(test, said) == []
         assert post.got == [("approval", "it acts"), ("reply", "done")]
 
 
@@ -708,17 +712,19 @@ async def test_a_turn_that_failed_is_told_and_one_that_was_cancelled_is_not() ->
     clock, post = ManualClock(), Post()
     provider = ScriptedProvider(RuntimeWarning("x"), "fine")
     provider.script[0] = ModelTransientError("down", retry_after_s=100_000)
-    async with open_test_service(provider=provider, clock=clock, carriers={"test": post}) as test:
+    async with open_test_service(
+        provider=provider, clock=clock, delivery_ports={"test": post}
+    ) as test:
         said = await say(test)
         assert (await said.result()).outcome == "failed"
-        assert await owed(test, said) == []
+        assert await outbox(test, said) == []
         provider.hold()
         again = await say(test)
         await provider.until_called(2)
         await test.service.cancel(again.session_id)
         provider.release()
 
-        assert await owed(test, again) == []
+        assert await outbox(test, again) == []
         assert [kind for kind, _ in post.got] == ["end"]
 
 
@@ -753,12 +759,14 @@ async def test_a_reply_that_breaks_off_is_tried_again_though_a_channel_has_shown
                     return
 
     post.before = show
-    async with open_test_service(provider=provider, clock=clock, carriers={"test": post}) as test:
+    async with open_test_service(
+        provider=provider, clock=clock, delivery_ports={"test": post}
+    ) as test:
         said = await say(test)
         await clock.until_sleeping(2)
         clock.advance(2)
         result = await said.result()
 
         assert (result.outcome, result.text) == ("answered", "reply 2")
-        assert await owed(test, said) == []
+        assert await outbox(test, said) == []
         assert [delta.offset for delta in shown][:2] == [0, 0]

@@ -8,8 +8,8 @@ from typing import Final
 
 import anyio
 
-from everturn_actors.model import Parcel, ToolCall
-from everturn_actors.outgoing import Outgoing
+from everturn_actors.delivery_port import Outgoing
+from everturn_actors.model import OutboxItem, ToolCall
 from everturn_channels.adapter import Adapter
 from everturn_channels.delivery.pace import Pace, unless
 from everturn_channels.delivery.questions import Questions, question_of
@@ -23,7 +23,7 @@ TRIES: Final = 3  # it is a courtesy: who presses a button too late is told so i
 LAST_S: Final = 4.0  # for those of a session that ended; its actor waits a little longer
 
 
-class Ends:
+class QuestionCloser:
     """The ends of the questions of one session."""
 
     def __init__(
@@ -32,9 +32,9 @@ class Ends:
         self._session, self._adapter = session, adapter
         self._pace, self._questions = pace, questions
 
-    async def show(self, parcel: Parcel, platform_id: str) -> None:
+    async def show(self, item: OutboxItem, platform_id: str) -> None:
         """Change the message with the buttons, if that can be done; return early at a stop."""
-        payload = self._payload(parcel, question_of(self._session.state, parcel).call)
+        payload = self._payload(item, question_of(self._session.state, item).call)
         for failures in range(1, TRIES + 1):
             if not await unless(self._session, self._is_stopping, self._pace.take):
                 return
@@ -58,15 +58,15 @@ class Ends:
 
     async def _show_all(self) -> None:
         for shown in self._questions.shown:
-            payload = self._payload(shown.parcel, shown.call)
+            payload = self._payload(shown.item, shown.call)
             await self._pace.take()
             try:
                 await self._try(shown.platform_id, payload)
             finally:
                 self._pace.give()
 
-    def _payload(self, parcel: Parcel, call: ToolCall | None) -> str:
-        outcome = settled_text(*self._questions.outcome(parcel))
+    def _payload(self, item: OutboxItem, call: ToolCall | None) -> str:
+        outcome = settled_text(*self._questions.outcome(item))
         text = outcome if call is None else f"{call_text(call)}\n\n{outcome}"
         return self._adapter.lay_out(text, is_plain=True)[-1]
 

@@ -1,8 +1,8 @@
-"""How what a session says leaves it: the port of whoever carries it to people.
+"""How what a session says leaves it: the port of whoever delivers it.
 
-A session whose channel has a carrier owes its people all that is said in its turns. What it owes
-stands in its state as parcels, so a restart knows what is left to be sent. The carrier only looks
-at the state and records what it did.
+A session whose channel has a delivery port owes its people all that is said in its turns. What it
+owes stands in its state as outbox items, so a restart knows what is left to be sent. The delivery
+port only looks at the state and records what it did.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from everturn_actors.state import SessionState
 
 
 class Outgoing(Protocol):
-    """A session, as its carrier sees it."""
+    """A session, as its delivery port sees it."""
 
     @property
     def session_id(self) -> str:
@@ -25,7 +25,7 @@ class Outgoing(Protocol):
 
     @property
     def state(self) -> SessionState:
-        """Its present state; `state.owed` holds the parcels, oldest first."""
+        """Its present state; `state.outbox` holds the outbox items, oldest first."""
         ...
 
     @property
@@ -62,10 +62,10 @@ class Outgoing(Protocol):
         ...
 
 
-class Carrier(Protocol):
+class DeliveryPort(Protocol):
     """Tells the people of one channel what its sessions say."""
 
-    async def carry(self, session: Outgoing) -> None:
+    async def deliver(self, session: Outgoing) -> None:
         """Deliver what the session owes and show what it does.
 
         Called when a turn of it begins and when it owes something; returns when no turn is open

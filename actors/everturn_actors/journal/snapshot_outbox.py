@@ -11,8 +11,8 @@ from everturn_actors.journal.snapshot_turns import EntryError, Line, explain
 from everturn_actors.model import (
     Attachment,
     Chunk,
+    OutboxItem,
     Overheard,
-    Parcel,
 )
 from everturn_actors.records import read_value, utc_text
 
@@ -32,19 +32,19 @@ def overheard_line(heard: Overheard) -> dict[str, Any]:
     }
 
 
-def parcel_line(parcel: Parcel) -> dict[str, Any]:
-    """Return the line of a parcel; fields that hold their default are left out."""
-    line = _told(parcel)
-    if parcel.owed_at is not None:
-        line["owed_at"] = utc_text(parcel.owed_at)
-    if parcel.attachments:
-        line["attachments"] = [_told(each) for each in parcel.attachments]
-    if parcel.chunks is not None:
-        line["chunks"] = [_told(each) for each in parcel.chunks]
+def item_line(item: OutboxItem) -> dict[str, Any]:
+    """Return the line of an outbox item; fields that hold their default are left out."""
+    line = _told(item)
+    if item.owed_at is not None:
+        line["owed_at"] = utc_text(item.owed_at)
+    if item.attachments:
+        line["attachments"] = [_told(each) for each in item.attachments]
+    if item.chunks is not None:
+        line["chunks"] = [_told(each) for each in item.chunks]
     return line
 
 
-def _told(value: Parcel | Chunk | Attachment) -> dict[str, Any]:
+def _told(value: OutboxItem | Chunk | Attachment) -> dict[str, Any]:
     """Return the plain fields of a value that do not hold their default."""
     found = ((each, getattr(value, each.name)) for each in fields(value))
     return {
@@ -71,29 +71,31 @@ def overheard_of(
     return tuple(_each(lines, read))
 
 
-def parcels_of(lines: Sequence[Line], instant: Callable[[object], datetime]) -> tuple[Parcel, ...]:
-    """Return the parcels of their section; `instant` reads a time.
+def items_of(
+    lines: Sequence[Line], instant: Callable[[object], datetime]
+) -> tuple[OutboxItem, ...]:
+    """Return the outbox items of their section; `instant` reads a time.
 
     Raises:
         EntryError: A line that cannot be read.
     """
-    return tuple(_each(lines, lambda line: _parcel(line, instant)))
+    return tuple(_each(lines, lambda line: _item(line, instant)))
 
 
-def _parcel(line: Line, instant: Callable[[object], datetime]) -> Parcel:
+def _item(line: Line, instant: Callable[[object], datetime]) -> OutboxItem:
     values = {**line}
     chunks = values.pop("chunks", None)
     owed_at = values.pop("owed_at", None)
-    parcel = read_value(Parcel, values)
+    item = read_value(OutboxItem, values)
     if owed_at is not None:
-        parcel = replace(parcel, owed_at=instant(owed_at))
+        item = replace(item, owed_at=instant(owed_at))
     if chunks is None:
-        return parcel
+        return item
     if not isinstance(chunks, list):
         msg = f"chunks must be list, not {type(chunks).__name__}"
         raise TypeError(msg)
     read = tuple(read_value(Chunk, each) for each in cast("list[object]", chunks))
-    return replace(parcel, chunks=read)
+    return replace(item, chunks=read)
 
 
 def _each(lines: Sequence[Line], read: Callable[[Line], T]) -> Iterator[T]:

@@ -40,12 +40,12 @@ from everturn_actors.model import (
     Chunk,
     ConversationKey,
     Mark,
+    OutboxItem,
+    OutboxItemKind,
     Outcome,
-    Parcel,
-    ParcelKind,
     ToolCall,
 )
-from everturn_actors.parcels import UNDELIVERED_LINES, UNDELIVERED_MORE, deliver
+from everturn_actors.outbox import UNDELIVERED_LINES, UNDELIVERED_MORE, deliver
 from everturn_actors.state import SessionState, apply
 from everturn_actors.testing import START
 
@@ -81,8 +81,8 @@ def test_a_reply_with_text_is_owed_and_replies_to_who_asked() -> None:
     """In a group nobody knows otherwise to whom it was said."""
     state = began(ModelReplied(text="there"), ANSWERED)
 
-    assert state.owed == (
-        Parcel(seq=5, owed_at=START, turn=1, kind="reply", text="there", reply_to="44"),
+    assert state.outbox == (
+        OutboxItem(seq=5, owed_at=START, turn=1, kind="reply", text="there", reply_to="44"),
     )
 
 
@@ -90,12 +90,12 @@ def test_a_reply_before_tools_is_owed_as_one_of_its_own() -> None:
     """What the model says before it acts is said then, not afterwards."""
     state = began(ModelReplied(text="let me see", calls=(CALL,)))
 
-    assert [(each.kind, each.text) for each in state.owed] == [("reply", "let me see")]
+    assert [(each.kind, each.text) for each in state.outbox] == [("reply", "let me see")]
 
 
 def test_a_reply_without_words_owes_nothing() -> None:
     """An empty message is refused by every platform."""
-    assert began(ModelReplied(text=" \n", calls=(CALL,))).owed == ()
+    assert began(ModelReplied(text=" \n", calls=(CALL,))).outbox == ()
 
 
 def test_a_call_owes_the_files_that_it_sends() -> None:
@@ -103,58 +103,62 @@ def test_a_call_owes_the_files_that_it_sends() -> None:
     state = began(ModelReplied(text="", calls=(CALL,)), CallStarted(call_id="a"))
     state = after(CallFinished(call_id="a", text="sent", attachments=(FILE,)), state=state)
 
-    assert state.owed == (Parcel(seq=7, owed_at=START, turn=1, kind="file", attachments=(FILE,)),)
+    assert state.outbox == (
+        OutboxItem(seq=7, owed_at=START, turn=1, kind="file", attachments=(FILE,)),
+    )
 
 
 def test_a_question_is_owed_until_everybody_was_told_of_its_end() -> None:
     """Buttons that stay when they no longer do anything mislead whoever presses them."""
     state = began(ModelReplied(text="", calls=(CALL,)), ASKED)
-    question = Parcel(
+    question = OutboxItem(
         seq=6, owed_at=START, turn=1, kind="approval", text="it draws", call_id="a", reply_to="44"
     )
-    assert state.owed == (question,)
+    assert state.outbox == (question,)
 
     state = after(
-        DeliveryPlanned(parcel=6, chunks=("may I?",)),
-        ChunkMarked(parcel=6, chunk=0, mark="sending"),
-        ChunkMarked(parcel=6, chunk=0, mark="sent", platform_id="70"),
+        DeliveryPlanned(item=6, chunks=("may I?",)),
+        ChunkMarked(item=6, chunk=0, mark="sending"),
+        ChunkMarked(item=6, chunk=0, mark="sent", platform_id="70"),
         ApprovalDecided(call_id="a", decision="deny", by="ann"),
         CallFinished(call_id="a", text="no", is_error=True),
         state=state,
     )
-    assert [each.seq for each in state.owed] == [6]
-    assert state.owed[0].is_delivered
+    assert [each.seq for each in state.outbox] == [6]
+    assert state.outbox[0].is_delivered
 
-    assert after(ChunkMarked(parcel=6, chunk=0, mark="closed"), state=state).owed == ()
+    assert after(ChunkMarked(item=6, chunk=0, mark="closed"), state=state).outbox == ()
 
 
 @pytest.mark.parametrize("before", ["planned", "unsent", "failed"])
 def test_a_question_that_nobody_got_can_be_closed(before: Mark) -> None:
     """It was settled before it could be sent, and must not be sent any more."""
     state = began(ModelReplied(text="", calls=(CALL,)), ASKED)
-    state = after(DeliveryPlanned(parcel=6, chunks=("may I?",)), state=state)
+    state = after(DeliveryPlanned(item=6, chunks=("may I?",)), state=state)
     if before != "planned":
         marks: tuple[Mark, ...] = ("sending", before)
-        state = after(*(ChunkMarked(parcel=6, chunk=0, mark=each) for each in marks), state=state)
+        state = after(*(ChunkMarked(item=6, chunk=0, mark=each) for each in marks), state=state)
 
-    assert len(state.owed) == 1
-    assert after(ChunkMarked(parcel=6, chunk=0, mark="closed"), state=state).owed == ()
+    assert len(state.outbox) == 1
+    assert after(ChunkMarked(item=6, chunk=0, mark="closed"), state=state).outbox == ()
 
 
 def test_a_question_with_nothing_to_send_is_done_at_once() -> None:
     """It was settled before anybody was asked."""
     state = began(ModelReplied(text="", calls=(CALL,)), ASKED)
 
-    assert after(DeliveryPlanned(parcel=6, chunks=()), state=state).owed == ()
+    assert after(DeliveryPlanned(item=6, chunks=()), state=state).outbox == ()
 
 
 def test_the_line_of_an_emergency_is_owed_and_others_are_not() -> None:
     """People are told why it takes longer; what is routine is not their concern."""
     state = began(ContextReduced(stage="clear"), ContextReduced(stage="halve"))
 
-    assert state.owed == (Parcel(seq=6, owed_at=START, turn=1, kind="notice", text=OVERFLOW_LINE),)
+    assert state.outbox == (
+        OutboxItem(seq=6, owed_at=START, turn=1, kind="notice", text=OVERFLOW_LINE),
+    )
     idle = after(ContextReduced(stage="halve"), state=began(ModelReplied(text="x"), ANSWERED))
-    assert [each.kind for each in idle.owed] == ["reply"]
+    assert [each.kind for each in idle.outbox] == ["reply"]
 
 
 @pytest.mark.parametrize("outcome", ["failed", "interrupted"])
@@ -162,8 +166,8 @@ def test_a_turn_without_an_answer_owes_the_reason(outcome: Outcome) -> None:
     """Silence would leave the person waiting for ever."""
     state = began(TurnFinished(turn=1, outcome=outcome, error="the model is down"))
 
-    assert state.owed == (
-        Parcel(
+    assert state.outbox == (
+        OutboxItem(
             seq=5,
             owed_at=START,
             turn=1,
@@ -177,7 +181,7 @@ def test_a_turn_without_an_answer_owes_the_reason(outcome: Outcome) -> None:
 
 def test_who_cancelled_a_turn_is_told_nothing() -> None:
     """They know."""
-    assert began(TurnFinished(turn=1, outcome="cancelled")).owed == ()
+    assert began(TurnFinished(turn=1, outcome="cancelled")).outbox == ()
 
 
 def test_a_turn_that_delivers_to_nobody_owes_nothing() -> None:
@@ -192,7 +196,7 @@ def test_a_turn_that_delivers_to_nobody_owes_nothing() -> None:
         delivers=False,
     )
 
-    assert state.owed == ()
+    assert state.outbox == ()
 
 
 @pytest.mark.parametrize("end", [TurnFinished(turn=1, outcome="failed", error="down"), ANSWERED])
@@ -206,9 +210,9 @@ def test_of_the_end_of_a_turn_that_jobs_asked_for_the_scheduler_tells(end: TurnF
         state=apply(None, Event(seq=1, at=START, body=plain)),
     )
 
-    assert after(end, state=state).owed == ()
+    assert after(end, state=state).outbox == ()
     said = after(STEP, ModelReplied(text="done"), ANSWERED, state=state)
-    assert [(each.kind, each.text) for each in said.owed] == [("reply", "done")]
+    assert [(each.kind, each.text) for each in said.outbox] == [("reply", "done")]
 
 
 def test_a_person_in_such_a_turn_is_told_of_its_end() -> None:
@@ -235,8 +239,8 @@ def test_a_person_in_such_a_turn_is_told_of_its_end() -> None:
         state=first,
     )
 
-    assert [each.kind for each in together.owed] == ["end"]
-    assert [each.kind for each in steered.owed] == ["end"]
+    assert [each.kind for each in together.outbox] == ["end"]
+    assert [each.kind for each in steered.outbox] == ["end"]
 
 
 def test_an_announcement_is_owed_as_it_stands_with_or_without_a_turn() -> None:
@@ -244,15 +248,15 @@ def test_an_announcement_is_owed_as_it_stands_with_or_without_a_turn() -> None:
     said = Announced(text="Stand-up!", title="Stand-up", delivers=True)
     first = apply(None, Event(seq=1, at=START, body=SessionStarted(session_id="s", key=KEY)))
 
-    assert after(said, state=first).owed == (
-        Parcel(seq=2, owed_at=START, turn=0, kind="reply", text="Stand-up!"),
+    assert after(said, state=first).outbox == (
+        OutboxItem(seq=2, owed_at=START, turn=0, kind="reply", text="Stand-up!"),
     )
     during = began(said, ModelReplied(text="there"), ANSWERED)
-    assert [(p.seq, p.turn, p.text, p.reply_to) for p in during.owed] == [
+    assert [(p.seq, p.turn, p.text, p.reply_to) for p in during.outbox] == [
         (5, 1, "Stand-up!", ""),
         (6, 1, "there", "44"),
     ]
-    assert began(Announced(text="Stand-up!")).owed == ()
+    assert began(Announced(text="Stand-up!")).outbox == ()
 
 
 def test_an_announcement_takes_no_previews_place() -> None:
@@ -275,14 +279,14 @@ def test_an_answer_replies_to_the_newest_message_that_it_answers() -> None:
         state=state,
     )
 
-    assert [each.reply_to for each in state.owed] == ["45"]
+    assert [each.reply_to for each in state.outbox] == ["45"]
 
 
 def test_the_end_of_a_session_owes_nothing_any_more() -> None:
     """Whoever starts afresh does not want the answer to what was before."""
     state = began(ModelReplied(text="there"), ANSWERED, SessionEnded(reason="reset"))
 
-    assert (state.owed, state.is_due) == ((), False)
+    assert (state.outbox, state.is_due) == ((), False)
 
 
 def test_a_session_that_owes_something_is_due() -> None:
@@ -290,7 +294,7 @@ def test_a_session_that_owes_something_is_due() -> None:
     state = began(ModelReplied(text="there"), ANSWERED)
 
     assert (state.has_work, state.is_due) == (False, True)
-    assert not after(DeliveryPlanned(parcel=5, chunks=()), state=state).is_due
+    assert not after(DeliveryPlanned(item=5, chunks=()), state=state).is_due
 
 
 # --- previews ---
@@ -301,7 +305,7 @@ PREVIEW = PreviewSent(turn=1, step=1, platform_id="77")
 
 def previews(state: SessionState) -> list[tuple[str, str]]:
     """Return the text and the preview of all that is owed."""
-    return [(parcel.text, parcel.preview) for parcel in state.owed]
+    return [(item.text, item.preview) for item in state.outbox]
 
 
 def test_a_reply_takes_the_place_of_its_preview() -> None:
@@ -336,10 +340,10 @@ def test_a_reply_knows_whether_a_preview_may_stand_beside_it(
     bodies: tuple[Body, ...], step: int
 ) -> None:
     """Only then it has to say that it may be a repeat, whoever was quicker."""
-    (parcel,) = began(*bodies).owed
+    (item,) = began(*bodies).outbox
 
-    assert parcel.preview_step == step
-    assert parcel.preview == ("77" if PREVIEW in bodies else "")
+    assert item.preview_step == step
+    assert item.preview == ("77" if PREVIEW in bodies else "")
 
 
 def test_a_preview_is_of_no_later_step() -> None:
@@ -386,11 +390,11 @@ def test_a_preview_that_is_known_before_the_calls_are_done_is_of_their_reply() -
 
 def test_a_preview_that_comes_too_late_changes_nothing() -> None:
     """The reply is on its way as a message of its own, or was never owed."""
-    laid_out = DeliveryPlanned(parcel=5, chunks=("there",))
+    laid_out = DeliveryPlanned(item=5, chunks=("there",))
 
     assert previews(began(ModelReplied(text="there"), laid_out, PREVIEW)) == [("there", "")]
-    assert began(TurnFinished(turn=1, outcome="cancelled"), PREVIEW).owed == ()
-    assert began(PREVIEW, ModelReplied(text="x"), delivers=False).owed == ()
+    assert began(TurnFinished(turn=1, outcome="cancelled"), PREVIEW).outbox == ()
+    assert began(PREVIEW, ModelReplied(text="x"), delivers=False).outbox == ()
 
 
 @pytest.mark.parametrize(
@@ -414,79 +418,79 @@ def test_a_preview_of_what_was_not_begun_is_refused(body: PreviewSent) -> None:
 # --- how it is delivered ---
 
 
-def owed(*chunks: str) -> tuple[Parcel, ...]:
+def outbox(*chunks: str) -> tuple[OutboxItem, ...]:
     """Return a reply that is laid out, and one after it that is not."""
-    parcels = (
-        Parcel(seq=5, owed_at=START, turn=1, kind="reply"),
-        Parcel(seq=9, owed_at=START, turn=2, kind="reply"),
+    items = (
+        OutboxItem(seq=5, owed_at=START, turn=1, kind="reply"),
+        OutboxItem(seq=9, owed_at=START, turn=2, kind="reply"),
     )
-    return deliver(parcels, DeliveryPlanned(parcel=5, chunks=chunks)) if chunks else parcels
+    return deliver(items, DeliveryPlanned(item=5, chunks=chunks)) if chunks else items
 
 
 def marked(
-    parcels: tuple[Parcel, ...], chunk: int, *marks: Mark, platform_id: str = ""
-) -> tuple[Parcel, ...]:
+    items: tuple[OutboxItem, ...], chunk: int, *marks: Mark, platform_id: str = ""
+) -> tuple[OutboxItem, ...]:
     """Return what is owed after these marks of one chunk of the first reply."""
     for mark in marks:
-        body = ChunkMarked(parcel=5, chunk=chunk, mark=mark, platform_id=platform_id)
-        parcels = deliver(parcels, body)
-    return parcels
+        body = ChunkMarked(item=5, chunk=chunk, mark=mark, platform_id=platform_id)
+        items = deliver(items, body)
+    return items
 
 
-def test_a_parcel_leaves_with_its_last_chunk() -> None:
+def test_an_item_leaves_with_its_last_chunk() -> None:
     """Until then a restart has to know what is there already."""
-    parcels = marked(owed("one", "two"), 0, "sending", "sent", platform_id="70")
-    assert parcels[0].chunks is not None
-    assert [(c.mark, c.platform_id) for c in parcels[0].chunks] == [("sent", "70"), ("planned", "")]
+    items = marked(outbox("one", "two"), 0, "sending", "sent", platform_id="70")
+    assert items[0].chunks is not None
+    assert [(c.mark, c.platform_id) for c in items[0].chunks] == [("sent", "70"), ("planned", "")]
 
-    parcels = marked(parcels, 1, "sending", "sent")
+    items = marked(items, 1, "sending", "sent")
 
-    assert [each.seq for each in parcels] == [9]
+    assert [each.seq for each in items] == [9]
 
 
-def test_chunks_that_are_given_up_or_closed_let_the_parcel_go_too() -> None:
+def test_chunks_that_are_given_up_or_closed_let_the_outbox_items_go_too() -> None:
     """One message that a platform refuses must not be tried for ever."""
-    parcels = marked(owed("one", "two", "three"), 0, "sending", "failed")
-    parcels = marked(marked(parcels, 1, "closed"), 2, "failed")
+    items = marked(outbox("one", "two", "three"), 0, "sending", "failed")
+    items = marked(marked(items, 1, "closed"), 2, "failed")
 
-    assert [each.seq for each in parcels] == [9]
+    assert [each.seq for each in items] == [9]
 
 
 def test_each_unknown_outcome_is_counted() -> None:
     """The second one is the last."""
-    parcels = marked(owed("one"), 0, "sending", "unknown", "sending", "unknown")
+    items = marked(outbox("one"), 0, "sending", "unknown", "sending", "unknown")
 
-    assert parcels[0].chunks is not None
-    assert parcels[0].chunks[0].tries == 2
-    assert [each.seq for each in marked(parcels, 0, "failed")] == [9]
+    assert items[0].chunks is not None
+    assert items[0].chunks[0].tries == 2
+    assert [each.seq for each in marked(items, 0, "failed")] == [9]
 
 
 def test_what_surely_did_not_arrive_is_not_counted() -> None:
     """A platform that is down for a day is not a reason to give up."""
-    parcels = marked(owed("one"), 0, *("sending", "unsent") * 50)
+    items = marked(outbox("one"), 0, *("sending", "unsent") * 50)
 
-    assert parcels[0].chunks is not None
-    assert parcels[0].chunks[0].tries == 0
+    assert items[0].chunks is not None
+    assert items[0].chunks[0].tries == 0
 
 
-def test_parcels_may_be_delivered_out_of_order() -> None:
+def test_outbox_items_may_be_delivered_out_of_order() -> None:
     """A question that waits for a person must not hold up what comes after it."""
-    parcels = deliver(owed(), DeliveryPlanned(parcel=9, chunks=()))
+    items = deliver(outbox(), DeliveryPlanned(item=9, chunks=()))
 
-    assert [each.seq for each in parcels] == [5]
+    assert [each.seq for each in items] == [5]
 
 
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        (ChunkMarked(parcel=4, chunk=0, mark="sending"), "parcel 4 is not owed"),
-        (DeliveryPlanned(parcel=4, chunks=()), "parcel 4 is not owed"),
-        (DeliveryPlanned(parcel=5, chunks=()), "laid out already"),
-        (ChunkMarked(parcel=9, chunk=0, mark="sending"), "has no chunk 0"),
-        (ChunkMarked(parcel=5, chunk=1, mark="sending"), "has no chunk 1"),
-        (ChunkMarked(parcel=5, chunk=-1, mark="sending"), "has no chunk -1"),
-        (ChunkMarked(parcel=5, chunk=0, mark="sent"), "is planned, not sent next"),
-        (ChunkMarked(parcel=5, chunk=0, mark="planned"), "is planned, not planned next"),
+        (ChunkMarked(item=4, chunk=0, mark="sending"), "outbox item 4 is not owed"),
+        (DeliveryPlanned(item=4, chunks=()), "outbox item 4 is not owed"),
+        (DeliveryPlanned(item=5, chunks=()), "laid out already"),
+        (ChunkMarked(item=9, chunk=0, mark="sending"), "has no chunk 0"),
+        (ChunkMarked(item=5, chunk=1, mark="sending"), "has no chunk 1"),
+        (ChunkMarked(item=5, chunk=-1, mark="sending"), "has no chunk -1"),
+        (ChunkMarked(item=5, chunk=0, mark="sent"), "is planned, not sent next"),
+        (ChunkMarked(item=5, chunk=0, mark="planned"), "is planned, not planned next"),
     ],
 )
 def test_what_cannot_have_happened_is_refused(
@@ -494,7 +498,7 @@ def test_what_cannot_have_happened_is_refused(
 ) -> None:
     """A delivery that is marked wrongly is one that is sent twice, or never."""
     with pytest.raises(ValueError, match=why):
-        deliver(owed("one"), body)
+        deliver(outbox("one"), body)
 
 
 MARKS = st.lists(st.tuples(st.integers(0, 1), st.sampled_from(get_args(Mark))), max_size=12)
@@ -502,12 +506,12 @@ MARKS = st.lists(st.tuples(st.integers(0, 1), st.sampled_from(get_args(Mark))), 
 
 @given(MARKS)
 def test_what_is_known_to_be_there_is_never_sent_again(marks: list[tuple[int, Mark]]) -> None:
-    """The promise to the reader, whatever a carrier does: no chunk goes from sent to sending."""
-    parcels = owed("one", "two")
+    """The promise to the reader, whatever a delivery port does: no chunk is sent again."""
+    items = outbox("one", "two")
     seen: dict[int, list[Mark]] = {0: ["planned"], 1: ["planned"]}
     for chunk, mark in marks:
         try:
-            parcels = marked(parcels, chunk, mark)
+            items = marked(items, chunk, mark)
         except ValueError:
             continue
         seen[chunk].append(mark)
@@ -517,14 +521,14 @@ def test_what_is_known_to_be_there_is_never_sent_again(marks: list[tuple[int, Ma
             assert now != "sending" or before in {"planned", "unsent", "unknown"}
             assert now not in {"sent", "unsent", "unknown"} or before == "sending"
     is_over = all(told[-1] in {"sent", "failed", "given_up", "closed"} for told in seen.values())
-    assert is_over == (parcels[0].seq != 5)
+    assert is_over == (items[0].seq != 5)
 
 
 def test_the_session_survives_being_told_what_is_in_a_whole_log() -> None:
     """The example that snapshots and records are tried with owes what it should."""
     state = replay(delivered_log())
 
-    assert [(p.seq, p.kind, p.preview) for p in state.owed] == [
+    assert [(p.seq, p.kind, p.preview) for p in state.outbox] == [
         (13, "reply", "77"),
         (18, "approval", ""),
         (25, "file", ""),
@@ -541,16 +545,18 @@ def test_the_session_survives_being_told_what_is_in_a_whole_log() -> None:
 # --- what is given up ---
 
 
-def lost(*marks: Mark, kind: ParcelKind = "reply", state: SessionState | None = None) -> Parcel:
+def lost(
+    *marks: Mark, kind: OutboxItemKind = "reply", state: SessionState | None = None
+) -> OutboxItem:
     """Return what people are told where a reply of two chunks, marked so, is given up."""
     chunks = tuple(Chunk(payload="x", mark=mark, tries=mark == "unknown") for mark in marks)
-    parcel = Parcel(seq=5, owed_at=START, turn=1, kind=kind, chunks=chunks)
+    item = OutboxItem(seq=5, owed_at=START, turn=1, kind=kind, chunks=chunks)
     first = next(n for n, mark in enumerate(marks) if mark not in {"sent", "given_up"})
-    body = ChunkMarked(parcel=5, chunk=first, mark="given_up", error="offline")
-    state = replace(state or began(), owed=(parcel,))
+    body = ChunkMarked(item=5, chunk=first, mark="given_up", error="offline")
+    state = replace(state or began(), outbox=(item,))
     after_it = after(body, state=state)
     assert [each.own for each in after_it.overheard] == [True]
-    return next(each for each in after_it.owed if each.kind == "undelivered")
+    return next(each for each in after_it.outbox if each.kind == "undelivered")
 
 
 def test_what_is_given_up_is_owed_as_a_word_and_told_to_the_model() -> None:
@@ -566,27 +572,27 @@ def test_what_is_given_up_is_owed_as_a_word_and_told_to_the_model() -> None:
 
 def test_one_word_tells_of_all_that_was_given_up_until_it_is_laid_out() -> None:
     """A day of outage ends in one message."""
-    parcels = tuple(
-        Parcel(
+    items = tuple(
+        OutboxItem(
             seq=n, owed_at=START, turn=1, kind="reply", chunks=(Chunk(payload="x", mark="unsent"),)
         )
         for n in range(1, 9)
     )
-    state = replace(began(), owed=parcels)
+    state = replace(began(), outbox=items)
     for n in range(1, 9):
-        state = after(ChunkMarked(parcel=n, chunk=0, mark="given_up"), state=state)
+        state = after(ChunkMarked(item=n, chunk=0, mark="given_up"), state=state)
 
-    [told] = state.owed
+    [told] = state.outbox
     assert told.text.count("could not be delivered") == UNDELIVERED_LINES + 1
     assert told.text.endswith(UNDELIVERED_MORE)
     assert len(state.overheard) == 8
 
     state = after(
-        DeliveryPlanned(parcel=told.seq, chunks=("x",)),
-        ChunkMarked(parcel=told.seq, chunk=0, mark="sending"),
-        ChunkMarked(parcel=told.seq, chunk=0, mark="unsent"),
-        ChunkMarked(parcel=told.seq, chunk=0, mark="given_up"),
+        DeliveryPlanned(item=told.seq, chunks=("x",)),
+        ChunkMarked(item=told.seq, chunk=0, mark="sending"),
+        ChunkMarked(item=told.seq, chunk=0, mark="unsent"),
+        ChunkMarked(item=told.seq, chunk=0, mark="given_up"),
         state=state,
     )
-    assert state.owed == ()
+    assert state.outbox == ()
     assert len(state.overheard) == 8

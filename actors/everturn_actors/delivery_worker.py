@@ -1,6 +1,6 @@
-"""The way out of one session: keeps its carrier at work while there is something to carry.
+"""The way out of one session: keeps its delivery port at work while there is something to carry.
 
-A boundary: a carrier that fails is logged and begun anew, and the session goes on.
+A boundary: a delivery port that fails is logged and begun anew, and the session goes on.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ import anyio
 
 from everturn_actors.background import Background
 from everturn_actors.commands import Command, Tell, Wake
+from everturn_actors.delivery_port import DeliveryPort
 from everturn_actors.errors import ActorStoppedError, SessionEndedError
 from everturn_actors.events import Body
 from everturn_actors.faults import is_cancelled
 from everturn_actors.feed import Feed, Update
 from everturn_actors.following import follow_feed
 from everturn_actors.mailbox import Answer, Mailbox
-from everturn_actors.outgoing import Carrier
 from everturn_actors.ports import Clock, SessionStore
 from everturn_actors.state import SessionState
 
 logger = logging.getLogger(__name__)
 
-RETRY_S = 1.0  # until a carrier that failed is begun anew; doubled with each failure
+RETRY_S = 1.0  # until a delivery port that failed is begun anew; doubled with each failure
 RETRY_MAX_S = 60.0
 
 
-class Carriage:
+class DeliveryWorker:
     """Implements `Outgoing` for one actor."""
 
     def __init__(
         self,
         *,
         session_id: str,
-        carriers: Mapping[str, Carrier],
+        delivery_ports: Mapping[str, DeliveryPort],
         mailbox: Mailbox[Command],
         feed: Feed,
         store: SessionStore,
@@ -50,7 +50,7 @@ class Carriage:
 
         Args:
             session_id: The session.
-            carriers: By the name of their channel.
+            delivery_ports: By the name of their channel.
             mailbox: The actor's.
             feed: Where its followers read.
             store: Where the session lives.
@@ -59,7 +59,7 @@ class Carriage:
             changed: Waits until something new is durable.
             stopping: Whether the service stops.
         """
-        self._session_id, self._carriers = session_id, carriers
+        self._session_id, self._delivery_ports = session_id, delivery_ports
         self._mailbox, self._feed, self._store, self._clock = mailbox, feed, store, clock
         self._present, self._changed, self._stopping = present, changed, stopping
         self._works = False
@@ -68,40 +68,40 @@ class Carriage:
 
     @property
     def works(self) -> bool:
-        """Whether a carrier is at work for the session."""
+        """Whether a delivery port is at work for the session."""
         return self._works
 
     @property
     def is_due(self) -> bool:
-        """Whether something is owed that a carrier may still deliver: such a session stays."""
+        """Whether something is owed that may still be delivered: such a session stays."""
         state = self._present()
-        return state is not None and bool(state.owed) and self.delivers(state.key.channel)
+        return state is not None and bool(state.outbox) and self.delivers(state.key.channel)
 
     def delivers(self, channel: str) -> bool:
         """Whether what is said in a session of `channel` is owed to its people."""
-        return channel in self._carriers
+        return channel in self._delivery_ports
 
     def begin(self, tasks: Background) -> None:
-        """Set the carrier to work, if there is work and it is not at it."""
-        carrier = self._needed()
-        if carrier is not None and not self._works:
+        """Set the delivery port to work, if there is work and it is not at it."""
+        delivery_port = self._needed()
+        if delivery_port is not None and not self._works:
             self._works = True
             tasks.start_soon(self._carry)
 
-    def _needed(self) -> Carrier | None:
+    def _needed(self) -> DeliveryPort | None:
         state = self._present()
         if state is None or state.status == "ended" or self.is_stopping:
             return None
         turn = state.open_turn
-        has_work = bool(state.owed) or (turn is not None and turn.delivers)
-        return self._carriers.get(state.key.channel) if has_work else None
+        has_work = bool(state.outbox) or (turn is not None and turn.delivers)
+        return self._delivery_ports.get(state.key.channel) if has_work else None
 
     async def _carry(self) -> None:
         delay_s = RETRY_S
         try:
-            while (carrier := self._needed()) is not None:
+            while (delivery_port := self._needed()) is not None:
                 seen = self._newest()
-                await self._carry_once(carrier)
+                await self._carry_once(delivery_port)
                 await self._pause(delay_s, seen)
                 delay_s = RETRY_S if self._has_more(seen) else min(delay_s * 2, RETRY_MAX_S)
         finally:
@@ -109,11 +109,11 @@ class Carriage:
             with suppress(ActorStoppedError):
                 self._mailbox.put(Wake(Answer()), own=True)  # it may rest now
 
-    async def _carry_once(self, carrier: Carrier) -> None:
-        """Let the carrier work until it comes back, or fails."""
+    async def _carry_once(self, delivery_port: DeliveryPort) -> None:
+        """Let the delivery port work until it comes back, or fails."""
         error: BaseException
         try:
-            await carrier.carry(self)
+            await delivery_port.deliver(self)
         except anyio.get_cancelled_exc_class() as cancelled:
             if is_cancelled():
                 raise
@@ -131,16 +131,16 @@ class Carriage:
         )
 
     def _newest(self) -> tuple[int, int]:
-        """Return the newest turn, and the event of the newest parcel that is owed."""
+        """Return the newest turn, and the event of the newest outbox item that is owed."""
         state = self.state
-        return state.turns, max((parcel.seq for parcel in state.owed), default=0)
+        return state.turns, max((item.seq for item in state.outbox), default=0)
 
     def _has_more(self, seen: tuple[int, int]) -> bool:
         """Whether something came since `seen`."""
         return any(now > before for now, before in zip(self._newest(), seen, strict=True))
 
     async def _pause(self, delay_s: float, seen: tuple[int, int]) -> None:
-        """Wait before a carrier is begun anew; not when more came, or nothing is left to do."""
+        """Wait before a delivery port is begun anew; not when more came, or nothing is left."""
 
         def is_over() -> bool:
             return self._needed() is None or self._has_more(seen)
@@ -157,7 +157,7 @@ class Carriage:
             await self._clock.sleep(delay_s)
             tasks.cancel_scope.cancel()
 
-    # --- the carrier's side (Outgoing) ---
+    # --- the delivery port's side (Outgoing) ---
 
     @property
     def session_id(self) -> str:
