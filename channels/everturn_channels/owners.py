@@ -24,7 +24,7 @@ class Owner:
     agents: frozenset[str] | None = None
     "Whose owner this is; None = of all."
     notify: bool = False
-    "Whether questions that wait for an answer are brought to the private chat."
+    "Whether questions that nobody answers are brought to the private chat."
 
     @property
     def by(self) -> str:

@@ -80,6 +80,7 @@ async def run_channel(
                 pace=pace or Pace(hall.clock, jitter),
                 aliases=aliases or ChatAliases(adapter.name),
             )
+            group.start_soon(inlet.bring_questions)
             run = _Run(adapter, hall, health, inlet, jitter)
             while True:
                 await run.once()

@@ -15,7 +15,7 @@ from everturn_gateway.principals import is_principal_name
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,19}")
 _PLATFORMS: Final = ("telegram", "discord")
 "Whose channels are named after them, and whose people have numbers."
-_ID_CHARACTERS: Final = 256
+_ID_CHARACTERS: Final = 128  # they stand in names of cursors, which have at most 200
 
 
 def _name(value: str) -> str:
@@ -47,6 +47,7 @@ class OwnerSection(Section):
     name: Annotated[str, AfterValidator(_name)]
     accounts: dict[str, _Ids] = Field(default_factory=dict)
     agents: tuple[str, ...] | None = None
+    notify: bool = False
 
     def value(self) -> Owner:
         """Return it."""
@@ -56,6 +57,7 @@ class OwnerSection(Section):
                 (channel, account) for channel, ids in self.accounts.items() for account in ids
             ),
             agents=None if self.agents is None else frozenset(self.agents),
+            notify=self.notify,
         )
 
 

@@ -35,7 +35,7 @@ def test_owners_are_named_with_their_accounts_on_channels(tmp_path: Path) -> Non
         """\
 owners:
   - {name: ada, accounts: {telegram: 1001, discord: ["1573994509040091151"], discord-work: 15}}
-  - {name: bea, accounts: {matrix: "@bea:example.org"}, agents: [helper]}
+  - {name: bea, accounts: {matrix: "@bea:example.org"}, agents: [helper], notify: true}
 """,
     )
     ada, bea = config.owners
@@ -48,6 +48,7 @@ owners:
     )
     assert bea.accounts == {("matrix", "@bea:example.org")}
     assert (ada.owns("other"), bea.owns("other"), bea.owns("helper")) == (True, False, True)
+    assert (ada.notify, bea.notify) == (False, True)
     assert config.notes == ()
 
 

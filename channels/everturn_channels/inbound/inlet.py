@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final, assert_never
+from typing import Final, NoReturn, assert_never
 
 import anyio
 
@@ -26,6 +26,7 @@ from everturn_channels.inbound.attending import Attendant
 from everturn_channels.inbound.backlog import Backlog
 from everturn_channels.inbound.dispositions import disposition_of
 from everturn_channels.inbound.doorkeeper import Doorkeeper, Limits
+from everturn_channels.inbound.question_notices import QuestionNotices
 from everturn_channels.inbound.receiving import Receiver
 from everturn_channels.inbound.speaking import Errands, Voice
 from everturn_channels.moving import moved_arrival, moved_place
@@ -92,6 +93,9 @@ class ChannelInlet:
             voice=self._voice,
             doorkeeper=self._doorkeeper,
         )
+        self._notices = QuestionNotices(
+            channel=adapter.name, hall=hall, cursors=cursors, voice=self._voice
+        )
         self._backlog = Backlog(
             channel=adapter.name,
             clock=hall.clock,
@@ -132,6 +136,11 @@ class ChannelInlet:
         )
         if name is not None:
             self._settled.note(name)
+        await self._notices.heard(arrival)
+
+    async def bring_questions(self) -> NoReturn:
+        """Bring questions that nobody answers to owners who want that, until cancelled."""
+        await self._notices.run()
 
     def _as_meant(self, arrival: Arrival) -> Arrival:
         """Return a command of owners that somebody else wrote as the message that it is then."""

@@ -120,10 +120,7 @@ class OwnerCommands:
 
     async def _show(self, place: Place, questions: tuple[OpenQuestion, ...]) -> None:
         for each in questions:
-            question = Question(approval=each.approval, call=each.call)
-            buttons = buttons_of(question, each.session_id)
-            text = owner_question_text(each)
-            await self._voice.tell(place, text, buttons=buttons, is_plain=True)
+            await show_question(self._voice, place, each)
 
     async def _questions(self, owner: Owner) -> OwnerAnswer:
         questions = await self._open(owner)
@@ -263,3 +260,13 @@ class OwnerCommands:
         if session_id:
             extra["session_id"] = session_id
         logger.info("an owner acted from a chat", extra=extra)
+
+
+async def show_question(voice: Voice, place: Place, asked: OpenQuestion) -> None:
+    """Show a question in a private chat, with its buttons.
+
+    Raises:
+        SendError: It could not be shown, or not all of it.
+    """
+    buttons = buttons_of(Question(approval=asked.approval, call=asked.call), asked.session_id)
+    await voice.tell(place, owner_question_text(asked), buttons=buttons, is_plain=True)

@@ -1,0 +1,150 @@
+"""Brings questions that nobody answers to the private chats of owners who want that.
+
+Only where an owner has written to the bot before: platforms let no bot begin. What was brought is
+noted beside the channel's cursors, so that a restart brings it again only where that was lost.
+
+It looks every few seconds into memory, and only where an owner wants it: whoever was asked first
+has a moment to answer, and no turn does anything for it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import Final, NoReturn
+
+from everturn_actors.supervisor import attempt
+from everturn_channels.adapter import Arrival, Place
+from everturn_channels.cursors import Cursors
+from everturn_channels.errors import ChannelError, NotSentError, SendError
+from everturn_channels.hall import Hall
+from everturn_channels.inbound.open_questions import OpenQuestion, open_questions
+from everturn_channels.inbound.owner_commands import show_question
+from everturn_channels.inbound.speaking import Voice
+from everturn_channels.owners import Owner, find_owner
+from everturn_channels.pacing import Lately
+
+logger = logging.getLogger(__name__)
+
+LOOK_S: Final = 15.0
+"So long a question waits at least, and twice as long at most."
+BROUGHT_MAX: Final = 50
+"Questions that are remembered over a restart, for each account: what a cursor has room for."
+
+
+class QuestionNotices:
+    """The notices of one channel."""
+
+    def __init__(self, *, channel: str, hall: Hall, cursors: Cursors, voice: Voice) -> None:
+        self._channel = channel
+        self._hall = hall
+        self._cursors = cursors
+        self._voice = voice
+        self._seen: frozenset[str] = frozenset()
+        "Tokens of what waited at the look before."
+        self._brought: Lately[tuple[str, str]] = Lately()
+        "What was brought to which account; beyond a restart, the cursor knows the newest of it."
+
+    async def heard(self, arrival: Arrival) -> None:
+        """Note in which private chat an owner writes, where that can be noted."""
+        place, sender = arrival.place, arrival.sender
+        if place.type != "dm" or find_owner(self._hall.owners(), self._channel, sender) is None:
+            return
+        try:
+            await self._cursors.put(_chat_of(sender.id), place.chat)
+        except (ChannelError, OSError) as error:
+            extra = {"channel": self._channel, "error": str(error)}
+            logger.warning("an owner's private chat cannot be noted", extra=extra)
+
+    async def run(self) -> NoReturn:
+        """Look until cancelled; what fails is logged, and looked at again."""
+        while True:
+            await self._hall.clock.sleep(LOOK_S)
+            failure = await attempt(self.look)
+            if failure is not None:
+                logger.error(
+                    "questions could not be brought to owners",
+                    extra={"channel": self._channel},
+                    exc_info=failure,
+                )
+
+    async def look(self) -> None:
+        """Bring what waited at the look before, waits still, and was not brought yet."""
+        wanting = [
+            (owner, account)
+            for owner in self._hall.owners()
+            if owner.notify
+            for channel, account in sorted(owner.accounts)
+            if channel == self._channel and self._cursors.get(_chat_of(account))
+        ]
+        if not wanting:
+            self._seen = frozenset()
+            return
+        states = await self._hall.service.awaiting_approval()
+        seen, self._seen = self._seen, frozenset()
+        for owner, account in wanting:
+            questions = open_questions(states, owner)
+            self._seen |= {each.token for each in questions}
+            waited = [each for each in questions if each.token in seen]
+            failure = await attempt(partial(self._bring, owner, account, waited))
+            if failure is not None:  # one owner's chat that is gone keeps no other waiting
+                fields = {"channel": self._channel, "owner": owner.name, "error": str(failure)}
+                logger.warning("a question could not be brought to an owner", extra=fields)
+
+    async def _bring(self, owner: Owner, account: str, questions: Sequence[OpenQuestion]) -> None:
+        """Show what was not shown yet, and note that it was.
+
+        Raises:
+            SendError: Something was not sent; what surely was not is brought at the next look.
+            ChannelError: What was brought cannot be noted.
+        """
+        place = Place(chat=self._cursors.get(_chat_of(account)))
+        before = self._cursors.get(_brought_to(account))
+        brought = [*filter(None, before.split(","))]
+        try:
+            for each in questions:
+                is_known = each.token in brought or (account, each.token) in self._brought
+                if is_known or self._is_asked_in(each, place):
+                    continue
+                await self._show(place, each, brought)
+                fields = {"channel": self._channel, "owner": owner.name}
+                logger.info(
+                    "a question was brought to an owner",
+                    extra={**fields, "session_id": each.session_id},
+                )
+        finally:
+            for token in brought:
+                self._brought.note((account, token))
+            kept = ",".join(brought[-BROUGHT_MAX:])
+            if kept != before:
+                await self._cursors.put(_brought_to(account), kept)
+
+    async def _show(self, place: Place, question: OpenQuestion, brought: list[str]) -> None:
+        """Show a question and count it as brought, unless it surely was not sent.
+
+        Raises:
+            SendError: It was not, or may not have been.
+        """
+        try:
+            await show_question(self._voice, place, question)
+        except NotSentError:
+            raise
+        except SendError:
+            brought.append(question.token)  # tried again, it might come for ever
+            raise
+        brought.append(question.token)
+
+    def _is_asked_in(self, question: OpenQuestion, place: Place) -> bool:
+        """Whether a question stands in an owner's own chat anyway."""
+        return (question.key.channel, question.key.chat) == (self._channel, place.chat)
+
+
+def _chat_of(account: str) -> str:
+    """Return the name of the cursor that keeps an owner's private chat."""
+    return f"owner {account}"
+
+
+def _brought_to(account: str) -> str:
+    """Return the name of the cursor that keeps what was brought there."""
+    return f"brought {account}"

@@ -1,0 +1,154 @@
+"""Questions that nobody answers are brought to owners who want that, each once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import anyio
+import pytest
+from support.arrivals import GROUP
+from support.feeding_adapter import Fed, feeding
+from support.tool_doubles import Deed, Rules, by_name
+
+from everturn_actors.journal.memory import MemoryDisk
+from everturn_actors.ports import Verdict
+from everturn_actors.testing import ManualClock, ScriptedProvider, calling
+from everturn_channels.adapter import Person, Place
+from everturn_channels.errors import NotSentError, RefusedError
+from everturn_channels.inbound.question_notices import LOOK_S
+from everturn_channels.owners import Owner
+from everturn_gateway.channels.running import LaterDeliveryPort
+
+ADA = Person(id="1", name="Ada")
+ADA_DM = Place(chat="11")
+"Some platforms give a private chat an id of its own."
+OWNER = Owner(name="ada", accounts=frozenset({("test", "1")}), notify=True)
+TOOL = Deed("send")
+GATE = Rules({"send": Verdict(word="ask", approvers=("7",))})
+
+
+def _asking() -> ScriptedProvider:
+    return ScriptedProvider("hello", calling(("c1", "send")), "sent")
+
+
+async def _asked(fed: Fed, place: Place = GROUP) -> None:
+    """Let the owner say hello, and then Ann ask for what waits for an answer."""
+    await fed.say("hello", place=ADA_DM, sender=ADA)
+    await fed.until_idle(ADA_DM.chat)
+    await fed.say("send it", place=place, is_addressed=True)
+    session_id = await fed.service.current(fed.key(place.chat))
+    async for _ in fed.service.watch(session_id, after=0):
+        if await fed.service.awaiting_approval():
+            return
+
+
+async def _looks(fed: Fed, count: int = 1) -> list[str]:
+    """Let so many looks pass; return what the owner reads."""
+    for _ in range(count):
+        await anyio.wait_all_tasks_blocked()
+        fed.clock.advance(LOOK_S)
+        await anyio.wait_all_tasks_blocked()
+    return fed.adapter.world.chat(ADA_DM.chat)
+
+
+async def test_a_question_that_nobody_answers_is_brought_once_with_its_buttons(
+    tmp_path: Path,
+) -> None:
+    """Whoever was asked has a moment; then the owner's telephone rings, and not again."""
+    tool = Deed("send")
+    begin = partial(feeding, tmp_path, tools=by_name(tool), gate=GATE, owners=[OWNER])
+    async with begin(provider=_asking()) as fed:
+        await _asked(fed)
+        at_first = await _looks(fed)
+        (shown,) = await _looks(fed)
+        again = await _looks(fed, 5)
+        message = next(m for m in fed.adapter.world.messages.values() if m.text == shown)
+        pressed = await fed.press(message.buttons[0].data, place=ADA_DM, sender=ADA)
+        await fed.until_idle("-100")
+
+        assert at_first == []
+        assert "test asks, in test -100" in shown
+        assert again == [shown]
+        assert pressed == "Allowed, this once."
+        assert tool.runs == {"c1": 1}
+
+
+@pytest.mark.parametrize(
+    "owner",
+    [
+        replace(OWNER, notify=False),
+        replace(OWNER, agents=frozenset({"other"})),
+        replace(OWNER, accounts=frozenset({("test", "2"), ("other", "1")})),
+    ],
+    ids=["unwanted", "other agents", "never wrote"],
+)
+async def test_nobody_is_disturbed_without_need(tmp_path: Path, owner: Owner) -> None:
+    """What is brought shows everything that a call would do."""
+    async with feeding(
+        tmp_path, provider=_asking(), tools=by_name(TOOL), gate=GATE, owners=[owner]
+    ) as fed:
+        await _asked(fed)
+        await _looks(fed, 4)
+
+        assert fed.adapter.world.texts == []
+
+
+async def test_what_stands_in_the_owners_chat_is_not_brought_there(tmp_path: Path) -> None:
+    """It is asked there already."""
+    async with feeding(
+        tmp_path, provider=_asking(), tools=by_name(TOOL), gate=GATE, owners=[OWNER]
+    ) as fed:
+        await _asked(fed, ADA_DM)
+
+        assert await _looks(fed, 4) == []
+
+
+async def test_a_restart_brings_nothing_twice(tmp_path: Path) -> None:
+    """A question may wait for days, and a gateway be updated meanwhile."""
+    disk, clock = MemoryDisk(), ManualClock()
+    begin = partial(
+        feeding,
+        tmp_path,
+        disk=disk,
+        clock=clock,
+        delivery_port=LaterDeliveryPort(),
+        tools=by_name(TOOL),
+        gate=GATE,
+        owners=[OWNER],
+    )
+    async with begin(provider=_asking()) as fed:
+        await _asked(fed)
+        before = await _looks(fed, 2)
+    async with begin(provider=ScriptedProvider("sent")) as fed:
+        while not await fed.service.awaiting_approval():
+            await anyio.wait_all_tasks_blocked()
+        after = await _looks(fed, 4)
+
+    assert len(before) == 1
+    assert after == []
+
+
+async def test_what_was_not_sent_is_brought_later_and_what_was_refused_never(
+    tmp_path: Path,
+) -> None:
+    """An outage delays; an owner who blocked the bot is left alone."""
+    async with feeding(
+        tmp_path, provider=_asking(), tools=by_name(TOOL), gate=GATE, owners=[OWNER]
+    ) as fed:
+        await _asked(fed)
+        fed.adapter.fail("send", *[NotSentError()] * 2)
+        late = await _looks(fed, 2)
+        await _looks(fed, 2)
+        arrived = await _looks(fed, 1)
+
+        assert late == []
+        assert len(arrived) == 1
+    async with feeding(
+        tmp_path / "b", provider=_asking(), tools=by_name(TOOL), gate=GATE, owners=[OWNER]
+    ) as fed:
+        await _asked(fed)
+        fed.adapter.fail("send", RefusedError("blocked", is_chat_gone=True))
+
+        assert await _looks(fed, 6) == []
