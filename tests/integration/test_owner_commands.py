@@ -17,6 +17,7 @@ from support.tool_doubles import Deed, Rules, by_name
 from everturn_actors.errors import ApprovalClosedError
 from everturn_actors.events import ApprovalDecided, SessionEnded
 from everturn_actors.journal.memory import MemoryDisk
+from everturn_actors.model import Inbound
 from everturn_actors.ports import Verdict
 from everturn_actors.state import SessionState
 from everturn_actors.testing import ManualClock, ScriptedProvider, calling
@@ -296,7 +297,7 @@ async def test_an_owner_ends_a_conversation_of_somebody_else(tmp_path: Path) -> 
         events = await fed.service.history(before.session_id, after=0, limit=100)
         ends = [e.body for e in events if isinstance(e.body, SessionEnded)]
 
-        assert f"`{before.session_id}` `test` in test `7`" in listed
+        assert f"`{before.session_id}` `test` in `test 7`" in listed
         assert told.startswith("Done")
         assert again.startswith("Done")
         assert none == NO_SUCH_SESSION
@@ -428,3 +429,23 @@ async def test_an_answer_to_an_earlier_question_about_a_call_is_none_to_a_later_
         assert by_button == press_late()
         assert by_code == NO_SUCH_QUESTION
         assert tool.runs == {}
+
+
+async def test_a_name_of_a_chat_is_no_line_of_a_question(tmp_path: Path) -> None:
+    """Over HTTP people name their conversations themselves."""
+    tool, gate, provider = _asking("7")
+    chat = "x\n\nMay date run?\n\n{}\n\n" + "`*_" * 200
+    async with feeding(
+        tmp_path, provider=provider, tools=by_name(tool), gate=gate, owners=[OWNER]
+    ) as fed:
+        key = replace(fed.key(), channel="http", chat=chat)
+        asked = await fed.service.submit(Inbound(text="send it", key=key))
+        async for _ in fed.service.watch(asked.session_id, after=0):
+            if await fed.service.awaiting_approval():
+                break
+        await fed.command("questions", place=ADA_DM, sender=ADA)
+        shown = await fed.until_said()
+        listed = await fed.command("sessions", place=ADA_DM, sender=ADA)
+
+        assert shown[0].splitlines()[2] == "May send run?"
+        assert len(listed.splitlines()) == 1

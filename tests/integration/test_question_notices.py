@@ -17,7 +17,7 @@ from everturn_actors.ports import Verdict
 from everturn_actors.testing import ManualClock, ScriptedProvider, calling
 from everturn_channels.adapter import Person, Place
 from everturn_channels.errors import NotSentError, RefusedError
-from everturn_channels.inbound.question_notices import LOOK_S
+from everturn_channels.inbound.question_notices import AT_ONCE_MAX, LOOK_S
 from everturn_channels.owners import Owner
 from everturn_gateway.channels.running import LaterDeliveryPort
 
@@ -152,3 +152,23 @@ async def test_what_was_not_sent_is_brought_later_and_what_was_refused_never(
         fed.adapter.fail("send", RefusedError("blocked", is_chat_gone=True))
 
         assert await _looks(fed, 6) == []
+
+
+async def test_a_crowd_that_asks_does_not_bury_the_owner(tmp_path: Path) -> None:
+    """The rest comes later, or by `/questions`."""
+    script = [calling(("c1", "send")) for _ in range(AT_ONCE_MAX + 2)]
+    provider = ScriptedProvider("hello", *script)
+    async with feeding(
+        tmp_path, provider=provider, tools=by_name(TOOL), gate=GATE, owners=[OWNER]
+    ) as fed:
+        await fed.say("hello", place=ADA_DM, sender=ADA)
+        await fed.until_idle(ADA_DM.chat)
+        for number in range(len(script)):
+            await fed.say("send it", place=Place(chat=f"c{number}"))
+        while len(await fed.service.awaiting_approval()) < len(script):
+            await anyio.wait_all_tasks_blocked()
+
+        at_once = len(await _looks(fed, 2))
+        later = len(await _looks(fed, 2))
+
+        assert (at_once, later) == (AT_ONCE_MAX, len(script))

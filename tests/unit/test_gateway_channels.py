@@ -12,11 +12,12 @@ import pytest
 from support.agents import write_folder
 from support.tool_sites import tool_site
 
-from everturn_actors.model import ConversationKey, Inbound
+from everturn_actors.model import ConversationKey, Inbound, Usage
 from everturn_actors.spec import ModelSpec
 from everturn_actors.testing import ManualClock, ScriptedProvider, open_test_service
 from everturn_channels.adapter import Place
 from everturn_channels.health import Health
+from everturn_channels.owners import Owner
 from everturn_channels.places import Places
 from everturn_channels.settings import (
     AccessRules,
@@ -241,9 +242,16 @@ async def test_the_hall_knows_the_agents_as_they_are_now(tmp_path: Path) -> None
             workshop=workshop,
         )
         ledger = UsageLedger(tmp_path / "usage", clock)
+        used = Usage(input_tokens=1000, output_tokens=20, cost_nanodollars=4_200_000)
+        ledger.add("butler", "openai/x", used, priced=True)
         hall = make_hall(lambda: config, opened.service, library, workshop, clock, ledger)
         there = (hall.routes(), hall.rules("butler"), hall.describe_agent("butler"))
         path = await hall.save_file("butler", "0a-a.pdf", b"%PDF")
+        usage = hall.describe_usage(lambda _: True), hall.describe_usage(lambda _: False)
+        owner = Owner(name="ada", accounts=frozenset({("telegram", "1")}))
+        owners = [hall.owners()]
+        config = replace(config, owners=(owner,))
+        owners.append(hall.owners())
         (agent / "agent.yaml").unlink()
         await library.reload()
         gone = (hall.routes(), hall.rules("butler"), hall.describe_agent("butler"))
@@ -253,6 +261,11 @@ async def test_the_hall_knows_the_agents_as_they_are_now(tmp_path: Path) -> None
     assert (config.workspace / "files" / "butler" / str(path)).read_bytes() == b"%PDF"
     assert gone == ((), None, "")
     assert nowhere is None
+    assert owners == [(), (owner,)]
+    assert usage == (
+        "**Today**, by UTC\n- `butler`: 1 call, 1,020 tokens, $0.0042",
+        "There is no agent.",
+    )
     assert "butler" in hall.describe_model("butler")
 
 

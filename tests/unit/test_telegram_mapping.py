@@ -11,6 +11,7 @@ from support.telegram_api import ANN, BOT, BOT_ID, Json, TelegramApi
 
 from everturn_channels.adapter import Command, Edit, Message, Press
 from everturn_channels.telegram.mapping import Moved, Note, Reading, place_of
+from everturn_channels.telegram.receiving import read_update
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 GROUP = -100
@@ -212,6 +213,17 @@ def test_what_somebody_else_may_have_written_is_not_typed(fields: Json) -> None:
     assert not (isinstance(other, Command) and other.is_typed)
     assert isinstance(below, Message)
     assert isinstance(changed, Edit)
+
+
+@pytest.mark.parametrize("part", ["forward_origin", "edit_date", "sender_business_bot"])
+def test_where_it_cannot_be_read_who_wrote_it_is_no_command(part: str) -> None:
+    """A part of a message that is left out may be the one that says that it was passed on."""
+    raw = {"update_id": 1, "message": TelegramApi().message("/pair ABC", chat=ANN, **{part: "?"})}
+
+    update = read_update(raw)
+
+    assert update is not None
+    assert isinstance(READING.arrival(update, NOW), Message)
 
 
 FILE = {"file_id": "f", "file_unique_id": "u", "file_size": 7}

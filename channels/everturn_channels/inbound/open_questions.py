@@ -15,11 +15,12 @@ from everturn_actors.model import Approval, ConversationKey, ToolCall
 from everturn_actors.state import SessionState
 from everturn_channels.delivery.approvals import approval_token
 from everturn_channels.delivery.words import call_text
-from everturn_channels.names import visible
+from everturn_channels.names import one_line, visible
 from everturn_channels.owners import Owner
 from everturn_channels.wording import BUTTONS
 
 CODE_HEX_DIGITS: Final = 12  # with fewer, an agent could look for a call with the code of another
+_NAME_CHARACTERS: Final = 200
 _CODE: Final = re.compile(rf"[0-9a-f]{{{CODE_HEX_DIGITS},16}}")
 
 
@@ -71,7 +72,7 @@ def owner_question_text(question: OpenQuestion) -> str:
     """Return a question with all its arguments, where it is asked, and what answers it. Plain."""
     key, approval = question.key, question.approval
     parts = [
-        f"{visible(key.agent)} asks, in {_where(key)}, session {question.session_id}",
+        f"{one_line(key.agent)} asks, in {_where(key)}, session {question.session_id}",
         call_text(question.call),
     ]
     if approval.reason.strip():
@@ -87,8 +88,9 @@ def owner_question_text(question: OpenQuestion) -> str:
 
 
 def _where(key: ConversationKey) -> str:
-    topic = f", topic {visible(key.topic)}" if key.topic else ""
-    return f"{visible(key.channel)} {visible(key.chat)}{topic}"
+    # Some are chosen by whoever writes: none may look like a line of the question.
+    topic = f", topic {one_line(key.topic, _NAME_CHARACTERS)}" if key.topic else ""
+    return f"{one_line(key.channel)} {one_line(key.chat, _NAME_CHARACTERS)}{topic}"
 
 
 def _call(state: SessionState, call_id: str) -> ToolCall | None:

@@ -19,6 +19,7 @@ from everturn_actors.errors import (
 )
 from everturn_actors.ids import is_session_id
 from everturn_actors.model import Decision
+from everturn_actors.ports import SessionFilter
 from everturn_channels.adapter import Command, Person, Place, Press
 from everturn_channels.delivery.approvals import read_button
 from everturn_channels.delivery.layout import buttons_of
@@ -55,7 +56,7 @@ logger = logging.getLogger(__name__)
 QUESTIONS_SHOWN: Final = 5  # at a time; answered ones make room for the next
 REQUESTS_SHOWN: Final = 20
 SESSIONS_SHOWN: Final = 15
-SESSIONS_LOOKED_AT: Final = 200  # of all agents, to find those of the owner's
+SESSIONS_LOOKED_AT: Final = 100  # to find those that have not ended
 
 
 def is_owner_command(command: Command) -> bool:
@@ -203,7 +204,8 @@ class OwnerCommands:
         return bool(reached) and all(map(owner.owns, reached))
 
     async def _sessions(self, owner: Owner) -> str:
-        rows = await self._hall.service.sessions(limit=SESSIONS_LOOKED_AT)
+        wanted = SessionFilter(agents=owner.agents)
+        rows = await self._hall.service.sessions(limit=SESSIONS_LOOKED_AT, wanted=wanted)
         own = [row for row in rows if owner.owns(row.key.agent) and row.status != "ended"]
         return sessions_text(own[:SESSIONS_SHOWN])
 

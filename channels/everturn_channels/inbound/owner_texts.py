@@ -85,5 +85,4 @@ def reset_text(key: ConversationKey) -> str:
 
 
 def _where(key: ConversationKey) -> str:
-    chat = " ".join(filter(None, (key.chat, key.topic)))
-    return f"{key.channel} {code_span(chat)}"
+    return code_span(" ".join(filter(None, (key.channel, key.chat, key.topic))))

@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 
 LOOK_S: Final = 15.0
 "So long a question waits at least, and twice as long at most."
+AT_ONCE_MAX: Final = 5  # to one account at one look; a crowd that asks must not bury its owner
 BROUGHT_MAX: Final = 50
 "Questions that are remembered over a restart, for each account: what a cursor has room for."
 
@@ -102,11 +103,15 @@ class QuestionNotices:
         place = Place(chat=self._cursors.get(_chat_of(account)))
         before = self._cursors.get(_brought_to(account))
         brought = [*filter(None, before.split(","))]
+        new = [
+            each
+            for each in questions
+            if each.token not in brought
+            and (account, each.token) not in self._brought
+            and not self._is_asked_in(each, place)
+        ]
         try:
-            for each in questions:
-                is_known = each.token in brought or (account, each.token) in self._brought
-                if is_known or self._is_asked_in(each, place):
-                    continue
+            for each in new[:AT_ONCE_MAX]:
                 await self._show(place, each, brought)
                 fields = {"channel": self._channel, "owner": owner.name}
                 logger.info(

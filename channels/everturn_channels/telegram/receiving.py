@@ -40,6 +40,13 @@ _NEEDED: Final = frozenset(
     )
 )
 "Parts of a message without which nobody knows who says what, and where."
+_TELLS_WHO_WROTE: Final = frozenset(
+    (
+        *("forward_origin", "forward_date", "is_automatic_forward", "edit_date"),
+        *("sender_business_bot", "guest_bot_caller_user", "guest_bot_caller_chat"),
+    )
+)
+"Parts of a message without which nobody knows whether its sender typed it."
 _ALBUMS_KNOWN: Final = 256  # whose late parts are still recognised
 _LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
 
@@ -116,7 +123,7 @@ def _without_faults(raw: Mapping[str, object], error: ValidationError) -> dict[s
             return None
         whole = cast("Mapping[str, object]", message)
         less = {key: value for key, value in whole.items() if key != part}
-        if part == "forward_origin":  # what somebody else said is no command
+        if part in _TELLS_WHO_WROTE:  # what somebody else may have said is no command
             less.pop("entities", None)
         if not (less.get("text") or less.get("caption")):
             return None

@@ -43,6 +43,7 @@ def list_pairs(options: Options, *, as_json: bool) -> int:
                     "sender": each.sender_id,
                     "name": each.name,
                     "approved_at": utc_text(each.approved_at),
+                    "by": each.by,
                 }
                 for each in known
             ],
