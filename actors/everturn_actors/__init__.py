@@ -1,5 +1,5 @@
 """The core of Everturn: sessions, their journal, the turn and what the model sees.
 
-No network and no chat platform. Start reading at `service` (the one door), `session` (the actor)
+No network and no chat platform. Start reading at `service` (the entry point), `session` (the actor)
 and `state` (the one transition function).
 """

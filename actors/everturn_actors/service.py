@@ -1,4 +1,4 @@
-"""The one door: every caller submits here and reads the updates it yields.
+"""The one entry point: every caller submits here and reads the updates it yields.
 
 HTTP, the terminal, channels and the scheduler differ in how a message arrives and how a reply
 leaves; between the two there is only this.
@@ -930,7 +930,7 @@ async def open_service(
     observer: Observer | None = None,
     supervisor: Supervisor | None = None,
 ) -> AsyncGenerator[TurnService]:
-    """Open the door; turns that were open when the last process ended go on by themselves.
+    """Open the service; turns that were open when the last process ended go on by themselves.
 
     When the block ends, running turns get `settings.drain_s` to finish; what is cut off then goes
     on at the next start.

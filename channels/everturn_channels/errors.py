@@ -19,7 +19,7 @@ class ChannelError(Exception):
         super().__init__(message or (self.__doc__ or "").split("\n", 1)[0])
 
 
-class DoorError(ChannelError):
+class ClientError(ChannelError):
     """The gateway cannot be reached, or does not understand what it was asked."""
 
 

@@ -1,4 +1,4 @@
-"""What stands behind every channel: the door to the sessions, and who is let to it. A value."""
+"""What stands behind every channel: the service, and who may use it. A value."""
 
 from __future__ import annotations
 

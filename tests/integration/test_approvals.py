@@ -361,7 +361,7 @@ async def test_a_call_that_is_refused_is_told_with_the_reason() -> None:
 
 @pytest.mark.parametrize("fault", [RuntimeError("bug"), CoreError("unreadable")])
 async def test_a_gate_that_fails_allows_nothing(fault: Exception) -> None:
-    """A policy that cannot be read must not be an open door."""
+    """A policy that cannot be read must not allow everything."""
     act = Act()
     async with open_test_service(
         provider=script(), tools={"act": act}, gate=Asking(fails=fault)

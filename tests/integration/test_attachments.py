@@ -405,7 +405,7 @@ async def open_with_model(api: ModelApi, provider: str = "openai") -> AsyncGener
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic", "ollama"])
 async def test_the_bytes_arrive_in_the_provider_s_body(provider: str) -> None:
-    """All the way: from the door to the wire, in the form of each API."""
+    """All the way: from the entry point to the wire, in the form of each API."""
     async with open_model_api() as api, open_with_model(api, provider) as test:
         result = await (await test.service.submit(saying(test, "who?", CAT, NOTES))).result()
         body = next(r.body for r in api.requests if b"who?" in r.body)

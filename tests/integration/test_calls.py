@@ -140,7 +140,7 @@ async def test_a_call_that_changes_something_runs_alone_and_in_its_place() -> No
 
 
 async def test_the_loop_is_the_same_for_a_turn_that_is_not_kept() -> None:
-    """The OpenAI-compatible door must not be a second loop with other rules."""
+    """The OpenAI-compatible routes must not be a second loop with other rules."""
     look = Probe("look", traits=READS)
     provider = ScriptedProvider(calling(("a", "look"), ("b", "look")), "done")
     async with open_test_service(provider=provider, tools=by_name(look)) as test:

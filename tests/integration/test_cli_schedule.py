@@ -21,7 +21,7 @@ from support.in_process import Run, running_here
 
 from everturn_actors.errors import ModelAuthError
 from everturn_actors.testing import ScriptedProvider
-from everturn_gateway.commands import doors
+from everturn_gateway.commands import clients
 from everturn_gateway.commands.running import Running, noted
 from everturn_gateway.config import ServerConfig
 from everturn_gateway.scheduler.job_store import JobStore
@@ -42,7 +42,7 @@ def run(
 ) -> Generator[Run]:
     """Run commands in this process."""
     # A command's own loop may wait for its log: it serves nobody.
-    monkeypatch.setattr(doors, "log_to_file", lambda *_: nullcontext())
+    monkeypatch.setattr(clients, "log_to_file", lambda *_: nullcontext())
     monkeypatch.setenv("TZ", "UTC")
     with running_here(tmp_path, capsys, monkeypatch) as run:
         yield run

@@ -778,10 +778,10 @@ async def test_rested_sessions_cost_no_memory(tmp_path: Path) -> None:
     async with open_file_store(tmp_path) as store:
         await store.append(SESSION_ID, LOG, expected_seq=0)
         await store.load(OTHER_ID)
-        kept = len(store._desks._desks)
+        kept = len(store._handles._handles)
         await store.mark_resting(SESSION_ID)
 
-        assert (kept, len(store._desks._desks)) == (1, 0)
+        assert (kept, len(store._handles._handles)) == (1, 0)
 
 
 async def test_a_deletion_that_a_crash_cut_short_is_finished(

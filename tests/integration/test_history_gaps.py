@@ -13,7 +13,7 @@ import pytest
 from support.gateway import HttpGateway, open_http_gateway
 
 from everturn_actors.model import Compaction
-from everturn_channels.terminal.door import ServiceDoor
+from everturn_channels.terminal.client import LocalClient
 from everturn_gateway.http.streams import session_messages
 
 TURNS = 14  # enough for a snapshot to have let go of the beginning
@@ -147,7 +147,7 @@ async def test_a_past_request_behind_a_gap_is_refused_with_the_reason(
 async def test_the_command_line_shows_the_gap(tmp_path: Path, kind: str) -> None:
     """`sessions show` reads the same history, in process as over HTTP."""
     async with talked(tmp_path, kind=kind) as (gateway, session):
-        said = await ServiceDoor(gateway.service, list).history(session, after=0)
+        said = await LocalClient(gateway.service, list).history(session, after=0)
 
     (gap,) = [each for each in said if each.role == "gap"]
     assert LOST in gap.text
@@ -162,7 +162,7 @@ async def test_what_was_discarded_on_purpose_is_told_apart(tmp_path: Path) -> No
     ):
         page = (await client.get(f"/api/v1/sessions/{session}/messages")).json()
         read = await read_stream(gateway, session, after=0)
-        said = await ServiceDoor(gateway.service, list).history(session, after=0)
+        said = await LocalClient(gateway.service, list).history(session, after=0)
 
     (gap,) = page["gaps"]
     assert gap["cause"] == "discarded"
@@ -176,7 +176,7 @@ async def test_a_whole_history_has_no_gap(tmp_path: Path) -> None:
     async with talked(tmp_path) as (gateway, session), gateway.client() as client:
         page = (await client.get(f"/api/v1/sessions/{session}/messages")).json()
         read = await read_stream(gateway, session, after=0)
-        said = await ServiceDoor(gateway.service, list).history(session, after=0)
+        said = await LocalClient(gateway.service, list).history(session, after=0)
 
     assert page["gaps"] == []
     assert not [each for each in read if each["event"] == "gap"]

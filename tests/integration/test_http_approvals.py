@@ -1,4 +1,4 @@
-"""Calls that wait for a person, over HTTP and through the terminal's doors, with a real shell."""
+"""Calls that wait for a person, over HTTP and through the terminal's clients, with a real shell."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from support.gateway import HttpGateway, open_http_gateway, server_events, write
 
 from everturn_actors.events import ApprovalAsked, CallFinished, Event
 from everturn_actors.model import Reply, ToolCall
-from everturn_channels.terminal.door import Door, ServiceDoor
-from everturn_gateway.client import open_http_door
+from everturn_channels.terminal.client import Client, LocalClient
+from everturn_gateway.client import open_http_client
 
 DEADLINE_S = 30
 
@@ -203,16 +203,16 @@ async def test_both_doors_of_the_terminal_tell_and_answer_alike(tmp_path: Path, 
     async with shell_agent(tmp_path) as gateway, gateway.client() as client:
         session_id, _ = await begin(gateway, client, running("echo hi"), "done")
 
-        async def decide(door: Door) -> None:
-            (approval,) = (await door.status(session_id)).approvals
+        async def decide(terminal: Client) -> None:
+            (approval,) = (await terminal.status(session_id)).approvals
             assert (approval.call_id, approval.pattern) == ("c1", "bash:echo hi")
-            await door.decide(session_id, approval.call_id, "allow_once")
+            await terminal.decide(session_id, approval.call_id, "allow_once")
 
         if kind == "service":
-            await decide(ServiceDoor(gateway.service, gateway.library.names))
+            await decide(LocalClient(gateway.service, gateway.library.names))
         else:
-            async with open_http_door(gateway.base_url, token="") as door:
-                await decide(door)
+            async with open_http_client(gateway.base_url, token="") as terminal:
+                await decide(terminal)
         await gateway.provider.until_called(2)
 
         assert await results(gateway, session_id) == ["hi"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.gateway import open_http_gateway
 
-from everturn_channels.errors import DoorError
+from everturn_channels.errors import ClientError
 from everturn_channels.health import ChannelStatus
 from everturn_channels.lanes import BlockedLane
 from everturn_gateway.client import ask_channels
@@ -83,7 +83,7 @@ async def test_how_channels_fare_is_told_with_the_token(tmp_path: Path) -> None:
         asked = await ask_channels(gateway.base_url, token="user-token")  # noqa: S106 - made up
         async with gateway.client() as client:
             stranger = await client.get("/api/v1/channels")
-        with pytest.raises(DoorError, match=r"server\.api_token"):
+        with pytest.raises(ClientError, match=r"server\.api_token"):
             await ask_channels(gateway.base_url, token="")
 
     assert asked == (WELL, ILL)

@@ -1,4 +1,4 @@
-"""The one door: what a caller of `TurnService` can rely on."""
+"""The one entry point: what a caller of `TurnService` can rely on."""
 
 from __future__ import annotations
 

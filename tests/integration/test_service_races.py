@@ -1,4 +1,4 @@
-"""The one door when things happen at the same moment, or what it stands on fails."""
+"""The one entry point when things happen at the same moment, or what it stands on fails."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Breaking:
 
 
 async def test_a_message_that_is_being_written_when_the_turn_fails_is_accepted_once() -> None:
-    """Tried again by the door, it would stand in the log twice and be answered twice."""
+    """Tried again by the client, it would stand in the log twice and be answered twice."""
     breaking = Breaking()
     async with open_test_service() as test:
         agent = replace(test.agents.get("test"), prepare=breaking.prepare)

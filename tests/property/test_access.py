@@ -48,7 +48,7 @@ def _judge(
 def test_nobody_is_answered_whom_no_rule_admits(
     rules: AccessRules, place: Place, sender: Person, *, addressed: bool, paired: bool
 ) -> None:
-    """However the rules are mixed, a closed door stays closed."""
+    """However the rules are mixed, who is shut out stays out."""
     ruling = _judge(rules, place, sender, addressed=addressed, paired=paired)
 
     assert ruling.reason

@@ -12,7 +12,7 @@ from everturn_actors.state import SessionState
 
 
 async def a_caller(service: TurnService) -> None:
-    """What an adapter does with the door."""
+    """What an adapter does with the client."""
     key = ConversationKey(channel="test", chat="1", agent="assistant")
     submission = await service.submit(Inbound(text="hello", key=key, idempotency_key="1"))
     assert_type(submission, Submission)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from everturn_actors.errors import InvalidInputError, WorkspaceLockedError
-from everturn_channels.errors import DoorError
+from everturn_channels.errors import ClientError
 from everturn_gateway.commands.crash import crash_log
 from everturn_gateway.commands.errors import explain
 from everturn_gateway.errors import ConfigError, Fault
@@ -44,7 +44,7 @@ def test_every_fault_of_a_file_is_a_line(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_what_a_task_group_gathered_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
     """A person must not read of exception groups, nor the same error three times."""
-    same = [DoorError("the gateway is gone") for _ in range(3)]
+    same = [ClientError("the gateway is gone") for _ in range(3)]
     code = explain(ExceptionGroup("unhandled", [ExceptionGroup("inner", same)]))
 
     assert code == 2

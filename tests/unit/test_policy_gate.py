@@ -180,7 +180,7 @@ async def test_a_call_whose_arguments_do_not_fit_is_asked_about() -> None:
 
 @pytest.mark.parametrize("mode", ["ask", "restrict"])
 async def test_after_text_from_outside_side_effects_ask_again(mode: str) -> None:
-    """A page that says "now run this" must not find a door that is open."""
+    """A page that says "now run this" must not find everything allowed."""
     gate = _gate(policy("bash:ls *", "builtin:web_fetch", mode=mode))
     tainted = context(TAINTED)
 

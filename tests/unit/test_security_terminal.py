@@ -13,7 +13,7 @@ import pytest
 
 from everturn_actors.events import ApprovalAsked, Body, Event, ModelReplied
 from everturn_actors.model import ToolCall
-from everturn_channels.errors import DoorError
+from everturn_channels.errors import ClientError
 from everturn_channels.terminal.reply import Piece, ReplyReader, Style
 from everturn_channels.terminal.screen import Screen
 from everturn_gateway.commands.crash import crash_log
@@ -89,7 +89,7 @@ def test_lines_and_json_of_commands_hold_nothing_that_a_terminal_obeys(
 def test_errors_hold_nothing_that_a_terminal_obeys(capsys: pytest.CaptureFixture[str]) -> None:
     """The text of an error may be somebody else's: a server's, a file's."""
     say(f"there is no session {EVIL}")
-    explain(DoorError(EVIL))
+    explain(ClientError(EVIL))
     said = capsys.readouterr().err
 
     assert not set(OBEYED) & set(said)

@@ -57,7 +57,7 @@ _PIECE_BYTES = 512  # 511 capitals and the head of an emoji make 56,460: below A
 
 def text_units(text: str) -> int:
     """Return what `text` costs: never below 0, never less for a longer text of this beginning."""
-    # A lone surrogate has no UTF-8; it is counted, not refused: that is for the door to do.
+    # A lone surrogate has no UTF-8; it is counted, not refused: that is for the entry point to do.
     weights = text.encode("utf-8", "surrogatepass").translate(_WEIGHTS)
     # The low half of Adler-32 is the sum of the bytes, as long as that stays below its modulus. It
     # takes a quarter of the time of any other sum of bytes there is in Python.

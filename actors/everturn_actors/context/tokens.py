@@ -31,7 +31,7 @@ _FORM = "tokens"
 
 def size_bytes(text: str) -> int:
     """Return the length of `text` in UTF-8."""
-    # A lone surrogate has no UTF-8; it is counted, not refused: that is for the door to do.
+    # A lone surrogate has no UTF-8; it is counted, not refused: that is for the entry point to do.
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 

@@ -32,7 +32,6 @@ from everturn_actors.journal import index, results
 from everturn_actors.journal.codec import HEAD_BYTES, BadLineError, check_numbers, encode, seq_of
 from everturn_actors.journal.commit import Append, Mark
 from everturn_actors.journal.compaction import save_snapshot
-from everturn_actors.journal.desks import Desk, Desks
 from everturn_actors.journal.disk import (
     make_directory,
     remove,
@@ -40,6 +39,7 @@ from everturn_actors.journal.disk import (
     use_error,
     write_error,
 )
+from everturn_actors.journal.handles import SessionHandle, SessionHandles
 from everturn_actors.journal.health import WriteHealth
 from everturn_actors.journal.layout import Layout, SessionFiles
 from everturn_actors.journal.listing import BEGINNING, Listing, Place
@@ -195,7 +195,7 @@ class FileStore:
         self._listing = listing
         self._results_max_bytes = results_max_bytes
         self._media_max_bytes = media_max_bytes
-        self._desks = Desks(layout.session)
+        self._handles = SessionHandles(layout.session)
         self._awake = set[str]()
         "Sessions whose marker is known to be durable."
         self._threads = anyio.CapacityLimiter(READERS_MAX)
@@ -216,22 +216,22 @@ class FileStore:
         """See `SessionStore.load`."""
         if not is_session_id(session_id):
             return None
-        async with self._desks.at(session_id) as desk:
-            desk.tail = None
-            work = partial(load_session, desk.files)
-            found = await self._in_thread(work, desk.files.folder)
+        async with self._handles.at(session_id) as handle:
+            handle.tail = None
+            work = partial(load_session, handle.files)
+            found = await self._in_thread(work, handle.files.folder)
             if found is None:
                 return None
-            loaded, desk.tail = found
+            loaded, handle.tail = found
             return loaded
 
     async def inspect(self, session_id: str) -> Loaded | None:
         """See `SessionStore.inspect`."""
         if not is_session_id(session_id):
             return None
-        async with self._desks.at(session_id) as desk:  # so that no append is seen half done
-            work = partial(inspect_session, desk.files)
-            return await self._in_thread(work, desk.files.folder)
+        async with self._handles.at(session_id) as handle:  # so that no append is seen half done
+            work = partial(inspect_session, handle.files)
+            return await self._in_thread(work, handle.files.folder)
 
     async def append(self, session_id: str, events: Sequence[Event], *, expected_seq: int) -> None:
         """See `SessionStore.append`."""
@@ -239,15 +239,15 @@ class FileStore:
         if not events:
             return
         data = encode(session_id, events)
-        desk = await self._desks.take(session_id)
+        handle = await self._handles.take(session_id)
         job = Append(
-            files=desk.files,
+            files=handle.files,
             data=data,
             expected_seq=expected_seq,
             last_seq=events[-1].seq,
-            tail=desk.tail,
+            tail=handle.tail,
         )
-        await self._writer.write(job, partial(self._appended, desk, job, events))
+        await self._writer.write(job, partial(self._appended, handle, job, events))
         self._note(job)
 
     def _note(self, job: Append | Mark) -> None:
@@ -263,18 +263,18 @@ class FileStore:
             self.health.failed()
         raise job.error
 
-    def _appended(self, desk: Desk, job: Append, events: Sequence[Event]) -> None:
-        desk.tail = job.written  # after a failure nothing is known: the next one looks
+    def _appended(self, handle: SessionHandle, job: Append, events: Sequence[Event]) -> None:
+        handle.tail = job.written  # after a failure nothing is known: the next one looks
         if job.written is not None:
-            self._listing.note(desk.files.session_id, events)
-        self._desks.give_back(desk)
+            self._listing.note(handle.files.session_id, events)
+        self._handles.give_back(handle)
 
     async def save_snapshot(self, state: SessionState, *, compaction: Compaction) -> None:
         """See `SessionStore.save_snapshot`."""
-        async with self._desks.at(state.session_id) as desk:
-            known, desk.tail = desk.tail, None
-            work = partial(_save, desk.files, state, compaction, known)
-            desk.tail = await self._in_thread(work, desk.files.state)
+        async with self._handles.at(state.session_id) as handle:
+            known, handle.tail = handle.tail, None
+            work = partial(_save, handle.files, state, compaction, known)
+            handle.tail = await self._in_thread(work, handle.files.state)
 
     async def read(self, session_id: str, *, after: int, limit: int) -> tuple[Event, ...]:
         """See `SessionStore.read`."""
@@ -282,7 +282,7 @@ class FileStore:
             return ()
         files = self._layout.session(session_id)
         # What is being appended is not shown before it is durable.
-        tail = self._desks.tail(session_id)
+        tail = self._handles.tail(session_id)
         end = tail.size_bytes if tail else None
         return await self._in_thread(partial(_read, files, after, limit, end), files.log)
 
@@ -323,13 +323,13 @@ class FileStore:
         """See `SessionStore.save_result`."""
         check_result_name(name)
         data = encode_text(text)
-        async with self._desks.at(session_id) as desk:
-            files, known, desk.shelf = desk.files, desk.shelf, None
+        async with self._handles.at(session_id) as handle:
+            files, known, handle.shelf = handle.files, handle.shelf, None
             limit = self._results_max_bytes
             work = partial(
                 results.save, files, files.results, name, data, max_bytes=limit, shelf=known
             )
-            desk.shelf = await self._in_thread(work, files.results)
+            handle.shelf = await self._in_thread(work, files.results)
 
     async def read_result(self, session_id: str, name: str) -> str | None:
         """See `SessionStore.read_result`."""
@@ -341,13 +341,13 @@ class FileStore:
     async def save_media(self, session_id: str, name: str, data: bytes) -> None:
         """See `SessionStore.save_media`."""
         check_result_name(name, "a file")
-        async with self._desks.at(session_id) as desk:
-            files, known, desk.media = desk.files, desk.media, None
+        async with self._handles.at(session_id) as handle:
+            files, known, handle.media = handle.files, handle.media, None
             limit = self._media_max_bytes
             work = partial(
                 results.save, files, files.media, name, data, max_bytes=limit, shelf=known
             )
-            desk.media = await self._in_thread(work, files.media)
+            handle.media = await self._in_thread(work, files.media)
 
     async def read_media(self, session_id: str, name: str) -> bytes | None:
         """See `SessionStore.read_media`."""
@@ -360,11 +360,11 @@ class FileStore:
         """See `SessionStore.delete`."""
         if not is_session_id(session_id):
             return
-        async with self._desks.at(session_id) as desk:
-            desk.tail = desk.shelf = desk.media = None
+        async with self._handles.at(session_id) as handle:
+            handle.tail = handle.shelf = handle.media = None
             self._awake.discard(session_id)
             work = partial(_delete, self._layout, session_id)
-            await self._in_thread(work, desk.files.folder)
+            await self._in_thread(work, handle.files.folder)
             self._listing.forget(session_id)
 
     async def bind(self, key: ConversationKey, session_id: str) -> None:
@@ -393,7 +393,7 @@ class FileStore:
         """See `SessionStore.mark_resting`. From here on nothing of the session is in memory."""
         if not is_session_id(session_id):
             return
-        self._desks.forget(session_id)
+        self._handles.forget(session_id)
         self._awake.discard(session_id)
         work = partial(index.mark_resting, self._layout, session_id)
         await self._in_thread(work, self._layout.marker(session_id))
@@ -404,9 +404,9 @@ class FileStore:
 
     async def alone(self, session_id: str, work: Callable[[], T]) -> T:
         """Do blocking work on the files of a session while nobody else touches them."""
-        async with self._desks.at(session_id) as desk:
-            desk.tail = desk.shelf = desk.media = None
-            return await self._in_thread(work, desk.files.folder)
+        async with self._handles.at(session_id) as handle:
+            handle.tail = handle.shelf = handle.media = None
+            return await self._in_thread(work, handle.files.folder)
 
     async def _in_thread(self, work: Callable[[], T], path: Path) -> T:
         """Do blocking work on `path` in a worker thread, while the workspace is our own."""

@@ -14,8 +14,8 @@ from everturn_actors.service import TextDelta, Update
 from everturn_channels.errors import ChannelError
 from everturn_channels.terminal.attachments import Basket
 from everturn_channels.terminal.chat import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, describe
+from everturn_channels.terminal.client import Client, Status
 from everturn_channels.terminal.conversation import Conversation
-from everturn_channels.terminal.door import Door, Status
 from everturn_channels.terminal.gauge import show_compacted
 from everturn_channels.terminal.interrupts import Interrupts, open_interrupts
 from everturn_channels.terminal.prompt import PromptReader, Reader
@@ -38,18 +38,18 @@ class Attach:
     """Shows one session live, and hands in what is typed."""
 
     def __init__(
-        self, door: Door, session_id: str, *, reader: Reader | None, screen: Screen
+        self, client: Client, session_id: str, *, reader: Reader | None, screen: Screen
     ) -> None:
         """Prepare.
 
         Args:
-            door: The way to the gateway.
+            client: The way to the gateway.
             session_id: The session to look at.
             reader: Where lines come from; None = only look on.
             screen: Where everything is shown.
         """
-        self._door = door
-        self._conversation = Conversation(door, session_id=session_id)
+        self._client = client
+        self._conversation = Conversation(client, session_id=session_id)
         self._reader = reader
         self._screen = screen
         self._basket = Basket()
@@ -99,7 +99,7 @@ class Attach:
         """Return the number of the event before the `last` messages."""
         if last <= 0:
             return status.last_seq
-        messages = await self._door.history(
+        messages = await self._client.history(
             status.session_id, after=max(0, status.last_seq - LOOK_BACK_EVENTS)
         )
         asked = [message.seq for message in messages if message.role == "user"]
@@ -113,7 +113,7 @@ class Attach:
 
     async def _follow(self, after: int, scope: anyio.CancelScope) -> None:
         reply = ReplyReader(show_users=True)
-        updates = self._door.follow(self._conversation.session_id, after=after)
+        updates = self._client.follow(self._conversation.session_id, after=after)
         async with aclosing(updates):
             async for update in updates:
                 self._screen.show(reply.read(update))

@@ -20,8 +20,8 @@ from everturn_channels.errors import ChannelError
 from everturn_channels.money import dollars
 from everturn_channels.names import clean
 from everturn_channels.terminal.attachments import Basket
+from everturn_channels.terminal.client import Status
 from everturn_channels.terminal.conversation import Conversation
-from everturn_channels.terminal.door import Status
 from everturn_channels.terminal.gauge import show_compacted
 from everturn_channels.terminal.interrupts import Interrupts, open_interrupts
 from everturn_channels.terminal.prompt import PromptReader, Reader

@@ -1,4 +1,4 @@
-"""One conversation behind a door: which session it is in now, and how a message gets its answer."""
+"""One conversation behind a client: its session of now, and how a message gets its answer."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from everturn_actors.model import (
     Usage,
 )
 from everturn_actors.service import Compacted, TextDelta, Update
-from everturn_channels.errors import DoorError
-from everturn_channels.terminal.door import Door, Status
+from everturn_channels.errors import ClientError
+from everturn_channels.terminal.client import Client, Status
 
 _NEW_SESSIONS_MAX = 2  # a session may end between opening it and handing in; twice in a row is odd
 
@@ -43,21 +43,21 @@ class Conversation:
 
     def __init__(
         self,
-        door: Door,
+        client: Client,
         *,
         key: ConversationKey | None = None,
         session_id: str = "",
         new_id: Callable[[], str] = lambda: uuid4().hex,
     ) -> None:
-        """Prepare; nothing is asked of the door yet.
+        """Prepare; nothing is asked of the client yet.
 
         Args:
-            door: The way to the gateway.
+            client: The way to the gateway.
             key: The conversation to go on with. None where `session_id` is given.
             session_id: Exactly this session.
             new_id: Makes the idempotency key of each message.
         """
-        self._door = door
+        self._client = client
         self._key = key
         self._new_id = new_id
         self.session_id = session_id
@@ -66,7 +66,7 @@ class Conversation:
     @property
     def is_shared(self) -> bool:
         """Whether others can answer what this conversation asks."""
-        return self._door.is_shared
+        return self._client.is_shared
 
     async def open(self, *, new: bool = False) -> Status:
         """Find or start the session and return what is known of it.
@@ -75,13 +75,13 @@ class Conversation:
             new: End the session that the conversation is in, and start another one.
         """
         if self._key is None:
-            return await self._door.status(self.session_id)
-        self.session_id = await self._door.open(self._key)
-        status = await self._door.status(self.session_id)
+            return await self._client.status(self.session_id)
+        self.session_id = await self._client.open(self._key)
+        status = await self._client.status(self.session_id)
         if new and (status.turns or status.busy):
-            await self._door.reset(self.session_id)
-            self.session_id = await self._door.open(self._key)
-            status = await self._door.status(self.session_id)
+            await self._client.reset(self.session_id)
+            self.session_id = await self._client.open(self._key)
+            status = await self._client.status(self.session_id)
         return status
 
     async def hand_in(self, text: str, attachments: Sequence[Upload] = ()) -> int:
@@ -104,8 +104,8 @@ class Conversation:
 
     async def _submit(self, text: str, message_id: str, attachments: Sequence[Upload]) -> int:
         if not self.session_id and self._key is not None:
-            self.session_id = await self._door.open(self._key)
-        return await self._door.submit(
+            self.session_id = await self._client.open(self._key)
+        return await self._client.submit(
             self.session_id, text, idempotency_key=message_id, attachments=attachments
         )
 
@@ -117,7 +117,7 @@ class Conversation:
                 kept and will be answered when the gateway runs again.
         """
         turn = 0
-        async with aclosing(self._door.follow(self.session_id, after=seq - 1)) as updates:
+        async with aclosing(self._client.follow(self.session_id, after=seq - 1)) as updates:
             async for update in updates:
                 if isinstance(update, TextDelta):
                     if update.turn == turn:
@@ -148,15 +148,15 @@ class Conversation:
             "the gateway stopped before the answer was complete; the message is kept and will be "
             "answered when it runs again"
         )
-        raise DoorError(msg)
+        raise ClientError(msg)
 
     async def resume(self) -> None:
         """Let a turn go on that was paused when nobody waited for it any more."""
-        await self._door.resume(self.session_id)
+        await self._client.resume(self.session_id)
 
     async def rest(self, after: int) -> AsyncGenerator[Update]:
         """Yield what comes after event `after` up to the end of the turn that runs there."""
-        async with aclosing(self._door.follow(self.session_id, after=after)) as updates:
+        async with aclosing(self._client.follow(self.session_id, after=after)) as updates:
             async for update in updates:
                 yield update
                 if not isinstance(update, TextDelta) and isinstance(
@@ -166,7 +166,7 @@ class Conversation:
 
     async def cancel(self) -> bool:
         """Cancel the running turn; return whether there was one."""
-        return bool(self.session_id) and await self._door.cancel(self.session_id)
+        return bool(self.session_id) and await self._client.cancel(self.session_id)
 
     async def retry(self) -> int:
         """Ask the newest turn again, which failed; return the event that begins it, for `answer`.
@@ -176,7 +176,7 @@ class Conversation:
         """
         if not self.session_id:
             raise NothingToRetryError
-        return await self._door.retry(self.session_id, idempotency_key=self._new_id())
+        return await self._client.retry(self.session_id, idempotency_key=self._new_id())
 
     async def decide(self, decision: Decision, call_id: str = "") -> Approval:
         """Answer an approval, by default the oldest open one; return it.
@@ -190,7 +190,7 @@ class Conversation:
         approval = next((each for each in waiting if call_id in {"", each.call_id}), None)
         if approval is None:
             raise UnknownApprovalError(call_id)
-        await self._door.decide(self.session_id, approval.call_id, decision)
+        await self._client.decide(self.session_id, approval.call_id, decision)
         return approval
 
     async def reset(self) -> bool:
@@ -198,7 +198,7 @@ class Conversation:
         if not self.session_id:
             return False
         try:
-            await self._door.reset(self.session_id)
+            await self._client.reset(self.session_id)
         except (SessionEndedError, UnknownSessionError):
             return False
         finally:
@@ -208,15 +208,15 @@ class Conversation:
 
     async def context(self) -> ContextReport | None:
         """Return what the next request would hold; None where there is no session yet."""
-        return await self._door.context(self.session_id) if self.session_id else None
+        return await self._client.context(self.session_id) if self.session_id else None
 
     async def compact(self, focus: str) -> Compacted | None:
         """Have older turns summarised; None where there is no session yet."""
-        return await self._door.compact(self.session_id, focus) if self.session_id else None
+        return await self._client.compact(self.session_id, focus) if self.session_id else None
 
     async def status(self) -> Status | None:
         """Return what is known of the session; None where there is none yet."""
-        return await self._door.status(self.session_id) if self.session_id else None
+        return await self._client.status(self.session_id) if self.session_id else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -124,7 +124,7 @@ def make_hall(
 
     Args:
         config: Returns the configuration as it stands; its routes may change.
-        service: The door to the conversations.
+        service: The entry point to the conversations.
         library: Who answers; agents come and go.
         workshop: Knows where the agents' tools work.
         clock: The time.

@@ -182,7 +182,7 @@ class Channels:
         """Receive and answer on all channels, until cancelled.
 
         Args:
-            service: The door to the conversations.
+            service: The entry point to the conversations.
             library: Who answers.
             workshop: Knows where the agents' tools work.
             ledger: What agents used of models.

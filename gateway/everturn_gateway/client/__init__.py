@@ -1,15 +1,15 @@
-"""Speaks to a gateway in another process, over HTTP: the terminal's door, and questions to it."""
+"""Speaks to a gateway in another process, over HTTP: the terminal's client, and questions to it."""
 
 from everturn_gateway.client.channels import ask_channels
-from everturn_gateway.client.door import HttpDoor, open_client, open_http_door
+from everturn_gateway.client.http_client import HttpClient, open_client, open_http_client
 from everturn_gateway.client.readiness import Readiness, TaskDown, ask_readiness
 
 __all__ = [
-    "HttpDoor",
+    "HttpClient",
     "Readiness",
     "TaskDown",
     "ask_channels",
     "ask_readiness",
     "open_client",
-    "open_http_door",
+    "open_http_client",
 ]

@@ -25,7 +25,7 @@ from everturn_actors.errors import (
 from everturn_actors.model import Approval, Attachment, ConversationKey, Outage, Usage
 from everturn_actors.records import from_record
 from everturn_actors.service import TextDelta, Update
-from everturn_channels.errors import DoorError
+from everturn_channels.errors import ClientError
 from everturn_gateway.usage import NANODOLLARS
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ def refuse(response: httpx2.Response, content: bytes) -> NoReturn:
     """
     try:
         problem = document(content)
-    except DoorError:
+    except ClientError:
         problem = {}
     _raise(problem, f"the gateway answered with status {response.status_code}")
 
@@ -65,7 +65,7 @@ def _raise(problem: Mapping[str, Any], otherwise: str) -> NoReturn:
         raise TryAgainError(detail)
     if kind == "unauthorized":
         msg = f"{detail}; set server.api_token in everturn.yaml, or EVERTURN_API_TOKEN"
-        raise DoorError(msg)
+        raise ClientError(msg)
     session_id = unquote(str(problem.get("instance", "")).removeprefix(SESSIONS).split("/")[0])
     match kind:
         case "invalid-input" | "content-too-large":
@@ -88,7 +88,7 @@ def _raise(problem: Mapping[str, Any], otherwise: str) -> NoReturn:
         case "session-ended":
             raise SessionEndedError(session_id, detail.partition("(")[2].partition(")")[0])
         case _:
-            raise DoorError(detail)
+            raise ClientError(detail)
 
 
 def _first_quoted(text: str) -> str:
@@ -132,7 +132,7 @@ def document(content: bytes) -> dict[str, Any]:
     except orjson.JSONDecodeError:
         data = None
     if not isinstance(data, dict):
-        raise DoorError(_FOREIGN)
+        raise ClientError(_FOREIGN)
     return cast("dict[str, Any]", data)
 
 
@@ -145,7 +145,7 @@ def value_of(build: Callable[[dict[str, Any]], T], data: dict[str, Any]) -> T:
     try:
         return build(data)
     except (KeyError, TypeError, ValueError) as error:
-        raise DoorError(_FOREIGN) from error
+        raise ClientError(_FOREIGN) from error
 
 
 def attachments_of(data: Mapping[str, Any]) -> tuple[Attachment, ...]:
@@ -194,4 +194,4 @@ def update_of(event: str, data: str) -> Update | None:
     try:
         return from_record(record)
     except UnknownFormatError as error:
-        raise DoorError(str(error)) from error
+        raise ClientError(str(error)) from error

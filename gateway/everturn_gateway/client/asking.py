@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import httpx2
 
-from everturn_channels.errors import DoorError
+from everturn_channels.errors import ClientError
 from everturn_gateway.client.answers import TryAgainError, document, refuse
-from everturn_gateway.client.door import open_client
+from everturn_gateway.client.http_client import open_client
 
 _ANSWER_S: Final = 10.0  # it reads nothing from disk
 UNAVAILABLE: Final = 503
@@ -37,5 +37,5 @@ async def ask(url: str, path: str, *, token: str, may_be_unavailable: bool = Fal
     except (httpx2.TransportError, TryAgainError) as error:
         why = f": {error}" if str(error) else ""
         msg = f"the gateway at {url} cannot be reached{why}"
-        raise DoorError(msg) from error
+        raise ClientError(msg) from error
     return document(response.content)

@@ -9,9 +9,9 @@ from typing import Any, Final
 import httpx2
 
 from everturn_actors.context.calibration import Hint, ModelFacts
-from everturn_channels.errors import DoorError
+from everturn_channels.errors import ClientError
 from everturn_gateway.client.answers import TryAgainError, document, refuse, value_of
-from everturn_gateway.client.door import open_client
+from everturn_gateway.client.http_client import open_client
 from everturn_gateway.model_memory import KnownModel
 
 _ANSWER_S: Final = 10.0  # it reads nothing from disk
@@ -62,7 +62,7 @@ async def _ask(
     except (httpx2.TransportError, TryAgainError) as error:
         why = f": {error}" if str(error) else ""
         msg = f"the gateway at {url} cannot be reached{why}"
-        raise DoorError(msg) from error
+        raise ClientError(msg) from error
     return value_of(lambda data: tuple(map(_model, data["models"])), document(response.content))
 
 

@@ -13,9 +13,9 @@ import httpx2
 import orjson
 
 from everturn_actors.errors import InvalidInputError
-from everturn_channels.errors import DoorError
+from everturn_channels.errors import ClientError
 from everturn_gateway.client.answers import TryAgainError, document, refuse, value_of
-from everturn_gateway.client.door import open_client
+from everturn_gateway.client.http_client import open_client
 from everturn_gateway.errors import Fault
 from everturn_gateway.scheduler.bodies import (
     ComingList,
@@ -57,7 +57,7 @@ class HttpSchedules:
     """The scheduled jobs of a running gateway.
 
     Whatever is asked raises `CoreError` or `GatewayError` where the gateway refuses it, and
-    `DoorError` where it cannot be reached or its answer is not understood.
+    `ClientError` where it cannot be reached or its answer is not understood.
     """
 
     def __init__(self, http: httpx2.AsyncClient, url: str, admin_token: str) -> None:
@@ -128,7 +128,7 @@ class HttpSchedules:
             here = [each for each in found.runs if each.scheduled_at == run.scheduled_at]
             if not here:
                 msg = f"the gateway no longer knows of the run of {job_id} at {run.scheduled_at}"
-                raise DoorError(msg)
+                raise ClientError(msg)
             run = here[0]
         return run
 
@@ -158,7 +158,7 @@ class HttpSchedules:
         except (httpx2.TransportError, TryAgainError) as error:
             why = f": {error}" if str(error) else ""
             msg = f"the gateway at {self._url} cannot be reached{why}"
-            raise DoorError(msg) from error
+            raise ClientError(msg) from error
         return document(response.content)
 
 

@@ -17,7 +17,7 @@ import anyio.to_thread
 
 from everturn_actors.context.windows import hint_notes
 from everturn_actors.errors import CoreError
-from everturn_channels.errors import DoorError, SetupError
+from everturn_channels.errors import ClientError, SetupError
 from everturn_channels.health import ChannelStatus
 from everturn_gateway.app import MODELS_FILE, check_journals
 from everturn_gateway.channels import START_GRACE_S, move_notes, route_notes
@@ -112,7 +112,7 @@ async def _tasks(config: Config, running: Running) -> AsyncGenerator[Finding]:
     """Say which parts of a running gateway are down, and what to do."""
     try:
         told = await ask_readiness(running.url, token=api_token(config))
-    except (CoreError, DoorError) as error:
+    except (CoreError, ClientError) as error:
         yield Finding(verdict="problem", subject="gateway", text=str(error))
         return
     for task in told.tasks:
@@ -208,7 +208,7 @@ async def _channels(
         if running is not None and config.channels:
             statuses = await ask_channels(running.url, token=api_token(config))
             facts = {status.name: status for status in statuses}
-    except (CoreError, DoorError) as error:
+    except (CoreError, ClientError) as error:
         yield Finding(verdict="problem", subject="channel", text=str(error))
         return
     for channel in config.channels:
@@ -355,7 +355,7 @@ async def _schedules(
             health = await ask_jobs(config, running)
         else:
             health = await read_jobs(config, agents, SystemClock().now())
-    except (CoreError, DoorError, OSError) as error:
+    except (CoreError, ClientError, OSError) as error:
         yield Finding(verdict="problem", subject="schedules", text=str(error))
         return
     for fault in health.faults:

@@ -11,7 +11,7 @@ from everturn_actors.context.explain import Explained, Explanation
 from everturn_actors.reports import explanation_record, report_record
 from everturn_channels.names import clean
 from everturn_channels.terminal.gauge import show_compacted
-from everturn_gateway.commands.doors import open_door
+from everturn_gateway.commands.clients import open_client
 from everturn_gateway.commands.errors import EXIT_OK
 from everturn_gateway.commands.options import Options
 from everturn_gateway.commands.printing import print_json
@@ -32,8 +32,8 @@ def show(options: Options, session_id: str, *, as_json: bool) -> int:
     config = load(options)
 
     async def main() -> int:
-        async with open_door(config, resume=False) as door:
-            report = await door.context(session_id)
+        async with open_client(config, resume=False) as client:
+            report = await client.context(session_id)
         if as_json:
             print_json(report_record(report))
         else:
@@ -53,8 +53,8 @@ def explain(options: Options, session_id: str, seq: int, *, as_json: bool) -> in
     config = load(options)
 
     async def main() -> int:
-        async with open_door(config, resume=False) as door:
-            explanation = await door.explain(session_id, seq)
+        async with open_client(config, resume=False) as client:
+            explanation = await client.explain(session_id, seq)
         if as_json:
             print_json(explanation_record(explanation))
         else:
@@ -74,8 +74,8 @@ def compact(options: Options, session_id: str, *, focus: str, as_json: bool) -> 
     config = load(options)
 
     async def main() -> int:
-        async with open_door(config, resume=False) as door:
-            compacted = await door.compact(session_id, focus)
+        async with open_client(config, resume=False) as client:
+            compacted = await client.compact(session_id, focus)
         if as_json:
             print_json(asdict(compacted))
         else:

@@ -25,12 +25,12 @@ from everturn_actors.intake import check_uploads
 from everturn_actors.model import Upload
 from everturn_channels.names import clean
 from everturn_channels.terminal.attachments import read_upload
+from everturn_channels.terminal.client import Client
 from everturn_channels.terminal.conversation import Answer, Conversation
-from everturn_channels.terminal.door import Door
 from everturn_channels.terminal.questions import Questions
 from everturn_channels.terminal.reply import ReplyReader
 from everturn_channels.terminal.screen import Screen, stream_writer
-from everturn_gateway.commands.doors import conversation_key, open_door, pick_agent
+from everturn_gateway.commands.clients import conversation_key, open_client, pick_agent
 from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, say
 from everturn_gateway.commands.options import Options
 from everturn_gateway.commands.printing import print_json
@@ -75,9 +75,9 @@ def run(
     async def main() -> int:
         attachments = [await read_upload(path) for path in attach]
         check_uploads(attachments)
-        async with open_door(config) as door:
+        async with open_client(config) as client:
             return await _exchange(
-                door,
+                client,
                 config,
                 text,
                 attachments,
@@ -91,7 +91,7 @@ def run(
 
 
 async def _exchange(
-    door: Door,
+    client: Client,
     config: Config,
     text: str,
     attachments: Sequence[Upload],
@@ -101,11 +101,11 @@ async def _exchange(
     as_json: bool,
     timeout_s: float | None,
 ) -> int:
-    conversation = Conversation(door, session_id=session_id)
+    conversation = Conversation(client, session_id=session_id)
     if not session_id:
-        name = await pick_agent(agent, door, config)
+        name = await pick_agent(agent, client, config)
         key = conversation_key(name, suffix=f"/{uuid4().hex[:12]}")  # no other run goes on with it
-        conversation = Conversation(door, key=key)
+        conversation = Conversation(client, key=key)
     status = await conversation.open()
     answer, gave_up = await _ask(
         conversation, text, attachments, streams=not as_json, timeout_s=timeout_s

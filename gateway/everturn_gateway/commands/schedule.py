@@ -13,9 +13,9 @@ import anyio.to_thread
 from pydantic import BaseModel
 
 from everturn_channels.names import clean
-from everturn_gateway.commands.desks import Desk, open_desk
-from everturn_gateway.commands.doors import choose_agent
+from everturn_gateway.commands.clients import choose_agent
 from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_OK, say
+from everturn_gateway.commands.job_client import JobClient, open_job_client
 from everturn_gateway.commands.job_words import (
     coming_text,
     facts,
@@ -75,8 +75,8 @@ def list_jobs(options: Options, *, everything: bool, as_json: bool) -> int:
         as_json: Print JSON.
     """
 
-    async def main(desk: Desk) -> int:
-        found = await desk.all()
+    async def main(client: JobClient) -> int:
+        found = await client.all()
         jobs = [job for job in found.schedules if everything or job.state != "done"]
         if as_json:
             _print_json(JobList(schedules=tuple(jobs), next=None, faults=found.faults))
@@ -101,12 +101,12 @@ def show_job(options: Options, job_id: str, *, as_json: bool) -> int:
         GatewayError: There is no such job.
     """
 
-    async def main(desk: Desk) -> int:
-        job = await desk.job(job_id)
+    async def main(client: JobClient) -> int:
+        job = await client.job(job_id)
         if as_json:
             _print_json(job)
             return EXIT_OK
-        coming = await desk.coming(job_id, count=SHOWN_NEXT)
+        coming = await client.coming(job_id, count=SHOWN_NEXT)
         sys.stdout.writelines(
             f"{name:<9} {line}\n"
             for name, text in facts(job)
@@ -137,13 +137,13 @@ def add_job(options: Options, new: NewJob, *, as_json: bool) -> int:
     fields = {**new.fields, **_destination(new)}
     config = load(options)
 
-    async def main(desk: Desk) -> int:
-        names = await desk.agents()
+    async def main(client: JobClient) -> int:
+        names = await client.agents()
         agent = await anyio.to_thread.run_sync(choose_agent, new.agent, names, config)
         asked = {"agent": agent, **fields}
         _check(asked)
         try:
-            job = await desk.add(asked)
+            job = await client.add(asked)
         except JobRefusedError as error:
             if not error.faults:
                 raise
@@ -164,8 +164,8 @@ def cancel_job(options: Options, job_id: str) -> int:
         GatewayError: There is no such job, or it stands in an agent's own file.
     """
 
-    async def main(desk: Desk) -> int:
-        await desk.cancel(job_id)
+    async def main(client: JobClient) -> int:
+        await client.cancel(job_id)
         sys.stdout.write(clean(f"cancelled {job_id}; its file is kept in schedules/cancelled\n"))
         return EXIT_OK
 
@@ -179,8 +179,8 @@ def pause_job(options: Options, job_id: str) -> int:
         GatewayError: There is no such job.
     """
 
-    async def main(desk: Desk) -> int:
-        job = await desk.pause(job_id)
+    async def main(client: JobClient) -> int:
+        job = await client.pause(job_id)
         sys.stdout.write(clean(f"paused {job.id}; `everturn schedule resume {job.id}` goes on\n"))
         return EXIT_OK
 
@@ -194,8 +194,8 @@ def resume_job(options: Options, job_id: str) -> int:
         GatewayError: There is no such job, or its own file says that it is paused.
     """
 
-    async def main(desk: Desk) -> int:
-        job = await desk.resume(job_id)
+    async def main(client: JobClient) -> int:
+        job = await client.resume(job_id)
         sys.stdout.write(clean(f"resumed {job.id}: {coming_text(job)}\n"))
         return EXIT_OK
 
@@ -218,11 +218,11 @@ def run_job(
         GatewayError: There is no such job, or it cannot run.
     """
 
-    async def main(desk: Desk) -> int:
-        run = await desk.run(job_id)
+    async def main(client: JobClient) -> int:
+        run = await client.run(job_id)
         if waits:
             with anyio.move_on_after(timeout_s) as waiting:
-                run = await desk.wait(job_id, run)
+                run = await client.wait(job_id, run)
             if waiting.cancelled_caught:
                 say(f"not done within {timeout_s:g} s; {goes_on_text(job_id)}")
         if as_json:
@@ -243,8 +243,8 @@ def next_times(options: Options, job_id: str, *, count: int, as_json: bool) -> i
         GatewayError: There is no such job.
     """
 
-    async def main(desk: Desk) -> int:
-        coming = await desk.coming(job_id, count=count)
+    async def main(client: JobClient) -> int:
+        coming = await client.coming(job_id, count=count)
         if as_json:
             _print_json(coming)
         elif coming.next:
@@ -344,11 +344,11 @@ def _print_coming(coming: ComingList) -> None:
 
 
 def _with_desk(
-    config: Config, main: Callable[[Desk], Awaitable[int]], *, resume: bool = False
+    config: Config, main: Callable[[JobClient], Awaitable[int]], *, resume: bool = False
 ) -> int:
     async def opened() -> int:
-        async with open_desk(config, resume=resume) as desk:
-            return await main(desk)
+        async with open_job_client(config, resume=resume) as client:
+            return await main(client)
 
     return run_async(opened)
 

@@ -13,10 +13,10 @@ from everturn_actors.ports import SessionSummary
 from everturn_actors.records import utc_text
 from everturn_channels.names import clean
 from everturn_channels.terminal.chat import describe
+from everturn_channels.terminal.client import Client, Said, Status
 from everturn_channels.terminal.conversation import Answer, Conversation
-from everturn_channels.terminal.door import Door, Said, Status
 from everturn_channels.terminal.reply import Piece, Style
-from everturn_gateway.commands.doors import open_door
+from everturn_gateway.commands.clients import open_client
 from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_OK, say
 from everturn_gateway.commands.options import Options
 from everturn_gateway.commands.printing import print_json, print_line
@@ -34,8 +34,8 @@ def list_sessions(options: Options, *, limit: int, as_json: bool) -> int:
     config = load(options)
 
     async def main() -> int:
-        async with open_door(config, resume=False) as door:
-            rows = await _newest(door, limit)
+        async with open_client(config, resume=False) as client:
+            rows = await _newest(client, limit)
         if as_json:
             print_json([_summary(row) for row in rows])
         elif rows:
@@ -60,11 +60,11 @@ def list_sessions(options: Options, *, limit: int, as_json: bool) -> int:
     return run_async(main)
 
 
-async def _newest(door: Door, limit: int) -> list[SessionSummary]:
+async def _newest(client: Client, limit: int) -> list[SessionSummary]:
     rows: list[SessionSummary] = []
     while len(rows) < limit:
         after = rows[-1].session_id if rows else ""
-        page = await door.sessions(after=after, limit=min(_PAGE, limit - len(rows)))
+        page = await client.sessions(after=after, limit=min(_PAGE, limit - len(rows)))
         if not page:
             break
         rows += page
@@ -76,9 +76,9 @@ def show_session(options: Options, session_id: str, *, last: int, as_json: bool)
     config = load(options)
 
     async def main() -> int:
-        async with open_door(config, resume=False) as door:
-            status = await door.status(session_id)
-            messages = await _last_messages(door, status, last)
+        async with open_client(config, resume=False) as client:
+            status = await client.status(session_id)
+            messages = await _last_messages(client, status, last)
         if as_json:
             print_json(
                 {
@@ -106,13 +106,13 @@ def show_session(options: Options, session_id: str, *, last: int, as_json: bool)
     return run_async(main)
 
 
-async def _last_messages(door: Door, status: Status, last: int) -> list[Said]:
+async def _last_messages(client: Client, status: Status, last: int) -> list[Said]:
     """Return the newest `last` messages, oldest first."""
     if last == 0:
         return []
     found: list[Said] = []
     after = max(0, status.last_seq - last * _LOOK_BACK_EVENTS)
-    while page := await door.history(status.session_id, after=after):
+    while page := await client.history(status.session_id, after=after):
         found = [*found, *page]
         spoken = [index for index, said in enumerate(found) if said.role != "gap"]
         if len(spoken) > last:  # what is missing before the oldest one shown is not asked for
@@ -127,8 +127,8 @@ def retry_session(options: Options, session_id: str) -> int:
 
     async def main() -> int:
         found, screen = Answer(), stdout_screen()
-        async with open_door(config) as door:
-            conversation = Conversation(door, session_id=session_id)
+        async with open_client(config) as client:
+            conversation = Conversation(client, session_id=session_id)
             seq = await conversation.retry()
             async with aclosing(conversation.answer(seq)) as updates:
                 async for update in updates:
@@ -158,8 +158,8 @@ def answer_approval(
     decision: Decision = "deny" if deny else "allow_always" if always else "allow_once"
 
     async def main() -> int:
-        async with open_door(config) as door:
-            approval = await Conversation(door, session_id=session_id).decide(decision, call_id)
+        async with open_client(config) as client:
+            approval = await Conversation(client, session_id=session_id).decide(decision, call_id)
         what = "not allowed" if decision == "deny" else "allowed"
         always = f", and {approval.pattern} from now on" if decision == "allow_always" else ""
         print_line(f"{what}: call {approval.call_id}{always}")
@@ -173,13 +173,13 @@ def delete_session(options: Options, session_id: str, *, ask: bool) -> int:
     config = load(options)
 
     async def main() -> int:
-        async with open_door(config, resume=False) as door:
-            status = await door.status(session_id)
+        async with open_client(config, resume=False) as client:
+            status = await client.status(session_id)
             question = f"Delete session {session_id} with its {status.messages} messages?"
             if ask and not await confirm(question):
                 sys.stdout.write("nothing was deleted\n")
                 return EXIT_FAILED
-            await door.delete(session_id)
+            await client.delete(session_id)
         sys.stdout.write(f"deleted {session_id}\n")
         return EXIT_OK
 

@@ -8,7 +8,7 @@ from everturn_channels.terminal.attach import Attach
 from everturn_channels.terminal.chat import Chat
 from everturn_channels.terminal.conversation import Conversation
 from everturn_channels.terminal.prompt import PipeReader, PromptReader, Reader, open_history
-from everturn_gateway.commands.doors import conversation_key, open_door, pick_agent
+from everturn_gateway.commands.clients import conversation_key, open_client, pick_agent
 from everturn_gateway.commands.options import Options
 from everturn_gateway.commands.screens import stdout_screen
 from everturn_gateway.commands.settings import load, run_async
@@ -33,11 +33,11 @@ def chat(options: Options, *, agent: str, session_id: str, new: bool) -> int:
     config = load(options)
 
     async def main() -> int:
-        async with open_door(config) as door:
-            conversation = Conversation(door, session_id=session_id)
+        async with open_client(config) as client:
+            conversation = Conversation(client, session_id=session_id)
             if not session_id:
-                name = await pick_agent(agent, door, config)
-                conversation = Conversation(door, key=conversation_key(name))
+                name = await pick_agent(agent, client, config)
+                conversation = Conversation(client, key=conversation_key(name))
             reader = await _reader(config)
             return await Chat(conversation, reader, stdout_screen()).run(new=new)
 
@@ -56,9 +56,9 @@ def attach(options: Options, session_id: str, *, read_only: bool, last: int) -> 
     config = load(options)
 
     async def main() -> int:
-        async with open_door(config, resume=not read_only) as door:
+        async with open_client(config, resume=not read_only) as client:
             reader = None if read_only else await _reader(config)
-            view = Attach(door, session_id, reader=reader, screen=stdout_screen())
+            view = Attach(client, session_id, reader=reader, screen=stdout_screen())
             return await view.run(last=last)
 
     return run_async(main)

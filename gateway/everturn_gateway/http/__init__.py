@@ -1,4 +1,4 @@
-"""The HTTP surface: routes over the one door, access, limits, and the server that listens."""
+"""The HTTP surface: routes over the entry point, access, limits, and the server that listens."""
 
 from __future__ import annotations
 

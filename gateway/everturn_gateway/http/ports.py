@@ -147,7 +147,7 @@ class Gateway(Protocol):
 
     @property
     def service(self) -> TurnService:
-        """The one door to all sessions."""
+        """The one entry point to all sessions."""
         ...
 
     @property

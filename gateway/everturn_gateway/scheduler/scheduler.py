@@ -831,7 +831,7 @@ async def open_scheduler(
     Args:
         folder: Of the jobs: `schedules` in the gateway's workspace.
         timezone: Of jobs that name none; empty = they have to.
-        service: The door to the conversations.
+        service: The entry point to the conversations.
         agents: Who works, and their own jobs.
         channels: The names of the channels that are set up.
         poster: Sends results to addresses.

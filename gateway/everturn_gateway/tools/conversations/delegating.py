@@ -47,7 +47,7 @@ class DelegateArguments(Arguments):
 class Delegate:
     """Lets an agent work on a task in a conversation of its own; implements `Tool`.
 
-    The task is an ordinary message through the one door, so it is durable, can be looked at, and
+    The task is an ordinary message through the entry point, so it is durable, can be looked at, and
     goes on by itself after a restart. The conversation ends with its conclusion.
     """
 

@@ -1,4 +1,4 @@
-"""The door over HTTP when the line is bad: nothing is lost, nothing is doubled."""
+"""The client over HTTP when the line is bad: nothing is lost, nothing is doubled."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from everturn_actors.events import Event, Received
 from everturn_actors.model import ConversationKey
 from everturn_actors.service import TextDelta
 from everturn_actors.testing import ScriptedProvider
-from everturn_channels.errors import DoorError
+from everturn_channels.errors import ClientError
 from everturn_channels.terminal.conversation import Answer, Conversation
 from everturn_channels.terminal.reply import ReplyReader
 from everturn_channels.terminal.screen import Screen
-from everturn_gateway.client import open_http_door
+from everturn_gateway.client import open_http_client
 from everturn_gateway.config import ServerConfig
 
 DEADLINE_S = 30
@@ -100,11 +100,11 @@ async def test_an_answer_survives_a_line_that_breaks_in_the_middle_of_it(tmp_pat
     async with (
         open_http_gateway(tmp_path) as gateway,
         open_line(gateway.base_url) as line,
-        open_http_door(line.url, token="") as door,
+        open_http_client(line.url, token="") as terminal,
     ):
         gateway.provider.script.append("one two three")
         gateway.provider.hold()
-        conversation = Conversation(door, key=KEY)
+        conversation = Conversation(terminal, key=KEY)
         events: list[int] = []
         breaks = 0
         with anyio.fail_after(DEADLINE_S):
@@ -132,13 +132,13 @@ async def test_a_message_whose_acknowledgement_was_lost_is_accepted_once(tmp_pat
     async with (
         open_http_gateway(tmp_path) as gateway,
         open_line(gateway.base_url) as line,
-        open_http_door(line.url, token="") as door,
+        open_http_client(line.url, token="") as terminal,
     ):
-        session_id = await door.open(KEY)
+        session_id = await terminal.open(KEY)
         line.cut()
         line.swallow = 1
         with anyio.fail_after(DEADLINE_S):
-            seq = await door.submit(session_id, "hello", idempotency_key="key-1")
+            seq = await terminal.submit(session_id, "hello", idempotency_key="key-1")
         events = await gateway.service.history(session_id, after=0, limit=100)
 
     assert line.swallow == 0
@@ -151,8 +151,8 @@ async def test_an_answer_survives_a_restart_of_the_gateway(tmp_path: Path) -> No
 
     async def talk(url: str) -> None:
         nonlocal answer
-        async with open_http_door(url, token="") as door:
-            conversation = Conversation(door, key=KEY)
+        async with open_http_client(url, token="") as terminal:
+            conversation = Conversation(terminal, key=KEY)
             seq = await conversation.hand_in("count")
             async with aclosing(conversation.answer(seq)) as updates:
                 async for update in updates:
@@ -181,14 +181,14 @@ async def test_a_gateway_that_is_gone_for_good_is_given_up(tmp_path: Path) -> No
     """A watcher must not look at a frozen screen for ever."""
     async with open_http_gateway(tmp_path) as gateway:
         url = gateway.base_url
-        async with open_http_door(url, token="") as door:
-            session_id = await door.open(KEY)
-    async with open_http_door(url, token="", reconnect_s=0) as door:
-        for ask in (door.status, door.cancel, door.reset):
-            with pytest.raises(DoorError, match="cannot be reached"):
+        async with open_http_client(url, token="") as terminal:
+            session_id = await terminal.open(KEY)
+    async with open_http_client(url, token="", reconnect_s=0) as terminal:
+        for ask in (terminal.status, terminal.cancel, terminal.reset):
+            with pytest.raises(ClientError, match="cannot be reached"):
                 await ask(session_id)
-        with pytest.raises(DoorError, match="cannot be reached"):
-            async for _ in door.follow(session_id, after=0):
+        with pytest.raises(ClientError, match="cannot be reached"):
+            async for _ in terminal.follow(session_id, after=0):
                 pass
 
 
@@ -197,13 +197,13 @@ async def test_a_token_is_needed_and_named(tmp_path: Path) -> None:
     token = "sesame-open"  # noqa: S105 - of this test
     server = ServerConfig(api_token=token)
     async with open_http_gateway(tmp_path, server=server) as gateway:
-        async with open_http_door(gateway.base_url, token=token) as door:
-            names = await door.agents()
-        async with open_http_door(gateway.base_url, token=token[1:]) as door:
-            with pytest.raises(DoorError, match="EVERTURN_API_TOKEN") as caught:
-                await door.agents()
-            with pytest.raises(DoorError, match="EVERTURN_API_TOKEN"):
-                async for _ in door.follow("s", after=0):
+        async with open_http_client(gateway.base_url, token=token) as terminal:
+            names = await terminal.agents()
+        async with open_http_client(gateway.base_url, token=token[1:]) as terminal:
+            with pytest.raises(ClientError, match="EVERTURN_API_TOKEN") as caught:
+                await terminal.agents()
+            with pytest.raises(ClientError, match="EVERTURN_API_TOKEN"):
+                async for _ in terminal.follow("s", after=0):
                     pass
 
     assert list(names) == ["test"]
@@ -222,7 +222,7 @@ async def test_another_program_on_the_port_is_noticed() -> None:
     port = listener.extra(anyio.abc.SocketAttribute.local_port)  # noqa: S610 - not Django's
     async with listener, anyio.create_task_group() as tg:
         tg.start_soon(listener.serve, other_program)
-        async with open_http_door(f"http://127.0.0.1:{port}", token="") as door:
-            with pytest.raises(DoorError, match="another program"):
-                await door.agents()
+        async with open_http_client(f"http://127.0.0.1:{port}", token="") as terminal:
+            with pytest.raises(ClientError, match="another program"):
+                await terminal.agents()
         tg.cancel_scope.cancel()

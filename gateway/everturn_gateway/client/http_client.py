@@ -1,4 +1,4 @@
-"""The terminal's door to a gateway in another process, over HTTP.
+"""The terminal's client to a gateway in another process, over HTTP.
 
 Messages are handed in with an idempotency key and followed from their event number on, so that a
 lost connection costs neither a message nor a piece of an answer.
@@ -28,8 +28,8 @@ from everturn_actors.model import ConversationKey, Decision, Upload, UserMessage
 from everturn_actors.ports import SessionSummary
 from everturn_actors.reports import explanation_from, report_from
 from everturn_actors.service import Compacted, Update
-from everturn_channels.errors import DoorError
-from everturn_channels.terminal.door import HISTORY_MAX, Said, Status
+from everturn_channels.errors import ClientError
+from everturn_channels.terminal.client import HISTORY_MAX, Said, Status
 from everturn_gateway.client.answers import (
     SESSIONS,
     TryAgainError,
@@ -55,9 +55,9 @@ _EVENT_BYTES = 16 * 1024 * 1024  # the longest message, escaped, is below it
 
 
 @asynccontextmanager
-async def open_http_door(
+async def open_http_client(
     url: str, *, token: str, reconnect_s: float = RECONNECT_S
-) -> AsyncGenerator[HttpDoor]:
+) -> AsyncGenerator[HttpClient]:
     """Connect to the gateway at `url`.
 
     Args:
@@ -67,7 +67,7 @@ async def open_http_door(
     """
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     async with open_client(url, headers=headers, silence_s=SILENCE_S) as http:
-        yield HttpDoor(http, url, reconnect_s)
+        yield HttpClient(http, url, reconnect_s)
 
 
 @asynccontextmanager
@@ -97,8 +97,8 @@ async def open_client(
         yield http
 
 
-class HttpDoor:
-    """A door to a running gateway."""
+class HttpClient:
+    """A client to a running gateway."""
 
     def __init__(self, http: httpx2.AsyncClient, url: str, reconnect_s: float) -> None:
         self._http = http
@@ -381,9 +381,9 @@ class _Tries:
         self._count += 1
 
 
-def _lost(url: str, error: Exception | None) -> DoorError:
+def _lost(url: str, error: Exception | None) -> ClientError:
     why = f": {error}" if str(error or "") else ""
-    return DoorError(f"the gateway at {url} cannot be reached{why}")
+    return ClientError(f"the gateway at {url} cannot be reached{why}")
 
 
 def _attachment(upload: Upload) -> dict[str, str]:

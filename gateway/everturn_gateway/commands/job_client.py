@@ -13,7 +13,7 @@ from functools import partial
 from typing import Protocol
 
 from everturn_gateway.client.schedules import open_http_schedules
-from everturn_gateway.commands.doors import reach
+from everturn_gateway.commands.clients import reach
 from everturn_gateway.commands.running import Running
 from everturn_gateway.commands.settings import api_token
 from everturn_gateway.config import Config
@@ -33,7 +33,7 @@ from everturn_gateway.scheduler.jobs import Made
 from everturn_gateway.scheduler.sections import JobSection
 
 
-class Desk(Protocol):
+class JobClient(Protocol):
     """The scheduled jobs, for commands. What is refused is a `GatewayError` or a `CoreError`."""
 
     async def agents(self) -> tuple[str, ...]:
@@ -82,7 +82,7 @@ class Desk(Protocol):
 
 
 @asynccontextmanager
-async def open_desk(config: Config, *, resume: bool = False) -> AsyncGenerator[Desk]:
+async def open_job_client(config: Config, *, resume: bool = False) -> AsyncGenerator[JobClient]:
     """Open the way to the scheduled jobs of the workspace.
 
     Args:
@@ -94,19 +94,19 @@ async def open_desk(config: Config, *, resume: bool = False) -> AsyncGenerator[D
         WorkspaceLockedError: Another process has the workspace, and serves nobody.
     """
 
-    def over_http(running: Running) -> AbstractAsyncContextManager[Desk]:
+    def over_http(running: Running) -> AbstractAsyncContextManager[JobClient]:
         return open_http_schedules(
             running.url, token=api_token(config), admin_token=config.server.admin_token
         )
 
-    async with reach(config, over_http, partial(_open_here, config, resume=resume)) as desk:
-        yield desk
+    async with reach(config, over_http, partial(_open_here, config, resume=resume)) as jobs:
+        yield jobs
 
 
 @asynccontextmanager
 async def _open_here(
     config: Config, secrets: SecretRegistry, *, resume: bool
-) -> AsyncGenerator[Desk]:
+) -> AsyncGenerator[JobClient]:
     # The whole gateway is loaded only where there is none to talk to.
     from everturn_gateway.app import open_gateway  # noqa: PLC0415 - as said
 
@@ -114,16 +114,16 @@ async def _open_here(
         config, environ=os.environ, watch=False, resume=resume, secrets=secrets
     ) as gateway:
         places = Places(workspace=config.workspace, agents_dir=config.agents_dir)
-        yield LocalDesk(gateway.schedules, gateway.library.names, places)
+        yield LocalJobClient(gateway.schedules, gateway.library.names, places)
 
 
-class LocalDesk:
+class LocalJobClient:
     """The scheduled jobs of a gateway in this process."""
 
     def __init__(
-        self, desk: SchedulerClient, agents: Callable[[], tuple[str, ...]], places: Places
+        self, jobs: SchedulerClient, agents: Callable[[], tuple[str, ...]], places: Places
     ) -> None:
-        self._desk = desk
+        self._desk = jobs
         self._agents = agents
         self._places = places
 
@@ -149,7 +149,7 @@ class LocalDesk:
         return ComingList.of(job, self._desk.coming(job_id, count=count))
 
     async def add(self, fields: Mapping[str, object]) -> JobBody:
-        """Make a job of what its file would say; see `Desk`."""
+        """Make a job of what its file would say; see `JobClient`."""
         section = JobSection.model_validate(fields)
         with _written():
             return JobBody.of(await self._desk.add(section, made=Made(by="cli")), self._places)

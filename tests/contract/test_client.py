@@ -1,4 +1,4 @@
-"""Both doors of the terminal: to a gateway in the same process, and to one over HTTP.
+"""Both clients of the terminal: to a gateway in the same process, and to one over HTTP.
 
 Everything behind them is real; only the model is scripted.
 """
@@ -29,11 +29,11 @@ from everturn_actors.model import ConversationKey, ModelRequest, Reply, Upload
 from everturn_actors.reports import explanation_record
 from everturn_actors.service import TextDelta, Update
 from everturn_actors.testing import ScriptedProvider
-from everturn_channels.errors import DoorError
+from everturn_channels.errors import ClientError
 from everturn_channels.terminal.chat import describe
+from everturn_channels.terminal.client import Client, LocalClient
 from everturn_channels.terminal.conversation import Answer, Conversation
-from everturn_channels.terminal.door import Door, ServiceDoor
-from everturn_gateway.client import open_http_door
+from everturn_gateway.client import open_http_client
 
 DEADLINE_S = 20
 KEY = ConversationKey(channel="terminal", chat="ann", agent="test")
@@ -44,9 +44,9 @@ pytestmark = pytest.mark.parametrize("kind", ["service", "http"])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class House:
-    """A gateway and a door to it."""
+    """A gateway and a client to it."""
 
-    door: Door
+    client: Client
     gateway: HttpGateway
 
     @property
@@ -58,16 +58,16 @@ class House:
 async def open_house(
     kind: Kind, folder: Path, provider: ScriptedProvider | None = None
 ) -> AsyncGenerator[House]:
-    """Open a gateway and one of the two doors to it."""
+    """Open a gateway and one of the two clients to it."""
     with anyio.fail_after(DEADLINE_S):
         async with open_http_gateway(folder, provider=provider) as gateway:
             if kind == "service":
                 yield House(
-                    door=ServiceDoor(gateway.service, gateway.library.names), gateway=gateway
+                    client=LocalClient(gateway.service, gateway.library.names), gateway=gateway
                 )
                 return
-            async with open_http_door(gateway.base_url, token="") as door:
-                yield House(door=door, gateway=gateway)
+            async with open_http_client(gateway.base_url, token="") as client:
+                yield House(client=client, gateway=gateway)
 
 
 async def ask(conversation: Conversation, text: str) -> tuple[Answer, list[Update]]:
@@ -90,7 +90,7 @@ async def test_an_answer_arrives_from_message_to_end_of_turn(kind: Kind, tmp_pat
     """The terminal shows nothing but these updates."""
     async with open_house(kind, tmp_path) as house:
         house.provider.script.append("Hello to you")
-        answer, updates = await ask(Conversation(house.door, key=KEY), "Hello")
+        answer, updates = await ask(Conversation(house.client, key=KEY), "Hello")
 
     assert (answer.text, answer.outcome, answer.turn) == ("Hello to you", "answered", 1)
     assert bodies(updates)[0] is Received
@@ -102,7 +102,7 @@ async def test_pieces_come_while_the_model_still_speaks(kind: Kind, tmp_path: Pa
     async with open_house(kind, tmp_path) as house:
         house.provider.script.append("one two three")
         house.provider.hold()
-        conversation = Conversation(house.door, key=KEY)
+        conversation = Conversation(house.client, key=KEY)
         seq = await conversation.hand_in("count")
         text, before_release = "", ""
         async with aclosing(conversation.answer(seq)) as updates:
@@ -119,9 +119,9 @@ async def test_pieces_come_while_the_model_still_speaks(kind: Kind, tmp_path: Pa
 async def test_a_conversation_goes_on_where_it_was(kind: Kind, tmp_path: Path) -> None:
     """Whoever comes back tomorrow finds the session of today."""
     async with open_house(kind, tmp_path) as house:
-        first = Conversation(house.door, key=KEY)
+        first = Conversation(house.client, key=KEY)
         await ask(first, "one")
-        second = Conversation(house.door, key=KEY)
+        second = Conversation(house.client, key=KEY)
         status = await second.open()
         answer, _ = await ask(second, "two")
 
@@ -133,7 +133,7 @@ async def test_a_conversation_goes_on_where_it_was(kind: Kind, tmp_path: Path) -
 async def test_both_doors_lead_to_the_same_conversation(kind: Kind, tmp_path: Path) -> None:
     """With a gateway or without one, it is the same person talking to the same agent."""
     async with open_house(kind, tmp_path) as house:
-        here = await house.door.open(KEY)
+        here = await house.client.open(KEY)
         there = await house.gateway.service.current(KEY)
 
     assert here == there
@@ -142,7 +142,7 @@ async def test_both_doors_lead_to_the_same_conversation(kind: Kind, tmp_path: Pa
 async def test_a_new_session_is_started_on_demand(kind: Kind, tmp_path: Path) -> None:
     """`--new` and /reset both leave the old session behind, ended and kept."""
     async with open_house(kind, tmp_path) as house:
-        conversation = Conversation(house.door, key=KEY)
+        conversation = Conversation(house.client, key=KEY)
         await ask(conversation, "one")
         first = conversation.session_id
         await conversation.open(new=True)
@@ -151,7 +151,7 @@ async def test_a_new_session_is_started_on_demand(kind: Kind, tmp_path: Path) ->
         was = await conversation.reset()
         answer, _ = await ask(conversation, "three")
         third = conversation.session_id
-        ended = [(await house.door.status(s)).status for s in (first, second, third)]
+        ended = [(await house.client.status(s)).status for s in (first, second, third)]
 
     assert len({first, second, third}) == 3
     assert was
@@ -162,11 +162,11 @@ async def test_a_new_session_is_started_on_demand(kind: Kind, tmp_path: Path) ->
 async def test_a_session_that_ended_elsewhere_is_replaced(kind: Kind, tmp_path: Path) -> None:
     """A session may expire between two messages; the person's message must not be lost."""
     async with open_house(kind, tmp_path) as house:
-        conversation = Conversation(house.door, key=KEY)
+        conversation = Conversation(house.client, key=KEY)
         await ask(conversation, "one")
         await house.gateway.service.reset(conversation.session_id)
         answer, _ = await ask(conversation, "two")
-        named = Conversation(house.door, session_id=conversation.session_id)
+        named = Conversation(house.client, session_id=conversation.session_id)
         await house.gateway.service.reset(conversation.session_id)
         with pytest.raises(SessionEndedError, match="reset"):
             await named.hand_in("three")
@@ -178,7 +178,7 @@ async def test_a_running_turn_is_cancelled(kind: Kind, tmp_path: Path) -> None:
     """Ctrl-C has to reach the turn, and the stream has to end with it."""
     async with open_house(kind, tmp_path) as house:
         house.provider.hold()
-        conversation = Conversation(house.door, key=KEY)
+        conversation = Conversation(house.client, key=KEY)
         answer = Answer()
         seq = await conversation.hand_in("count")
         was: bool | None = None
@@ -199,7 +199,7 @@ async def test_only_the_turn_of_the_message_is_shown(kind: Kind, tmp_path: Path)
     async with open_house(kind, tmp_path) as house:
         house.provider.script += ["first answer", "second answer"]
         house.provider.hold()
-        conversation = Conversation(house.door, key=KEY)
+        conversation = Conversation(house.client, key=KEY)
         await conversation.hand_in("one")
         await house.provider.until_called()
         seq = await conversation.hand_in("two")
@@ -222,10 +222,10 @@ async def test_a_running_answer_is_taken_up_by_whoever_comes_later(
     async with open_house(kind, tmp_path) as house:
         house.provider.script.append("one two three")
         house.provider.hold()
-        conversation = Conversation(house.door, key=KEY)
+        conversation = Conversation(house.client, key=KEY)
         await conversation.hand_in("count")
         await house.provider.until_called()
-        later = Conversation(house.door, key=KEY)
+        later = Conversation(house.client, key=KEY)
         status = await later.open()
         text = ""
         async with aclosing(later.rest(status.last_seq)) as updates:
@@ -244,15 +244,17 @@ async def test_a_running_answer_is_taken_up_by_whoever_comes_later(
 async def test_history_and_lists_tell_what_happened(kind: Kind, tmp_path: Path) -> None:
     """`sessions list` and `sessions show` are read from here."""
     async with open_house(kind, tmp_path) as house:
-        conversation = Conversation(house.door, key=KEY)
+        conversation = Conversation(house.client, key=KEY)
         for text in ("one", "two"):
             await ask(conversation, text)
-        other = await house.door.open(ConversationKey(channel="terminal", chat="bob", agent="test"))
-        said = await house.door.history(conversation.session_id, after=0)
-        later = await house.door.history(conversation.session_id, after=said[1].seq)
-        rows = await house.door.sessions(after="", limit=10)
-        page = await house.door.sessions(after=rows[0].session_id, limit=10)
-        agents = await house.door.agents()
+        other = await house.client.open(
+            ConversationKey(channel="terminal", chat="bob", agent="test")
+        )
+        said = await house.client.history(conversation.session_id, after=0)
+        later = await house.client.history(conversation.session_id, after=said[1].seq)
+        rows = await house.client.sessions(after="", limit=10)
+        page = await house.client.sessions(after=rows[0].session_id, limit=10)
+        agents = await house.client.agents()
 
     assert [(m.role, m.text) for m in said] == [
         ("user", "one"),
@@ -270,16 +272,16 @@ async def test_history_and_lists_tell_what_happened(kind: Kind, tmp_path: Path) 
 async def test_the_context_is_told_alike_through_both(kind: Kind, tmp_path: Path) -> None:
     """`/context`, `context show` and `context explain` are read from here."""
     async with open_house(kind, tmp_path) as house:
-        conversation = Conversation(house.door, key=KEY)
+        conversation = Conversation(house.client, key=KEY)
         updates: list[Update] = []
         for number in range(10):
             _, updates = await ask(conversation, f"{number} {'word ' * 100}")
         session_id, last = conversation.session_id, updates[-2]
         assert isinstance(last, Event)
-        before = await house.door.context(session_id)
-        compacted = await house.door.compact(session_id, "the numbers")
-        after = await house.door.context(session_id)
-        explained = await house.door.explain(session_id, last.seq)
+        before = await house.client.context(session_id)
+        compacted = await house.client.compact(session_id, "the numbers")
+        after = await house.client.context(session_id)
+        explained = await house.client.explain(session_id, last.seq)
         real = await house.gateway.service.context(session_id)
         really = await house.gateway.service.explain(session_id, last.seq)
 
@@ -296,29 +298,29 @@ async def test_the_context_is_told_alike_through_both(kind: Kind, tmp_path: Path
 async def test_what_does_not_exist_is_named(kind: Kind, tmp_path: Path) -> None:
     """Bad input gets an error that names what is wrong."""
     async with open_house(kind, tmp_path) as house:
-        door = house.door
-        for ask_for in (door.status, door.cancel, door.reset, door.delete, door.context):
+        client = house.client
+        for ask_for in (client.status, client.cancel, client.reset, client.delete, client.context):
             with pytest.raises(UnknownSessionError, match="nope"):
                 await ask_for("nope")
         with pytest.raises(UnknownSessionError, match="nope"):
-            await door.explain("nope", 2)
+            await client.explain("nope", 2)
         with pytest.raises(UnknownSessionError, match="nope"):
-            await door.compact("nope", "")
-        with pytest.raises((UnknownAgentError, DoorError), match="nobody"):
-            await door.open(ConversationKey(channel="terminal", chat="ann", agent="nobody"))
-        session_id = await door.open(KEY)
+            await client.compact("nope", "")
+        with pytest.raises((UnknownAgentError, ClientError), match="nobody"):
+            await client.open(ConversationKey(channel="terminal", chat="ann", agent="nobody"))
+        session_id = await client.open(KEY)
         with pytest.raises(InvalidInputError, match="bytes"):
-            await door.submit(session_id, "x" * 2 * 1024 * 1024, idempotency_key="k")
+            await client.submit(session_id, "x" * 2 * 1024 * 1024, idempotency_key="k")
         with pytest.raises(InvalidInputError):
-            await door.submit(session_id, "\ud800", idempotency_key="k")
+            await client.submit(session_id, "\ud800", idempotency_key="k")
         with pytest.raises(
             UnknownRequestError, match="no request was sent in this session yet"
         ) as no:
-            await door.explain(session_id, 9)
-        status = await door.status(session_id)
-        await door.reset(session_id)
+            await client.explain(session_id, 9)
+        status = await client.status(session_id)
+        await client.reset(session_id)
         with pytest.raises(SessionEndedError):
-            await door.compact(session_id, "")
+            await client.compact(session_id, "")
 
     assert status.last_seq == 1
     assert (no.value.session_id, no.value.seq) == (session_id, 9)
@@ -328,18 +330,18 @@ async def test_a_path_is_no_session(kind: Kind, tmp_path: Path) -> None:
     """An id comes from a command line; never a place on the disk or another route."""
     async with open_house(kind, tmp_path) as house:
         for name in ("../../etc", "a/b", "..", "%2e%2e"):
-            with pytest.raises((UnknownSessionError, DoorError)):
-                await house.door.status(name)
+            with pytest.raises((UnknownSessionError, ClientError)):
+                await house.client.status(name)
 
 
 async def test_a_deleted_session_is_gone(kind: Kind, tmp_path: Path) -> None:
     """Deleting is a promise to the person who asked for it."""
     async with open_house(kind, tmp_path) as house:
-        session_id = await house.door.open(KEY)
-        await house.door.delete(session_id)
+        session_id = await house.client.open(KEY)
+        await house.client.delete(session_id)
         with pytest.raises(UnknownSessionError):
-            await house.door.status(session_id)
-        rows = await house.door.sessions(after="", limit=10)
+            await house.client.status(session_id)
+        rows = await house.client.sessions(after="", limit=10)
 
     assert not rows
 
@@ -347,12 +349,12 @@ async def test_a_deleted_session_is_gone(kind: Kind, tmp_path: Path) -> None:
 async def test_following_ends_with_the_session(kind: Kind, tmp_path: Path) -> None:
     """`attach` leaves by itself when there is nothing more to come."""
     async with open_house(kind, tmp_path) as house:
-        conversation = Conversation(house.door, key=KEY)
+        conversation = Conversation(house.client, key=KEY)
         await ask(conversation, "one")
         session_id = conversation.session_id
         await conversation.reset()
-        events = [u async for u in house.door.follow(session_id, after=0) if isinstance(u, Event)]
-        nothing = [u async for u in house.door.follow(session_id, after=events[-1].seq)]
+        events = [u async for u in house.client.follow(session_id, after=0) if isinstance(u, Event)]
+        nothing = [u async for u in house.client.follow(session_id, after=events[-1].seq)]
 
     assert [e.seq for e in events] == list(range(1, len(events) + 1))
     assert isinstance(events[-1].body, SessionEnded)
@@ -365,14 +367,14 @@ async def test_files_go_with_a_message_and_are_told_of_in_the_history(
     """A person at a terminal shows a picture; who attaches later reads that there was one."""
     files = [picture(1, name="cat.png"), Upload(data=b"buy milk", file_name="notes")]
     async with open_house(kind, tmp_path) as house:
-        session_id = await house.door.open(KEY)
-        seq = await house.door.submit(session_id, "who?", idempotency_key="k", attachments=files)
-        await house.door.submit(session_id, "who?", idempotency_key="k", attachments=files)
-        async with aclosing(house.door.follow(session_id, after=0)) as updates:
+        session_id = await house.client.open(KEY)
+        seq = await house.client.submit(session_id, "who?", idempotency_key="k", attachments=files)
+        await house.client.submit(session_id, "who?", idempotency_key="k", attachments=files)
+        async with aclosing(house.client.follow(session_id, after=0)) as updates:
             async for update in updates:
                 if isinstance(update, Event) and isinstance(update.body, TurnFinished):
                     break
-        history = await house.door.history(session_id, after=0)
+        history = await house.client.history(session_id, after=0)
         request = house.provider.requests[0]
 
     assert list(request.media.values()) == [files[0].data]
@@ -388,11 +390,11 @@ async def test_a_file_that_is_none_is_refused_by_both_doors(kind: Kind, tmp_path
     """The same words, wherever the gateway runs; and the session goes on."""
     lie = Upload(data=b"<html>", media_type="image/png", file_name="x.png")
     async with open_house(kind, tmp_path) as house:
-        session_id = await house.door.open(KEY)
+        session_id = await house.client.open(KEY)
         with pytest.raises(InvalidInputError, match=r"attachment 1 \('x.png'\) is said to be"):
-            await house.door.submit(session_id, "who?", idempotency_key="k", attachments=[lie])
+            await house.client.submit(session_id, "who?", idempotency_key="k", attachments=[lie])
 
-        assert await house.door.history(session_id, after=0) == []
+        assert await house.client.history(session_id, after=0) == []
 
 
 class Crowded(ScriptedProvider):
@@ -411,7 +413,7 @@ async def test_a_status_tells_what_the_model_call_waits_for(kind: Kind, tmp_path
     model = Crowded()
     model.hold()
     async with open_house(kind, tmp_path, model) as house:
-        conversation = Conversation(house.door, key=KEY)
+        conversation = Conversation(house.client, key=KEY)
         seq = await conversation.hand_in("Hello")
         await model.until_called()
         during = await conversation.status()

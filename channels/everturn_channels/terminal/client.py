@@ -70,7 +70,7 @@ class Said:
     "With a line for each file that came with it. Of a gap: which events are missing, and why."
 
 
-class Door(Protocol):
+class Client(Protocol):
     """The way into the conversations of one gateway.
 
     Every method may raise the errors of `everturn_actors.service.TurnService` for the same reasons,
@@ -79,7 +79,7 @@ class Door(Protocol):
 
     @property
     def is_shared(self) -> bool:
-        """Whether others reach the gateway as well, while this door is open."""
+        """Whether others reach the gateway as well, while this client is open."""
         ...
 
     async def agents(self) -> Sequence[str]:
@@ -176,8 +176,8 @@ class Door(Protocol):
         ...
 
 
-class ServiceDoor:
-    """The door to a gateway in this process."""
+class LocalClient:
+    """The client to a gateway in this process."""
 
     def __init__(self, service: TurnService, agents: Callable[[], Sequence[str]]) -> None:
         self._service = service

@@ -14,8 +14,8 @@ import anyio.to_thread
 
 from everturn_actors.errors import UnknownAgentError, WorkspaceLockedError
 from everturn_actors.model import ConversationKey
-from everturn_channels.terminal.door import Door, ServiceDoor
-from everturn_gateway.client import open_http_door
+from everturn_channels.terminal.client import Client, LocalClient
+from everturn_gateway.client import open_http_client
 from everturn_gateway.commands.crash import crash_log
 from everturn_gateway.commands.options import DEFAULT_AGENT
 from everturn_gateway.commands.running import Running, find_running
@@ -31,7 +31,7 @@ _LOOK_AGAIN_S = 0.1
 
 
 @asynccontextmanager
-async def open_door(config: Config, *, resume: bool = True) -> AsyncGenerator[Door]:
+async def open_client(config: Config, *, resume: bool = True) -> AsyncGenerator[Client]:
     """Open the way to the conversations of the workspace.
 
     Args:
@@ -43,24 +43,24 @@ async def open_door(config: Config, *, resume: bool = True) -> AsyncGenerator[Do
         DoorError: The running gateway refuses.
     """
 
-    def over_http(running: Running) -> AbstractAsyncContextManager[Door]:
-        return open_http_door(running.url, token=api_token(config))
+    def over_http(running: Running) -> AbstractAsyncContextManager[Client]:
+        return open_http_client(running.url, token=api_token(config))
 
-    async with reach(config, over_http, partial(_open_here, config, resume=resume)) as door:
-        yield door
+    async with reach(config, over_http, partial(_open_here, config, resume=resume)) as client:
+        yield client
 
 
 @asynccontextmanager
 async def _open_here(
     config: Config, secrets: SecretRegistry, *, resume: bool
-) -> AsyncGenerator[Door]:
+) -> AsyncGenerator[Client]:
     # The whole gateway is loaded only where there is none to talk to.
     from everturn_gateway.app import open_gateway  # noqa: PLC0415 - as said
 
     async with open_gateway(
         config, environ=os.environ, watch=False, resume=resume, secrets=secrets
     ) as gateway:
-        yield ServiceDoor(gateway.service, gateway.library.names)
+        yield LocalClient(gateway.service, gateway.library.names)
 
 
 @asynccontextmanager
@@ -110,9 +110,9 @@ async def _enter(
             await anyio.sleep(_LOOK_AGAIN_S)
 
 
-async def pick_agent(name: str, door: Door, config: Config) -> str:
-    """Return the agent to talk to through `door`; raises what `choose_agent` raises."""
-    known = await door.agents()
+async def pick_agent(name: str, client: Client, config: Config) -> str:
+    """Return the agent to talk to through `client`; raises what `choose_agent` raises."""
+    known = await client.agents()
     return await anyio.to_thread.run_sync(choose_agent, name, known, config)
 
 
