@@ -18,6 +18,7 @@ from support.agents import write_agent as write_plain_agent
 from support.command import Running, everturn, start, terminal, write_agent
 from support.model_api import Answer, open_model_api
 
+from everturn_channels.owners import Owner
 from everturn_channels.settings import Route
 from everturn_gateway.app import open_gateway
 from everturn_gateway.channel_config import ChannelConfig
@@ -94,6 +95,7 @@ def test_every_live_setting_is_taken_over_and_no_other(tmp_path: Path) -> None:
         prices={"openai/my": PRICE},
         routes=(Route(agent="helper"),),
         channels=tuple[ChannelConfig, ...](),
+        owners=(Owner(name="ada", accounts=frozenset({("telegram", "1001")})),),
     )
     found = changes(old, new)
 

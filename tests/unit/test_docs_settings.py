@@ -11,6 +11,7 @@ from typing import get_args
 from zoneinfo import ZoneInfo
 
 import pytest
+import yaml
 from pydantic.fields import FieldInfo
 from support.agents import MINIMAL, write_folder
 from support.job_runs import a_cron, coming
@@ -28,6 +29,7 @@ from everturn_gateway.channel_config import (
     WebhookSection,
 )
 from everturn_gateway.config import load_config
+from everturn_gateway.owner_config import OwnerSection
 from everturn_gateway.scheduler.job_store import JobStore
 from everturn_gateway.scheduler.jobs import GRACE_S
 from everturn_gateway.scheduler.records import Line
@@ -63,6 +65,7 @@ CONFIGURATIONS = [
     each for _, each in SNIPPETS if each.startswith(("# everturn.yaml", "workspace:"))
 ]
 JOBS = [each for _, each in SNIPPETS if each.startswith("# .everturn/schedules/")]
+OWNERS = [each for _, each in SNIPPETS if each.startswith("owners:")]
 SCHEDULES = (ROOT / "docs/schedules.md").read_text()
 NIGHTS = re.findall(r"^\| `([^`|]+ \* \*)` \|([^|]*)\|([^|]*)\|$", SCHEDULES, re.MULTILINE)
 _, COMMANDS = (ROOT / "docs/approvals.md").read_text().split("## Rules for commands", 1)
@@ -163,9 +166,19 @@ def test_the_pages_have_settings() -> None:
     assert len(NIGHTS) >= 5
 
 
+@pytest.mark.parametrize("snippet", OWNERS)
+def test_owners_load(snippet: str) -> None:
+    """Somebody copies them, names and ids changed."""
+    owners = [
+        OwnerSection.model_validate(each).value() for each in yaml.safe_load(snippet)["owners"]
+    ]
+
+    assert all(owner.accounts for owner in owners)
+
+
 def test_every_setting_of_chats_is_loaded_above() -> None:
     """A block that no test knows may be wrong."""
-    known = {*CONFIGURATIONS, *JOBS, *(each for _, each in SPECS)}
+    known = {*CONFIGURATIONS, *JOBS, *OWNERS, *(each for _, each in SPECS)}
     chats = {"docs/telegram", "docs/discord", "docs/groups", "docs/plugin-channel"}
     pages = {*chats, "docs/schedules", "README"}
 
