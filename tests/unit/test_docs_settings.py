@@ -11,7 +11,6 @@ from typing import get_args
 from zoneinfo import ZoneInfo
 
 import pytest
-import yaml
 from pydantic.fields import FieldInfo
 from support.agents import MINIMAL, write_folder
 from support.job_runs import a_cron, coming
@@ -29,7 +28,6 @@ from everturn_gateway.channel_config import (
     WebhookSection,
 )
 from everturn_gateway.config import load_config
-from everturn_gateway.owner_config import OwnerSection
 from everturn_gateway.scheduler.job_store import JobStore
 from everturn_gateway.scheduler.jobs import GRACE_S
 from everturn_gateway.scheduler.records import Line
@@ -167,13 +165,12 @@ def test_the_pages_have_settings() -> None:
 
 
 @pytest.mark.parametrize("snippet", OWNERS)
-def test_owners_load(snippet: str) -> None:
+def test_owners_load(tmp_path: Path, snippet: str) -> None:
     """Somebody copies them, names and ids changed."""
-    owners = [
-        OwnerSection.model_validate(each).value() for each in yaml.safe_load(snippet)["owners"]
-    ]
+    file = tmp_path / "everturn.yaml"
+    file.write_text(snippet)
 
-    assert all(owner.accounts for owner in owners)
+    assert all(owner.accounts for owner in load_config(file, environ=TOKENS).owners)
 
 
 def test_every_setting_of_chats_is_loaded_above() -> None:
