@@ -136,8 +136,8 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Press:
-    """Somebody pressed a button of one of the bot's messages."""
+class ButtonClick:
+    """Somebody clicked a button of one of the bot's messages."""
 
     data: str
     "Of the button."
@@ -148,18 +148,18 @@ class Press:
     "Tells that person a line. Raises SendError. Empty text just ends the waiting sign."
 
 
-Arrival: TypeAlias = Message | Edit | Command | Press
+InboundEvent: TypeAlias = Message | Edit | Command | ButtonClick
 
 
-class Inlet(Protocol):
+class InboundHandler(Protocol):
     """Where an adapter hands in what it receives."""
 
-    async def take(self, arrival: Arrival) -> None:
-        """Deal with one arrival; return when it is durable, or settled that it never will be.
+    async def handle(self, event: InboundEvent) -> None:
+        """Deal with one event; return when it is durable, or settled that it never will be.
 
         Only then the adapter may confirm it to the platform. Calls for one chat have to be made one
         after the other, in the order of the platform; different chats may overlap.
-        Never raises for what a person sent. The same arrival twice does no harm.
+        Never raises for what a person sent. The same event twice does no harm.
 
         Raises:
             NotNowError: It cannot be taken now. Do not confirm it, nor hand in what follows it in
@@ -192,7 +192,7 @@ class Inlet(Protocol):
         Go on to use the platform's own ids: they are translated here.
 
         Raises:
-            NotNowError: It cannot be kept now; as `take`.
+            NotNowError: It cannot be kept now; as `handle`.
         """
         ...
 
@@ -318,7 +318,7 @@ class Adapter(Protocol):
         """What the platform can do."""
         ...
 
-    async def serve(self, inlet: Inlet) -> None:
+    async def serve(self, handler: InboundHandler) -> None:
         """Log in and hand in what comes, until cancelled. Called again after it raised.
 
         Raises:

@@ -49,7 +49,7 @@ class ChannelStatus:
     retries: int = 0
     "Tries since it was last connected."
     received: int = 0
-    "Arrivals since the gateway started."
+    "InboundEvents since the gateway started."
     sent: int = 0
     "Messages sent since the gateway started."
     skipped: int = 0
@@ -140,7 +140,7 @@ class Health:
         self._enter("stopped")
 
     def count_in(self) -> None:
-        """Count an arrival."""
+        """Count an event."""
         self._received += 1
 
     def count_out(self) -> None:

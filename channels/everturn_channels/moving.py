@@ -13,15 +13,15 @@ from typing import Final, TypeVar
 
 from everturn_channels.adapter import (
     Adapter,
-    Arrival,
     Button,
+    ButtonClick,
     Command,
     Edit,
-    Inlet,
+    InboundEvent,
+    InboundHandler,
     Message,
     Outbound,
     Place,
-    Press,
     Traits,
 )
 from everturn_channels.aliases import ChatAliases
@@ -41,17 +41,17 @@ def moved_place(place: Place, aliases: ChatAliases) -> Place:
     return replace(place, chat=first, aliases=aliases.others(first))
 
 
-def moved_arrival(arrival: Arrival, aliases: ChatAliases) -> Arrival:
+def moved_event(event: InboundEvent, aliases: ChatAliases) -> InboundEvent:
     """Return what arrived as from the place that is known here."""
-    raw = arrival.place.chat
-    place = moved_place(arrival.place, aliases)
-    if place is arrival.place:
-        return arrival
-    match arrival:
+    raw = event.place.chat
+    place = moved_place(event.place, aliases)
+    if place is event.place:
+        return event
+    match event:
         case Message() | Edit() | Command():
-            return replace(arrival, place=place, id=_named(raw, arrival.id, place.chat))
-        case Press():
-            return replace(arrival, place=place)
+            return replace(event, place=place, id=_named(raw, event.id, place.chat))
+        case ButtonClick():
+            return replace(event, place=place)
 
 
 class MovingAdapter:
@@ -75,9 +75,9 @@ class MovingAdapter:
         """See `Adapter.traits`."""
         return self._adapter.traits
 
-    async def serve(self, inlet: Inlet) -> None:
-        """See `Adapter.serve`; the inlet knows the aliases itself."""
-        await self._adapter.serve(inlet)
+    async def serve(self, handler: InboundHandler) -> None:
+        """See `Adapter.serve`; the handler knows the aliases itself."""
+        await self._adapter.serve(handler)
 
     async def check(self) -> Sequence[str]:
         """See `Adapter.check`."""

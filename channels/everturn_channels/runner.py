@@ -23,7 +23,7 @@ from everturn_channels.errors import ConnectionLostError, SetupError
 from everturn_channels.hall import Hall
 from everturn_channels.health import Health
 from everturn_channels.inbound.doorkeeper import Limits
-from everturn_channels.inbound.inlet import ChannelInlet
+from everturn_channels.inbound.inbound_handler import ChannelInboundHandler
 from everturn_channels.inbound.speaking import Errands
 from everturn_channels.places import Places
 from everturn_channels.settings import ChannelSettings
@@ -68,7 +68,7 @@ async def run_channel(
     try:
         async with anyio.create_task_group() as group:
             errands = Errands(group, adapter.name)
-            inlet = ChannelInlet(
+            handler = ChannelInboundHandler(
                 adapter=adapter,
                 hall=hall,
                 settings=settings,
@@ -80,8 +80,8 @@ async def run_channel(
                 pace=pace or Pace(hall.clock, jitter),
                 aliases=aliases or ChatAliases(adapter.name),
             )
-            group.start_soon(inlet.bring_questions)
-            run = _Run(adapter, hall, health, inlet, jitter)
+            group.start_soon(handler.bring_questions)
+            run = _Run(adapter, hall, health, handler, jitter)
             while True:
                 await run.once()
     finally:
@@ -98,13 +98,13 @@ class _Run:
         adapter: Adapter,
         hall: Hall,
         health: Health,
-        inlet: ChannelInlet,
+        handler: ChannelInboundHandler,
         jitter: Callable[[], float],
     ) -> None:
         self._adapter = adapter
         self._clock = hall.clock
         self._health = health
-        self._inlet = inlet
+        self._handler = handler
         self._jitter = jitter
         self._fields = {"channel": adapter.name, "platform": adapter.platform}
         self._tries = 0
@@ -114,9 +114,9 @@ class _Run:
     async def once(self) -> None:
         """Serve until that fails, then wait as long as the failure deserves."""
         began = self._clock.now()
-        self._inlet.begin()
+        self._handler.begin()
         failure = await self._serve()
-        if self._inlet.was_heard:
+        if self._handler.was_heard:
             self._told = ""
             if self._clock.now() - began >= timedelta(seconds=STEADY_S):
                 self._tries = 0
@@ -130,7 +130,7 @@ class _Run:
         async def serve() -> None:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._watch, group.cancel_scope)
-                await self._adapter.serve(self._inlet)
+                await self._adapter.serve(self._handler)
                 group.cancel_scope.cancel()
 
         failure = await attempt(serve)  # the boundary around one channel
@@ -155,7 +155,7 @@ class _Run:
         if not 0 < idle_s < _FOR_EVER_S:
             return _FOR_EVER_S
         deaf = timedelta(seconds=idle_s * DEAF_TIMES)
-        return (self._inlet.heard_at + deaf - self._clock.now()).total_seconds()
+        return (self._handler.heard_at + deaf - self._clock.now()).total_seconds()
 
     def _pause_s(self, failure: Exception) -> float:
         if isinstance(_first_cause(failure), SetupError):

@@ -148,8 +148,8 @@ def turn_ended(outcome: Outcome, error: str = "") -> str:
 # --- questions ---
 
 
-def press_taken(decision: Decision) -> str:
-    """Tell whoever pressed a button that their word counts. One short line, plain text."""
+def click_taken(decision: Decision) -> str:
+    """Tell whoever clicked a button that their word counts. One short line, plain text."""
     return {
         "allow_once": "Allowed, this once.",
         "allow_always": "Allowed from now on.",
@@ -157,8 +157,8 @@ def press_taken(decision: Decision) -> str:
     }[decision]
 
 
-def press_late(settled: Settled | None = None) -> str:
-    """Tell whoever pressed a button that it is too late. One short line, plain text."""
+def click_late(settled: Settled | None = None) -> str:
+    """Tell whoever clicked a button that it is too late. One short line, plain text."""
     match settled:
         case "allow_once" | "allow_always":
             return "Too late: it was allowed already."
@@ -172,8 +172,8 @@ def press_late(settled: Settled | None = None) -> str:
             assert_never(settled)
 
 
-def press_refused() -> str:
-    """Tell whoever pressed a button that it is not theirs to press. One short line, plain text."""
+def click_refused() -> str:
+    """Tell whoever clicked a button that it is not theirs to click. One short line, plain text."""
     return "Only the person who is asked can answer this."
 
 

@@ -19,7 +19,7 @@ IDLE_S = 60
 TRAITS = {"chunk_units": 2000, "unit": "characters", "typing_s": 5, "idle_s": IDLE_S}
 
 people: dict[str, asyncio.StreamWriter] = {}
-arrivals: dict[int, dict[str, Any]] = {}  # by number; the newest thousand
+events: dict[int, dict[str, Any]] = {}  # by number; the newest thousand
 numbers, sent = itertools.count(1), itertools.count(1)
 started = os.urandom(4).hex()  # so that the ids of messages do not come again after a restart
 
@@ -40,8 +40,8 @@ def arrived(name: str, text: str) -> None:
         message |= {"type": "command", "name": word or "help", "argument": argument}
     else:
         message |= {"type": "message", "text": text}
-    arrivals[number] = message
-    arrivals.pop(number - 1000, None)
+    events[number] = message
+    events.pop(number - 1000, None)
     say(**message)
 
 
@@ -75,13 +75,13 @@ async def obey(message: dict[str, Any]) -> None:
         case "send":
             await show(message["request"], message["chat"], message["text"])
         case "answer":
-            chat = arrivals[message["id"]]["place"]["chat"]
+            chat = events[message["id"]]["place"]["chat"]
             await show(message["request"], chat, message["text"])
         case "typing":
             await show(message["request"], message["chat"], "...")
         case "not_taken":  # the gateway could not keep it; after that time once more
             await asyncio.sleep(message["retry_after_s"])
-            say(**arrivals[message["id"]])
+            say(**events[message["id"]])
         case "error":
             sys.stderr.write(f"{message}\n")
         case _:  # "taken": our chat keeps nothing, so there is nothing to confirm

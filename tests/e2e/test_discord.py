@@ -85,7 +85,7 @@ async def test_a_guild_is_answered_once_through_lost_sessions_and_kills(tmp_path
             await until_state(client, "connected")
             (button,) = [m for m in discord.said(dms["asked"]) if m["components"]]
             pressed = button["components"][0]["components"][0]["custom_id"]
-            await discord.presses(pressed, author=people["asked"], channel=dms["asked"])
+            await discord.button_clicks(pressed, author=people["asked"], channel=dms["asked"])
             await until_said(tmp_path, world.general, *dms.values())
             await until(lambda: len(discord_texts(discord)) == 5)
             await until(lambda: len(discord_texts(discord, dms["waits"])) == 2)

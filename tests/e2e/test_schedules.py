@@ -112,7 +112,7 @@ async def a_reminder_is_asked_for(brain: Brain, telegram: TelegramApi) -> None:
     question = next(each for each in telegram.calls if sends(ANN, "Tea is ready.")(each)).result
     before = read(telegram, ANN)
     data = str(question["reply_markup"]["inline_keyboard"][0][0]["callback_data"])
-    telegram.press(question, data)
+    telegram.click(question, data)
     await until(lambda: {"I will.", "Tea is ready."} <= {*read(telegram, ANN)})
     write(telegram, "which tea?")
     await until(lambda: read(telegram, ANN)[-1].startswith("re: "))

@@ -71,7 +71,7 @@ async def test_a_day_of_two_bots(tmp_path: Path) -> None:
             gateway.client() as client,
         ):
             await until(lambda: len(read(family, CLERK)) == 3)
-            family.press(*button)
+            family.click(*button)
             await until_state(client, "connected", "telegram-work")
             again = await deliver(client, delivered)
             await until(lambda: read(family, ANN)[-1] == "It is made.")

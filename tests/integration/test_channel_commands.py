@@ -8,8 +8,8 @@ from pathlib import Path
 
 import anyio
 import pytest
-from support.arrivals import ANN, DM, GROUP
 from support.feeding_adapter import OPEN, Fed, feeding
+from support.inbound_events import ANN, DM, GROUP
 from support.tool_doubles import Deed, Rules, by_name
 
 from everturn_actors.errors import ModelAuthError
@@ -22,8 +22,8 @@ from everturn_channels.adapter import Command, Person, Place
 from everturn_channels.delivery.approvals import approval_token, button_data
 from everturn_channels.errors import NotSentError, RefusedError
 from everturn_channels.inbound.attending import COMPACTING
-from everturn_channels.inbound.presses import NO_BUTTON
-from everturn_channels.wording import no_session, press_late, press_refused
+from everturn_channels.inbound.button_clicks import NO_BUTTON
+from everturn_channels.wording import click_late, click_refused, no_session
 from everturn_gateway.channels.running import LaterDeliveryPort
 
 BOB = Person(id="8", name="Bob")
@@ -299,14 +299,14 @@ async def test_a_button_lets_the_call_run_for_those_who_may_answer(tmp_path: Pat
         token = approval_token(state.session_id, state.open_approvals[0])
         allow = button_data("allow_once", token)
 
-        assert await fed.press(allow, place=GROUP, sender=BOB) == press_refused()
-        assert await fed.press(allow, place=GROUP, sender=Person(id="")) == press_refused()
+        assert await fed.click(allow, place=GROUP, sender=BOB) == click_refused()
+        assert await fed.click(allow, place=GROUP, sender=Person(id="")) == click_refused()
         assert tool.runs == {}
-        assert await fed.press(allow, place=GROUP) == "Allowed, this once."
+        assert await fed.click(allow, place=GROUP) == "Allowed, this once."
         state = await fed.until_idle("-100")
         assert tool.runs == {"c1": 1}
         assert state.held_turns[0].text == "sent"
-        assert await fed.press(allow, place=GROUP) == press_late()
+        assert await fed.click(allow, place=GROUP) == click_late()
 
 
 async def test_an_id_that_ends_with_a_star_is_nobody_else(tmp_path: Path) -> None:
@@ -318,7 +318,7 @@ async def test_an_id_that_ends_with_a_star_is_nobody_else(tmp_path: Path) -> Non
         state = await _until_asked(fed, "-100")
         allow = button_data("allow_once", approval_token(state.session_id, state.open_approvals[0]))
 
-        assert await fed.press(allow, place=GROUP, sender=BOB) == press_refused()
+        assert await fed.click(allow, place=GROUP, sender=BOB) == click_refused()
         assert tool.runs == {}
 
 
@@ -332,19 +332,19 @@ async def test_a_button_is_worth_nothing_in_another_chat_or_for_another_question
         state = await _until_asked(fed, "7")
         token = approval_token(state.session_id, state.open_approvals[0])
         allow = button_data("allow_once", token)
-        elsewhere = await fed.press(allow, place=Place(chat="8"), sender=BOB)
-        forged = await fed.press(button_data("allow_once", "0" * 16))
-        other = await fed.press("something else")
-        denied = await fed.press(button_data("deny", token))
+        elsewhere = await fed.click(allow, place=Place(chat="8"), sender=BOB)
+        forged = await fed.click(button_data("allow_once", "0" * 16))
+        other = await fed.click("something else")
+        denied = await fed.click(button_data("deny", token))
         await fed.until_idle()
 
-        assert (elsewhere, forged, other) == (press_late(), press_late(), NO_BUTTON)
+        assert (elsewhere, forged, other) == (click_late(), click_late(), NO_BUTTON)
         assert denied == "Not allowed."
         assert tool.runs == {}
 
 
 async def test_somebody_who_may_not_talk_here_may_not_press_here(tmp_path: Path) -> None:
-    """Whoever can see a message can press its buttons."""
+    """Whoever can see a message can click its buttons."""
     tool, gate, provider = _asking("*")
     groups = replace(OPEN.groups, sender_overrides=(("8", "silent"),))
     rules = replace(OPEN, groups=groups)
@@ -354,7 +354,7 @@ async def test_somebody_who_may_not_talk_here_may_not_press_here(tmp_path: Path)
         await fed.say("send it", place=GROUP, is_addressed=True)
         state = await _until_asked(fed, "-100")
         token = approval_token(state.session_id, state.open_approvals[0])
-        answer = await fed.press(button_data("allow_once", token), place=GROUP, sender=BOB)
+        answer = await fed.click(button_data("allow_once", token), place=GROUP, sender=BOB)
 
-        assert answer == press_refused()
+        assert answer == click_refused()
         assert tool.runs == {}

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import anyio
 import pytest
-from support.arrivals import ANN, DM, GROUP
 from support.feeding_adapter import OPEN, Fed, FeedingAdapter, a_file, feeding
+from support.inbound_events import ANN, DM, GROUP
 from support.pictures import png
 
 from everturn_actors.journal.memory import MemoryDisk
@@ -24,7 +24,7 @@ from everturn_channels.errors import (
     SetupError,
 )
 from everturn_channels.inbound.doorkeeper import NOT_AVAILABLE, Limits
-from everturn_channels.inbound.inlet import UNCLEAR_S
+from everturn_channels.inbound.inbound_handler import UNCLEAR_S
 from everturn_channels.inbound.receiving import TOO_FAST
 from everturn_channels.pairing import approve
 from everturn_channels.settings import (
@@ -145,14 +145,14 @@ async def test_a_fault_of_ours_costs_one_message_and_is_told(
 
         assert await _user_texts(fed) == ["good"]
         assert "could not take" in (await fed.until_said())[0]
-        (record,) = _logged(caplog, "an arrival could not be dealt with and is left out")
+        (record,) = _logged(caplog, "an event could not be dealt with and is left out")
         assert record.exc_info
 
 
 async def test_a_command_whose_answer_fails_with_a_bug_stops_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever happens to one arrival, `take` returns and the next one is dealt with."""
+    """Whatever happens to one event, `take` returns and the next one is dealt with."""
     async with feeding(tmp_path) as fed:
         tried: list[str] = []
 
@@ -175,7 +175,7 @@ async def test_a_command_whose_answer_fails_with_a_bug_stops_nothing(
         await fed.until_idle()
 
         assert tried[1] == not_kept()
-        assert _logged(caplog, "an arrival could not be dealt with and is left out")
+        assert _logged(caplog, "an event could not be dealt with and is left out")
 
 
 async def test_a_burst_is_one_turn_and_a_command_ends_it(tmp_path: Path) -> None:
@@ -353,15 +353,15 @@ async def test_who_is_let_in_by_name_is_known_to_the_adapter(tmp_path: Path) -> 
     """A platform may tell of their first messages only where it is asked about each of them."""
     rules = AccessRules(dm=DmRules(policy="allowlist", allowlist=("9", "1*", "")))
     async with feeding(tmp_path, rules=rules) as fed:
-        inlet = await fed.adapter.inlet()
-        before = await inlet.people()
+        handler = await fed.adapter.handler()
+        before = await handler.people()
         await fed.say("let me in")
         (told,) = await fed.until_said()
         code = told.split("everturn pair approve ")[1].split()[0]
         await anyio.to_thread.run_sync(approve, tmp_path / "pairing", code, fed.clock.now())
 
         assert before == ("9",)
-        assert await inlet.people() == ("9", "7")
+        assert await handler.people() == ("9", "7")
 
 
 async def test_without_pairing_a_stranger_learns_their_id_once_an_hour(tmp_path: Path) -> None:
@@ -672,8 +672,8 @@ async def test_what_is_too_old_is_counted_and_told_once(tmp_path: Path) -> None:
             await fed.say(f"old {number}", at=old)
         await fed.say("old and a stranger", at=old, place=BOBS, sender=BOB)
         await fed.say("recent", at=recent)
-        inlet = await fed.adapter.inlet()
-        await inlet.skipped(DM, 2, "too many")
+        handler = await fed.adapter.handler()
+        await handler.skipped(DM, 2, "too many")
         for _ in range(2):
             await clock.until_sleeping(3)
             clock.advance(3)
@@ -691,7 +691,7 @@ async def test_what_was_written_while_only_the_platform_was_away_is_read_however
 ) -> None:
     """The gateway ran all the time: for its people it was there."""
     async with feeding(tmp_path) as fed:
-        await fed.adapter.inlet()
+        await fed.adapter.handler()
         written = fed.clock.now() + timedelta(hours=1)
         fed.clock.advance(3 * 86_400)
         await fed.say("are you there?", at=written)
@@ -706,7 +706,7 @@ async def test_a_lost_connection_is_tried_again_with_longer_pauses(tmp_path: Pat
     """Platforms have outages of hours, and nobody is there to start the channel again (R18)."""
     adapter = FeedingAdapter()
     async with feeding(tmp_path, adapter=adapter) as fed:
-        await adapter.inlet()
+        await adapter.handler()
         pauses: list[float] = []
         for _ in range(8):
             adapter.break_off(ConnectionLostError("no route to host"))
@@ -716,7 +716,7 @@ async def test_a_lost_connection_is_tried_again_with_longer_pauses(tmp_path: Pat
             pauses.append((status.retry_at - fed.clock.now()).total_seconds())
             await fed.clock.until_sleeping(pauses[-1])
             fed.clock.advance(pauses[-1])
-            await adapter.inlet()
+            await adapter.handler()
         await fed.say()
 
         assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
@@ -751,7 +751,7 @@ async def test_a_bug_of_an_adapter_is_logged_with_its_traceback_and_survived(
     """Libraries of platforms fail in ways nobody foresaw."""
     adapter = FeedingAdapter()
     async with feeding(tmp_path, adapter=adapter) as fed:
-        await adapter.inlet()
+        await adapter.handler()
         adapter.break_off(ExceptionGroup("", [AttributeError("'NoneType' has no 'sequence'")]))
         await fed.clock.until_sleeping(1)
         fed.clock.advance(1)
@@ -767,7 +767,7 @@ async def test_an_adapter_that_just_ends_begins_anew(tmp_path: Path) -> None:
     """A channel is running for as long as the gateway is."""
     adapter = FeedingAdapter()
     async with feeding(tmp_path, adapter=adapter) as fed:
-        await adapter.inlet()
+        await adapter.handler()
         adapter.break_off(None)
         await fed.until(lambda: fed.health.status().state == "retrying")
         await anyio.wait_all_tasks_blocked()
@@ -781,10 +781,10 @@ async def test_a_channel_that_hears_nothing_begins_anew(tmp_path: Path) -> None:
     """A connection can look alive for ever and bring nothing."""
     adapter = FeedingAdapter()
     async with feeding(tmp_path, adapter=adapter) as fed:
-        inlet = await adapter.inlet()
+        handler = await adapter.handler()
         await fed.clock.until_sleeping(180)
         fed.clock.advance(100)
-        inlet.received()
+        handler.received()
         fed.clock.advance(80)
         await anyio.wait_all_tasks_blocked()
         after_hearing = adapter.serves

@@ -475,7 +475,7 @@ def removing() -> Reply:
 
 
 async def test_a_question_shows_all_that_is_decided_about_and_ends_when_it_is() -> None:
-    """SE-04: people decide about what they see, and later nobody presses what means nothing."""
+    """SE-04: people decide about what they see, and later nobody clicks what means nothing."""
     async with delivering(
         removing(),
         "done",
@@ -638,7 +638,7 @@ async def test_a_question_whose_message_is_gone_is_closed_all_the_same() -> None
 
 
 async def test_a_session_that_ends_takes_the_buttons_of_its_questions_away() -> None:
-    """It owes nothing any more; a button that nobody may press should not stand there for ever."""
+    """It owes nothing any more; a button that nobody may click should not stand there for ever."""
     adapter = ScriptedAdapter(able=traits(chunk_units=1000))
     async with delivering(removing(), tools=by_name(Deed("rm")), gate=ASK, adapter=adapter) as test:
         said = await test.say()

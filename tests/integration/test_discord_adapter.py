@@ -12,15 +12,15 @@ from support.discord_api import FORUM, TOKEN, DiscordApi, open_discord_api
 
 from everturn_actors.testing import ManualClock
 from everturn_channels.adapter import (
-    Arrival,
     Button,
+    ButtonClick,
     Command,
     Edit,
+    InboundEvent,
     Message,
     Outbound,
     OutgoingFile,
     Place,
-    Press,
 )
 from everturn_channels.cursors import NAME_LIMIT, VALUE_LIMIT
 from everturn_channels.discord import DiscordAdapter, adapter, client, receiving
@@ -47,10 +47,10 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Notebook:
-    """An inlet that writes everything down, and can be made to wait or to fail."""
+    """An handler that writes everything down, and can be made to wait or to fail."""
 
     def __init__(self) -> None:
-        self.arrivals: list[Arrival] = []
+        self.events: list[InboundEvent] = []
         self.cursors: dict[str, str] = {}
         self.told: list[tuple[str, int, str]] = []
         self.unread: list[tuple[str, str, Place | None]] = []
@@ -63,8 +63,8 @@ class Notebook:
         self.is_open.set()
         self.waiting = 0
 
-    async def take(self, arrival: Arrival) -> None:
-        """Take an arrival."""
+    async def handle(self, event: InboundEvent) -> None:
+        """Take an event."""
         self.waiting += 1
         try:
             await self.is_open.wait()
@@ -74,7 +74,7 @@ class Notebook:
             self.failures -= 1
             text = "disk full"
             raise NotNowError(text, retry_after_s=0.01)
-        self.arrivals.append(arrival)
+        self.events.append(event)
 
     async def moved(self, old: str, new: str) -> None:
         """Expect none."""
@@ -123,21 +123,21 @@ class Notebook:
 
     def texts(self) -> list[str]:
         """Return the texts of the messages, in order."""
-        return [a.text for a in self.arrivals if isinstance(a, Message)]
+        return [a.text for a in self.events if isinstance(a, Message)]
 
 
 class SlowFiles(Notebook):
-    """An inlet in which each message waits for its file, and nothing else does."""
+    """An handler in which each message waits for its file, and nothing else does."""
 
     def __init__(self) -> None:
         super().__init__()
         self.has_file = anyio.Event()
 
-    async def take(self, arrival: Arrival) -> None:
-        """Take an arrival."""
-        if isinstance(arrival, Message):
+    async def handle(self, event: InboundEvent) -> None:
+        """Take an event."""
+        if isinstance(event, Message):
             await self.has_file.wait()
-        await super().take(arrival)
+        await super().handle(event)
 
 
 def make(api: DiscordApi, *, token: str = TOKEN, backlog_max_messages: int = 100) -> DiscordAdapter:
@@ -198,7 +198,7 @@ async def test_the_cursor_moves_only_after_the_message_was_taken() -> None:
             await api.until(lambda: notes.cursor(api.world.general) == message["id"])
 
     assert held == before
-    (got,) = notes.arrivals
+    (got,) = notes.events
     assert isinstance(got, Message)
     assert (got.text, got.is_addressed, got.sender.name) == ("hello", True, "Ann")
     assert notes.account == "@everturn"
@@ -212,7 +212,7 @@ async def test_a_message_that_cannot_be_kept_is_tried_again_before_the_next_one(
         async with serving(api, notes):
             for text in ("one", "two", "three"):
                 await api.says(text)
-            await api.until(lambda: len(notes.arrivals) == 3)
+            await api.until(lambda: len(notes.events) == 3)
 
     assert notes.texts() == ["one", "two", "three"]
 
@@ -228,11 +228,11 @@ async def test_places_of_direct_messages_threads_and_forum_posts() -> None:
             for channel in (world.general, dm, thread, post):
                 await api.says("hi", author=ann, channel=channel)
                 await api.until(lambda: notes.cursor(channel) == _last(api, channel))  # noqa: B023 - awaited here
-            in_thread = notes.arrivals[2]
+            in_thread = notes.events[2]
             assert isinstance(in_thread, Message)
             await bot.react(in_thread.place.chat, in_thread.id, "👀")
 
-    places = [(a.place.type, a.place.chat, a.place.topic) for a in notes.arrivals]
+    places = [(a.place.type, a.place.chat, a.place.topic) for a in notes.events]
     assert places == [
         ("group", world.general, ""),
         ("dm", dm, ""),
@@ -255,7 +255,7 @@ async def test_bots_and_the_bot_itself_are_not_heard() -> None:
             await api.says("beep", author=api.world.add_user("robot", is_bot=True))
             await api.says("hook", webhook_id=api.world.new_id())
             await api.says("human")
-            await api.until(lambda: notes.arrivals)
+            await api.until(lambda: notes.events)
 
     assert notes.texts() == ["human"]
 
@@ -272,7 +272,7 @@ async def test_an_edit_arrives_once_and_an_added_preview_does_not() -> None:
             await api.says("end")
             await api.until(lambda: notes.texts() == ["helo", "end"])
 
-    edits = [a for a in notes.arrivals if isinstance(a, Edit)]
+    edits = [a for a in notes.events if isinstance(a, Edit)]
     assert [(e.id, e.text) for e in edits] == [(message["id"], "hello")]
 
 
@@ -286,9 +286,9 @@ async def test_files_are_fetched_bounded_and_again_where_their_address_ran_out()
         file |= {"content_type": "text/plain; charset=utf-8", "url": f"{cdn}/old"}
         async with serving(api, notes):
             message = await api.says("", attachments=[file])
-            await api.until(lambda: notes.arrivals)
+            await api.until(lambda: notes.events)
             message["attachments"] = [file | {"url": f"{cdn}/new"}]
-            (got,) = notes.arrivals
+            (got,) = notes.events
             assert isinstance(got, Message)
             data = await got.files[0].fetch(10)
             api.blobs["new"] = b"x" * 11
@@ -335,17 +335,17 @@ async def test_after_a_restart_direct_messages_and_new_threads_are_caught_up() -
         async with serving(api, notes):
             await api.says("hi", author=ann, channel=dm)
             await api.says("hi there", author=ann)
-            await api.until(lambda: len(notes.arrivals) == 2)
+            await api.until(lambda: len(notes.events) == 2)
         thread = world.add_thread(world.general)
         world.add_message(ann, dm, "in private")
         world.add_message(ann, thread, "in a thread")
-        notes.arrivals.clear()
+        notes.events.clear()
         notes.is_new = False
         async with serving(api, notes):
-            await api.until(lambda: len(notes.arrivals) == 2)
+            await api.until(lambda: len(notes.events) == 2)
 
     assert sorted(notes.texts()) == ["in a thread", "in private"]
-    assert {a.place.topic for a in notes.arrivals} == {"", thread}
+    assert {a.place.topic for a in notes.events} == {"", thread}
 
 
 async def test_more_direct_channels_than_a_cursor_holds_are_remembered() -> None:
@@ -356,16 +356,16 @@ async def test_more_direct_channels_than_a_cursor_holds_are_remembered() -> None
         async with serving(api, notes):
             for who in people:
                 await api.says("hi", author=who, channel=world.dm(who))
-            await api.until(lambda: len(notes.arrivals) == len(people))
+            await api.until(lambda: len(notes.events) == len(people))
         for who in people:
             world.add_message(who, world.dm(who), "missed")
-        notes.arrivals.clear()
+        notes.events.clear()
         notes.is_new = False
         async with serving(api, notes):
-            await api.until(lambda: len(notes.arrivals) == len(people))
+            await api.until(lambda: len(notes.events) == len(people))
 
     assert set(notes.texts()) == {"missed"}
-    assert {a.place.chat for a in notes.arrivals} == {world.dm(who) for who in people}
+    assert {a.place.chat for a in notes.events} == {world.dm(who) for who in people}
 
 
 async def test_a_backlog_is_bounded_by_count_and_age_and_the_rest_is_told() -> None:
@@ -380,7 +380,7 @@ async def test_a_backlog_is_bounded_by_count_and_age_and_the_rest_is_told() -> N
         for number in range(150):
             world.add_message(ann, world.general, f"{number}")
         async with serving(api, notes, make(api, backlog_max_messages=5)):
-            await api.until(lambda: len(notes.arrivals) == 5)
+            await api.until(lambda: len(notes.events) == 5)
 
     assert notes.texts() == ["145", "146", "147", "148", "149"]
     assert [(chat, count) for chat, count, _ in notes.told] == [
@@ -415,7 +415,7 @@ async def test_a_history_that_fails_is_asked_again_before_anything_newer() -> No
         api.fail("GET", r"/messages$", 0, times=3)
         async with serving(api, notes):
             await api.says("live", author=ann)
-            await api.until(lambda: len(notes.arrivals) == 2)
+            await api.until(lambda: len(notes.events) == 2)
 
     assert notes.texts() == ["missed", "live"]
 
@@ -431,7 +431,7 @@ async def test_a_history_that_may_not_be_read_keeps_nobody_waiting() -> None:
         api.fail("GET", r"/messages$", 403, body=gone)
         async with serving(api, notes):
             await api.says("live", author=ann)
-            await api.until(lambda: notes.arrivals)
+            await api.until(lambda: notes.events)
 
     assert notes.texts() == ["live"]
 
@@ -443,9 +443,9 @@ async def test_a_thread_that_nobody_told_of_is_looked_up() -> None:
         async with serving(api, notes):
             thread = api.world.add_thread(api.world.general)
             await api.says("hi", channel=thread)
-            await api.until(lambda: notes.arrivals)
+            await api.until(lambda: notes.events)
 
-    place = notes.arrivals[0].place
+    place = notes.events[0].place
     assert (place.chat, place.topic) == (api.world.general, thread)
 
 
@@ -556,7 +556,7 @@ async def test_answered_heartbeats_count_as_heard(monkeypatch: pytest.MonkeyPatc
             known = notes.heard
             await api.until(lambda: notes.heard > known)
 
-    assert notes.arrivals == []
+    assert notes.events == []
 
 
 async def test_what_a_full_lane_refuses_is_read_from_the_history(
@@ -572,7 +572,7 @@ async def test_what_a_full_lane_refuses_is_read_from_the_history(
                 await api.says(f"{number}")
             await api.until(lambda: notes.waiting and notes.heard >= 12)
             notes.is_open.set()
-            await api.until(lambda: len(notes.arrivals) == 10)
+            await api.until(lambda: len(notes.events) == 10)
 
     assert notes.texts() == [str(n) for n in range(10)]
     assert len(api.requests("GET", "/messages")) == 1
@@ -595,11 +595,11 @@ async def test_two_bots_with_different_addresses_do_not_meet() -> None:
             await a.send(Outbound(chat=one.world.general, payload=payload("to one")))
             await b.send(Outbound(chat=other.world.general, payload=payload("to other")))
             await one.says("from one")
-            await one.until(lambda: first.arrivals)
+            await one.until(lambda: first.events)
 
     assert [m["content"] for m in one.said()] == ["to one"]
     assert [m["content"] for m in other.said()] == ["to other"]
-    assert second.arrivals == []
+    assert second.events == []
 
 
 # --- commands and buttons ---
@@ -615,7 +615,7 @@ async def test_slash_commands_are_acknowledged_at_once_and_answered_to_one_perso
             await api.until(lambda: state["callbacks"] and notes.waiting)
             notes.is_open.set()
             await api.until(lambda: state["original"] == "gone")
-            (got,) = notes.arrivals
+            (got,) = notes.events
             assert isinstance(got, Command)
             await got.answer("word " * 600)
 
@@ -624,15 +624,15 @@ async def test_slash_commands_are_acknowledged_at_once_and_answered_to_one_perso
     assert [s["flags"] for s in state["said"]] == [64, 64]
 
 
-async def test_a_press_is_acknowledged_and_can_be_answered() -> None:
+async def test_a_click_is_acknowledged_and_can_be_answered() -> None:
     """Without it the person sees that the interaction failed."""
     async with open_discord_api() as api:
         notes, ann = Notebook(), api.world.add_user("ann")
         async with serving(api, notes):
-            state = await api.presses("approve:1", author=ann)
-            await api.until(lambda: notes.arrivals)
-            (got,) = notes.arrivals
-            assert isinstance(got, Press)
+            state = await api.button_clicks("approve:1", author=ann)
+            await api.until(lambda: notes.events)
+            (got,) = notes.events
+            assert isinstance(got, ButtonClick)
             await got.answer("")
             await got.answer("Not yours.")
 
@@ -641,16 +641,16 @@ async def test_a_press_is_acknowledged_and_can_be_answered() -> None:
     assert [s["content"] for s in state["said"]] == ["Not yours."]
 
 
-async def test_a_press_whose_acknowledgement_was_lost_still_counts() -> None:
+async def test_a_click_whose_acknowledgement_was_lost_still_counts() -> None:
     """The library asks again, and is told that it did."""
     async with open_discord_api() as api:
         notes, ann = Notebook(), api.world.add_user("ann")
         api.fail("POST", r"/callback$", 502, happens=True)
         async with serving(api, notes):
-            await api.presses("approve:1", author=ann)
-            await api.until(lambda: notes.arrivals)
+            await api.button_clicks("approve:1", author=ann)
+            await api.until(lambda: notes.events)
 
-    assert [a.data for a in notes.arrivals if isinstance(a, Press)] == ["approve:1"]
+    assert [a.data for a in notes.events if isinstance(a, ButtonClick)] == ["approve:1"]
 
 
 async def test_commands_can_also_be_written() -> None:
@@ -660,15 +660,15 @@ async def test_commands_can_also_be_written() -> None:
         me = api.world.bot["id"]
         async with serving(api, notes):
             await api.says("/stop now", author=ann, channel=api.world.dm(ann))
-            await api.until(lambda: len(notes.arrivals) == 1)
+            await api.until(lambda: len(notes.events) == 1)
             await api.says(f"<@{me}> /status", author=ann)
             await api.says("/status", author=ann)
-            await api.until(lambda: len(notes.arrivals) == 3)
-            written = notes.arrivals[1]
+            await api.until(lambda: len(notes.events) == 3)
+            written = notes.events[1]
             assert isinstance(written, Command)
             await written.answer("fine")
 
-    kinds = [(type(a).__name__, getattr(a, "name", "")) for a in notes.arrivals]
+    kinds = [(type(a).__name__, getattr(a, "name", "")) for a in notes.events]
     assert kinds == [("Command", "stop"), ("Command", "status"), ("Message", "")]
     assert api.said()[0]["referenced_message"]["id"] == written.id
 
@@ -718,9 +718,9 @@ async def test_only_what_was_typed_is_a_command_of_an_owner() -> None:
             ):
                 await api.says(text, author=ann, channel=dm, **extra)
             await api.says("/pair GROUP", author=ann)
-            await api.until(lambda: len(notes.arrivals) == 8)
+            await api.until(lambda: len(notes.events) == 8)
 
-    commands = [a for a in notes.arrivals if isinstance(a, Command)]
+    commands = [a for a in notes.events if isinstance(a, Command)]
     assert [(c.name, c.argument, c.is_typed) for c in commands] == [
         ("pair", "TYPED", True),
         ("pair", "FILE", False),
@@ -747,12 +747,12 @@ async def test_a_command_is_taken_once_beside_what_hangs_in_its_chat(
             for text in ("a file", "/reset", "/status"):
                 last = await api.says(f"<@{me}> {text}", author=ann)
             state = await api.slash("stop", author=ann)
-            await api.until(lambda: len(notes.arrivals) == 2 and state["original"] == "gone")
+            await api.until(lambda: len(notes.events) == 2 and state["original"] == "gone")
             held = notes.cursor(api.world.general)
             notes.has_file.set()
             await api.until(lambda: notes.cursor(api.world.general) == last["id"])
 
-    taken = [a.name if isinstance(a, Command) else getattr(a, "text", "") for a in notes.arrivals]
+    taken = [a.name if isinstance(a, Command) else getattr(a, "text", "") for a in notes.events]
     assert held == before
     assert sorted(taken[:2]) == ["status", "stop"]
     assert taken[2:] == ["a file", "reset"]

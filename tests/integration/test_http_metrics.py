@@ -254,7 +254,7 @@ async def test_a_channel_s_age_is_since_it_was_heard_from() -> None:
     assert of_channel == {
         "up": [0, 0],
         "receive_age_seconds": [300],
-        "arrivals": [11, 0],
+        "events": [11, 0],
         "skipped": [4, 0],
         "retries": [2, 0],
         "unreadable": [5, 0],

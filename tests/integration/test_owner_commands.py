@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from anyio import to_thread
-from support.arrivals import ANN, DM, GROUP
 from support.feeding_adapter import OPEN, Fed, FeedingAdapter, feeding
+from support.inbound_events import ANN, DM, GROUP
 from support.tool_doubles import Deed, Rules, by_name
 
 from everturn_actors.errors import ApprovalClosedError
@@ -35,7 +35,7 @@ from everturn_channels.menu import OWNER_NAMES
 from everturn_channels.owners import Owner
 from everturn_channels.pairing import approved
 from everturn_channels.settings import AccessRules, DmRules, Route
-from everturn_channels.wording import press_late, press_refused, unknown_command
+from everturn_channels.wording import click_late, click_refused, unknown_command
 from everturn_gateway.channels.running import LaterDeliveryPort
 
 ADA = Person(id="1", name="Ada")
@@ -85,9 +85,9 @@ async def test_an_owner_answers_a_question_of_another_chat_by_its_button(tmp_pat
         (shown,) = await fed.until_said()
         message = next(iter(fed.adapter.world.messages.values()))
         allow = next(each for each in message.buttons if each.label == "Allow once")
-        pressed = await fed.press(allow.data, place=ADA_DM, sender=ADA)
+        pressed = await fed.click(allow.data, place=ADA_DM, sender=ADA)
         await fed.until_idle("-100")
-        again = await fed.press(allow.data, place=ADA_DM, sender=ADA)
+        again = await fed.click(allow.data, place=ADA_DM, sender=ADA)
 
         assert listed == "1 question waits for an answer."
         assert message.message.chat == ADA_DM.chat
@@ -98,7 +98,7 @@ async def test_an_owner_answers_a_question_of_another_chat_by_its_button(tmp_pat
         assert pressed == "Allowed, this once."
         assert tool.runs == {"c1": 1}
         assert await _decided(fed, state.session_id) == [("allow_once", "owner:ada")]
-        assert again == press_late()
+        assert again == click_late()
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ async def test_an_owner_answers_by_the_code_that_was_shown(
         assert await _decided(fed, state.session_id) == [(decision, "owner:ada")]
 
 
-async def test_an_owner_may_press_in_a_group_where_others_were_asked(tmp_path: Path) -> None:
+async def test_an_owner_may_click_in_a_group_where_others_were_asked(tmp_path: Path) -> None:
     """Owners are always among the approvers; the others stay as they are."""
     tool, gate, provider = _asking("7")
     async with feeding(
@@ -148,10 +148,10 @@ async def test_an_owner_may_press_in_a_group_where_others_were_asked(tmp_path: P
         allow = button_data("allow_once", approval_token(state.session_id, state.open_approvals[0]))
         other_group = Place(chat="-200", type="group")
 
-        assert await fed.press(allow, place=GROUP, sender=BOB) == press_refused()
-        assert await fed.press(allow, place=other_group, sender=ADA) == press_late()
+        assert await fed.click(allow, place=GROUP, sender=BOB) == click_refused()
+        assert await fed.click(allow, place=other_group, sender=ADA) == click_late()
         assert tool.runs == {}
-        assert await fed.press(allow, place=GROUP, sender=ADA) == "Allowed, this once."
+        assert await fed.click(allow, place=GROUP, sender=ADA) == "Allowed, this once."
         await fed.until_idle("-100")
         assert await _decided(fed, state.session_id) == [("allow_once", "owner:ada")]
 
@@ -198,7 +198,7 @@ async def test_an_owner_of_other_agents_sees_and_answers_nothing_here(tmp_path: 
         assert await ask("sessions") == "There is no session."
         assert await ask("reset", state.session_id) == NO_SUCH_SESSION
         assert await ask("usage") == "test used nothing: False"
-        assert await fed.press(allow, place=GROUP, sender=ADA) == press_refused()
+        assert await fed.click(allow, place=GROUP, sender=ADA) == click_refused()
         code = await fed.pairing.ask("test", BOB)
         assert code is not None
         assert await ask("pair", code) == NO_SUCH_CODE
@@ -216,9 +216,9 @@ async def test_a_name_that_looks_like_an_owners_answers_nothing(tmp_path: Path) 
         token = approval_token(state.session_id, state.open_approvals[0])
         liar = Person(id="owner:ada")
 
-        told = await fed.press(button_data("allow_once", token), place=GROUP, sender=liar)
+        told = await fed.click(button_data("allow_once", token), place=GROUP, sender=liar)
 
-        assert told == press_refused()
+        assert told == click_refused()
         assert tool.runs == {}
 
 
@@ -325,7 +325,7 @@ async def test_an_owner_need_not_be_listed_to_talk(tmp_path: Path) -> None:
     async with feeding(tmp_path, rules=rules, owners=[OWNER]) as fed:
         await fed.say("hello", place=ADA_DM, sender=ADA)
         state = await fed.until_idle("1")
-        people = await (await fed.adapter.inlet()).people()
+        people = await (await fed.adapter.handler()).people()
 
         assert state.turns == 1
         assert people == ("1",)
@@ -414,7 +414,7 @@ async def test_an_answer_to_an_earlier_question_about_a_call_is_none_to_a_later_
         earlier = replace(asked, expires_at=asked.expires_at - timedelta(seconds=1))
         token = approval_token(state.session_id, earlier)
 
-        by_button = await fed.press(button_data("allow_once", token), place=ADA_DM, sender=ADA)
+        by_button = await fed.click(button_data("allow_once", token), place=ADA_DM, sender=ADA)
         by_code = await fed.command("approve", token[:CODE_HEX_DIGITS], place=ADA_DM, sender=ADA)
         with pytest.raises(ApprovalClosedError, match="anew"):
             await fed.service.decide(
@@ -426,7 +426,7 @@ async def test_an_answer_to_an_earlier_question_about_a_call_is_none_to_a_later_
                 expires_at=earlier.expires_at,
             )
 
-        assert by_button == press_late()
+        assert by_button == click_late()
         assert by_code == NO_SUCH_QUESTION
         assert tool.runs == {}
 

@@ -75,7 +75,7 @@ async def test_an_owner_on_telegram_answers_what_waits_elsewhere(tmp_path: Path)
             await api.until(lambda: len(_said(api, ANN)) >= 2)
             question = _question(api)
             button = question["reply_markup"]["inline_keyboard"][0][0]["callback_data"]
-            api.press(question, button)
+            api.click(question, button)
             await api.until(lambda: tool.runs)
 
             assert _said(api, BOB) == [unknown_command("questions").replace("`", "")]
@@ -120,10 +120,10 @@ async def test_an_owner_on_discord_answers_what_waits_elsewhere(tmp_path: Path) 
             await api.says("/questions", author=ada, channel=dm)
             await api.until(lambda: len(api.said(dm)) == 2)
             button = api.said(dm)[1]["components"][0]["components"][0]["custom_id"]
-            denied = await api.presses(button, author=bob, channel=other)
+            denied = await api.button_clicks(button, author=bob, channel=other)
             await api.until(lambda: denied["said"])
             before = dict(tool.runs)
-            allowed = await api.presses(button, author=ada, channel=dm)
+            allowed = await api.button_clicks(button, author=ada, channel=dm)
             await api.until(lambda: tool.runs and allowed["said"])
 
     assert api.said(dm)[0]["content"] == "1 question waits for an answer."

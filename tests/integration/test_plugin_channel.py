@@ -29,14 +29,14 @@ from support.plugins import (
 from everturn_actors.testing import ManualClock
 from everturn_channels.adapter import (
     Adapter,
-    Arrival,
     Button,
+    ButtonClick,
     Command,
     Edit,
+    InboundEvent,
     Message,
     Outbound,
     OutgoingFile,
-    Press,
 )
 from everturn_channels.errors import (
     ConnectionLostError,
@@ -55,7 +55,7 @@ FULL = NotNowError("no space left", retry_after_s=5)
 SAMPLE = Path(__file__).parents[2] / "docs/plugin-example/tcp_chat.py"
 
 
-def texts(come: list[Arrival]) -> list[str]:
+def texts(come: list[InboundEvent]) -> list[str]:
     """Return what the messages among them say."""
     return [each.text for each in come if isinstance(each, Message)]
 
@@ -100,7 +100,7 @@ class Person:
 
 
 @asynccontextmanager
-async def tcp_chat(inlet: OpenInlet) -> AsyncGenerator[tuple[PluginAdapter, Person, Serving]]:
+async def tcp_chat(handler: OpenInlet) -> AsyncGenerator[tuple[PluginAdapter, Person, Serving]]:
     """Run the sample with Ann in it."""
     adapter = PluginAdapter(
         name="tcp",
@@ -111,8 +111,8 @@ async def tcp_chat(inlet: OpenInlet) -> AsyncGenerator[tuple[PluginAdapter, Pers
         restart="always",
         clock=ManualClock(),
     )
-    async with serving(adapter, inlet) as run:
-        port = int((await inlet.until_connected()).rpartition(":")[2])
+    async with serving(adapter, handler) as run:
+        port = int((await handler.until_connected()).rpartition(":")[2])
         async with await anyio.connect_tcp("127.0.0.1", port) as stream:
             ann = Person(stream)
             await ann.say("ann")
@@ -121,17 +121,17 @@ async def tcp_chat(inlet: OpenInlet) -> AsyncGenerator[tuple[PluginAdapter, Pers
 
 async def test_the_sample_carries_a_conversation() -> None:
     """It is what people begin with: messages, commands, replies and the typing sign."""
-    inlet = OpenInlet()
+    handler = OpenInlet()
 
-    async def answer_commands(arrival: Arrival) -> None:
-        if isinstance(arrival, Command):
-            await arrival.answer(f"{arrival.name} of {arrival.argument}?")
+    async def answer_commands(event: InboundEvent) -> None:
+        if isinstance(event, Command):
+            await event.answer(f"{event.name} of {event.argument}?")
 
-    inlet.deal = answer_commands
-    async with tcp_chat(inlet) as (adapter, ann, _):
+    handler.deal = answer_commands
+    async with tcp_chat(handler) as (adapter, ann, _):
         await ann.say("hello é🔥")
-        await inlet.until(lambda: texts(inlet.taken) == ["hello é🔥"])
-        message = inlet.taken[0]
+        await handler.until(lambda: texts(handler.taken) == ["hello é🔥"])
+        message = handler.taken[0]
         (payload,) = adapter.lay_out("Good **morning**")
         sent = await adapter.send(Outbound(chat="ann", payload=payload, nonce="n"))
         shown = [await ann.read()]
@@ -166,21 +166,21 @@ async def test_the_sample_says_who_has_left_and_what_it_cannot() -> None:
 
 async def test_the_sample_sends_again_what_could_not_be_kept() -> None:
     """A full disk must cost nobody a message."""
-    inlet = OpenInlet()
+    handler = OpenInlet()
 
-    async def fail_once(_arrival: Arrival) -> None:
-        if len(inlet.begun) == 1:
+    async def fail_once(_arrival: InboundEvent) -> None:
+        if len(handler.begun) == 1:
             msg = "no space left"
             raise NotNowError(msg, retry_after_s=0.01)
 
-    inlet.deal = fail_once
-    async with tcp_chat(inlet) as (adapter, ann, _run):
+    handler.deal = fail_once
+    async with tcp_chat(handler) as (adapter, ann, _run):
         await ann.say("keep me")
-        await inlet.until(lambda: len(inlet.begun) == 1)
+        await handler.until(lambda: len(handler.begun) == 1)
         clock_of(adapter).advance(1)
-        await inlet.until(lambda: len(inlet.taken) == 1)
+        await handler.until(lambda: len(handler.taken) == 1)
 
-    assert texts(inlet.begun) == ["keep me", "keep me"]
+    assert texts(handler.begun) == ["keep me", "keep me"]
 
 
 async def test_the_sample_ends_when_the_gateway_was_killed() -> None:
@@ -197,7 +197,7 @@ async def test_the_sample_ends_when_the_gateway_was_killed() -> None:
 
 
 async def test_every_kind_of_arrival_gets_through(tmp_path: Path) -> None:
-    """And what is not an arrival as well."""
+    """And what is not an event as well."""
     adapter = write_plugin(
         tmp_path,
         """
@@ -209,30 +209,30 @@ async def test_every_kind_of_arrival_gets_through(tmp_path: Path) -> None:
             quoted="before", quoted_name="Bob", forwarded_from="Cid", unsupported="a poll",
             **common)
         say(type="edited", id=2, message_id="m1", text="ho", **common)
-        say(type="press", id=3, data="a1:yes", **common)
+        say(type="click", id=3, data="a1:yes", **common)
         say(type="command", id=4, message_id="m2", name="/Stop", **common)
         say(type="skipped", place=place, count=3, why="too old")
         say(type="cursor_set", value="m2")
         stay()
         """,
     )
-    inlet = OpenInlet()
-    async with serving(adapter, inlet):
-        await inlet.until(lambda: len(inlet.taken) == 4 and "plugin" in inlet.cursors)
+    handler = OpenInlet()
+    async with serving(adapter, handler):
+        await handler.until(lambda: len(handler.taken) == 4 and "plugin" in handler.cursors)
 
-    message, edit, press, command = inlet.taken
+    message, edit, click, command = handler.taken
     assert isinstance(message, Message)
     assert message.at.isoformat() == "2026-11-05T12:30:00+00:00"
     assert (message.quoted, message.quoted_name, message.forwarded_from) == ("before", "Bob", "Cid")
     assert (message.unsupported, message.is_album, message.is_addressed) == ("a poll", True, True)
     assert isinstance(edit, Edit)
     assert (edit.id, edit.text, edit.place) == ("m1", "ho", message.place)
-    assert isinstance(press, Press)
-    assert press.data == "a1:yes"
+    assert isinstance(click, ButtonClick)
+    assert click.data == "a1:yes"
     assert isinstance(command, Command)
     assert (command.name, command.argument) == ("stop", "")
-    assert inlet.passed_over == [(message.place, 3, "too old")]
-    assert inlet.cursors["plugin"] == "m2"
+    assert handler.passed_over == [(message.place, 3, "too old")]
+    assert handler.cursors["plugin"] == "m2"
 
 
 async def test_a_message_is_confirmed_only_once_it_is_safe(tmp_path: Path) -> None:
@@ -250,20 +250,20 @@ async def test_a_message_is_confirmed_only_once_it_is_safe(tmp_path: Path) -> No
             say(type="cursor_set", value=confirmed)
         """,
     )
-    inlet, gate = OpenInlet(), anyio.Event()
+    handler, gate = OpenInlet(), anyio.Event()
 
-    async def wait(arrival: Arrival) -> None:
-        if arrival.place.chat == "a":
+    async def wait(event: InboundEvent) -> None:
+        if event.place.chat == "a":
             await gate.wait()
 
-    inlet.deal = wait
-    async with serving(adapter, inlet):
-        await inlet.until(lambda: "plugin" in inlet.cursors)
-        first = inlet.cursors["plugin"]
+    handler.deal = wait
+    async with serving(adapter, handler):
+        await handler.until(lambda: "plugin" in handler.cursors)
+        first = handler.cursors["plugin"]
         gate.set()
-        await inlet.until(lambda: inlet.cursors["plugin"] != first)
+        await handler.until(lambda: handler.cursors["plugin"] != first)
 
-    assert (first, inlet.cursors["plugin"]) == ("taken8", "taken8taken7")
+    assert (first, handler.cursors["plugin"]) == ("taken8", "taken8taken7")
 
 
 async def test_chats_do_not_wait_for_each_other_and_keep_their_order(tmp_path: Path) -> None:
@@ -278,21 +278,21 @@ async def test_chats_do_not_wait_for_each_other_and_keep_their_order(tmp_path: P
         stay()
         """,
     )
-    inlet, gate = OpenInlet(), anyio.Event()
+    handler, gate = OpenInlet(), anyio.Event()
 
-    async def wait(arrival: Arrival) -> None:
-        if arrival.place.chat == "a":
+    async def wait(event: InboundEvent) -> None:
+        if event.place.chat == "a":
             await gate.wait()
 
-    inlet.deal = wait
-    async with serving(adapter, inlet):
-        await inlet.until(lambda: texts(inlet.taken) == ["b1"])
-        begun = texts(inlet.begun)
+    handler.deal = wait
+    async with serving(adapter, handler):
+        await handler.until(lambda: texts(handler.taken) == ["b1"])
+        begun = texts(handler.begun)
         gate.set()
-        await inlet.until(lambda: len(inlet.taken) == 3)
+        await handler.until(lambda: len(handler.taken) == 3)
 
     assert begun == ["a1", "b1"]
-    assert texts(inlet.taken) == ["b1", "a1", "a2"]
+    assert texts(handler.taken) == ["b1", "a1", "a2"]
 
 
 async def test_a_flood_waits_in_the_pipe_and_not_in_memory(tmp_path: Path) -> None:
@@ -306,19 +306,19 @@ async def test_a_flood_waits_in_the_pipe_and_not_in_memory(tmp_path: Path) -> No
         stay()
         """,
     )
-    inlet, gate, most = OpenInlet(), anyio.Event(), 0
+    handler, gate, most = OpenInlet(), anyio.Event(), 0
 
-    async def count(_arrival: Arrival) -> None:
+    async def count(_arrival: InboundEvent) -> None:
         nonlocal most
-        most = max(most, len(inlet.begun) - len(inlet.taken))
+        most = max(most, len(handler.begun) - len(handler.taken))
         await gate.wait()
 
-    inlet.deal = count
-    async with serving(adapter, inlet):
-        await inlet.until(lambda: len(inlet.begun) == WINDOW)
+    handler.deal = count
+    async with serving(adapter, handler):
+        await handler.until(lambda: len(handler.begun) == WINDOW)
         await wait_all_tasks_blocked()
         gate.set()
-        await inlet.until(lambda: len(inlet.taken) == 400)
+        await handler.until(lambda: len(handler.taken) == 400)
 
     assert most == WINDOW
 
@@ -342,24 +342,24 @@ async def test_what_cannot_be_kept_comes_back_in_order(tmp_path: Path, error: Ex
         """,
         clock=clock,
     )
-    inlet = OpenInlet()
+    handler = OpenInlet()
 
-    async def fail_once(_arrival: Arrival) -> None:
-        if len(inlet.begun) == 1:
+    async def fail_once(_arrival: InboundEvent) -> None:
+        if len(handler.begun) == 1:
             raise error
 
-    inlet.deal = fail_once
-    async with serving(adapter, inlet), anyio.create_task_group() as tasks:
-        await inlet.until(lambda: "plugin" in inlet.cursors)
+    handler.deal = fail_once
+    async with serving(adapter, handler), anyio.create_task_group() as tasks:
+        await handler.until(lambda: "plugin" in handler.cursors)
         clock.advance(5)
         tasks.start_soon(_ignore_outcome, adapter)
-        await inlet.until(lambda: len(inlet.taken) == 2)
+        await handler.until(lambda: len(handler.taken) == 2)
         tasks.cancel_scope.cancel()
 
-    back = json.loads(inlet.cursors["plugin"])
+    back = json.loads(handler.cursors["plugin"])
     assert [(each["type"], each["id"]) for each in back] == [("not_taken", 1), ("not_taken", 2)]
     assert all(each["retry_after_s"] == 5 for each in back)
-    assert [each.id for each in inlet.taken if isinstance(each, Message)] == ["m1", "m2"]
+    assert [each.id for each in handler.taken if isinstance(each, Message)] == ["m1", "m2"]
 
 
 async def _ignore_outcome(adapter: PluginAdapter) -> None:
@@ -392,11 +392,11 @@ async def test_bad_lines_are_answered_and_stop_nothing(tmp_path: Path) -> None:
         stay()
         """,
     )
-    inlet = OpenInlet()
-    async with serving(adapter, inlet):
-        await inlet.until(lambda: len(inlet.taken) == 1)
+    handler = OpenInlet()
+    async with serving(adapter, handler):
+        await handler.until(lambda: len(handler.taken) == 1)
 
-    told = json.loads(texts(inlet.taken)[0])
+    told = json.loads(texts(handler.taken)[0])
     assert {each[0] for each in told} == {"error"}
     assert [each[1] for each in told] == ["", "", "type", "place.chat", "type"]
     assert "not one JSON object" in told[0][2]
@@ -436,10 +436,10 @@ async def test_many_bad_lines_are_few_in_the_log(
         stay()
         """,
     )
-    inlet = OpenInlet()
+    handler = OpenInlet()
     with caplog.at_level(logging.DEBUG, "everturn_channels.plugin"):
-        async with serving(adapter, inlet):
-            await inlet.until(lambda: len(inlet.taken) == 1)
+        async with serving(adapter, handler):
+            await handler.until(lambda: len(handler.taken) == 1)
 
     assert len([each for each in caplog.records if "cannot be used" in each.message]) == 60
     assert len([each for each in caplog.records if each.message == "plug-in says"]) <= 60
@@ -463,9 +463,9 @@ async def test_requests_reach_the_plugin_as_they_were_meant(tmp_path: Path) -> N
         stay()
         """,
     )
-    inlet, buttons = OpenInlet(), (Button(label="Yes", data="y"),)
-    async with serving(adapter, inlet):
-        await inlet.until_connected()
+    handler, buttons = OpenInlet(), (Button(label="Yes", data="y"),)
+    async with serving(adapter, handler):
+        await handler.until_connected()
         (payload,) = adapter.lay_out("**x**")
         (plain,) = adapter.lay_out("**x**", is_plain=True)
         outbound = Outbound(
@@ -475,9 +475,9 @@ async def test_requests_reach_the_plugin_as_they_were_meant(tmp_path: Path) -> N
         await adapter.edit("c", "t", "p1", plain, buttons=buttons)
         await adapter.type("c", "t")
         await adapter.react("c", "m", "👀")
-        await inlet.until(lambda: len(inlet.taken) == 1)
+        await handler.until(lambda: len(handler.taken) == 1)
 
-    send, edit, typing, react = json.loads(texts(inlet.taken)[0])
+    send, edit, typing, react = json.loads(texts(handler.taken)[0])
     button = [{"label": "Yes", "data": "y"}]
     assert sent == "p1"
     assert (send["text"], send["format"], send["buttons"]) == ("**x**", "markdown", button)
@@ -509,9 +509,9 @@ async def test_each_outcome_has_its_error(
         stay()
         """,
     )
-    inlet = OpenInlet()
-    async with serving(adapter, inlet):
-        await inlet.until_connected()
+    handler = OpenInlet()
+    async with serving(adapter, handler):
+        await handler.until_connected()
         with pytest.raises(kind, match=words) as caught:
             await adapter.send(Outbound(chat="c", payload="plain:x"))
 
@@ -530,12 +530,12 @@ async def test_what_may_be_there_already_says_so(tmp_path: Path) -> None:
             done(asked, message_id=asked["text"])
         """,
     )
-    inlet, shown = OpenInlet(), list[str]()
+    handler, shown = OpenInlet(), list[str]()
     for cursor in ("", "nonces"):
-        inlet.cursors["plugin"] = cursor
-        inlet.accounts.clear()
-        async with serving(adapter, inlet):
-            await inlet.until_connected()
+        handler.cursors["plugin"] = cursor
+        handler.accounts.clear()
+        async with serving(adapter, handler):
+            await handler.until_connected()
             payload = adapter.lay_out("x" * 150)[0]
             shown.append(
                 await adapter.send(Outbound(chat="c", payload=payload, nonce="n", is_repeat=True))
@@ -561,7 +561,7 @@ async def test_a_slow_plugin_leaves_the_outcome_unknown(tmp_path: Path) -> None:
         """,
         clock=clock,
     )
-    inlet, caught = OpenInlet(), list[SendError]()
+    handler, caught = OpenInlet(), list[SendError]()
 
     async def send() -> None:
         try:
@@ -569,11 +569,11 @@ async def test_a_slow_plugin_leaves_the_outcome_unknown(tmp_path: Path) -> None:
         except SendError as error:
             caught.append(error)
 
-    async with serving(adapter, inlet):
-        await inlet.until_connected()
+    async with serving(adapter, handler):
+        await handler.until_connected()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(send)
-            await inlet.until(lambda: "plugin" in inlet.cursors)
+            await handler.until(lambda: "plugin" in handler.cursors)
             clock.advance(30)
         second = await adapter.send(Outbound(chat="c", payload="plain:y"))
 
@@ -593,7 +593,7 @@ async def test_a_plugin_that_does_not_read_is_ended(tmp_path: Path) -> None:
         """,
         clock=clock,
     )
-    inlet, caught = OpenInlet(), list[type[SendError]]()
+    handler, caught = OpenInlet(), list[type[SendError]]()
 
     async def send() -> None:
         try:
@@ -601,8 +601,8 @@ async def test_a_plugin_that_does_not_read_is_ended(tmp_path: Path) -> None:
         except SendError as error:
             caught.append(type(error))
 
-    async with serving(adapter, inlet) as run:
-        await inlet.until_connected()
+    async with serving(adapter, handler) as run:
+        await handler.until_connected()
         async with anyio.create_task_group() as tasks:
             for _ in range(3):
                 tasks.start_soon(send)
@@ -636,10 +636,10 @@ async def test_what_was_given_up_before_it_was_written_never_is(tmp_path: Path) 
         stay()
         """,
     )
-    inlet = OpenInlet()
+    handler = OpenInlet()
     large = Outbound(chat="c", payload="plain:" + "large" * 180_000)
-    async with serving(adapter, inlet), anyio.create_task_group() as tasks:
-        await inlet.until_connected()
+    async with serving(adapter, handler), anyio.create_task_group() as tasks:
+        await handler.until_connected()
         tasks.start_soon(adapter.send, large)
         await wait_all_tasks_blocked()
         with anyio.CancelScope() as scope:
@@ -660,11 +660,11 @@ async def _cancel_when_blocked(scope: anyio.CancelScope) -> None:
 async def test_nothing_is_sent_before_it_is_connected(tmp_path: Path) -> None:
     """A plug-in that is not logged in has nobody to send to."""
     adapter = write_plugin(tmp_path, "hello()\nmessage(1)\nstay()\n")
-    inlet = OpenInlet()
+    handler = OpenInlet()
     with pytest.raises(NotSentError, match="not connected"):
         await adapter.type("c", "")
-    async with serving(adapter, inlet):
-        await inlet.until(lambda: len(inlet.taken) == 1)
+    async with serving(adapter, handler):
+        await handler.until(lambda: len(handler.taken) == 1)
 
         with pytest.raises(NotSentError, match="not connected"):
             await adapter.send(Outbound(chat="c", payload="plain:x"))
@@ -689,20 +689,20 @@ async def test_files_are_fetched_in_parts_and_not_beyond_the_limit(tmp_path: Pat
                 done(asked, data=base64.b64encode(part).decode())
         """,
     )
-    inlet, got, errors = OpenInlet(), list[bytes](), list[Exception]()
+    handler, got, errors = OpenInlet(), list[bytes](), list[Exception]()
 
-    async def fetch(arrival: Arrival) -> None:
-        assert isinstance(arrival, Message)
-        (file,) = arrival.files
+    async def fetch(event: InboundEvent) -> None:
+        assert isinstance(event, Message)
+        (file,) = event.files
         got.extend([await file.fetch(768_000), await file.fetch(1_000_000)])
         try:
             await file.fetch(767_999)
         except FileTooLargeError as error:
             errors.append(error)
 
-    inlet.deal = fetch
-    async with serving(adapter, inlet):
-        await inlet.until(lambda: len(inlet.taken) == 1)
+    handler.deal = fetch
+    async with serving(adapter, handler):
+        await handler.until(lambda: len(handler.taken) == 1)
 
     assert got == [bytes(range(256)) * 3000] * 2
     assert len(errors) == 1
@@ -729,18 +729,18 @@ async def test_a_file_that_cannot_be_had_is_told_as_such(
         stay()
         """,
     )
-    inlet, errors = OpenInlet(), list[Exception]()
+    handler, errors = OpenInlet(), list[Exception]()
 
-    async def fetch(arrival: Arrival) -> None:
-        assert isinstance(arrival, Message)
+    async def fetch(event: InboundEvent) -> None:
+        assert isinstance(event, Message)
         try:
-            await arrival.files[0].fetch(10)
+            await event.files[0].fetch(10)
         except ConnectionLostError as error:
             errors.append(error)
 
-    inlet.deal = fetch
-    async with serving(adapter, inlet):
-        await inlet.until(lambda: len(inlet.taken) == 1)
+    handler.deal = fetch
+    async with serving(adapter, handler):
+        await handler.until(lambda: len(handler.taken) == 1)
 
     assert len(errors) == 1
 
@@ -763,13 +763,13 @@ async def test_a_file_is_sent_in_parts(tmp_path: Path) -> None:
                 done(asked, message_id=name + " " + hashlib.sha256(data).hexdigest())
         """,
     )
-    inlet, sizes = OpenInlet(), (1_300_000, 0, 3)
+    handler, sizes = OpenInlet(), (1_300_000, 0, 3)
 
     def file(size: int) -> OutgoingFile:
         return OutgoingFile(data=b"x" * size, file_name="a.txt", media_type="text/plain")
 
-    async with serving(adapter, inlet):
-        await inlet.until_connected()
+    async with serving(adapter, handler):
+        await handler.until_connected()
         sent = [await adapter.send(Outbound(chat="c", file=file(size))) for size in sizes]
         with pytest.raises(RefusedError, match="2,000,000 bytes"):
             await adapter.send(Outbound(chat="c", file=file(2_000_001)))
@@ -800,7 +800,7 @@ async def test_a_killed_plugin_leaves_nobody_waiting(tmp_path: Path) -> None:
         stay()
         """,
     )
-    inlet, caught = OpenInlet(), list[type[SendError]]()
+    handler, caught = OpenInlet(), list[type[SendError]]()
 
     async def send() -> None:
         try:
@@ -808,10 +808,10 @@ async def test_a_killed_plugin_leaves_nobody_waiting(tmp_path: Path) -> None:
         except SendError as error:
             caught.append(type(error))
 
-    async with serving(adapter, inlet) as run, anyio.create_task_group() as tasks:
-        pid = int(await inlet.until_connected())
+    async with serving(adapter, handler) as run, anyio.create_task_group() as tasks:
+        pid = int(await handler.until_connected())
         tasks.start_soon(send)
-        await inlet.until(lambda: "plugin" in inlet.cursors)
+        await handler.until(lambda: "plugin" in handler.cursors)
         os.kill(pid, 9)
         error = await run.end()
         await send()
@@ -832,9 +832,9 @@ async def test_what_a_plugin_started_ends_with_it(tmp_path: Path) -> None:
         stay()
         """,
     )
-    inlet = OpenInlet()
-    async with serving(adapter, inlet) as run:
-        pid, child = map(int, (await inlet.until_connected()).split())
+    handler = OpenInlet()
+    async with serving(adapter, handler) as run:
+        pid, child = map(int, (await handler.until_connected()).split())
         os.kill(pid, 9)
         error = await run.end()
         await gone(child)
@@ -853,10 +853,10 @@ async def test_a_plugin_that_does_not_want_to_end_is_killed(tmp_path: Path) -> N
         time.sleep(1000)
         """,
     )
-    inlet = OpenInlet()
+    handler = OpenInlet()
     with anyio.fail_after(PATIENCE_S):
-        async with serving(adapter, inlet):
-            pid = int(await inlet.until_connected())
+        async with serving(adapter, handler):
+            pid = int(await handler.until_connected())
     await gone(pid)
 
     with pytest.raises(ProcessLookupError):
@@ -974,11 +974,11 @@ async def test_nothing_of_the_gateways_environment_leaks(
         """,
         env={"BOT_TOKEN": "t-12345"},
     )
-    inlet = OpenInlet()
-    async with serving(adapter, inlet):
-        await inlet.until(lambda: len(inlet.taken) == 1)
+    handler = OpenInlet()
+    async with serving(adapter, handler):
+        await handler.until(lambda: len(handler.taken) == 1)
 
-    environ = json.loads(texts(inlet.taken)[0])
+    environ = json.loads(texts(handler.taken)[0])
     assert environ["BOT_TOKEN"] == "t-12345"  # noqa: S105 - a made-up one
     assert environ["PATH"] == os.environ["PATH"]
     assert set(environ) <= {"BOT_TOKEN", "PATH", "HOME", "LANG", "LC_CTYPE"}
@@ -1002,10 +1002,10 @@ async def test_its_secrets_are_masked_in_all_it_says(
         """,
         env={"BOT_TOKEN": "t-12345"},
     )
-    inlet = OpenInlet()
+    handler = OpenInlet()
     with caplog.at_level(logging.DEBUG):
-        async with serving(adapter, inlet):
-            await inlet.until_connected()
+        async with serving(adapter, handler):
+            await handler.until_connected()
             with pytest.raises(RefusedError) as caught:
                 await adapter.send(Outbound(chat="c", payload="plain:x"))
 
@@ -1025,12 +1025,12 @@ async def test_the_next_start_is_told_where_to_go_on(tmp_path: Path) -> None:
         stay()
         """,
     )
-    inlet = OpenInlet(is_new=True)
-    async with serving(adapter, inlet):
-        first = json.loads(await inlet.until_connected())
-        await inlet.until(lambda: "plugin" in inlet.cursors)
+    handler = OpenInlet(is_new=True)
+    async with serving(adapter, handler):
+        first = json.loads(await handler.until_connected())
+        await handler.until(lambda: "plugin" in handler.cursors)
     later = OpenInlet()
-    later.cursors = inlet.cursors
+    later.cursors = handler.cursors
     restarted = write_plugin(tmp_path, "connect(json.dumps(greeting))\nmessage(1)\nsys.exit(1)\n")
     restarted._recall(later)
     remembered = restarted.traits

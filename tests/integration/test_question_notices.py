@@ -8,8 +8,8 @@ from pathlib import Path
 
 import anyio
 import pytest
-from support.arrivals import GROUP
 from support.feeding_adapter import Fed, feeding
+from support.inbound_events import GROUP
 from support.tool_doubles import Deed, Rules, by_name
 
 from everturn_actors.journal.memory import MemoryDisk
@@ -65,7 +65,7 @@ async def test_a_question_that_nobody_answers_is_brought_once_with_its_buttons(
         (shown,) = await _looks(fed)
         again = await _looks(fed, 5)
         message = next(m for m in fed.adapter.world.messages.values() if m.text == shown)
-        pressed = await fed.press(message.buttons[0].data, place=ADA_DM, sender=ADA)
+        pressed = await fed.click(message.buttons[0].data, place=ADA_DM, sender=ADA)
         await fed.until_idle("-100")
 
         assert at_first == []

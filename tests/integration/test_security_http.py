@@ -92,7 +92,7 @@ async def test_a_page_from_elsewhere_reaches_no_route_whatever_it_sends(
 
 
 async def test_the_page_of_the_docs_stands_in_no_other_page(tmp_path: Path) -> None:
-    """Framed unseen, its buttons could be pressed for somebody."""
+    """Framed unseen, its buttons could be clicked for somebody."""
     async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
         answer = await client.get("/docs")
 

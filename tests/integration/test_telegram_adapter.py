@@ -18,14 +18,14 @@ from everturn_actors.ports import Clock
 from everturn_actors.testing import ManualClock
 from everturn_channels.adapter import (
     Adapter,
-    Arrival,
     Button,
+    ButtonClick,
     Command,
     Edit,
+    InboundEvent,
     Message,
     Outbound,
     OutgoingFile,
-    Press,
 )
 from everturn_channels.errors import (
     ChatMovedError,
@@ -64,16 +64,16 @@ async def open_bot(
 
 
 class SlowFiles(Inbox):
-    """An inlet in which each message waits for its file, and nothing else does."""
+    """An handler in which each message waits for its file, and nothing else does."""
 
     def __init__(self) -> None:
         super().__init__()
         self.has_file = anyio.Event()
 
-    async def take(self, arrival: Arrival) -> None:
-        if isinstance(arrival, Message):
+    async def handle(self, event: InboundEvent) -> None:
+        if isinstance(event, Message):
             await self.has_file.wait()
-        await super().take(arrival)
+        await super().handle(event)
 
 
 def texts(inbox: Inbox, chat: int = ANN) -> list[str]:
@@ -398,17 +398,17 @@ async def test_edits_commands_and_presses_arrive_and_can_be_answered() -> None:
         api.say("/status now")
         await adapter.send(out("allow?", buttons=(Button(label="Yes", data="y:1"),)))
         question = api.sent("sendMessage")[0].result
-        api.press(question, "y:1")
+        api.click(question, "y:1")
         await inbox.until(lambda: len(inbox.taken) == 4)
         command = next(a for a in inbox.taken if isinstance(a, Command))
-        press = next(a for a in inbox.taken if isinstance(a, Press))
+        click = next(a for a in inbox.taken if isinstance(a, ButtonClick))
         await command.answer("**fine** " + "x" * 5000)
-        await press.answer("done " + "x" * 300)
+        await click.answer("done " + "x" * 300)
 
     edit = next(a for a in inbox.taken if isinstance(a, Edit))
     assert (edit.id, edit.text) == (str(said["message_id"]), "hello")
     assert (command.name, command.argument) == ("status", "now")
-    assert (press.data, press.sender.id) == ("y:1", HERE)
+    assert (click.data, click.sender.id) == ("y:1", HERE)
     assert [units(c.result["text"]) <= 4096 for c in api.sent("sendMessage")[1:]] == [True, True]
     assert api.sent("sendMessage")[1].result["entities"][0]["type"] == "bold"
     assert api.sent("answerCallbackQuery")[0].params["text"].startswith("done x")

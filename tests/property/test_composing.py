@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
-from support.arrivals import a_message
+from support.inbound_events import a_message
 
 from everturn_channels.adapter import Person
 from everturn_channels.inbound.composing import compose

@@ -1,4 +1,4 @@
-"""Events of Discord, made bad: left out, or an arrival that a channel can take.
+"""Events of Discord, made bad: left out, or an event that a channel can take.
 
 discord.py checks nothing of what it is sent. What fails inside it is its own; what it makes of the
 rest has to be readable, or to fail as `UNREADABLE` says: that is caught where messages are taken.
@@ -19,11 +19,11 @@ from support.discord_world import Payload
 from support.mutations import as_json, fuzz, mutated
 from support.odd_events import DISCORD_MESSAGES, DISCORD_USES, WORLD
 
-from everturn_channels.adapter import Command, Message, Press
+from everturn_channels.adapter import ButtonClick, Command, Message
 from everturn_channels.discord import discord  # with what its import warns of kept quiet
 from everturn_channels.discord.catching_up import cursor_of, dms_of
+from everturn_channels.discord.interactions import read_click
 from everturn_channels.discord.interactions import read_command as read_slash
-from everturn_channels.discord.interactions import read_press
 from everturn_channels.discord.mapping import (
     UNREADABLE,
     is_from_people,
@@ -78,19 +78,19 @@ def test_any_use_of_a_command_or_a_button_is_left_out_or_arrives(data: bytes) ->
         interaction: Any = discord.Interaction(data=payload, state=DESK._state)
     except Exception:  # noqa: BLE001 - whatever it is: the library's own
         return
-    for read in (read_slash, read_press):
-        arrival: Command | Press | None = None
+    for read in (read_slash, read_click):
+        event: Command | ButtonClick | None = None
         with suppress(*UNREADABLE):
-            arrival = read(interaction, answer)
+            event = read(interaction, answer)
 
-        if isinstance(arrival, Command):
-            assert isinstance(arrival.name, str)
-        elif arrival is not None:
-            assert isinstance(arrival.data, str)
+        if isinstance(event, Command):
+            assert isinstance(event.name, str)
+        elif event is not None:
+            assert isinstance(event.data, str)
 
 
 class Kept:
-    """An inlet that remembers one cursor."""
+    """An handler that remembers one cursor."""
 
     def __init__(self, kept: str) -> None:
         self._kept = kept
@@ -104,9 +104,9 @@ class Kept:
 @given(st.text(st.sampled_from("0123456789,x \u0663\x00-"), max_size=30))
 def test_any_cursor_is_a_message_or_the_beginning(kept: str) -> None:
     """The file is a hint: damaged, it must not keep the channel from starting."""
-    inlet: Any = Kept(kept)
+    handler: Any = Kept(kept)
 
-    assert 0 <= cursor_of(inlet, 5) < 10**20
+    assert 0 <= cursor_of(handler, 5) < 10**20
     assert all(0 <= each < 10**20 for each in dms_of(kept))
 
 

@@ -1,4 +1,4 @@
-"""Updates of Telegram, made bad: left out, or an arrival that a channel can take.
+"""Updates of Telegram, made bad: left out, or an event that a channel can take.
 
 See `test_fuzz_journal` for how to run it for longer.
 """
@@ -33,7 +33,7 @@ class NoReach:
     async def answer(self, chat: str, topic: str, reply_to: str, text: str) -> None:
         raise AssertionError((chat, topic, reply_to, text))
 
-    async def answer_press(self, query_id: str, text: str) -> None:
+    async def answer_click(self, query_id: str, text: str) -> None:
         raise AssertionError((query_id, text))
 
 
@@ -65,20 +65,20 @@ def numbering(updates: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def check(update: Update) -> None:
-    """Check that an update is nobody's word, or something that an inlet can take."""
+    """Check that an update is nobody's word, or something that an handler can take."""
     assert isinstance(chat_of(update), int)
     assert isinstance(album_of(update), str)
     assert _may_pass(update) in {True, False}
-    arrival = READING.arrival(update, NOW)
-    if isinstance(arrival, Note | Moved):
+    event = READING.event(update, NOW)
+    if isinstance(event, Note | Moved):
         return
-    assert arrival.place.chat.lstrip("-").isdigit()
-    assert arrival.place.type in {"dm", "group", "channel"}
-    assert arrival.at.tzinfo is UTC
-    if isinstance(arrival, Message):
-        together = merged([arrival, arrival])
-        assert len(together.files) == 2 * len(arrival.files)
-        assert len(arrival.quoted) <= 1_001
+    assert event.place.chat.lstrip("-").isdigit()
+    assert event.place.type in {"dm", "group", "channel"}
+    assert event.at.tzinfo is UTC
+    if isinstance(event, Message):
+        together = merged([event, event])
+        assert len(together.files) == 2 * len(event.files)
+        assert len(event.quoted) <= 1_001
 
 
 @fuzz(250)

@@ -81,7 +81,7 @@ LINES: Final[tuple[dict[str, Any], ...]] = (
         "text": "ho",
     },
     {"type": "command", "id": 3, "message_id": "m3", "place": PLACE, "name": "status"},
-    {"type": "press", "id": 4, "place": PLACE, "data": "approve"},
+    {"type": "click", "id": 4, "place": PLACE, "data": "approve"},
     {"type": "skipped", "place": PLACE, "count": 2, "why": "too old"},
     {"type": "cursor_set", "value": "5"},
     {"type": "received"},

@@ -148,7 +148,7 @@ class DiscordApi(Rest):
         where = channel or self.world.general
         return await self.uses(2, data, author=author, channel=where)
 
-    async def presses(self, data: str, *, author: Payload, channel: str = "") -> Payload:
+    async def button_clicks(self, data: str, *, author: Payload, channel: str = "") -> Payload:
         """Somebody presses a button; return what the bot answers."""
         where = channel or self.world.general
         pressed: Payload = {"custom_id": data, "component_type": 2}

@@ -1,4 +1,4 @@
-"""A bot on the pretended Discord, whose arrivals are kept in an inbox."""
+"""A bot on the pretended Discord, whose events are kept in an inbox."""
 
 from __future__ import annotations
 

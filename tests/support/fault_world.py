@@ -21,8 +21,8 @@ from unittest import mock
 import anyio
 import anyio.to_thread
 import httpx2
-from support.arrivals import ANN
 from support.feeding_adapter import FeedingAdapter
+from support.inbound_events import ANN
 from support.scripted_adapter import traits
 
 from everturn_actors.events import Discarded, Received, Steered, TurnFinished, TurnStarted
@@ -224,7 +224,7 @@ class World:
                 )
             )
             self.read[channel] = number
-            await (await adapter.inlet()).keep_cursor("read", number)
+            await (await adapter.handler()).keep_cursor("read", number)
 
     async def until_read(self, channel: str, text: str) -> None:
         """Wait until people of a channel read a text."""

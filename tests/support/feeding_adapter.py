@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import anyio
-from support.arrivals import ANN, DM, GROUP
+from support.inbound_events import ANN, DM, GROUP
 from support.scripted_adapter import Platform, ScriptedAdapter, traits
 
 from everturn_actors.delivery_port import DeliveryPort
@@ -22,15 +22,15 @@ from everturn_actors.state import SessionState
 from everturn_actors.testing import ManualClock, ScriptedProvider, open_test_service
 from everturn_channels.adapter import (
     Adapter,
-    Arrival,
+    ButtonClick,
     Command,
     Edit,
+    InboundEvent,
+    InboundHandler,
     IncomingFile,
-    Inlet,
     Message,
     Person,
     Place,
-    Press,
     Traits,
 )
 from everturn_channels.cursors import open_cursors
@@ -64,14 +64,14 @@ OPEN = AccessRules(
 
 
 class FeedingAdapter(ScriptedAdapter):
-    """`Adapter` whose arrivals come from a test."""
+    """`Adapter` whose events come from a test."""
 
     def __init__(self, *, able: Traits | None = None) -> None:
         super().__init__(Platform(), able=able or replace(traits(chunk_units=4000), reactions=True))
         self.reacted: list[tuple[str, str, str]] = []
         self.serves = 0
         "How often it began to serve."
-        self._inlet: Inlet | None = None
+        self._handler: InboundHandler | None = None
         self._serving = anyio.Event()
         self._error: Exception | None = None
         self._broken = anyio.Event()
@@ -79,31 +79,31 @@ class FeedingAdapter(ScriptedAdapter):
         "Whether the login works."
         self.setup_error: Exception | None = None
 
-    async def serve(self, inlet: Inlet) -> None:
+    async def serve(self, handler: InboundHandler) -> None:
         """Log in and wait for what the test feeds, until it breaks the connection."""
         self.serves += 1
         self._broken = anyio.Event()
         if self.setup_error is not None:
             raise self.setup_error
         if self.connects:
-            inlet.connected("@test")
-            inlet.received()
-        self._inlet = inlet
+            handler.connected("@test")
+            handler.received()
+        self._handler = handler
         self._serving.set()
         await self._broken.wait()
         self._serving = anyio.Event()
         if self._error is not None:
             raise self._error
 
-    async def feed(self, arrival: Arrival) -> None:
-        """Hand in an arrival, as an adapter does; return when it may be confirmed."""
-        await (await self.inlet()).take(arrival)
+    async def feed(self, event: InboundEvent) -> None:
+        """Hand in an event, as an adapter does; return when it may be confirmed."""
+        await (await self.handler()).handle(event)
 
-    async def inlet(self) -> Inlet:
-        """Return the inlet of the present try."""
+    async def handler(self) -> InboundHandler:
+        """Return the handler of the present try."""
         await self._serving.wait()
-        assert self._inlet is not None
-        return self._inlet
+        assert self._handler is not None
+        return self._handler
 
     def break_off(self, error: Exception | None) -> None:
         """Let `serve` fail; None = end."""
@@ -196,12 +196,12 @@ class Fed:
         )
         return "".join(self.answers[before:])
 
-    async def press(self, data: str, *, place: Place = DM, sender: Person = ANN) -> str:
-        """Let somebody press a button; return what they are told."""
+    async def click(self, data: str, *, place: Place = DM, sender: Person = ANN) -> str:
+        """Let somebody click a button; return what they are told."""
         before = len(self.answers)
         at = self.clock.now()
         await self.adapter.feed(
-            Press(data=data, place=place, sender=sender, at=at, answer=self._answer)
+            ButtonClick(data=data, place=place, sender=sender, at=at, answer=self._answer)
         )
         return "".join(self.answers[before:])
 

@@ -195,7 +195,7 @@ class Gateway:
         self.mark(f"{name} is answered")
 
     async def allow(self, call_id: str) -> None:
-        """Press the button of a question that is open."""
+        """ButtonClick the button of a question that is open."""
         session_id = await self.service.current(CREW)
         for approval in (await self.service.view(session_id)).open_approvals:
             if approval.call_id == call_id:

@@ -1,4 +1,4 @@
-"""What stands behind an adapter in its own tests: takes arrivals, and can refuse to."""
+"""What stands behind an adapter in its own tests: takes events, and can refuse to."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import anyio
 import anyio.lowlevel
 
-from everturn_channels.adapter import Adapter, Arrival, Inlet, Place
+from everturn_channels.adapter import Adapter, InboundEvent, InboundHandler, Place
 from everturn_channels.errors import NotNowError
 
 _WAIT_S = 30.0  # for what has to happen soon
@@ -35,11 +35,11 @@ class QuickClock:
 
 
 class Inbox:
-    """An inlet that keeps what it is handed."""
+    """An handler that keeps what it is handed."""
 
     def __init__(self, *, is_new: bool = False) -> None:
         self.is_new = is_new
-        self.taken: list[Arrival] = []
+        self.taken: list[InboundEvent] = []
         self.skips: list[tuple[Place, int, str]] = []
         self.moves: list[tuple[str, str]] = []
         "Chats that were given another id, and that id."
@@ -54,19 +54,19 @@ class Inbox:
         self.heard = 0
         self.full_chats: set[str] = set()
         "Chats whose journal cannot be written."
-        self.refused: list[Arrival] = []
+        self.refused: list[InboundEvent] = []
         self._gates: dict[str, anyio.Event] = {}
         self._changed = anyio.Event()
 
-    async def take(self, arrival: Arrival) -> None:
-        if gate := self._gates.get(arrival.place.chat):
+    async def handle(self, event: InboundEvent) -> None:
+        if gate := self._gates.get(event.place.chat):
             await gate.wait()
-        if arrival.place.chat in self.full_chats:
-            self.refused.append(arrival)
+        if event.place.chat in self.full_chats:
+            self.refused.append(event)
             self._wake()
             msg = "no space left on the disk"
             raise NotNowError(msg, retry_after_s=0)
-        self.taken.append(arrival)
+        self.taken.append(event)
         self._wake()
 
     async def moved(self, old: str, new: str) -> None:
@@ -124,9 +124,9 @@ class Inbox:
 @asynccontextmanager
 async def serving(adapter: Adapter, inbox: Inbox) -> AsyncGenerator[Inbox]:
     """Serve an adapter into an inbox while the block runs."""
-    inlet: Inlet = inbox
+    handler: InboundHandler = inbox
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(adapter.serve, inlet)
+        tasks.start_soon(adapter.serve, handler)
         await inbox.until(lambda: inbox.account)
         yield inbox
         tasks.cancel_scope.cancel()

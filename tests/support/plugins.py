@@ -1,4 +1,4 @@
-"""Small plug-ins written by a test, and an inlet that a test looks into."""
+"""Small plug-ins written by a test, and an handler that a test looks into."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import anyio
 
 from everturn_actors.ports import Clock
 from everturn_actors.testing import ManualClock
-from everturn_channels.adapter import Arrival, Place
+from everturn_channels.adapter import InboundEvent, Place
 from everturn_channels.errors import ChannelError
 from everturn_channels.plugin.adapter import PluginAdapter, Restart
 
@@ -75,7 +75,7 @@ def write_plugin(
     )
 
 
-async def _at_once(_arrival: Arrival) -> None:
+async def _at_once(_arrival: InboundEvent) -> None:
     pass
 
 
@@ -85,22 +85,22 @@ class OpenInlet:
     def __init__(self, *, is_new: bool = False) -> None:
         self._is_new = is_new
         self._changed = anyio.Event()
-        self.deal: Callable[[Arrival], Awaitable[None]] = _at_once
+        self.deal: Callable[[InboundEvent], Awaitable[None]] = _at_once
         "What `take` does."
-        self.begun: list[Arrival] = []
-        self.taken: list[Arrival] = []
+        self.begun: list[InboundEvent] = []
+        self.taken: list[InboundEvent] = []
         self.passed_over: list[tuple[Place, int, str]] = []
         self.unread: list[tuple[str, str, Place | None]] = []
         self.heard = 0
         self.accounts: list[str] = []
         self.cursors: dict[str, str] = {}
 
-    async def take(self, arrival: Arrival) -> None:
+    async def handle(self, event: InboundEvent) -> None:
         """Do what the test wants."""
-        self.begun.append(arrival)
+        self.begun.append(event)
         self._tell()
-        await self.deal(arrival)
-        self.taken.append(arrival)
+        await self.deal(event)
+        self.taken.append(event)
         self._tell()
 
     async def moved(self, old: str, new: str) -> None:
@@ -185,13 +185,13 @@ class Serving:
 
 
 @asynccontextmanager
-async def serving(adapter: PluginAdapter, inlet: OpenInlet) -> AsyncGenerator[Serving]:
+async def serving(adapter: PluginAdapter, handler: OpenInlet) -> AsyncGenerator[Serving]:
     """Run a channel; it is cancelled when the block ends."""
     run = Serving()
 
     async def serve() -> None:
         try:
-            await adapter.serve(inlet)
+            await adapter.serve(handler)
         except ChannelError as error:
             run.error = error
         finally:
@@ -205,7 +205,7 @@ async def serving(adapter: PluginAdapter, inlet: OpenInlet) -> AsyncGenerator[Se
             tasks.cancel_scope.cancel()
 
 
-async def ended_with(adapter: PluginAdapter, inlet: OpenInlet | None = None) -> ChannelError:
+async def ended_with(adapter: PluginAdapter, handler: OpenInlet | None = None) -> ChannelError:
     """Run a channel that ends by itself; return what it raised."""
-    async with serving(adapter, inlet or OpenInlet()) as run:
+    async with serving(adapter, handler or OpenInlet()) as run:
         return await run.end()

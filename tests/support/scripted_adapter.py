@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 import anyio
 
-from everturn_channels.adapter import Button, ChatType, Inlet, Outbound, Traits
+from everturn_channels.adapter import Button, ChatType, InboundHandler, Outbound, Traits
 from everturn_channels.errors import RefusedError, SendError
 
 Method: TypeAlias = Literal["send", "edit", "draft", "type", "react"]
@@ -157,9 +157,9 @@ class ScriptedAdapter:
 
     # --- the adapter ---
 
-    async def serve(self, inlet: Inlet) -> None:
+    async def serve(self, handler: InboundHandler) -> None:
         """Receive nothing."""
-        inlet.connected("@test")
+        handler.connected("@test")
         await anyio.sleep_forever()
 
     async def check(self) -> Sequence[str]:

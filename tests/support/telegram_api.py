@@ -133,7 +133,7 @@ class TelegramApi:
         self.commands: list[Json] = []
         self.webhook: Json = {}
         self.answered: set[str] = set()
-        "Ids of presses that were answered."
+        "Ids of clicks that were answered."
         self._faults: list[Fault] = []
         self._holds: list[Hold] = []
         self._next_update, self._next_message = 1000, 1
@@ -171,8 +171,8 @@ class TelegramApi:
         self.push({"message": message})
         return message
 
-    def press(self, message: Json, data: str) -> None:
-        """Have Ann press a button."""
+    def click(self, message: Json, data: str) -> None:
+        """Have Ann click a button."""
         query = {
             "id": f"query-{self._next_update}",
             "from": {"id": ANN, "is_bot": False, "first_name": "Ann"},
@@ -360,7 +360,7 @@ class TelegramApi:
             case "sendChatAction" | "setMessageReaction":
                 self._target(p)
             case "answerCallbackQuery":
-                self._answer_press(p)
+                self._answer_click(p)
             case "getFile":
                 return self._get_file(p)
             case _:
@@ -514,7 +514,7 @@ class TelegramApi:
             raise ApiError(400, "Bad Request: draft_id must be non-zero")
         self.drafts.append((chat["id"], int(p["draft_id"]), _text(p, "text", TEXT_UNITS)))
 
-    def _answer_press(self, p: Json) -> None:
+    def _answer_click(self, p: Json) -> None:
         query = str(p["callback_query_id"])
         if query in self.answered or not query.startswith("query-"):
             raise ApiError(

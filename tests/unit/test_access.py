@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Literal
 
 import pytest
-from support.arrivals import ANN, DM, GROUP
+from support.inbound_events import ANN, DM, GROUP
 
 from everturn_channels.access import Action, Ruling, find_route, judge
 from everturn_channels.adapter import Person, Place

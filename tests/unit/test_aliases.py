@@ -18,7 +18,7 @@ from everturn_channels.access import find_route, judge
 from everturn_channels.adapter import Message, Outbound, Person, Place
 from everturn_channels.aliases import ChatAliases, open_aliases
 from everturn_channels.errors import ChatMovedError, NotSentError, RefusedError, SetupError
-from everturn_channels.moving import MovingAdapter, moved_arrival
+from everturn_channels.moving import MovingAdapter, moved_event
 from everturn_channels.settings import AccessRules, GroupRules, Route
 
 ANN = Person(id="1")
@@ -138,8 +138,8 @@ async def test_a_damaged_file_stops_the_channel_and_says_what_to_do(
 async def test_what_comes_from_the_new_chat_is_of_the_old_one_and_not_the_same_message() -> None:
     """The new chat counts its messages from 1 again: its seventh is not the seventh before."""
     aliases = await known(("-1", "-100"))
-    old, new = moved_arrival(message("-1"), aliases), moved_arrival(message("-100"), aliases)
-    other = moved_arrival(message("-3"), aliases)
+    old, new = moved_event(message("-1"), aliases), moved_event(message("-100"), aliases)
+    other = moved_event(message("-3"), aliases)
 
     assert (old.place.chat, new.place.chat) == ("-1", "-1")
     assert isinstance(old, Message)
@@ -152,7 +152,7 @@ async def test_what_comes_from_the_new_chat_is_of_the_old_one_and_not_the_same_m
 async def test_lists_and_routes_may_name_either_id(named: str) -> None:
     """What stands in the configuration goes on to hold, and so does what is changed in it."""
     aliases = await known(("-1", "-100"))
-    place = moved_arrival(message("-100"), aliases).place
+    place = moved_event(message("-100"), aliases).place
     routes = (Route(agent="helper", chat_id=named), Route(agent="other"))
     rules = AccessRules(groups=GroupRules(allowlist=(f"telegram:{named}",)))
     route = find_route(routes, channel="t", platform="telegram", place=place, sender=ANN)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import anyio
 import pytest
-from support.arrivals import DM, GROUP
+from support.inbound_events import DM, GROUP
 
 from everturn_actors.context.report import ContextReport, Region, Told
 from everturn_actors.model import (

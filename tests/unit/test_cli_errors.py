@@ -104,7 +104,7 @@ def test_debug_shows_the_traceback_at_once(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_ctrl_c_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    """The person knows what they pressed; 130 is what a shell expects."""
+    """The person knows what they clicked; 130 is what a shell expects."""
     code = explain(BaseExceptionGroup("unhandled", [KeyboardInterrupt()]))
 
     assert code == 130

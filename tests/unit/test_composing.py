@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
-from support.arrivals import ANN, GROUP, a_message
+from support.inbound_events import ANN, GROUP, a_message
 
 from everturn_channels.adapter import Edit, IncomingFile, Person
 from everturn_channels.inbound.composing import aside_text, compose, edit_text, shown_name

@@ -16,7 +16,7 @@ from typing import Any
 import anyio
 import pytest
 from anyio import to_thread
-from support.arrivals import ANN
+from support.inbound_events import ANN
 
 from everturn_actors.testing import START, ManualClock
 from everturn_channels import pairing

@@ -139,7 +139,7 @@ HELLO = {"type": "hello", "protocol": PROTOCOL, "name": "x"}
         ({**ARRIVAL, "files": [{"file": "f"}, {}]}, "files[1].file"),
         ({**ARRIVAL, "files": [{}] * 101}, "files"),
         ({**ARRIVAL, "files": "f"}, "files"),
-        ({**ARRIVAL, "type": "press", "data": "d" * 65}, "data"),
+        ({**ARRIVAL, "type": "click", "data": "d" * 65}, "data"),
         ({**HELLO, "traits": {}}, "traits.chunk_units"),
         ({**HELLO, "traits": {"chunk_units": 10}}, "traits.chunk_units"),
         ({**HELLO, "traits": {"chunk_units": 100, "preview_s": 1}}, "traits.preview_s"),
@@ -195,9 +195,9 @@ def test_half_characters_are_replaced() -> None:
     read = read_line(json.dumps({**ARRIVAL, "text": "a\ud83d b\ud83d\ude00"}).encode(), HANDS)
 
     assert isinstance(read, Arrived)
-    assert isinstance(read.arrival, Message)
-    assert read.arrival.text == "a\ufffd b\U0001f600"
-    assert read.arrival.at == NOW
+    assert isinstance(read.event, Message)
+    assert read.event.text == "a\ufffd b\U0001f600"
+    assert read.event.at == NOW
 
 
 def test_what_a_plugin_said_of_itself_can_be_kept() -> None:

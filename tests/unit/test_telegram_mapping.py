@@ -1,4 +1,4 @@
-"""What Telegram reports, as arrivals: who, where, what, and whether the bot is meant."""
+"""What Telegram reports, as events: who, where, what, and whether the bot is meant."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from aiogram.types import Update
 from support.telegram_api import ANN, BOT, BOT_ID, Json, TelegramApi
 
-from everturn_channels.adapter import Command, Edit, Message, Press
+from everturn_channels.adapter import ButtonClick, Command, Edit, Message
 from everturn_channels.telegram.mapping import Moved, Note, Reading, place_of
 from everturn_channels.telegram.receiving import read_update
 
@@ -28,7 +28,7 @@ class _NoReach:
     async def answer(self, chat: str, topic: str, reply_to: str, text: str) -> None:
         raise AssertionError((chat, topic, reply_to, text))
 
-    async def answer_press(self, query_id: str, text: str) -> None:
+    async def answer_click(self, query_id: str, text: str) -> None:
         raise AssertionError((query_id, text))
 
 
@@ -38,15 +38,15 @@ READING = Reading(bot_id=BOT_ID, username=BOT, reach=_NoReach())
 def read(kind: str = "message", **content: Any) -> object:  # noqa: ANN401 - fields of an update
     """Return what an update of a kind says."""
     update = Update.model_validate({"update_id": 1, kind: content})
-    return READING.arrival(update, NOW)
+    return READING.event(update, NOW)
 
 
 def said(text: str = "", *, chat: int = GROUP, **fields: object) -> Message:
     """Return the message that something of Ann's arrives as."""
-    arrival = read(**TelegramApi().message(text, chat=chat, **fields))
+    event = read(**TelegramApi().message(text, chat=chat, **fields))
 
-    assert isinstance(arrival, Message), arrival
-    return arrival
+    assert isinstance(event, Message), event
+    return event
 
 
 def test_a_message_says_who_where_and_when() -> None:
@@ -223,7 +223,7 @@ def test_where_it_cannot_be_read_who_wrote_it_is_no_command(part: str) -> None:
     update = read_update(raw)
 
     assert update is not None
-    assert isinstance(READING.arrival(update, NOW), Message)
+    assert isinstance(READING.event(update, NOW), Message)
 
 
 FILE = {"file_id": "f", "file_unique_id": "u", "file_size": 7}
@@ -322,11 +322,11 @@ def test_who_writes_in_the_name_of_a_chat_is_that_chat() -> None:
 
 
 def test_edits_and_presses_say_what_they_belong_to() -> None:
-    """An edit replaces its message, a press answers its question; old messages are only hinted."""
+    """An edit replaces its message, a click answers its question; old messages are only hinted."""
     edit = read("edited_message", **TelegramApi().message("hello") | {"edit_date": 1_795_400_000})
     stub = {"message_id": 5, "date": 0, "chat": {"id": ANN, "type": "private", "first_name": "A"}}
     query = {"id": "q", "from": BOB, "chat_instance": "1"}
-    press = read("callback_query", **query, message=stub, data="y:1")
+    click = read("callback_query", **query, message=stub, data="y:1")
     game = read("callback_query", **query, message=stub, game_short_name="g")
     left = read(
         "my_chat_member",
@@ -339,8 +339,8 @@ def test_edits_and_presses_say_what_they_belong_to() -> None:
 
     assert isinstance(edit, Edit)
     assert (edit.text, edit.at.year) == ("hello", 2026)
-    assert isinstance(press, Press)
-    assert (press.data, press.sender.id, press.place.chat, press.at) == (
+    assert isinstance(click, ButtonClick)
+    assert (click.data, click.sender.id, click.place.chat, click.at) == (
         "y:1",
         "1002",
         str(ANN),

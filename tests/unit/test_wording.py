@@ -81,12 +81,12 @@ def test_every_turn_without_an_answer_says_so(outcome: Outcome) -> None:
 
 @pytest.mark.parametrize("settled", get_args(Settled))
 def test_a_button_that_is_pressed_too_late_says_so(settled: Settled) -> None:
-    """Whoever pressed it waits for something to happen."""
-    assert wording.press_late(settled).startswith("Too late")
+    """Whoever clicked it waits for something to happen."""
+    assert wording.click_late(settled).startswith("Too late")
 
 
 def test_every_decision_has_a_button() -> None:
-    """What cannot be pressed cannot be decided."""
+    """What cannot be clicked cannot be decided."""
     assert set(BUTTONS) == set(get_args(Decision))
 
 
@@ -146,8 +146,8 @@ def test_a_limit_is_told_in_words(limit: int, words: str) -> None:
         wording.stop_done(was_running=True),
         wording.stop_done(was_running=False),
         wording.no_session(),
-        wording.press_refused(),
-        *(wording.press_taken(decision) for decision in get_args(Decision)),
+        wording.click_refused(),
+        *(wording.click_taken(decision) for decision in get_args(Decision)),
     ],
 )
 def test_every_text_is_a_sentence(text: str) -> None:

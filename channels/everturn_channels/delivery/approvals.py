@@ -1,6 +1,6 @@
 """What binds a button below a question to one call of one session. Pure.
 
-A button may be pressed long after its question was settled, or after a restart: what it carries
+A button may be clicked long after its question was settled, or after a restart: what it carries
 names the session, the call, the arguments that were shown and when it was asked, and nothing else
 fits it.
 """

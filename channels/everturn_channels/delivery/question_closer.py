@@ -19,7 +19,7 @@ from everturn_channels.health import mask_token
 
 logger = logging.getLogger(__name__)
 
-TRIES: Final = 3  # it is a courtesy: who presses a button too late is told so in any case
+TRIES: Final = 3  # it is a courtesy: who clicks a button too late is told so in any case
 LAST_S: Final = 4.0  # for those of a session that ended; its actor waits a little longer
 
 

@@ -14,15 +14,15 @@ from everturn_actors.ports import Clock
 from everturn_channels.adapter import (
     Button,
     ChatType,
-    Inlet,
+    InboundHandler,
     Outbound,
     Place,
     Traits,
 )
-from everturn_channels.discord.arrivals import ArrivalReader
 from everturn_channels.discord.catching_up import HEARD, Looker
 from everturn_channels.discord.checking import look
 from everturn_channels.discord.client import Client, open_client
+from everturn_channels.discord.event_reader import EventReader
 from everturn_channels.discord.failures import NETWORK_ERRORS, connection_error
 from everturn_channels.discord.files import Files
 from everturn_channels.discord.interactions import Interactions, register_commands
@@ -106,18 +106,18 @@ class DiscordAdapter:
 
     # --- in ---
 
-    async def serve(self, inlet: Inlet) -> None:
+    async def serve(self, handler: InboundHandler) -> None:
         """As `Adapter.serve`."""
         async with self._open_client() as client:
             await self._login(client)
             self._sender.client = client
             try:
-                failure = await self._serve(client, inlet)
+                failure = await self._serve(client, handler)
             finally:
                 self._sender.client = None
         raise failure
 
-    async def _serve(self, client: Client, inlet: Inlet) -> ChannelError:
+    async def _serve(self, client: Client, handler: InboundHandler) -> ChannelError:
         """Hand in what comes; return why it ended."""
 
         async def on_interaction(interaction: discord.Interaction) -> None:
@@ -126,7 +126,7 @@ class DiscordAdapter:
         failure: ChannelError | None = None
         looker = Looker(
             client=client,
-            inlet=inlet,
+            handler=handler,
             clock=self._clock,
             max_messages=self._backlog_max_messages,
             max_age_s=self._backlog_max_age_s,
@@ -135,15 +135,15 @@ class DiscordAdapter:
             aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session,
             anyio.create_task_group() as tasks,
         ):
-            reader = ArrivalReader(
-                inlet=inlet,
+            reader = EventReader(
+                handler=handler,
                 client=client,
                 files=Files(client, session, self._proxy),
                 answerer=self._answerer,
                 on_thread_message=self._sender.remember_home,
             )
             receiver = Receiver(
-                inlet=inlet,
+                handler=handler,
                 client=client,
                 reader=reader,
                 looker=looker,
@@ -152,7 +152,7 @@ class DiscordAdapter:
             )
             client.listener = receiver
             tasks.start_soon(register_commands, client)
-            tasks.start_soon(_watch, client, inlet, self._clock)
+            tasks.start_soon(_watch, client, handler, self._clock)
             failure = await self._stay_connected(client)
             tasks.cancel_scope.cancel()
         return failure or ConnectionLostError(_CLOSED)
@@ -246,14 +246,14 @@ class DiscordAdapter:
         return answer
 
 
-async def _watch(client: Client, inlet: Inlet, clock: Clock) -> None:
+async def _watch(client: Client, handler: InboundHandler, clock: Clock) -> None:
     """Tell of answered heartbeats: of them the library has no event, only how long they took."""
     last = client.latency
     while True:
         await anyio.sleep(WATCH_S)
         latency = client.latency
         if math.isfinite(latency) and latency != last:
-            inlet.received()
+            handler.received()
             now = discord.utils.time_snowflake(clock.now())
-            await inlet.keep_cursor(HEARD, str(now))
+            await handler.keep_cursor(HEARD, str(now))
         last = latency

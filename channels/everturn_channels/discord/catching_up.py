@@ -13,7 +13,7 @@ import anyio
 import discord
 
 from everturn_actors.ports import Clock
-from everturn_channels.adapter import Inlet, Place
+from everturn_channels.adapter import InboundHandler, Place
 from everturn_channels.discord.client import Client
 from everturn_channels.discord.failures import NETWORK_ERRORS
 from everturn_channels.discord.mapping import is_from_people, place_of
@@ -67,9 +67,15 @@ class Looker:
     """Finds out what was missed."""
 
     def __init__(
-        self, *, client: Client, inlet: Inlet, clock: Clock, max_messages: int, max_age_s: float
+        self,
+        *,
+        client: Client,
+        handler: InboundHandler,
+        clock: Clock,
+        max_messages: int,
+        max_age_s: float,
     ) -> None:
-        self._client, self._inlet, self._clock = client, inlet, clock
+        self._client, self._handler, self._clock = client, handler, clock
         self._max_messages, self._max_age = max_messages, timedelta(seconds=max_age_s)
         self._slots = anyio.Semaphore(AT_ONCE)
 
@@ -93,9 +99,9 @@ class Looker:
                 found.append(_missed(channel, channel.id - 1))
             else:
                 # all messages of a channel have higher ids than itself
-                await self._inlet.keep_cursor(str(channel.id), str(last or channel.id))
+                await self._handler.keep_cursor(str(channel.id), str(last or channel.id))
         for forum in guild.forums:
-            await self._inlet.keep_cursor(str(forum.id), str(forum.last_message_id or forum.id))
+            await self._handler.keep_cursor(str(forum.id), str(forum.last_message_id or forum.id))
         return found
 
     async def open_dms(self, since: int) -> AsyncGenerator[Missed]:
@@ -107,8 +113,8 @@ class Looker:
         Args:
             since: An id of the time when Discord was last heard from; 0 = this is the first time.
         """
-        people = [person for person in await self._inlet.people() if _ID.fullmatch(person)]
-        unknown = [person for person in people if not self._inlet.cursor(f"person {person}")]
+        people = [person for person in await self._handler.people() if _ID.fullmatch(person)]
+        unknown = [person for person in people if not self._handler.cursor(f"person {person}")]
         for person in unknown[:OPENED_MAX]:
             try:
                 found = await self._client.http.start_private_message(int(person))
@@ -121,9 +127,9 @@ class Looker:
                 channel_id, last = id_of(found, "id"), id_of(found, "last_message_id")
                 if channel_id and not self._cursor(channel_id):
                     after = since or last or channel_id
-                    await self._inlet.keep_cursor(str(channel_id), str(after))
+                    await self._handler.keep_cursor(str(channel_id), str(after))
                     yield Missed(chat=str(channel_id), channel_id=channel_id, after=after)
-                await self._inlet.keep_cursor(f"person {person}", str(channel_id))
+                await self._handler.keep_cursor(f"person {person}", str(channel_id))
             await anyio.sleep(OPEN_PAUSE_S)
 
     def _is_new(self, thread: discord.Thread) -> bool:
@@ -132,7 +138,7 @@ class Looker:
         return 0 < known < thread.id
 
     def _cursor(self, channel_id: int) -> int:
-        return cursor_of(self._inlet, channel_id)
+        return cursor_of(self._handler, channel_id)
 
     async def read(self, channel_id: int, after: int) -> Backlog | None:
         """Return what was said after a message; None where Discord does not tell it now.
@@ -154,7 +160,7 @@ class Looker:
             return None
         except Exception as error:  # noqa: BLE001 - the boundary around one history
             # What came once comes again: to ask for it for ever would leave the chat deaf.
-            self._inlet.unreadable("history", error)
+            self._handler.unreadable("history", error)
             return Backlog()
 
     async def _read(self, channel_id: int, after: int) -> Backlog:
@@ -174,7 +180,7 @@ class Looker:
                 me = self._client.user.id if self._client.user else 0
                 where = place_of(channel)
                 place = where if where.type == "dm" or awaited_at(raw, me) else None
-                self._inlet.unreadable("MESSAGE", "nothing of it can be read", place)
+                self._handler.unreadable("MESSAGE", "nothing of it can be read", place)
             elif not _may_be_from_people(heard.message):
                 continue
             elif heard.message.created_at < oldest:
@@ -238,7 +244,7 @@ def dms_of(kept: str) -> list[int]:
     return [int(number) for number in _ID.findall(kept)]
 
 
-def cursor_of(inlet: Inlet, channel_id: int) -> int:
+def cursor_of(handler: InboundHandler, channel_id: int) -> int:
     """Return the last message of a channel that was read; 0 = none, or the file says nonsense."""
-    kept = inlet.cursor(str(channel_id))
+    kept = handler.cursor(str(channel_id))
     return int(kept) if _ID.fullmatch(kept) else 0

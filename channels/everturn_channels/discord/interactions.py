@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import discord
 
-from everturn_channels.adapter import Command, CommandName, Place, Press
+from everturn_channels.adapter import ButtonClick, Command, CommandName, Place
 from everturn_channels.discord.client import Client
 from everturn_channels.discord.failures import NETWORK_ERRORS
 from everturn_channels.discord.mapping import UNREADABLE, person_of, place_of
@@ -27,8 +27,8 @@ _ALREADY = 40060
 
 log = logging.getLogger(__name__)
 
-Give: TypeAlias = Callable[[Command | Press, Callable[[], Awaitable[None]]], bool]
-"Takes an arrival, and what is to be done when it was dealt with; says whether there was room."
+Give: TypeAlias = Callable[[Command | ButtonClick, Callable[[], Awaitable[None]]], bool]
+"Takes an event, and what is to be done when it was dealt with; says whether there was room."
 
 
 def command_list() -> list[dict[str, Any]]:
@@ -85,24 +85,24 @@ class Interactions:
         self._sender, self._lay_out = sender, lay_out
 
     async def deal(self, interaction: discord.Interaction, give: Give) -> None:
-        """Acknowledge a command or a press, and hand it on."""
+        """Acknowledge a command or a click, and hand it on."""
         answers = _CommandAnswers(interaction, self._sender, self._lay_out)
         try:
             if interaction.type is discord.InteractionType.application_command:
-                arrival: Command | Press = read_command(interaction, answers.answer)
+                event: Command | ButtonClick = read_command(interaction, answers.answer)
             elif interaction.type is discord.InteractionType.component:
-                arrival = read_press(interaction, self._answering(interaction))
+                event = read_click(interaction, self._answering(interaction))
             else:
                 return
         except UNREADABLE:
             log.exception("an interaction cannot be read and is left out")
             return
-        if isinstance(arrival, Press):
+        if isinstance(event, ButtonClick):
             if await self._acknowledge(interaction, {"type": _DEFERRED_UPDATE}):
-                give(arrival, _nothing_more)
+                give(event, _nothing_more)
             return
         deferred = {"type": _DEFERRED, "data": {"flags": EPHEMERAL}}
-        if await self._acknowledge(interaction, deferred) and not give(arrival, answers.finish):
+        if await self._acknowledge(interaction, deferred) and not give(event, answers.finish):
             await answers.finish()
 
     def _answering(self, interaction: discord.Interaction) -> Callable[[str], Awaitable[None]]:
@@ -142,10 +142,12 @@ def read_command(
     )
 
 
-def read_press(interaction: discord.Interaction, answer: Callable[[str], Awaitable[None]]) -> Press:
-    """Return the press of a button as the value of a channel; raises `UNREADABLE`."""
+def read_click(
+    interaction: discord.Interaction, answer: Callable[[str], Awaitable[None]]
+) -> ButtonClick:
+    """Return the click of a button as the value of a channel; raises `UNREADABLE`."""
     data: Any = interaction.data
-    return Press(
+    return ButtonClick(
         data=_text(data["custom_id"]),
         place=_place(interaction),
         sender=person_of(interaction.user),

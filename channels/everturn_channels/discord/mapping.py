@@ -1,4 +1,4 @@
-"""What discord.py tells, as arrivals. Pure: no IO, no clock."""
+"""What discord.py tells, as events. Pure: no IO, no clock."""
 
 from __future__ import annotations
 

@@ -17,10 +17,10 @@ import anyio
 import discord
 from anyio.abc import TaskGroup
 
-from everturn_channels.adapter import Arrival, Command, Inlet
-from everturn_channels.discord.arrivals import ArrivalReader
+from everturn_channels.adapter import Command, InboundEvent, InboundHandler
 from everturn_channels.discord.catching_up import HEARD, Backlog, Looker, cursor_of, dms_of
 from everturn_channels.discord.client import Client
+from everturn_channels.discord.event_reader import EventReader
 from everturn_channels.discord.mapping import (
     is_from_people,
     place_of,
@@ -66,7 +66,7 @@ class _Changed:
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    arrival: Arrival
+    event: InboundEvent
     then: Callable[[], Awaitable[None]]
 
 
@@ -94,14 +94,14 @@ class Receiver:
     def __init__(
         self,
         *,
-        inlet: Inlet,
+        handler: InboundHandler,
         client: Client,
-        reader: ArrivalReader,
+        reader: EventReader,
         looker: Looker,
         tasks: TaskGroup,
         on_interaction: Callable[[discord.Interaction], Coroutine[Any, Any, None]],
     ) -> None:
-        self._inlet, self._client, self._reader, self._looker = inlet, client, reader, looker
+        self._handler, self._client, self._reader, self._looker = handler, client, reader, looker
         self._tasks, self._on_interaction = tasks, on_interaction
         self._lanes: dict[str, _Lane] = {}
         self._released = anyio.Event()
@@ -110,7 +110,7 @@ class Receiver:
         self._begun: dict[int, anyio.Event] = {}
         "Messages that are being taken, and what tells when that is over."
         self._edits: OrderedDict[tuple[int, object], None] = OrderedDict()
-        self._dms = dms_of(",".join(map(inlet.cursor, _DMS)))
+        self._dms = dms_of(",".join(map(handler.cursor, _DMS)))
         self._is_stopping = False
         self._session = 0
         self._since: list[int] = []
@@ -120,16 +120,16 @@ class Receiver:
 
     def heard(self) -> None:
         """Something came."""
-        self._inlet.received()
+        self._handler.received()
 
     def began(self) -> None:
         """Hold the lanes until it is known what was missed."""
         self._session += 1
         if self._released.is_set():
             self._released = anyio.Event()
-        self._since = dms_of(self._inlet.cursor(HEARD))[:1]
+        self._since = dms_of(self._handler.cursor(HEARD))[:1]
         user = self._client.user
-        self._inlet.connected(f"@{user.name}" if user else "")
+        self._handler.connected(f"@{user.name}" if user else "")
 
     def ready(self) -> None:
         """Put what was missed in front of what was said since, and let the lanes go on."""
@@ -148,7 +148,7 @@ class Receiver:
                 await self._remember_dm(missed.channel_id)
                 self._miss(missed.chat, missed.channel_id, missed.after)
         except Exception as error:  # noqa: BLE001 - what may have been missed stops nothing that was not
-            self._inlet.unreadable("direct channels", error)
+            self._handler.unreadable("direct channels", error)
 
     def saw_guild(self, guild: discord.Guild) -> None:
         """Look at a guild that came later than the others."""
@@ -177,7 +177,7 @@ class Receiver:
     def unreadable(self, kind: str, raw: object, fault: Exception | str) -> None:
         """Tell of an event that cannot be read; a message is passed over in its place."""
         is_message = kind == "MESSAGE_CREATE"
-        self._inlet.unreadable(
+        self._handler.unreadable(
             kind, fault, awaited_at(raw, self._reader.me) if is_message else None
         )
         channel_id, message_id = id_of(raw, "channel_id"), id_of(raw, "id")
@@ -192,20 +192,20 @@ class Receiver:
         try:
             await self._on_interaction(interaction)
         except Exception as error:  # noqa: BLE001 - the boundary around one interaction
-            self._inlet.unreadable("INTERACTION_CREATE", error)
+            self._handler.unreadable("INTERACTION_CREATE", error)
 
-    def give(self, arrival: Arrival, then: Callable[[], Awaitable[None]]) -> bool:
-        """Put a command or a press into its lane; `then` is called when it was taken.
+    def give(self, event: InboundEvent, then: Callable[[], Awaitable[None]]) -> bool:
+        """Put a command or a click into its lane; `then` is called when it was taken.
 
         Returns:
             Whether there was room.
         """
-        item = _Given(arrival, then)
-        has_room = self._add(arrival.place.chat, item)
+        item = _Given(event, then)
+        has_room = self._add(event.place.chat, item)
         if not has_room:
             log.warning("too much waits in a chat; a command or a press is left out")
-        elif isinstance(arrival, Command) and arrival.name in PASSING:
-            self._hurry(arrival.place.chat, item)
+        elif isinstance(event, Command) and event.name in PASSING:
+            self._hurry(event.place.chat, item)
         return has_room
 
     # --- lanes ---
@@ -247,7 +247,7 @@ class Receiver:
             for missed in await self._looker.look_at(guild):
                 self._miss(missed.chat, missed.channel_id, missed.after)
         except Exception as error:  # noqa: BLE001 - the boundary around one server
-            self._inlet.unreadable("GUILD_CREATE", error)
+            self._handler.unreadable("GUILD_CREATE", error)
 
     async def _work(self, chat: str, lane: _Lane) -> None:
         """Deal with what waits in a lane, until it is empty."""
@@ -271,7 +271,7 @@ class Receiver:
         except NotNowError:
             raise
         except Exception as error:  # noqa: BLE001 - the boundary around one event
-            self._inlet.unreadable(type(item).__name__.removeprefix("_").upper(), error)
+            self._handler.unreadable(type(item).__name__.removeprefix("_").upper(), error)
 
     def _hurry(self, chat: str, item: _Said | _Given) -> None:
         """See to it that a command does not wait long in its lane."""
@@ -302,8 +302,8 @@ class Receiver:
                 await self._move_cursor(channel_id, message_id)
             case _Changed(message):
                 await self._take(await self._reader.edit(message))
-            case _Given(arrival, then):
-                await self._take(arrival)
+            case _Given(event, then):
+                await self._take(event)
                 await then()
             case _Missed(channel_id, after):
                 lane.missed.discard(channel_id)
@@ -332,18 +332,18 @@ class Receiver:
             return
         begun = self._begun[message.id] = anyio.Event()
         try:
-            arrival = await self._reader.read(said.heard)
-            is_command = isinstance(arrival, Command) and arrival.name in PASSING
+            event = await self._reader.read(said.heard)
+            is_command = isinstance(event, Command) and event.name in PASSING
             if is_passing and not is_command:
                 return
-            if arrival is not None:
-                await self._take(arrival)
+            if event is not None:
+                await self._take(event)
             _keep(self._taken, message.id)
         finally:
             del self._begun[message.id]
             begun.set()
 
-    async def _take(self, arrival: Arrival) -> None:
+    async def _take(self, event: InboundEvent) -> None:
         """Hand something in, as long as it takes: what comes after it waits in the lane.
 
         Raises:
@@ -351,7 +351,7 @@ class Receiver:
         """
         while True:
             try:
-                await self._inlet.take(arrival)
+                await self._handler.handle(event)
             except NotNowError as error:
                 if error.is_stopping:
                     raise
@@ -362,11 +362,11 @@ class Receiver:
     # --- cursors ---
 
     def _cursor(self, channel_id: int) -> int:
-        return cursor_of(self._inlet, channel_id)
+        return cursor_of(self._handler, channel_id)
 
     async def _move_cursor(self, channel_id: int, message_id: int) -> None:
         if self._cursor(channel_id) < message_id < self._looker.newest_possible():
-            await self._inlet.keep_cursor(str(channel_id), str(message_id))
+            await self._handler.keep_cursor(str(channel_id), str(message_id))
 
     async def _remember_dm(self, channel_id: int) -> None:
         if channel_id in self._dms:
@@ -377,14 +377,14 @@ class Receiver:
         for number, name in enumerate(_DMS):
             begin = number * _DMS_A_CURSOR
             if listed := self._dms[begin : begin + _DMS_A_CURSOR]:
-                await self._inlet.keep_cursor(name, ",".join(map(str, listed)))
+                await self._handler.keep_cursor(name, ",".join(map(str, listed)))
 
     async def _catch_up(self, chat: str, channel_id: int, after: int) -> None:
         """Read what was said in a channel after its cursor, and hand it in."""
         while (backlog := await self._looker.read(channel_id, after)) is None:
             why = "what was said there while nobody listened cannot be read"
-            await anyio.sleep(self._inlet.blocked(chat, why))
-        self._inlet.unblocked(chat)
+            await anyio.sleep(self._handler.blocked(chat, why))
+        self._handler.unblocked(chat)
         await self._tell_skipped(backlog)
         for heard in backlog.messages:
             await self._deal_with_message(_Said(heard))
@@ -394,7 +394,7 @@ class Receiver:
     async def _tell_skipped(self, backlog: Backlog) -> None:
         for count, why in backlog.skipped:
             if count and backlog.place is not None:
-                await self._inlet.skipped(backlog.place, count, why)
+                await self._handler.skipped(backlog.place, count, why)
 
 
 def _keep(kept: OrderedDict[_K, None], key: _K) -> None:

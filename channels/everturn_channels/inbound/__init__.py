@@ -1,1 +1,1 @@
-"""What becomes of everything that people write, press and command, whatever their platform."""
+"""What becomes of everything that people write, click and command, whatever their platform."""

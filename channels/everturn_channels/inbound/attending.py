@@ -20,8 +20,9 @@ from everturn_actors.errors import (
     UnknownFormatError,
 )
 from everturn_actors.model import ConversationKey
-from everturn_channels.adapter import Command, Press
+from everturn_channels.adapter import ButtonClick, Command
 from everturn_channels.hall import Hall
+from everturn_channels.inbound.button_clicks import answer_click
 from everturn_channels.inbound.commands import answer_to, is_about_session, is_known
 from everturn_channels.inbound.doorkeeper import (
     DAMAGED,
@@ -33,9 +34,8 @@ from everturn_channels.inbound.doorkeeper import (
 )
 from everturn_channels.inbound.owner_commands import OwnerAnswer, OwnerCommands, is_owner_command
 from everturn_channels.inbound.owner_texts import IN_PRIVATE, owner_help_text
-from everturn_channels.inbound.presses import answer_press
 from everturn_channels.inbound.speaking import Errands, Voice
-from everturn_channels.wording import press_refused
+from everturn_channels.wording import click_refused
 
 Told = TypeVar("Told", bound=str | None)
 
@@ -182,26 +182,26 @@ class Attendant:
                 raise
             log_damaged(key, error)
 
-    async def press(self, press: Press) -> None:
+    async def click(self, click: ButtonClick) -> None:
         """Answer the question that a button stands below; return when that is durable."""
-        tell = partial(self._voice.answer, press.answer)
-        place, sender = press.place, press.sender
+        tell = partial(self._voice.answer, click.answer)
+        place, sender = click.place, click.sender
         owner = self._owners.owner_of(sender)
         if owner is not None:
-            if self._doorkeeper.is_flood(press):
+            if self._doorkeeper.is_flood(click):
                 await tell("")
                 return
-            told = await self._settled(partial(self._owners.press, press, owner))
+            told = await self._settled(partial(self._owners.click, click, owner))
             if told is not None:
                 await tell(told)
                 return
         admitted = await self._doorkeeper.admit(place, sender, is_addressed=True)
         if admitted is None or admitted.ruling.action != "answer":
-            await tell(press_refused())
-        elif owner is None and self._doorkeeper.is_flood(press):
+            await tell(click_refused())
+        elif owner is None and self._doorkeeper.is_flood(click):
             await tell("")
         else:
-            settle = partial(answer_press, press, admitted.key, self._hall.service)
+            settle = partial(answer_click, click, admitted.key, self._hall.service)
             await tell(await self._settled(settle, admitted.key))
 
     async def _settled(

@@ -13,7 +13,16 @@ from typing import Final, assert_never
 from everturn_actors.errors import CoreError
 from everturn_actors.model import ConversationKey
 from everturn_channels.access import Ruling, find_route, judge
-from everturn_channels.adapter import Adapter, Arrival, Command, Edit, Message, Person, Place, Press
+from everturn_channels.adapter import (
+    Adapter,
+    ButtonClick,
+    Command,
+    Edit,
+    InboundEvent,
+    Message,
+    Person,
+    Place,
+)
 from everturn_channels.hall import Hall
 from everturn_channels.owners import accounts_on, find_owner
 from everturn_channels.pacing import Buckets, Lately, Seldom
@@ -56,7 +65,7 @@ class Limits:
     fetch_retry_s: float = 0.5
     "The wait before a file is fetched again."
     take_s: float = 60
-    "For one arrival, its files included: three times what those may take."
+    "For one event, its files included: three times what those may take."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,18 +170,18 @@ class Doorkeeper:
             return True
         return await self._hall.pairing.is_paired(channel, sender.id)
 
-    def is_flood(self, arrival: Arrival) -> bool:
+    def is_flood(self, event: InboundEvent) -> bool:
         """Whether somebody sends more than is taken, by the platform's clock.
 
         By ours, all that was written while the gateway was away would come in one moment. A time
         to come counts as now: it would shut its sender out until then.
         """
         now = self._hall.clock.now()
-        who = arrival.place.chat, arrival.sender.id
-        name = arrival.place.chat, _counted_as(arrival)
+        who = event.place.chat, event.sender.id
+        name = event.place.chat, _counted_as(event)
         if name in self._counted:
             return False  # it could not be taken before, and comes again
-        if self._floods.take(who, min(arrival.at, now)):
+        if self._floods.take(who, min(event.at, now)):
             if name[1]:
                 self._counted.note(name)
             return False
@@ -209,19 +218,19 @@ class Doorkeeper:
             )
 
 
-def _counted_as(arrival: Arrival) -> str:
-    """Return what tells an arrival from others of its chat; empty where nothing does."""
-    match arrival:
+def _counted_as(event: InboundEvent) -> str:
+    """Return what tells an event from others of its chat; empty where nothing does."""
+    match event:
         case Message():
-            return arrival.id
+            return event.id
         case Edit():  # a message may be changed many times, and each counts
-            return f"{arrival.id} {arrival.at.isoformat()}"
+            return f"{event.id} {event.at.isoformat()}"
         case Command():
-            return f"/{arrival.id}"
-        case Press():
+            return f"/{event.id}"
+        case ButtonClick():
             return ""
         case _:
-            assert_never(arrival)
+            assert_never(event)
 
 
 def log_damaged(key: ConversationKey | None, error: CoreError) -> None:

@@ -20,7 +20,7 @@ from everturn_actors.errors import (
 from everturn_actors.ids import is_session_id
 from everturn_actors.model import Decision
 from everturn_actors.ports import SessionFilter
-from everturn_channels.adapter import Command, Person, Place, Press
+from everturn_channels.adapter import ButtonClick, Command, Person, Place
 from everturn_channels.delivery.approvals import read_button
 from everturn_channels.delivery.layout import buttons_of
 from everturn_channels.delivery.questions import Question
@@ -49,7 +49,7 @@ from everturn_channels.inbound.speaking import Errands, Voice
 from everturn_channels.menu import OWNER_NAMES
 from everturn_channels.owners import Owner, find_owner
 from everturn_channels.pairing import PairingError, Request, UnknownCodeError, plain_code
-from everturn_channels.wording import press_late, press_taken
+from everturn_channels.wording import click_late, click_taken
 
 logger = logging.getLogger(__name__)
 
@@ -147,10 +147,10 @@ class OwnerCommands:
         try:
             await self._decide(question, decision, owner)
         except (UnknownApprovalError, UnknownSessionError, SessionEndedError):
-            return press_late()
+            return click_late()
         except ApprovalClosedError:
             is_too_wide = decision == "allow_always" and not question.approval.pattern
-            return NOT_FOR_GOOD if is_too_wide else press_late()
+            return NOT_FOR_GOOD if is_too_wide else click_late()
         return decided_text(decision, question.key.agent)
 
     async def _open(self, owner: Owner) -> tuple[OpenQuestion, ...]:
@@ -225,8 +225,8 @@ class OwnerCommands:
 
     # --- buttons ---
 
-    async def press(self, press: Press, owner: Owner) -> str | None:
-        """Answer the question that an owner pressed a button of; return what the owner is told.
+    async def click(self, click: ButtonClick, owner: Owner) -> str | None:
+        """Answer the question that an owner clicked a button of; return what the owner is told.
 
         In private that may be one of any conversation; in a group, one of this chat.
 
@@ -236,20 +236,20 @@ class OwnerCommands:
         Raises:
             CoreError: It cannot be done now.
         """
-        button = read_button(press.data)
+        button = read_button(click.data)
         if button is None:
             return None
         decision, token = button
         question = with_code(await self._open(owner), token)
-        if question is None or not self._is_within_reach(question, press.place):
+        if question is None or not self._is_within_reach(question, click.place):
             return None
         try:
             await self._decide(question, decision, owner)
         except (ApprovalClosedError, UnknownApprovalError):
-            return press_late()
+            return click_late()
         except (UnknownSessionError, SessionEndedError):
-            return press_late()
-        return press_taken(decision)
+            return click_late()
+        return click_taken(decision)
 
     def _is_within_reach(self, question: OpenQuestion, place: Place) -> bool:
         if place.type == "dm":

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final, NoReturn
 
 from everturn_actors.supervisor import attempt
-from everturn_channels.adapter import Arrival, Place
+from everturn_channels.adapter import InboundEvent, Place
 from everturn_channels.cursors import Cursors
 from everturn_channels.errors import ChannelError, NotSentError, SendError
 from everturn_channels.hall import Hall
@@ -47,9 +47,9 @@ class QuestionNotices:
         self._brought: Lately[tuple[str, str]] = Lately()
         "What was brought to which account; beyond a restart, the cursor knows the newest of it."
 
-    async def heard(self, arrival: Arrival) -> None:
+    async def heard(self, event: InboundEvent) -> None:
         """Note in which private chat an owner writes, where that can be noted."""
-        place, sender = arrival.place, arrival.sender
+        place, sender = event.place, event.sender
         if place.type != "dm" or find_owner(self._hall.owners(), self._channel, sender) is None:
             return
         try:

@@ -12,7 +12,7 @@ from typing import Final, Literal, NoReturn, TypeAlias, assert_never
 import anyio
 
 from everturn_actors.ports import Clock
-from everturn_channels.adapter import Button, Inlet, Outbound, OutgoingFile, Traits
+from everturn_channels.adapter import Button, InboundHandler, Outbound, OutgoingFile, Traits
 from everturn_channels.chunking import split_text
 from everturn_channels.errors import (
     ChannelError,
@@ -24,13 +24,13 @@ from everturn_channels.errors import (
     SetupError,
     UnknownOutcomeError,
 )
-from everturn_channels.plugin.arrivals import Arrivals
 from everturn_channels.plugin.connection import (
     ANSWER_S,
     FILE_ANSWER_S,
     Connection,
     open_connection,
 )
+from everturn_channels.plugin.inbound_events import InboundEvents
 from everturn_channels.plugin.meeting import failure, look, meet, obituary
 from everturn_channels.plugin.process import Program, open_plugin_process
 from everturn_channels.plugin.protocol import (
@@ -123,7 +123,7 @@ class PluginAdapter:
 
     # --- receiving ---
 
-    async def serve(self, inlet: Inlet) -> None:
+    async def serve(self, handler: InboundHandler) -> None:
         """Run the plug-in and hand in what comes, until it ends or this is cancelled.
 
         Raises:
@@ -133,12 +133,12 @@ class PluginAdapter:
         """
         if self._is_over:
             raise SetupError(self._is_over)
-        self._recall(inlet)
+        self._recall(handler)
         is_clean = False
         async with open_plugin_process(self._program, self._clock) as process:
             async with open_connection(process, self._program, self._clock) as connection:
                 try:
-                    error = await self._serve(connection, inlet)
+                    error = await self._serve(connection, handler)
                 finally:
                     self._connection = None
             if error is None:
@@ -149,45 +149,47 @@ class PluginAdapter:
             raise SetupError(self._is_over) from error
         raise error
 
-    async def _serve(self, connection: Connection, inlet: Inlet) -> ChannelError | None:
+    async def _serve(self, connection: Connection, handler: InboundHandler) -> ChannelError | None:
         """Speak with a plug-in to its end; return what went wrong, None = it has ended."""
-        greeting = Greeting(channel=self._name, is_new=inlet.is_new, cursor=inlet.cursor(CURSOR))
+        greeting = Greeting(
+            channel=self._name, is_new=handler.is_new, cursor=handler.cursor(CURSOR)
+        )
         hands = self._hands(connection)
         hello = await meet(connection, greeting, hands, self._program, self._clock)
         if not isinstance(hello, Hello):
             return hello
         self._hello = hello
-        await inlet.keep_cursor(HELLO_KEPT, kept_hello(hello))
+        await handler.keep_cursor(HELLO_KEPT, kept_hello(hello))
         async with anyio.create_task_group() as tasks:
-            arrivals = Arrivals(connection, inlet, self._clock, tasks, self._name)
+            events = InboundEvents(connection, handler, self._clock, tasks, self._name)
             try:
-                return await self._listen(connection, hands, inlet, arrivals)
+                return await self._listen(connection, hands, handler, events)
             finally:
                 tasks.cancel_scope.cancel()
         return None
 
     async def _listen(
-        self, connection: Connection, hands: Hands, inlet: Inlet, arrivals: Arrivals
+        self, connection: Connection, hands: Hands, handler: InboundHandler, events: InboundEvents
     ) -> ChannelError | None:
         while True:
             try:
                 said = await connection.hear(hands)
             except anyio.EndOfStream:
                 return None
-            inlet.received()
+            handler.received()
             match said:
                 case Arrived():
-                    await arrivals.put(said)
+                    await events.put(said)
                 case Received():
                     pass
                 case Connected():
                     self._log_findings(said)
-                    inlet.connected(said.account)
+                    handler.connected(said.account)
                     self._connection = connection
                 case Skipped():
-                    await inlet.skipped(said.place, said.count, said.why)
+                    await handler.skipped(said.place, said.count, said.why)
                 case CursorSet():
-                    await inlet.keep_cursor(CURSOR, said.value)
+                    await handler.keep_cursor(CURSOR, said.value)
                 case Failed():
                     return failure(said, self._program)
                 case Hello():
@@ -198,9 +200,9 @@ class PluginAdapter:
                 case _:
                     assert_never(said)
 
-    def _recall(self, inlet: Inlet) -> None:
+    def _recall(self, handler: InboundHandler) -> None:
         """Take what the plug-in said of itself when it ran before, until it says it anew."""
-        kept = inlet.cursor(HELLO_KEPT)
+        kept = handler.cursor(HELLO_KEPT)
         if self._hello is not _UNKNOWN or not kept:
             return
         try:
@@ -378,7 +380,7 @@ class PluginAdapter:
             asked = replace(request, file=head)
             return await self._ask(connection, asked, within_s=FILE_ANSWER_S)
 
-    # --- what arrivals are given ---
+    # --- what events are given ---
 
     def _hands(self, connection: Connection) -> Hands:
         def fetch(file: str) -> Fetch:

@@ -10,7 +10,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from everturn_channels.adapter import Arrival, Button, ChatType, Place, Traits
+from everturn_channels.adapter import Button, ChatType, InboundEvent, Place, Traits
 from everturn_channels.chunking import Unit
 from everturn_channels.errors import ChannelError
 
@@ -18,7 +18,7 @@ PROTOCOL: Final = "everturn-channel/1"
 LINE_BYTES: Final = 1024 * 1024
 PART_BYTES: Final = 512 * 1024  # of a file in one line; base64 makes 4 of 3
 FILE_BYTES: Final = 20 * 1024 * 1024
-WINDOW: Final = 100  # arrivals that may be unconfirmed at one time
+WINDOW: Final = 100  # events that may be unconfirmed at one time
 
 Format: TypeAlias = Literal["markdown", "plain"]
 Purpose: TypeAlias = Literal["serve", "check"]
@@ -103,12 +103,12 @@ class React:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerArrival:
-    """Answers a command or the press of a button."""
+    """Answers a command or the click of a button."""
 
     type: Literal["answer"] = "answer"
     request: int = 0
     id: int
-    "Of the arrival."
+    "Of the event."
     text: str
     format: Format
 
@@ -136,7 +136,7 @@ class UploadPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """An arrival is safe."""
+    """An event is safe."""
 
     type: Literal["taken"] = "taken"
     id: int
@@ -144,7 +144,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotTaken:
-    """An arrival cannot be kept now."""
+    """An event cannot be kept now."""
 
     type: Literal["not_taken"] = "not_taken"
     id: int
@@ -223,7 +223,7 @@ class Arrived:
     """Something arrived; it is confirmed by its number."""
 
     id: int
-    arrival: Arrival
+    event: InboundEvent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

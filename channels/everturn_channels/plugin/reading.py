@@ -14,15 +14,15 @@ from datetime import datetime
 from typing import Final, TypeAlias, cast
 
 from everturn_channels.adapter import (
-    Arrival,
+    ButtonClick,
     ChatType,
     Command,
     Edit,
+    InboundEvent,
     IncomingFile,
     Message,
     Person,
     Place,
-    Press,
 )
 from everturn_channels.chunking import Unit
 from everturn_channels.plugin.fields import BadFieldError, Fields
@@ -64,12 +64,12 @@ Answer: TypeAlias = Callable[[str], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hands:
-    """What arrivals are given to act with, and the time for what does not tell it."""
+    """What events are given to act with, and the time for what does not tell it."""
 
     fetch: Callable[[str], Fetch]
     "Gets a file, by the plug-in's name for it."
     answer: Callable[[int], Answer]
-    "Answers a command or a press, by the number of the arrival."
+    "Answers a command or a click, by the number of the event."
     now: Callable[[], datetime]
 
 
@@ -188,8 +188,8 @@ def _sender(fields: Fields) -> Person:
     )
 
 
-def _arrived(fields: Fields, arrival: Arrival) -> Arrived:
-    return Arrived(id=_number(fields, "id"), arrival=arrival)
+def _arrived(fields: Fields, event: InboundEvent) -> Arrived:
+    return Arrived(id=_number(fields, "id"), event=event)
 
 
 def _message(fields: Fields, hands: Hands) -> Arrived:
@@ -247,15 +247,15 @@ def _command(fields: Fields, hands: Hands) -> Arrived:
     return _arrived(fields, command)
 
 
-def _press(fields: Fields, hands: Hands) -> Arrived:
-    press = Press(
+def _click(fields: Fields, hands: Hands) -> Arrived:
+    click = ButtonClick(
         data=fields.text("data", most=DATA_MOST),
         place=_place(fields.part("place")),
         sender=_sender(fields),
         at=fields.instant("at", hands.now()),
         answer=hands.answer(_number(fields, "id")),
     )
-    return _arrived(fields, press)
+    return _arrived(fields, click)
 
 
 def _connected(fields: Fields, _hands: Hands) -> Connected:
@@ -304,7 +304,7 @@ _READERS: Final[dict[str, Callable[[Fields, Hands], FromPlugin]]] = {
     "message": _message,
     "edited": _edited,
     "command": _command,
-    "press": _press,
+    "click": _click,
     "received": _received,
     "skipped": _skipped,
     "cursor_set": _cursor_set,

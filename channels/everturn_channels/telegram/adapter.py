@@ -12,7 +12,7 @@ from aiogram.methods import GetFile, GetMe, GetMyCommands, GetWebhookInfo, SetMy
 from aiogram.types import BotCommand
 
 from everturn_actors.ports import Clock
-from everturn_channels.adapter import Button, ChatType, Inlet, Outbound, Traits
+from everturn_channels.adapter import Button, ChatType, InboundHandler, Outbound, Traits
 from everturn_channels.errors import (
     ConnectionLostError,
     FileTooLargeError,
@@ -91,7 +91,7 @@ class TelegramAdapter:
             idle_s=_IDLE_POLLING_S if self._mode == "polling" else _IDLE_WEBHOOK_S,
         )
 
-    async def serve(self, inlet: Inlet) -> None:
+    async def serve(self, handler: InboundHandler) -> None:
         """Receive until cancelled. See `Adapter.serve`."""
         if faults := self._faults():
             raise SetupError("; ".join(faults))
@@ -99,12 +99,12 @@ class TelegramAdapter:
             with explained(line, self._where):
                 me = await line.ask(GetMe())
             reading = Reading(bot_id=me.id, username=me.username or "", reach=self)
-            receiver = Receiver(inlet=inlet, reading=reading, clock=self._clock)
+            receiver = Receiver(handler=handler, reading=reading, clock=self._clock)
             self._line = line
             try:
                 await self._offer_commands(line)
-                inlet.connected(f"@{me.username}")
-                await self._receive(line, inlet, receiver)
+                handler.connected(f"@{me.username}")
+                await self._receive(line, handler, receiver)
             finally:
                 self._line = self._hook = None
 
@@ -157,15 +157,15 @@ class TelegramAdapter:
             return webhook.UNAVAILABLE
         return await self._hook.take(secret, body)
 
-    # --- what arrivals are answered with (`mapping.Reach`) ---
+    # --- what events are answered with (`mapping.Reach`) ---
 
     async def answer(self, chat: str, topic: str, reply_to: str, text: str) -> None:
         """Answer a command. See `Command.answer`."""
         await self._sender().answer(chat, topic, reply_to, text)
 
-    async def answer_press(self, query_id: str, text: str) -> None:
-        """Answer a press. See `Press.answer`."""
-        await self._sender().answer_press(query_id, text)
+    async def answer_click(self, query_id: str, text: str) -> None:
+        """Answer a click. See `ButtonClick.answer`."""
+        await self._sender().answer_click(query_id, text)
 
     async def fetch(self, file_id: str, size_bytes: int | None, limit_bytes: int) -> bytes:
         """Get a file. See `IncomingFile.fetch`."""
@@ -191,14 +191,14 @@ class TelegramAdapter:
 
     # --- inside ---
 
-    async def _receive(self, line: Line, inlet: Inlet, receiver: Receiver) -> None:
+    async def _receive(self, line: Line, handler: InboundHandler, receiver: Receiver) -> None:
         offset = 0
-        if self._mode == "polling" or await self._has_much_waiting(line, inlet):
-            offset = await self._begin(line, inlet)
+        if self._mode == "polling" or await self._has_much_waiting(line, handler):
+            offset = await self._begin(line, handler)
         if self._mode == "polling":
             poller = Poller(
                 line=line,
-                inlet=inlet,
+                handler=handler,
                 receiver=receiver,
                 clock=self._clock,
                 where=self._where,
@@ -208,7 +208,7 @@ class TelegramAdapter:
             return
         self._hook = webhook.Hook(
             line=line,
-            inlet=inlet,
+            handler=handler,
             receiver=receiver,
             clock=self._clock,
             where=self._where,
@@ -217,22 +217,22 @@ class TelegramAdapter:
         )
         await self._hook.run()
 
-    async def _begin(self, line: Line, inlet: Inlet) -> int:
+    async def _begin(self, line: Line, handler: InboundHandler) -> int:
         with explained(line, self._where):
             offset = await begin(
                 line,
-                inlet,
-                skips_all=inlet.is_new and not self._has_begun and not inlet.cursor(_BEGUN),
+                handler,
+                skips_all=handler.is_new and not self._has_begun and not handler.cursor(_BEGUN),
                 backlog_max_messages=self._backlog_max_messages,
             )
         self._has_begun = True
-        if not inlet.cursor(_BEGUN):
-            await inlet.keep_cursor(_BEGUN, self._clock.now().isoformat())
+        if not handler.cursor(_BEGUN):
+            await handler.keep_cursor(_BEGUN, self._clock.now().isoformat())
         return offset
 
-    async def _has_much_waiting(self, line: Line, inlet: Inlet) -> bool:
+    async def _has_much_waiting(self, line: Line, handler: InboundHandler) -> bool:
         """Tell whether something has to be left out before a webhook is set."""
-        if not self._has_begun and not inlet.cursor(_BEGUN):
+        if not self._has_begun and not handler.cursor(_BEGUN):
             return True
         with explained(line, self._where):
             info = await line.ask(GetWebhookInfo())

@@ -15,15 +15,15 @@ from typing import Final, Literal, Protocol, TypeAlias
 from aiogram import types
 
 from everturn_channels.adapter import (
-    Arrival,
+    ButtonClick,
     ChatType,
     Command,
     Edit,
+    InboundEvent,
     IncomingFile,
     Message,
     Person,
     Place,
-    Press,
 )
 from everturn_channels.telegram.markup import head
 
@@ -67,7 +67,7 @@ _UNSUPPORTED: Final = {
 
 
 class Reach(Protocol):
-    """What arrivals need to be answered, and their files to be fetched."""
+    """What events need to be answered, and their files to be fetched."""
 
     async def fetch(self, file_id: str, size_bytes: int | None, limit_bytes: int) -> bytes:
         """Get a file. See `IncomingFile.fetch`."""
@@ -77,8 +77,8 @@ class Reach(Protocol):
         """Answer a command. See `Command.answer`."""
         ...
 
-    async def answer_press(self, query_id: str, text: str) -> None:
-        """Answer a press. See `Press.answer`."""
+    async def answer_click(self, query_id: str, text: str) -> None:
+        """Answer a click. See `ButtonClick.answer`."""
         ...
 
 
@@ -100,7 +100,7 @@ class Moved:
     new: str
 
 
-Mapped: TypeAlias = Arrival | Note | Moved
+Mapped: TypeAlias = InboundEvent | Note | Moved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,14 +112,14 @@ class Reading:
     "Without the @."
     reach: Reach
 
-    def arrival(self, update: types.Update, now: datetime) -> Mapped:
-        """Return what an update says; `now` dates presses, which Telegram does not."""
+    def event(self, update: types.Update, now: datetime) -> Mapped:
+        """Return what an update says; `now` dates clicks, which Telegram does not."""
         if message := update.message or update.channel_post:
             return self._message(message)
         if message := update.edited_message or update.edited_channel_post:
             return self._edit(message)
         if query := update.callback_query:
-            return self._press(query, now)
+            return self._click(query, now)
         if change := update.my_chat_member:
             status = change.new_chat_member.status
             gone = status in {"kicked", "left"}
@@ -172,18 +172,18 @@ class Reading:
             is_addressed=is_addressed,
         )
 
-    def _press(self, query: types.CallbackQuery, now: datetime) -> Mapped:
+    def _click(self, query: types.CallbackQuery, now: datetime) -> Mapped:
         message = query.message
         place = place_of(message) if message is not None else None
         if message is None or place is None or query.data is None:
             return Note(text="a press of a button of no message of ours", chat="")
         user = query.from_user
-        return Press(
+        return ButtonClick(
             data=query.data,
             place=place,
             sender=Person(id=str(user.id), name=user.full_name, is_bot=user.is_bot),
             at=now,
-            answer=partial(self.reach.answer_press, query.id),
+            answer=partial(self.reach.answer_click, query.id),
         )
 
     def _refusal(self, message: types.Message) -> Note | None:

@@ -27,7 +27,7 @@ from aiogram.methods import DeleteWebhook
 from anyio.abc import TaskGroup
 
 from everturn_actors.ports import Clock
-from everturn_channels.adapter import Inlet
+from everturn_channels.adapter import InboundHandler
 from everturn_channels.errors import (
     ConnectionLostError,
     NotNowError,
@@ -72,9 +72,16 @@ class Poller:
     """Asks for updates, again and again."""
 
     def __init__(
-        self, *, line: Line, inlet: Inlet, receiver: Receiver, clock: Clock, where: str, offset: int
+        self,
+        *,
+        line: Line,
+        handler: InboundHandler,
+        receiver: Receiver,
+        clock: Clock,
+        where: str,
+        offset: int,
     ) -> None:
-        self._line, self._inlet, self._receiver = line, inlet, receiver
+        self._line, self._handler, self._receiver = line, handler, receiver
         self._clock, self._where, self._offset = clock, where, offset
         self._taken: set[int] = set()
         self._albums: dict[str, int] = {}
@@ -116,7 +123,7 @@ class Poller:
             is_first = False
             asked_at = anyio.current_time()
             batch = await self._ask(timeout_s)
-            self._inlet.received()
+            self._handler.received()
             if not batch and timeout_s and anyio.current_time() - asked_at < _TOO_SOON_S:
                 await self._clock.sleep(_TOO_SOON_S)  # a server that does not wait, as it should
             self._begin_taking(batch, tasks)
@@ -243,7 +250,7 @@ class Poller:
         place = place_of(messages[0]) if messages else None
         if place is not None:
             why = "they could not be kept, and held up everybody else"
-            await self._inlet.skipped(place, len(messages), why)
+            await self._handler.skipped(place, len(messages), why)
 
     def _move_on(self, numbers: Sequence[int]) -> None:
         """Move the offset up to the first update that was not taken.

@@ -1,4 +1,4 @@
-"""From updates to arrivals: what polling and webhook have in common."""
+"""From updates to events: what polling and webhook have in common."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiogram.methods.base import TelegramMethod
 from pydantic import ValidationError
 
 from everturn_actors.ports import Clock
-from everturn_channels.adapter import Arrival, Inlet, Message, Place
+from everturn_channels.adapter import InboundEvent, InboundHandler, Message, Place
 from everturn_channels.telegram.connection import REQUEST_S, Line, UnreadableAnswerError
 from everturn_channels.telegram.mapping import (
     UPDATES,
@@ -168,8 +168,8 @@ def album_of(update: types.Update) -> str:
 class Receiver:
     """Hands in what updates say."""
 
-    def __init__(self, *, inlet: Inlet, reading: Reading, clock: Clock) -> None:
-        self._inlet, self._reading, self._clock = inlet, reading, clock
+    def __init__(self, *, handler: InboundHandler, reading: Reading, clock: Clock) -> None:
+        self._handler, self._reading, self._clock = handler, reading, clock
         self._albums: OrderedDict[str, bool] = OrderedDict()
 
     def read(self, raw: Mapping[str, object]) -> types.Update | None:
@@ -177,7 +177,7 @@ class Receiver:
         update = read_update(raw) if len(raw) > 1 else None
         if update is None:
             kind = next((key for key in raw if key != "update_id"), "update")
-            self._inlet.unreadable(kind, "it is not as Telegram documents it", awaited_at(raw))
+            self._handler.unreadable(kind, "it is not as Telegram documents it", awaited_at(raw))
         return update
 
     async def take(self, updates: Sequence[types.Update]) -> None:
@@ -198,7 +198,7 @@ class Receiver:
                     extra={"what": mapped.text, "chat": mapped.chat, "detail": mapped.detail},
                 )
             elif isinstance(mapped, Moved):
-                await self._inlet.moved(mapped.old, mapped.new)
+                await self._handler.moved(mapped.old, mapped.new)
             elif isinstance(mapped, Message) and len(updates) > 1:
                 parts.append(mapped)
             else:
@@ -208,28 +208,30 @@ class Receiver:
 
     def _mapped(self, update: types.Update) -> Mapped:
         try:
-            return self._reading.arrival(update, self._clock.now())
+            return self._reading.event(update, self._clock.now())
         except Exception as error:  # noqa: BLE001 - the boundary around one update
             message = message_of(update)
             place = place_of(message) if message is not None else None
-            self._inlet.unreadable(
+            self._handler.unreadable(
                 "update", error, place if place is not None and place.type == "dm" else None
             )
             return Note(text="an update that cannot be read", chat=str(chat_of(update)))
 
-    async def _hand_in(self, arrival: Arrival, album: str) -> None:
-        if album and isinstance(arrival, Message):
+    async def _hand_in(self, event: InboundEvent, album: str) -> None:
+        if album and isinstance(event, Message):
             # who is meant stands below one picture only; the others are meant for the same
-            addressed = arrival.is_addressed or self._albums.get(album, False)
-            arrival = dataclasses.replace(arrival, is_addressed=addressed)
-        await self._inlet.take(arrival)
-        if album and isinstance(arrival, Message):
-            self._albums[album] = arrival.is_addressed
+            addressed = event.is_addressed or self._albums.get(album, False)
+            event = dataclasses.replace(event, is_addressed=addressed)
+        await self._handler.handle(event)
+        if album and isinstance(event, Message):
+            self._albums[album] = event.is_addressed
             while len(self._albums) > _ALBUMS_KNOWN:
                 self._albums.popitem(last=False)
 
 
-async def begin(line: Line, inlet: Inlet, *, skips_all: bool, backlog_max_messages: int) -> int:
+async def begin(
+    line: Line, handler: InboundHandler, *, skips_all: bool, backlog_max_messages: int
+) -> int:
     """Take the webhook away, leave out what is too old, and return the offset to go on from.
 
     A bot that never ran before begins with what comes from now on. Afterwards the newest
@@ -244,7 +246,7 @@ async def begin(line: Line, inlet: Inlet, *, skips_all: bool, backlog_max_messag
         await line.ask(DeleteWebhook(drop_pending_updates=False))
     if skips_all:
         return await _skip_all(line, info.pending_update_count)
-    return await _skip(line, inlet, info.pending_update_count - backlog_max_messages)
+    return await _skip(line, handler, info.pending_update_count - backlog_max_messages)
 
 
 async def _skip_all(line: Line, pending: int) -> int:
@@ -257,7 +259,7 @@ async def _skip_all(line: Line, pending: int) -> int:
     return await _confirmed(line, number_of(newest[-1]) + 1)
 
 
-async def _skip(line: Line, inlet: Inlet, count: int) -> int:
+async def _skip(line: Line, handler: InboundHandler, count: int) -> int:
     offset, left = 0, count
     skipped: dict[tuple[str, str], tuple[Place, int]] = {}
     while left > 0:
@@ -269,13 +271,13 @@ async def _skip(line: Line, inlet: Inlet, count: int) -> int:
             message = message_of(update) if update is not None else None
             place = place_of(message) if message is not None else None
             if message is not None and (move := moved(message)) is not None:
-                await inlet.moved(move.old, move.new)  # nothing tells it again
+                await handler.moved(move.old, move.new)  # nothing tells it again
             elif place is not None:
                 key = (place.chat, place.topic)
                 skipped[key] = (place, skipped.get(key, (place, 0))[1] + 1)
         offset, left = number_of(page[-1]) + 1, left - len(page)
     for place, number in skipped.values():
-        await inlet.skipped(place, number, "too many messages came while the bot was away")
+        await handler.skipped(place, number, "too many messages came while the bot was away")
     return await _confirmed(line, offset) if offset else 0
 
 

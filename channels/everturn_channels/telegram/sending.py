@@ -149,8 +149,8 @@ class Sender:
             await self.send(Outbound(chat=chat, topic=topic, payload=payload, reply_to=reply_to))
             reply_to = ""
 
-    async def answer_press(self, query_id: str, text: str) -> None:
-        """Tell whoever pressed a button a line; empty ends the waiting sign alone.
+    async def answer_click(self, query_id: str, text: str) -> None:
+        """Tell whoever clicked a button a line; empty ends the waiting sign alone.
 
         Raises:
             SendError: It could not be told.

@@ -16,7 +16,7 @@ from aiogram.exceptions import TelegramBadRequest
 from aiogram.methods import GetWebhookInfo, SetWebhook
 
 from everturn_actors.ports import Clock
-from everturn_channels.adapter import Inlet
+from everturn_channels.adapter import InboundHandler
 from everturn_channels.errors import NotNowError, SetupError
 from everturn_channels.telegram.connection import Line, explained, read_json
 from everturn_channels.telegram.mapping import UPDATES, chat_of
@@ -52,14 +52,14 @@ class Hook:
         self,
         *,
         line: Line,
-        inlet: Inlet,
+        handler: InboundHandler,
         receiver: Receiver,
         clock: Clock,
         where: str,
         url: str,
         secret: str,
     ) -> None:
-        self._line, self._inlet, self._receiver, self._clock = line, inlet, receiver, clock
+        self._line, self._handler, self._receiver, self._clock = line, handler, receiver, clock
         self._where, self._url, self._secret = where, url, secret
         self._turns: dict[int, tuple[anyio.Lock, int]] = {}
         self._sent_back: dict[int, dict[int, datetime]] = {}
@@ -94,7 +94,7 @@ class Hook:
                 pass
             case _:
                 return BAD_REQUEST
-        self._inlet.received()
+        self._handler.received()
         update = self._receiver.read(raw)
         if update is None:
             return OK  # sent again it would not be understood either
@@ -178,7 +178,7 @@ class Hook:
             await self._set()
             return
         if self._reaches_us(info):
-            self._inlet.received()
+            self._handler.received()
         self._pending, self._last_error = info.pending_update_count, info.last_error_date
 
     def _reaches_us(self, info: types.WebhookInfo) -> bool:

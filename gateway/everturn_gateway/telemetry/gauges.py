@@ -199,7 +199,7 @@ def _channels(statuses: Sequence[ChannelStatus], now: datetime) -> Iterator[Metr
         labels=of_channel,
     )
     received = CounterMetricFamily(
-        "everturn_channel_arrivals", "Messages, commands and presses that came.", labels=of_channel
+        "everturn_channel_events", "Messages, commands and clicks that came.", labels=of_channel
     )
     skipped = CounterMetricFamily(
         "everturn_channel_skipped",

@@ -166,7 +166,7 @@ async def _approval(world: World) -> None:
         write(world.bot, word)
         find = partial(_buttons, world, command, button)
         await world.until(find, f"a question about {word!r}")
-        world.bot.press(*find()[0])
+        world.bot.click(*find()[0])
         await _until_said(world, f"Done: {word}.")
 
 

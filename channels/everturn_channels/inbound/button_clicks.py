@@ -1,4 +1,4 @@
-"""What becomes of a pressed button: it answers the question it stands below, or says why not."""
+"""What becomes of a clicked button: it answers the question it stands below, or says why not."""
 
 from __future__ import annotations
 
@@ -13,55 +13,55 @@ from everturn_actors.errors import (
 )
 from everturn_actors.model import ConversationKey
 from everturn_actors.service import TurnService
-from everturn_channels.adapter import Press
+from everturn_channels.adapter import ButtonClick
 from everturn_channels.delivery.approvals import find_question, read_button
-from everturn_channels.wording import press_late, press_refused, press_taken
+from everturn_channels.wording import click_late, click_refused, click_taken
 
 NO_BUTTON: Final = "This button does nothing any more."
 
 
-async def answer_press(press: Press, key: ConversationKey, service: TurnService) -> str:
+async def answer_click(click: ButtonClick, key: ConversationKey, service: TurnService) -> str:
     """Answer the question that a button stands below; return what the person is told.
 
-    Returns when the word is durable. Who presses was let in before; whether they are one of those
+    Returns when the word is durable. Who clicks was let in before; whether they are one of those
     who may answer is decided here.
 
     Raises:
         MailboxFullError, ActorStoppedError, ActorFailedError, JournalError: It cannot be done now.
     """
-    button = read_button(press.data)
+    button = read_button(click.data)
     if button is None:
         return NO_BUTTON
-    if not press.sender.id:  # to the core, nobody in particular is whoever runs the gateway
-        return press_refused()
+    if not click.sender.id:  # to the core, nobody in particular is whoever runs the gateway
+        return click_refused()
     decision, token = button
     session_id = await service.current(key)
     if not session_id:
-        return press_late()
+        return click_late()
     try:
         question = find_question(await service.view(session_id), token)
         if question is None:
-            return press_late()
+            return click_late()
         await service.decide(
             session_id,
             question.call_id,
             decision,
-            by=press.sender.id,
+            by=click.sender.id,
             arguments_hash=question.arguments_hash,
             expires_at=question.expires_at,
         )
     except NotAnApproverError:
-        return press_refused()
+        return click_refused()
     except (ApprovalClosedError, UnknownApprovalError):
         return await _why_late(service, session_id, token)
     except (UnknownSessionError, SessionEndedError):
-        return press_late()
-    return press_taken(decision)
+        return click_late()
+    return click_taken(decision)
 
 
 async def _why_late(service: TurnService, session_id: str, token: str) -> str:
     try:
         question = find_question(await service.view(session_id), token)
     except UnknownSessionError:
-        return press_late()
-    return press_late(question.settled if question else None)
+        return click_late()
+    return click_late(question.settled if question else None)

@@ -10,7 +10,7 @@ from typing import TypeAlias, get_args
 import anyio
 import discord
 
-from everturn_channels.adapter import Command, CommandName, Edit, Inlet, Message, Place
+from everturn_channels.adapter import Command, CommandName, Edit, InboundHandler, Message, Place
 from everturn_channels.discord.client import Client
 from everturn_channels.discord.failures import NETWORK_ERRORS
 from everturn_channels.discord.files import Files
@@ -38,19 +38,19 @@ log = logging.getLogger(__name__)
 Answerer: TypeAlias = Callable[[discord.Message, Place], Callable[[str], Awaitable[None]]]
 
 
-class ArrivalReader:
+class EventReader:
     """Reads messages for one login."""
 
     def __init__(
         self,
         *,
-        inlet: Inlet,
+        handler: InboundHandler,
         client: Client,
         files: Files,
         answerer: Answerer,
         on_thread_message: Callable[[int, int], None],
     ) -> None:
-        self._inlet, self._client, self._files = inlet, client, files
+        self._handler, self._client, self._files = handler, client, files
         self._answerer, self._on_thread_message = answerer, on_thread_message
 
     @property
@@ -75,15 +75,15 @@ class ArrivalReader:
                 fault = error
             reduced = self._client.payloads.reduced(heard.raw)
             if reduced is None:
-                self._inlet.unreadable("MESSAGE", fault, awaited_at(heard.raw, self.me))
+                self._handler.unreadable("MESSAGE", fault, awaited_at(heard.raw, self.me))
                 return None
             message = reduced.message
-        arrival = self._arrival(message, message.channel)
-        if arrival is not None:
-            self._inlet.unreadable("MESSAGE", fault)
-        if isinstance(arrival, Message) and not arrival.unsupported:
-            return replace(arrival, unsupported=UNKNOWN_PART)
-        return arrival
+        event = self._arrival(message, message.channel)
+        if event is not None:
+            self._handler.unreadable("MESSAGE", fault)
+        if isinstance(event, Message) and not event.unsupported:
+            return replace(event, unsupported=UNKNOWN_PART)
+        return event
 
     async def edit(self, message: discord.Message) -> Edit:
         """Return what a change of a message brings.

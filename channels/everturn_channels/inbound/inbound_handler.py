@@ -1,4 +1,4 @@
-"""What an adapter hands arrivals to. Each is settled here, or stays with its platform for now.
+"""What an adapter hands events to. Each is settled here, or stays with its platform for now.
 
 `dispositions` says which. What nobody foresaw is tried a few times and then counts as settled: it
 is logged with its traceback, its sender is told, and the channel goes on.
@@ -15,7 +15,15 @@ import anyio
 
 from everturn_actors.errors import ActorStoppedError, CoreError
 from everturn_actors.supervisor import attempt
-from everturn_channels.adapter import Adapter, Arrival, Command, Edit, Message, Place, Press
+from everturn_channels.adapter import (
+    Adapter,
+    ButtonClick,
+    Command,
+    Edit,
+    InboundEvent,
+    Message,
+    Place,
+)
 from everturn_channels.aliases import ChatAliases
 from everturn_channels.cursors import Cursors
 from everturn_channels.delivery.pace import Pace
@@ -29,7 +37,7 @@ from everturn_channels.inbound.doorkeeper import Doorkeeper, Limits
 from everturn_channels.inbound.question_notices import QuestionNotices
 from everturn_channels.inbound.receiving import Receiver
 from everturn_channels.inbound.speaking import Errands, Voice
-from everturn_channels.moving import moved_arrival, moved_place
+from everturn_channels.moving import moved_event, moved_place
 from everturn_channels.pacing import Lately, Seldom
 from everturn_channels.places import Places
 from everturn_channels.settings import ChannelSettings
@@ -48,8 +56,8 @@ _HISTORY: Final = "history"
 "Stands for what was said in a chat and cannot be read now."
 
 
-class ChannelInlet:
-    """The inlet of one channel; see `Inlet`."""
+class ChannelInboundHandler:
+    """The handler of one channel; see `InboundHandler`."""
 
     def __init__(
         self,
@@ -121,148 +129,148 @@ class ChannelInlet:
 
     # --- what arrives ---
 
-    async def take(self, arrival: Arrival) -> None:
-        """Deal with one arrival. See `Inlet.take`."""
+    async def handle(self, event: InboundEvent) -> None:
+        """Deal with one event. See `InboundHandler.handle`."""
         self.received()
         self._health.count_in()
-        arrival = moved_arrival(self._as_meant(arrival), self._aliases)
-        self._places.note(arrival.place)
-        name = _name_of(arrival)
+        event = moved_event(self._as_meant(event), self._aliases)
+        self._places.note(event.place)
+        name = _name_of(event)
         if name is not None and name in self._settled:
             return
-        await self._settle(arrival)
+        await self._settle(event)
         self._health.lanes.release(
-            arrival.place.chat, _what_of(arrival), is_passing=isinstance(arrival, Command)
+            event.place.chat, _what_of(event), is_passing=isinstance(event, Command)
         )
         if name is not None:
             self._settled.note(name)
-        await self._notices.heard(arrival)
+        await self._notices.heard(event)
 
     async def bring_questions(self) -> NoReturn:
         """Bring questions that nobody answers to owners who want that, until cancelled."""
         await self._notices.run()
 
-    def _as_meant(self, arrival: Arrival) -> Arrival:
+    def _as_meant(self, event: InboundEvent) -> InboundEvent:
         """Return a command of owners that somebody else wrote as the message that it is then."""
-        match arrival:
+        match event:
             case Command(otherwise=Message() as message):
-                return arrival if self._attendant.is_by_owner(arrival) else message
+                return event if self._attendant.is_by_owner(event) else message
             case _:
-                return arrival
+                return event
 
-    async def _settle(self, arrival: Arrival) -> None:
-        """Deal with an arrival for good.
+    async def _settle(self, event: InboundEvent) -> None:
+        """Deal with an event for good.
 
         Raises:
             NotNowError: That has to wait.
         """
-        # What a command or a press did before it failed must not be done again.
-        pauses_s = UNCLEAR_S if isinstance(arrival, Message | Edit) else ()
+        # What a command or a click did before it failed must not be done again.
+        pauses_s = UNCLEAR_S if isinstance(event, Message | Edit) else ()
         for pause_s in (*pauses_s, None):
             began = self._hall.clock.now()
-            error = await attempt(partial(self._receive_once, arrival))
+            error = await attempt(partial(self._receive_once, event))
             if error is not None:
                 match disposition_of(error):
                     case "not now":
-                        raise self._not_now(arrival, error, began) from error
+                        raise self._not_now(event, error, began) from error
                     case "unclear" if pause_s is not None:
-                        self._log_unclear(arrival, error)
+                        self._log_unclear(event, error)
                         await self._hall.clock.sleep(pause_s)
                         continue
                     case _:
-                        self._give_up(arrival, error)
+                        self._give_up(event, error)
             return
 
-    def _not_now(self, arrival: Arrival, error: Exception, began: datetime) -> NotNowError:
-        """Note that an arrival has to wait; return what its adapter is told."""
+    def _not_now(self, event: InboundEvent, error: Exception, began: datetime) -> NotNowError:
+        """Note that an event has to wait; return what its adapter is told."""
         why = str(error) or "it took too long"
         if isinstance(error, ActorStoppedError):
             return NotNowError(why, is_stopping=True)
-        now, chat = self._hall.clock.now(), arrival.place.chat
+        now, chat = self._hall.clock.now(), event.place.chat
         lane = self._health.lanes.block(
-            chat, _what_of(arrival), self._health.words(why), began_at=began, now=now
+            chat, _what_of(event), self._health.words(why), began_at=began, now=now
         )
         logger.warning(
-            "an arrival cannot be taken now and is tried again",
-            extra={**self._fields(arrival), "error": lane.why, "tries": lane.tries},
+            "an event cannot be taken now and is tried again",
+            extra={**self._fields(event), "error": lane.why, "tries": lane.tries},
         )
         # A time-out may have been ours alone: the message may be in the log all the same, which
         # then knows it again. So nothing is said of its being lost, or of sending it again.
         is_late = now - lane.since >= timedelta(seconds=BLOCKED_TOLD_S)
-        if is_late and _is_awaited(arrival) and self._late.may(chat, now):
-            self._voice.say(arrival.place, not_yet_kept())
+        if is_late and _is_awaited(event) and self._late.may(chat, now):
+            self._voice.say(event.place, not_yet_kept())
         return NotNowError(lane.why, retry_after_s=lane.retry_after_s)
 
-    def _log_unclear(self, arrival: Arrival, error: Exception) -> None:
+    def _log_unclear(self, event: InboundEvent, error: Exception) -> None:
         logger.warning(
-            "an arrival could not be dealt with and is tried again",
-            extra={**self._fields(arrival), "error": str(error) or type(error).__name__},
+            "an event could not be dealt with and is tried again",
+            extra={**self._fields(event), "error": str(error) or type(error).__name__},
         )
 
-    def _give_up(self, arrival: Arrival, error: Exception) -> None:
+    def _give_up(self, event: InboundEvent, error: Exception) -> None:
         logger.error(
-            "an arrival could not be dealt with and is left out",
-            extra={**self._fields(arrival), "error": str(error)},
+            "an event could not be dealt with and is left out",
+            extra={**self._fields(event), "error": str(error)},
             exc_info=error,
         )
-        self._tell_fault(arrival)
+        self._tell_fault(event)
 
-    def _fields(self, arrival: Arrival) -> dict[str, str]:
+    def _fields(self, event: InboundEvent) -> dict[str, str]:
         return {
             "channel": self._adapter.name,
-            "chat": arrival.place.chat,
-            "kind": type(arrival).__name__,
+            "chat": event.place.chat,
+            "kind": type(event).__name__,
         }
 
-    async def _receive_once(self, arrival: Arrival) -> None:
-        if not self._is_stale(arrival):
-            await self._receive(arrival)
+    async def _receive_once(self, event: InboundEvent) -> None:
+        if not self._is_stale(event):
+            await self._receive(event)
 
-    async def _receive(self, arrival: Arrival) -> None:
-        match arrival:
+    async def _receive(self, event: InboundEvent) -> None:
+        match event:
             case Message():
-                await self._receiver.message(arrival)
+                await self._receiver.message(event)
             case Edit():
                 with anyio.fail_after(self._limits.take_s):
-                    await self._receiver.edit(arrival)
+                    await self._receiver.edit(event)
             case Command():
                 with anyio.fail_after(self._limits.take_s):
-                    await self._attendant.command(arrival)
-            case Press():
+                    await self._attendant.command(event)
+            case ButtonClick():
                 with anyio.fail_after(self._limits.take_s):
-                    await self._attendant.press(arrival)
+                    await self._attendant.click(event)
             case _:
-                assert_never(arrival)
+                assert_never(event)
 
-    def _tell_fault(self, arrival: Arrival) -> None:
+    def _tell_fault(self, event: InboundEvent) -> None:
         """Tell the sender of something that made our code fail, where they await an answer."""
-        match arrival:
-            case Command() | Press():
-                self._errands.start("an answer", partial(arrival.answer, not_kept()))
-            case Message() if _is_awaited(arrival):
-                if self._faults.may(arrival.place.chat, self._hall.clock.now()):
-                    self._voice.say(arrival.place, not_kept())
+        match event:
+            case Command() | ButtonClick():
+                self._errands.start("an answer", partial(event.answer, not_kept()))
+            case Message() if _is_awaited(event):
+                if self._faults.may(event.place.chat, self._hall.clock.now()):
+                    self._voice.say(event.place, not_kept())
             case _:
                 pass
 
     async def people(self) -> tuple[str, ...]:
-        """Return who is let in by name. See `Inlet.people`."""
+        """Return who is let in by name. See `InboundHandler.people`."""
         return await self._doorkeeper.people()
 
     # --- what is left out ---
 
-    def _is_stale(self, arrival: Arrival) -> bool:
+    def _is_stale(self, event: InboundEvent) -> bool:
         """Whether something was written so long before the start that nobody waits for it now."""
         age_max = timedelta(seconds=self._settings.backlog_max_age_s)
-        if arrival.at >= self._began or self._hall.clock.now() - arrival.at <= age_max:
+        if event.at >= self._began or self._hall.clock.now() - event.at <= age_max:
             return False
-        if isinstance(arrival, Message):
+        if isinstance(event, Message):
             hours = self._settings.backlog_max_age_s / _HOUR_S
-            self._backlog.skip(arrival.place, 1, f"more than {hours:g} hours old")
+            self._backlog.skip(event.place, 1, f"more than {hours:g} hours old")
         return True
 
     async def moved(self, old: str, new: str) -> None:
-        """Keep that a chat has another id. See `Inlet.moved`."""
+        """Keep that a chat has another id. See `InboundHandler.moved`."""
         try:
             await self._aliases.add(old, new)
         except OSError as error:
@@ -272,11 +280,11 @@ class ChannelInlet:
         self.unblocked(old)
 
     async def skipped(self, place: Place, count: int, why: str) -> None:
-        """Count messages that were not read, and tell of them. See `Inlet.skipped`."""
+        """Count messages that were not read, and tell of them. See `InboundHandler.skipped`."""
         self._backlog.skip(moved_place(place, self._aliases), count, why)
 
     def unreadable(self, kind: str, fault: Exception | str, place: Place | None = None) -> None:
-        """Count what could not be read, and tell of it. See `Inlet.unreadable`."""
+        """Count what could not be read, and tell of it. See `InboundHandler.unreadable`."""
         self._health.count_unreadable()
         place = moved_place(place, self._aliases) if place is not None else None
         now, fields = self._hall.clock.now(), {"channel": self._adapter.name, "kind": kind}
@@ -295,7 +303,7 @@ class ChannelInlet:
             await self._voice.tell(place, not_readable())
 
     def blocked(self, chat: str, why: str) -> float:
-        """Note that a chat cannot be read now. See `Inlet.blocked`."""
+        """Note that a chat cannot be read now. See `InboundHandler.blocked`."""
         now, chat = self._hall.clock.now(), self._aliases.first(chat)
         lane = self._health.lanes.block(
             chat, _HISTORY, self._health.words(why), began_at=now, now=now
@@ -303,7 +311,7 @@ class ChannelInlet:
         return lane.retry_after_s
 
     def unblocked(self, chat: str) -> None:
-        """Note that a chat can be read again. See `Inlet.unblocked`."""
+        """Note that a chat can be read again. See `InboundHandler.unblocked`."""
         self._health.lanes.release(self._aliases.first(chat), _HISTORY, is_passing=True)
 
     async def _is_known(self, place: Place) -> bool:
@@ -319,48 +327,48 @@ class ChannelInlet:
     # --- what the channel tells of itself ---
 
     def received(self) -> None:
-        """Note that the platform was heard from. See `Inlet.received`."""
+        """Note that the platform was heard from. See `InboundHandler.received`."""
         self.heard_at, self.was_heard = self._hall.clock.now(), True
         self._health.received()
         self._pace.heard()
 
     def connected(self, account: str) -> None:
-        """Note that the login worked. See `Inlet.connected`."""
+        """Note that the login worked. See `InboundHandler.connected`."""
         logger.info("connected", extra={"channel": self._adapter.name, "account": account})
         self._health.connected(account)
         self._pace.stop_backing_off()  # what could not be sent meanwhile need not wait any longer
 
     def cursor(self, name: str) -> str:
-        """Return what was kept under a name. See `Inlet.cursor`."""
+        """Return what was kept under a name. See `InboundHandler.cursor`."""
         return self._cursors.get(name)
 
     async def keep_cursor(self, name: str, value: str) -> None:
-        """Keep a value under a name. See `Inlet.keep_cursor`."""
+        """Keep a value under a name. See `InboundHandler.keep_cursor`."""
         await self._cursors.put(name, value)
 
     @property
     def is_new(self) -> bool:
-        """Whether this channel never ran before. See `Inlet.is_new`."""
+        """Whether this channel never ran before. See `InboundHandler.is_new`."""
         return self._cursors.is_new
 
 
-def _is_awaited(arrival: Arrival) -> bool:
+def _is_awaited(event: InboundEvent) -> bool:
     """Whether whoever sent something awaits an answer to it in their chat."""
-    return isinstance(arrival, Message) and (arrival.is_addressed or arrival.place.type == "dm")
+    return isinstance(event, Message) and (event.is_addressed or event.place.type == "dm")
 
 
-def _what_of(arrival: Arrival) -> tuple[str, str]:
-    """Return what tells an arrival from others of its chat."""
-    what = arrival.data if isinstance(arrival, Press) else arrival.id
-    return type(arrival).__name__, what
+def _what_of(event: InboundEvent) -> tuple[str, str]:
+    """Return what tells an event from others of its chat."""
+    what = event.data if isinstance(event, ButtonClick) else event.id
+    return type(event).__name__, what
 
 
-def _name_of(arrival: Arrival) -> tuple[str, str, str] | None:
-    """Return what tells an arrival from all others; None for those that may come again."""
-    match arrival:
+def _name_of(event: InboundEvent) -> tuple[str, str, str] | None:
+    """Return what tells an event from all others; None for those that may come again."""
+    match event:
         case Message() | Command():
-            return type(arrival).__name__, arrival.place.chat, arrival.id
-        case Edit() | Press():
+            return type(event).__name__, event.place.chat, event.id
+        case Edit() | ButtonClick():
             return None
         case _:
-            assert_never(arrival)
+            assert_never(event)

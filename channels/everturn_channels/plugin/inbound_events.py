@@ -10,7 +10,7 @@ import anyio
 import anyio.abc
 
 from everturn_actors.ports import Clock
-from everturn_channels.adapter import Inlet
+from everturn_channels.adapter import InboundHandler
 from everturn_channels.errors import NotNowError
 from everturn_channels.plugin.connection import Connection
 from everturn_channels.plugin.protocol import WINDOW, Arrived, NotTaken, Taken
@@ -18,28 +18,28 @@ from everturn_channels.plugin.protocol import WINDOW, Arrived, NotTaken, Taken
 logger = logging.getLogger(__name__)
 
 
-class Arrivals:
+class InboundEvents:
     """What a plug-in has handed in and was not told to be safe yet."""
 
     def __init__(
         self,
         connection: Connection,
-        inlet: Inlet,
+        handler: InboundHandler,
         clock: Clock,
         tasks: anyio.abc.TaskGroup,
         channel: str,
     ) -> None:
-        self._connection, self._inlet, self._clock = connection, inlet, clock
+        self._connection, self._handler, self._clock = connection, handler, clock
         self._tasks, self._channel = tasks, channel
         self._room = anyio.Semaphore(WINDOW)
         self._chats: dict[str, deque[Arrived]] = {}
         self._held: dict[str, datetime] = {}
-        "Until when the arrivals of a chat are sent back, so that none overtakes one that was."
+        "Until when the events of a chat are sent back, so that none overtakes one that was."
 
     async def put(self, arrived: Arrived) -> None:
-        """Take an arrival over; wait while too many are unconfirmed."""
+        """Take an event over; wait while too many are unconfirmed."""
         await self._room.acquire()
-        chat = arrived.arrival.place.chat
+        chat = arrived.event.place.chat
         if chat in self._chats:
             self._chats[chat].append(arrived)
             return
@@ -59,7 +59,7 @@ class Arrivals:
             reply = NotTaken(id=arrived.id, retry_after_s=left_s)
         else:
             try:
-                await self._inlet.take(arrived.arrival)
+                await self._handler.handle(arrived.event)
             except NotNowError as error:
                 extra = {"channel": self._channel, "chat": chat, "why": str(error)}
                 logger.info("message cannot be taken now; it is sent back", extra=extra)
