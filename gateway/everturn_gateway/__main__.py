@@ -6,11 +6,13 @@ import sys
 
 from everturn_gateway.cli import run
 from everturn_gateway.collector import begin_loading
+from everturn_gateway.private_environ import claim_process
 
 
 def main() -> None:
     """Run one command and leave with its exit code."""
     begin_loading()
+    claim_process()
     sys.exit(run(sys.argv[1:]))
 
 

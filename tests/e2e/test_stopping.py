@@ -22,7 +22,7 @@ WAIT_S = 30
 NAP = """\
 #!/bin/sh
 trap '' TERM INT HUP
-echo $$ > "$HOME/nap.pid"
+echo $$ > "$EVERTURN_FILES/nap.pid"
 while :; do sleep 1; done
 """
 NAP_PID = Path(".everturn", "files", "sleeper", "nap.pid")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -23,6 +22,7 @@ from everturn_gateway.commands.tables import print_table
 from everturn_gateway.config import Config
 from everturn_gateway.errors import ConfigError, Fault, GatewayError
 from everturn_gateway.model_memory import look_up
+from everturn_gateway.private_environ import process_environ
 from everturn_gateway.providers import Providers, open_providers
 from everturn_gateway.specs import (
     AgentFile,
@@ -68,7 +68,7 @@ def show_agent(options: Options, name: str, *, as_json: bool) -> int:
             agents.append(
                 load_agent(
                     folder,
-                    environ=os.environ,
+                    environ=process_environ(),
                     sessions=config.sessions,
                     state=config.workspace,
                     timezone=config.schedules.timezone,
@@ -216,7 +216,7 @@ def check_agents(config: Config) -> tuple[list[AgentFile], list[Fault]]:
         async with _open_providers(config) as providers:
             library = await open_library(
                 config.agents_dir,
-                os.environ,
+                process_environ(),
                 providers.make,
                 sessions=config.sessions,
                 meter=_meter(config),
@@ -242,7 +242,7 @@ def _check_folders(config: Config, folders: Sequence[Path]) -> tuple[list[AgentF
                 try:
                     agent = load_agent(
                         folder,
-                        environ=os.environ,
+                        environ=process_environ(),
                         sessions=config.sessions,
                         state=config.workspace,
                         timezone=config.schedules.timezone,
@@ -265,7 +265,7 @@ def _check_folders(config: Config, folders: Sequence[Path]) -> tuple[list[AgentF
 
 def _open_providers(config: Config) -> AbstractAsyncContextManager[Providers]:
     return open_providers(
-        environ=os.environ,
+        environ=process_environ(),
         models_dir=config.workspace / MODELS_FOLDER,
         settings=config.providers,
     )

@@ -23,6 +23,7 @@ from everturn_gateway.commands.settings import api_token, log_to_file, require_a
 from everturn_gateway.config import Config
 from everturn_gateway.errors import ConfigError, GatewayError
 from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.private_environ import process_environ, seal_process
 
 T = TypeVar("T")
 
@@ -57,8 +58,9 @@ async def _open_here(
     # The whole gateway is loaded only where there is none to talk to.
     from everturn_gateway.app import open_gateway  # noqa: PLC0415 - as said
 
+    seal_process()
     async with open_gateway(
-        config, environ=os.environ, watch=False, resume=resume, secrets=secrets
+        config, environ=process_environ(), watch=False, resume=resume, secrets=secrets
     ) as gateway:
         yield LocalClient(gateway.service, gateway.library.names)
 

@@ -37,6 +37,7 @@ from everturn_gateway.commands.talk import HISTORY_NAME
 from everturn_gateway.config import Config, check_listener
 from everturn_gateway.errors import ConfigError, GatewayError
 from everturn_gateway.model_memory import look_up
+from everturn_gateway.private_environ import process_environ
 from everturn_gateway.specs import AgentFile
 from everturn_gateway.tools.plan import ToolPlan
 from everturn_gateway.tools.shell import Confinement, sandbox_fault
@@ -241,7 +242,7 @@ def _confinements(plan: ToolPlan) -> list[Confinement]:
 
 def _sandbox_fault(plan: ToolPlan) -> str | None:
     """Return why an agent's commands cannot be confined on this machine."""
-    faults = (sandbox_fault(os.environ, each) for each in _confinements(plan))
+    faults = (sandbox_fault(process_environ(), each) for each in _confinements(plan))
     return next((fault for fault in faults if fault), None)
 
 

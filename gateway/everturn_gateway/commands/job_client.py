@@ -5,7 +5,6 @@ Both ways give the bodies of the HTTP API, so that a command prints the same eit
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from datetime import datetime
@@ -19,6 +18,7 @@ from everturn_gateway.commands.settings import api_token
 from everturn_gateway.config import Config
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.private_environ import process_environ, seal_process
 from everturn_gateway.scheduler.bodies import (
     ComingList,
     JobBody,
@@ -110,8 +110,9 @@ async def _open_here(
     # The whole gateway is loaded only where there is none to talk to.
     from everturn_gateway.app import open_gateway  # noqa: PLC0415 - as said
 
+    seal_process()
     async with open_gateway(
-        config, environ=os.environ, watch=False, resume=resume, secrets=secrets
+        config, environ=process_environ(), watch=False, resume=resume, secrets=secrets
     ) as gateway:
         places = Places(workspace=config.workspace, agents_dir=config.agents_dir)
         yield LocalJobClient(gateway.schedules, gateway.library.names, places)

@@ -45,6 +45,7 @@ from everturn_gateway.config import Config, check_listener
 from everturn_gateway.errors import ConfigError, GatewayError
 from everturn_gateway.http import serve_http
 from everturn_gateway.observe import LogFormat, SecretRegistry, setup_logging
+from everturn_gateway.private_environ import process_environ, seal_process
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +84,7 @@ def serve(
         setup_logging(level, secrets, form=log_format or new.logging.form)
 
     apply_logging(config)
+    seal_process()
     raise_descriptor_limit(config.server.max_connections)
     for note in config.notes:
         logger.warning("a setting has no effect", extra={"setting": note})
@@ -127,13 +129,13 @@ class _Reload:
 
 
 async def _serve(config: Config, options: Options, secrets: SecretRegistry, reload: _Reload) -> int:
-    serving, manager = anyio.CancelScope(), ServiceManager(os.environ)
+    serving, manager = anyio.CancelScope(), ServiceManager(process_environ())
     terminal = ControllingTerminal.find()
     async with anyio.create_task_group() as watch:
         await watch.start(_watch_signals, config, serving, manager)
         await watch.start(_watch_hangups, terminal, reload)
         watch.start_soon(manager.keep_alive)
-        async with open_gateway(config, environ=os.environ, secrets=secrets) as gateway:
+        async with open_gateway(config, environ=process_environ(), secrets=secrets) as gateway:
             reload.gateway = gateway
             spare_the_collector()
             with serving:

@@ -17,6 +17,7 @@ from everturn_gateway.commands.options import Options
 from everturn_gateway.config import Config, load_config
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.observe import SecretRegistry, setup_logging
+from everturn_gateway.private_environ import process_environ
 
 API_TOKEN_VARIABLE = "EVERTURN_API_TOKEN"  # noqa: S105 - the variable's name
 
@@ -38,7 +39,7 @@ def load(
     _log_nowhere()
     config = load_config(
         options.config,
-        environ=os.environ,
+        environ=process_environ(),
         host=host,
         port=port,
         workspace=options.workspace,
@@ -59,7 +60,7 @@ def read_again(options: Options, *, host: str | None, port: int | None) -> Confi
     """
     return load_config(
         options.config,
-        environ=os.environ,
+        environ=process_environ(),
         host=host,
         port=port,
         workspace=options.workspace,
@@ -70,7 +71,7 @@ def read_again(options: Options, *, host: str | None, port: int | None) -> Confi
 
 def api_token(config: Config) -> str:
     """Return the token with which commands speak to a running gateway; empty = none is needed."""
-    token = config.server.api_token or os.environ.get(API_TOKEN_VARIABLE, "")
+    token = config.server.api_token or process_environ().get(API_TOKEN_VARIABLE, "")
     crash_log.secrets.add(token)
     return token
 

@@ -53,6 +53,7 @@ _PIECE_BYTES: Final = 64 * 1024
 _FLOW_BYTES: Final = 16 * 1024 * 1024  # of output a second; who prints more has to wait
 _DRAIN_BYTES: Final = 1024 * 1024  # of output that is still read when all has ended
 _PR_SET_PDEATHSIG: Final = 1
+_PR_SET_DUMPABLE: Final = 4
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _IS_LINUX: Final = sys.platform == "linux"
 _EXEC_FAILED: Final = 127
@@ -556,6 +557,8 @@ def _record(folder: Path, ending: Ending) -> None:
 
 def main(folder: Path) -> int:
     """Keep the process of a folder; return 1 where there is nothing to keep."""
+    # What it holds is for its command alone: no other process of this user looks into it.
+    _prctl(_PR_SET_DUMPABLE, 0)
     errors = os.open(folder / ERRORS, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(errors, 2, inheritable=False)
     alive = _open_fifo(folder, ALIVE)
