@@ -59,7 +59,7 @@ _GROUPS = "spec.access.groups"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ruling:
+class AccessDecision:
     """What becomes of one message."""
 
     action: Action
@@ -97,7 +97,7 @@ def find_route(
     return None
 
 
-def judge(
+def evaluate(
     rules: AccessRules,
     *,
     channel: str,
@@ -106,39 +106,41 @@ def judge(
     sender: Person,
     is_addressed: bool,
     is_paired: bool,
-) -> Ruling:
+) -> AccessDecision:
     """Say what becomes of a message.
 
     `is_paired` is whether the owner approved this person for this channel; it counts in a dm.
     """
     match str(place.type):  # a plug-in may send any word
         case "dm":
-            return _judge_dm(rules, sender, is_paired=is_paired)
+            return _evaluate_dm(rules, sender, is_paired=is_paired)
         case "group" | "channel":
             ids = (place.chat, *place.aliases)
             names = (f"{prefix}:{chat}" for chat in ids for prefix in (channel, platform))
             keys = tuple(dict.fromkeys(names))
-            return _judge_group(rules.groups, keys, place, sender, is_addressed=is_addressed)
+            return _evaluate_group(rules.groups, keys, place, sender, is_addressed=is_addressed)
         case other:
-            return Ruling(action="refuse", reason=f"the chat type {other!r} is not known")
+            return AccessDecision(action="refuse", reason=f"the chat type {other!r} is not known")
 
 
-def _judge_dm(rules: AccessRules, sender: Person, *, is_paired: bool) -> Ruling:
+def _evaluate_dm(rules: AccessRules, sender: Person, *, is_paired: bool) -> AccessDecision:
     dm = rules.dm
     if dm.policy == "disabled":
-        return Ruling(action="refuse", reason=f"{_DM}.policy is disabled: nobody is admitted")
+        return AccessDecision(
+            action="refuse", reason=f"{_DM}.policy is disabled: nobody is admitted"
+        )
     if any(_matches(entry, sender.id) for entry in dm.allowlist):
-        return Ruling(action="answer", queue=dm.queue, reason=f"listed in {_DM}.allowlist")
+        return AccessDecision(action="answer", queue=dm.queue, reason=f"listed in {_DM}.allowlist")
     if sender.is_bot:
         why = f"{sender.id!r} is a bot and not in {_DM}.allowlist"
-        return Ruling(action="refuse", reason=why)
+        return AccessDecision(action="refuse", reason=why)
     match dm.policy:
         case "open":
-            return Ruling(action="answer", queue=dm.queue, reason=f"{_DM}.policy is open")
+            return AccessDecision(action="answer", queue=dm.queue, reason=f"{_DM}.policy is open")
         case "allowlist":
             if is_paired:
-                return Ruling(action="answer", queue=dm.queue, reason="paired")
-            return Ruling(
+                return AccessDecision(action="answer", queue=dm.queue, reason="paired")
+            return AccessDecision(
                 action="pair" if sender.id else "refuse",
                 reason=f"{_DM}.allowlist is empty: nobody is admitted"
                 if not dm.allowlist
@@ -148,12 +150,12 @@ def _judge_dm(rules: AccessRules, sender: Person, *, is_paired: bool) -> Ruling:
             assert_never(dm.policy)
 
 
-def _judge_group(
+def _evaluate_group(
     rules: GroupRules, keys: Sequence[str], place: Place, sender: Person, *, is_addressed: bool
-) -> Ruling:
+) -> AccessDecision:
     closed = _why_closed(rules, keys, place)
     if closed:
-        return Ruling(action="refuse", reason=closed)
+        return AccessDecision(action="refuse", reason=closed)
     disposition, entry = _disposition(rules, sender.id)
     named = f"{_GROUPS}.sender_overrides[{entry!r}]"
     why = f"{_GROUPS}.sender_default is {disposition}"
@@ -161,12 +163,12 @@ def _judge_group(
         why = f"{named} is {disposition}"
     match disposition:
         case "block":
-            return Ruling(action="ignore", reason=why)
+            return AccessDecision(action="ignore", reason=why)
         case "silent":
-            return Ruling(action="record", reason=why)
+            return AccessDecision(action="record", reason=why)
         case "passive":
             buffer = rules.context_buffer
-            return Ruling(action="overhear", untrusted=True, buffer=buffer, reason=why)
+            return AccessDecision(action="overhear", untrusted=True, buffer=buffer, reason=why)
         case "allow":
             pass
         case _:
@@ -174,10 +176,10 @@ def _judge_group(
     if sender.is_bot and entry in {None, "*"}:
         why = f"{sender.id!r} is a bot, and {_GROUPS}.sender_overrides does not name it"
     elif rules.activation == "always" or is_addressed:
-        return Ruling(action="answer", queue=rules.queue, reason=why)
+        return AccessDecision(action="answer", queue=rules.queue, reason=why)
     else:
         why = f"not addressed, and {_GROUPS}.activation is mention"
-    return Ruling(action="overhear", buffer=rules.context_buffer, reason=why)
+    return AccessDecision(action="overhear", buffer=rules.context_buffer, reason=why)
 
 
 def _why_closed(rules: GroupRules, keys: Sequence[str], place: Place) -> str:

@@ -17,14 +17,14 @@ from everturn_actors.errors import ActorStoppedError, JournalError
 from everturn_actors.supervisor import attempt
 from everturn_channels.adapter import Adapter
 from everturn_channels.aliases import ChatAliases
+from everturn_channels.channel_context import ChannelContext
 from everturn_channels.cursors import Cursors
 from everturn_channels.delivery.pace import Pace
 from everturn_channels.errors import ConnectionLostError, SetupError
-from everturn_channels.hall import Hall
 from everturn_channels.health import Health
-from everturn_channels.inbound.doorkeeper import Limits
+from everturn_channels.inbound.access_control import Limits
 from everturn_channels.inbound.inbound_handler import ChannelInboundHandler
-from everturn_channels.inbound.speaking import Errands
+from everturn_channels.inbound.notifier import BackgroundTasks
 from everturn_channels.places import Places
 from everturn_channels.settings import ChannelSettings
 
@@ -40,7 +40,7 @@ _FOR_EVER_S: Final = 10_000_000.0  # a platform that is never expected to say an
 
 async def run_channel(
     adapter: Adapter,
-    hall: Hall,
+    context: ChannelContext,
     *,
     settings: ChannelSettings,
     health: Health,
@@ -55,7 +55,7 @@ async def run_channel(
 
     Args:
         adapter: The bot on its platform.
-        hall: What stands behind every channel.
+        context: What stands behind every channel.
         settings: How the channel behaves.
         health: Where it is noted how the channel fares.
         cursors: Where the adapter keeps how far it has read.
@@ -67,21 +67,21 @@ async def run_channel(
     """
     try:
         async with anyio.create_task_group() as group:
-            errands = Errands(group, adapter.name)
+            tasks = BackgroundTasks(group, adapter.name)
             handler = ChannelInboundHandler(
                 adapter=adapter,
-                hall=hall,
+                context=context,
                 settings=settings,
                 health=health,
                 cursors=cursors,
-                errands=errands,
+                tasks=tasks,
                 limits=limits or Limits(),
                 places=places or Places(),
-                pace=pace or Pace(hall.clock, jitter),
+                pace=pace or Pace(context.clock, jitter),
                 aliases=aliases or ChatAliases(adapter.name),
             )
             group.start_soon(handler.bring_questions)
-            run = _Run(adapter, hall, health, handler, jitter)
+            run = _Run(adapter, context, health, handler, jitter)
             while True:
                 await run.once()
     finally:
@@ -96,13 +96,13 @@ class _Run:
     def __init__(
         self,
         adapter: Adapter,
-        hall: Hall,
+        context: ChannelContext,
         health: Health,
         handler: ChannelInboundHandler,
         jitter: Callable[[], float],
     ) -> None:
         self._adapter = adapter
-        self._clock = hall.clock
+        self._clock = context.clock
         self._health = health
         self._handler = handler
         self._jitter = jitter

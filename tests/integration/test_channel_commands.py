@@ -21,8 +21,8 @@ from everturn_actors.testing import ManualClock, ScriptedProvider, calling
 from everturn_channels.adapter import Command, Person, Place
 from everturn_channels.delivery.approvals import approval_token, button_data
 from everturn_channels.errors import NotSentError, RefusedError
-from everturn_channels.inbound.attending import COMPACTING
 from everturn_channels.inbound.button_clicks import NO_BUTTON
+from everturn_channels.inbound.command_handler import COMPACTING
 from everturn_channels.wording import click_late, click_refused, no_session
 from everturn_gateway.channels.running import LaterDeliveryPort
 

@@ -23,9 +23,9 @@ from everturn_channels.errors import (
     NotNowError,
     SetupError,
 )
-from everturn_channels.inbound.doorkeeper import NOT_AVAILABLE, Limits
+from everturn_channels.inbound.access_control import NOT_AVAILABLE, Limits
 from everturn_channels.inbound.inbound_handler import UNCLEAR_S
-from everturn_channels.inbound.receiving import TOO_FAST
+from everturn_channels.inbound.receiver import TOO_FAST
 from everturn_channels.pairing import approve
 from everturn_channels.settings import (
     AccessRules,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn_channels.access import Ruling, judge
+from everturn_channels.access import AccessDecision, evaluate
 from everturn_channels.adapter import Person, Place
 from everturn_channels.settings import AccessRules, Disposition, DmRules, GroupRules
 
@@ -32,8 +32,8 @@ _PEOPLE = st.builds(Person, id=_WORDS, is_bot=st.booleans())
 
 def _judge(
     rules: AccessRules, place: Place, sender: Person, *, addressed: bool, paired: bool
-) -> Ruling:
-    return judge(
+) -> AccessDecision:
+    return evaluate(
         rules,
         channel="a",
         platform="b",
@@ -49,23 +49,23 @@ def test_nobody_is_answered_whom_no_rule_admits(
     rules: AccessRules, place: Place, sender: Person, *, addressed: bool, paired: bool
 ) -> None:
     """However the rules are mixed, who is shut out stays out."""
-    ruling = _judge(rules, place, sender, addressed=addressed, paired=paired)
+    decision = _judge(rules, place, sender, addressed=addressed, paired=paired)
 
-    assert ruling.reason
+    assert decision.reason
     if place.type == "dm":
         closed = rules.dm.policy == "disabled" or (
             rules.dm.policy == "allowlist" and not any(rules.dm.allowlist) and not paired
         )
-        assert not (closed and ruling.action not in {"refuse", "pair"})
-        assert ruling.action in {"answer", "refuse", "pair"}
+        assert not (closed and decision.action not in {"refuse", "pair"})
+        assert decision.action in {"answer", "refuse", "pair"}
     else:
         listed = any(rules.groups.allowlist)
         policy = rules.groups.policy
         closed = policy == "disabled" or (
             not listed and (policy == "allowlist" or place.type == "channel")
         )
-        assert not (closed and ruling.action != "refuse")
-        assert ruling.action != "pair"
+        assert not (closed and decision.action != "refuse")
+        assert decision.action != "pair"
 
 
 @given(rules=_RULES, place=_PLACES, sender=_PEOPLE, paired=st.booleans())
@@ -90,12 +90,12 @@ def test_an_exact_entry_for_a_sender_decides(
     after = replace(rules.groups, sender_overrides=(*overrides, exact))
     alone = replace(rules.groups, sender_overrides=(exact,))
 
-    rulings = [
+    decisions = [
         _judge(replace(rules, groups=groups), place, sender, addressed=True, paired=False)
         for groups in (before, after, alone)
     ]
 
-    assert rulings[0] == rulings[1] == rulings[2]
+    assert decisions[0] == decisions[1] == decisions[2]
 
 
 @given(_RULES, _PLACES, _PEOPLE)

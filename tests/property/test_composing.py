@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.inbound_events import a_message
 
 from everturn_channels.adapter import Person
-from everturn_channels.inbound.composing import compose
+from everturn_channels.inbound.message_text import compose
 from everturn_channels.inbound.text_files import text_of
 from everturn_channels.names import one_line
 

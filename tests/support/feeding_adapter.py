@@ -33,10 +33,10 @@ from everturn_channels.adapter import (
     Place,
     Traits,
 )
+from everturn_channels.channel_context import ChannelContext
 from everturn_channels.cursors import open_cursors
-from everturn_channels.hall import Hall
 from everturn_channels.health import Health
-from everturn_channels.inbound.doorkeeper import Limits
+from everturn_channels.inbound.access_control import Limits
 from everturn_channels.owners import Owner
 from everturn_channels.pairing import Pairing
 from everturn_channels.places import Places
@@ -320,7 +320,7 @@ async def feeding(
             fed.saved[f"{agent}/{path}"] = data
             return path
 
-        hall = Hall(
+        context = ChannelContext(
             service=opened.service,
             clock=clock,
             routes=lambda: routes,
@@ -336,7 +336,7 @@ async def feeding(
         async def run() -> None:
             await run_channel(
                 platform or adapter,
-                hall,
+                context,
                 settings=settings,
                 health=health,
                 cursors=cursors,

@@ -30,11 +30,11 @@ from everturn_actors.events import Received, TurnFinished
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.testing import open_test_service
 from everturn_channels.adapter import Adapter
+from everturn_channels.channel_context import ChannelContext
 from everturn_channels.cursors import open_cursors
 from everturn_channels.discord import DiscordAdapter
-from everturn_channels.hall import Hall
 from everturn_channels.health import Health
-from everturn_channels.inbound.doorkeeper import Limits
+from everturn_channels.inbound.access_control import Limits
 from everturn_channels.pairing import Pairing
 from everturn_channels.runner import run_channel
 from everturn_channels.settings import ChannelSettings, Route
@@ -99,7 +99,7 @@ async def taking(adapter: Adapter, folder: Path, clock: QuickClock) -> AsyncGene
     async with AsyncExitStack() as stack:
         opened = await stack.enter_async_context(open_test_service(disk=disk, clock=clock))
         cursors = await stack.enter_async_context(open_cursors(folder / "test.json", clock))
-        hall = Hall(
+        context = ChannelContext(
             service=opened.service,
             clock=clock,
             routes=lambda: (Route(agent="test"),),
@@ -113,7 +113,7 @@ async def taking(adapter: Adapter, folder: Path, clock: QuickClock) -> AsyncGene
         async def run() -> None:
             await run_channel(
                 adapter,
-                hall,
+                context,
                 settings=ChannelSettings(),
                 health=health,
                 cursors=cursors,

@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 from support.inbound_events import ANN, DM, GROUP
 
-from everturn_channels.access import Action, Ruling, find_route, judge
+from everturn_channels.access import AccessDecision, Action, evaluate, find_route
 from everturn_channels.adapter import Person, Place
 from everturn_channels.settings import (
     AccessPolicy,
@@ -34,8 +34,8 @@ def _judge(
     *,
     addressed: bool = False,
     paired: bool = False,
-) -> Ruling:
-    return judge(
+) -> AccessDecision:
+    return evaluate(
         rules,
         channel="telegram-family",
         platform="telegram",
@@ -48,13 +48,13 @@ def _judge(
 
 def _dm(
     dm: DmRules, sender: Person = ANN, *, addressed: bool = False, paired: bool = False
-) -> Ruling:
+) -> AccessDecision:
     return _judge(AccessRules(dm=dm), DM, sender, addressed=addressed, paired=paired)
 
 
 def _group(
     groups: GroupRules, sender: Person = ANN, place: Place = GROUP, *, addressed: bool = False
-) -> Ruling:
+) -> AccessDecision:
     return _judge(AccessRules(groups=groups), place, sender, addressed=addressed)
 
 
@@ -233,9 +233,9 @@ def test_a_passive_member_is_never_answered_and_never_vouched_for() -> None:
     """What they write may be read, and must not be able to steer the agent."""
     rules = replace(OPEN_GROUPS, sender_default="passive", activation="always")
 
-    ruling = _group(rules, addressed=True)
+    decision = _group(rules, addressed=True)
 
-    assert (ruling.action, ruling.untrusted) == ("overhear", True)
+    assert (decision.action, decision.untrusted) == ("overhear", True)
     assert not _group(OPEN_GROUPS).untrusted
 
 
@@ -287,14 +287,14 @@ def test_an_unknown_chat_type_is_refused() -> None:
     rules = AccessRules(dm=DmRules(policy="open"), groups=GroupRules(policy="open"))
     place = Place(chat="1", type="broadcast")  # type: ignore[arg-type]
 
-    ruling = _judge(rules, place, addressed=True, paired=True)
+    decision = _judge(rules, place, addressed=True, paired=True)
 
-    assert ruling.action == "refuse"
-    assert "'broadcast'" in ruling.reason
+    assert decision.action == "refuse"
+    assert "'broadcast'" in decision.reason
 
 
 @pytest.mark.parametrize(
-    ("ruling", "reason"),
+    ("decision", "reason"),
     [
         (_dm(DmRules()), "spec.access.dm.allowlist is empty: nobody is admitted"),
         (_dm(DmRules(allowlist=("8",))), "spec.access.dm.allowlist has no entry for '7'"),
@@ -318,6 +318,8 @@ def test_an_unknown_chat_type_is_refused() -> None:
         ),
     ],
 )
-def test_a_ruling_names_the_setting_that_would_change_it(ruling: Ruling, reason: str) -> None:
+def test_a_decision_names_the_setting_that_would_change_it(
+    decision: AccessDecision, reason: str
+) -> None:
     """SE-02: an owner whose bot stays silent finds the line to change in the log."""
-    assert ruling.reason.startswith(reason)
+    assert decision.reason.startswith(reason)

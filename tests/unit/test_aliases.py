@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support.scripted_adapter import ScriptedAdapter
 
 from everturn_channels import aliases as module
-from everturn_channels.access import find_route, judge
+from everturn_channels.access import evaluate, find_route
 from everturn_channels.adapter import Message, Outbound, Person, Place
 from everturn_channels.aliases import ChatAliases, open_aliases
 from everturn_channels.errors import ChatMovedError, NotSentError, RefusedError, SetupError
@@ -156,7 +156,7 @@ async def test_lists_and_routes_may_name_either_id(named: str) -> None:
     routes = (Route(agent="helper", chat_id=named), Route(agent="other"))
     rules = AccessRules(groups=GroupRules(allowlist=(f"telegram:{named}",)))
     route = find_route(routes, channel="t", platform="telegram", place=place, sender=ANN)
-    ruling = judge(
+    decision = evaluate(
         rules,
         channel="t",
         platform="telegram",
@@ -167,7 +167,7 @@ async def test_lists_and_routes_may_name_either_id(named: str) -> None:
     )
 
     assert route == routes[0]
-    assert ruling.action == "answer"
+    assert decision.action == "answer"
 
 
 # --- what goes ---

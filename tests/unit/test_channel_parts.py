@@ -22,11 +22,11 @@ from everturn_actors.model import (
 from everturn_actors.service import Compacted
 from everturn_actors.state import SessionState
 from everturn_channels.adapter import IncomingFile
-from everturn_channels.inbound.fetching import clean_name, fetch_files, saved_name, shown_name
-from everturn_channels.inbound.receiving import message_key, queueing
+from everturn_channels.inbound.file_fetch import clean_name, fetch_files, saved_name, shown_name
+from everturn_channels.inbound.receiver import message_key, queueing
 from everturn_channels.inbound.reports import compacted_text, context_text, status_text
-from everturn_channels.pacing import Buckets, Lately, Seldom
 from everturn_channels.places import Places
+from everturn_channels.rate_limits import Cooldown, RecentKeys, TokenBuckets
 from everturn_channels.settings import QueueRules
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
@@ -42,37 +42,37 @@ def _later(delay_s: float) -> datetime:
 
 def test_seldom_lets_one_through_for_each_key_and_period() -> None:
     """A line that comes with every message would bury the log, or annoy people."""
-    seldom: Seldom[str] = Seldom(60)
+    cooldown: Cooldown[str] = Cooldown(60)
 
-    assert [seldom.may(key, _later(at)) for key, at in (("a", 0), ("b", 0), ("a", 59))] == [
+    assert [cooldown.may(key, _later(at)) for key, at in (("a", 0), ("b", 0), ("a", 59))] == [
         True,
         True,
         False,
     ]
-    assert seldom.may("a", _later(60))
-    assert not seldom.may("a", _later(61))
+    assert cooldown.may("a", _later(60))
+    assert not cooldown.may("a", _later(61))
 
 
 def test_seldom_speaks_again_when_the_clock_was_set_back() -> None:
     """Otherwise a clock that was a year ahead once would silence it for a year."""
-    seldom: Seldom[str] = Seldom(60)
-    seldom.may("a", _later(1_000_000))
+    cooldown: Cooldown[str] = Cooldown(60)
+    cooldown.may("a", _later(1_000_000))
 
-    assert seldom.may("a", NOW)
+    assert cooldown.may("a", NOW)
 
 
 def test_seldom_remembers_so_many_keys_and_no_more() -> None:
     """Memory must not grow with the number of strangers."""
-    seldom: Seldom[int] = Seldom(60, keys=2)
+    cooldown: Cooldown[int] = Cooldown(60, keys=2)
     for key in (1, 2, 3):
-        seldom.may(key, NOW)
+        cooldown.may(key, NOW)
 
-    assert [seldom.may(key, NOW) for key in (3, 1)] == [False, True]
+    assert [cooldown.may(key, NOW) for key in (3, 1)] == [False, True]
 
 
 def test_a_bucket_gives_a_burst_and_then_a_steady_rate() -> None:
     """People write in bursts; nobody writes thirty messages a minute for long."""
-    buckets: Buckets[str] = Buckets(3, 60)
+    buckets: TokenBuckets[str] = TokenBuckets(3, 60)
 
     assert [buckets.take("a", NOW) for _ in range(4)] == [True, True, True, False]
     assert [buckets.take("a", _later(20)) for _ in range(2)] == [True, False]
@@ -82,7 +82,7 @@ def test_a_bucket_gives_a_burst_and_then_a_steady_rate() -> None:
 
 def test_a_bucket_is_not_filled_by_time_that_runs_backwards_and_on_again() -> None:
     """The instants are those of messages, and platforms do not send them strictly in order."""
-    buckets: Buckets[str] = Buckets(1, 60)
+    buckets: TokenBuckets[str] = TokenBuckets(1, 60)
 
     assert buckets.take("a", _later(60))
     assert not buckets.take("a", NOW)
@@ -91,11 +91,11 @@ def test_a_bucket_is_not_filled_by_time_that_runs_backwards_and_on_again() -> No
 
 def test_lately_forgets_the_oldest() -> None:
     """It is the first of two hurdles for repeats; the journal is the other, and has them all."""
-    lately: Lately[int] = Lately(2)
+    recent: RecentKeys[int] = RecentKeys(2)
     for key in (1, 2, 3):
-        lately.note(key)
+        recent.note(key)
 
-    assert [key in lately for key in (1, 2, 3)] == [False, True, True]
+    assert [key in recent for key in (1, 2, 3)] == [False, True, True]
 
 
 def test_places_are_remembered_up_to_a_limit_and_groups_otherwise() -> None:
@@ -185,7 +185,7 @@ async def test_a_file_has_so_long_as_others_can_wait_for_it() -> None:
 
 
 def test_a_file_without_a_name_is_called_by_its_place() -> None:
-    """Voice messages have none, and `` cannot be talked about."""
+    """Notifier messages have none, and `` cannot be talked about."""
     assert shown_name("", 2) == "file 2"
     assert len(shown_name("x" * 200, 1)) == 80
 

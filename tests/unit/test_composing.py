@@ -9,7 +9,7 @@ import pytest
 from support.inbound_events import ANN, GROUP, a_message
 
 from everturn_channels.adapter import Edit, IncomingFile, Person
-from everturn_channels.inbound.composing import aside_text, compose, edit_text, shown_name
+from everturn_channels.inbound.message_text import aside_text, compose, edit_text, shown_name
 from everturn_channels.inbound.text_files import LIMIT_BYTES, text_of
 from everturn_channels.names import one_line
 from everturn_channels.wording import refused_file, too_large

@@ -37,7 +37,7 @@ from everturn_gateway.channels import (
     route_notes,
 )
 from everturn_gateway.channels.adapters import chat_type_of
-from everturn_gateway.channels.answering import make_hall, model_text, routes_of
+from everturn_gateway.channels.answering import make_channel_context, model_text, routes_of
 from everturn_gateway.channels.bots import BotChannel
 from everturn_gateway.config import Config, SessionsConfig
 from everturn_gateway.observe import SecretRegistry
@@ -244,18 +244,20 @@ async def test_the_hall_knows_the_agents_as_they_are_now(tmp_path: Path) -> None
         ledger = UsageLedger(tmp_path / "usage", clock)
         used = Usage(input_tokens=1000, output_tokens=20, cost_nanodollars=4_200_000)
         ledger.add("butler", "openai/x", used, priced=True)
-        hall = make_hall(lambda: config, opened.service, library, workshop, clock, ledger)
-        there = (hall.routes(), hall.rules("butler"), hall.describe_agent("butler"))
-        path = await hall.save_file("butler", "0a-a.pdf", b"%PDF")
-        usage = hall.describe_usage(lambda _: True), hall.describe_usage(lambda _: False)
+        context = make_channel_context(
+            lambda: config, opened.service, library, workshop, clock, ledger
+        )
+        there = (context.routes(), context.rules("butler"), context.describe_agent("butler"))
+        path = await context.save_file("butler", "0a-a.pdf", b"%PDF")
+        usage = context.describe_usage(lambda _: True), context.describe_usage(lambda _: False)
         owner = Owner(name="ada", accounts=frozenset({("telegram", "1")}))
-        owners = [hall.owners()]
+        owners = [context.owners()]
         config = replace(config, owners=(owner,))
-        owners.append(hall.owners())
+        owners.append(context.owners())
         (agent / "agent.yaml").unlink()
         await library.reload()
-        gone = (hall.routes(), hall.rules("butler"), hall.describe_agent("butler"))
-        nowhere = await hall.save_file("butler", "0a-b.pdf", b"%PDF")
+        gone = (context.routes(), context.rules("butler"), context.describe_agent("butler"))
+        nowhere = await context.save_file("butler", "0a-b.pdf", b"%PDF")
 
     assert there == ((Route(agent="butler"),), AccessRules(), "At your service.")
     assert (config.workspace / "files" / "butler" / str(path)).read_bytes() == b"%PDF"
@@ -266,7 +268,7 @@ async def test_the_hall_knows_the_agents_as_they_are_now(tmp_path: Path) -> None
         "**Today**, by UTC\n- `butler`: 1 call, 1,020 tokens, $0.0042",
         "There is no agent.",
     )
-    assert "butler" in hall.describe_model("butler")
+    assert "butler" in context.describe_model("butler")
 
 
 # --- chats that moved ---

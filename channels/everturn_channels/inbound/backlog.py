@@ -15,7 +15,7 @@ from everturn_actors.ports import Clock
 from everturn_channels.adapter import Place
 from everturn_channels.errors import ChannelError
 from everturn_channels.health import Health
-from everturn_channels.inbound.speaking import Errands, Voice
+from everturn_channels.inbound.notifier import BackgroundTasks, Notifier
 from everturn_channels.wording import not_read
 
 logger = logging.getLogger(__name__)
@@ -44,8 +44,8 @@ class Backlog:
         channel: str,
         clock: Clock,
         health: Health,
-        errands: Errands,
-        voice: Voice,
+        tasks: BackgroundTasks,
+        notifier: Notifier,
         is_known: Callable[[Place], Awaitable[bool]],
     ) -> None:
         """Begin with nothing left out.
@@ -54,15 +54,15 @@ class Backlog:
             channel: For the log.
             clock: The time.
             health: Where it is counted.
-            errands: Runs the report.
-            voice: Tells it.
+            tasks: Runs the report.
+            notifier: Tells it.
             is_known: Whether a conversation goes on in a place: nobody else is told anything.
         """
         self._channel = channel
         self._clock = clock
         self._health = health
-        self._errands = errands
-        self._voice = voice
+        self._tasks = tasks
+        self._notifier = notifier
         self._is_known = is_known
         self._skipped: dict[tuple[str, str], _Skipped] = {}
         self._total = 0
@@ -81,7 +81,7 @@ class Backlog:
         elif len(self._skipped) < CHATS_MAX:
             self._skipped[where] = _Skipped(place, count, why)
         if not self._is_reporting:
-            self._is_reporting = self._errands.start("a report", self._report, within_s=REPORT_S)
+            self._is_reporting = self._tasks.start("a report", self._report, within_s=REPORT_S)
 
     async def _report(self) -> None:
         try:
@@ -113,6 +113,6 @@ class Backlog:
         if not await self._is_known(skipped.place):
             return
         try:
-            await self._voice.tell(skipped.place, not_read(skipped.count, skipped.why))
+            await self._notifier.notify(skipped.place, not_read(skipped.count, skipped.why))
         except ChannelError as error:
             logger.info("could not be told", extra={**fields, "error": str(error)})

@@ -18,8 +18,8 @@ from everturn_actors.errors import (
 )
 from everturn_actors.model import Aside, ConversationKey
 from everturn_channels.adapter import Command
-from everturn_channels.hall import Hall
-from everturn_channels.inbound.receiving import message_key
+from everturn_channels.channel_context import ChannelContext
+from everturn_channels.inbound.receiver import message_key
 from everturn_channels.inbound.reports import compacted_text, context_text, status_text
 from everturn_channels.menu import COMMANDS
 from everturn_channels.wording import (
@@ -48,7 +48,7 @@ def is_about_session(name: str) -> bool:
     return is_known(name) and name not in _ABOUT_AGENT
 
 
-async def answer_to(command: Command, key: ConversationKey, hall: Hall) -> str:
+async def answer_to(command: Command, key: ConversationKey, context: ChannelContext) -> str:
     """Do what a command says; return what its sender is told, as Markdown.
 
     `/compact` may take as long as a model does, the others a moment.
@@ -59,33 +59,33 @@ async def answer_to(command: Command, key: ConversationKey, hall: Hall) -> str:
     """
     match command.name:
         case "start":
-            return start_text(key.agent, hall.describe_agent(key.agent))
+            return start_text(key.agent, context.describe_agent(key.agent))
         case "help":
             return help_text()
         case "model":
-            return hall.describe_model(key.agent)
+            return context.describe_model(key.agent)
         case name if not is_known(name):
             return unknown_command(name)
         case name:
-            session_id = await hall.service.current(key)
+            session_id = await context.service.current(key)
             if session_id:
                 try:
-                    return await _in_session(command, session_id, hall)
+                    return await _in_session(command, session_id, context)
                 except (UnknownSessionError, SessionEndedError):
                     pass  # it ended just now
             return reset_done(had_session=False) if name == "reset" else no_session()
 
 
-async def _in_session(command: Command, session_id: str, hall: Hall) -> str:
+async def _in_session(command: Command, session_id: str, context: ChannelContext) -> str:
     """Return the answer to a command about the conversation as it stands."""
-    service = hall.service
+    service = context.service
     match command.name:
         case "reset":
-            return await _reset(command, session_id, hall)
+            return await _reset(command, session_id, context)
         case "stop":
-            return await _stop(command, session_id, hall)
+            return await _stop(command, session_id, context)
         case "retry":
-            return await _retry(command, session_id, hall)
+            return await _retry(command, session_id, context)
         case "compact":
             try:
                 return compacted_text(await service.compact(session_id, command.argument.strip()))
@@ -101,9 +101,9 @@ async def _in_session(command: Command, session_id: str, hall: Hall) -> str:
             return status_text(state, in_queue=bool(service.waiting_for(session_id)))
 
 
-async def _reset(command: Command, session_id: str, hall: Hall) -> str:
+async def _reset(command: Command, session_id: str, context: ChannelContext) -> str:
     """End a session, unless it began after the command was done."""
-    service, state = hall.service, await hall.service.view(session_id)
+    service, state = context.service, await context.service.view(session_id)
     note = _note(command, state.key)
     noted_at = state.seen.get(note.idempotency_key, 0)
     if noted_at != _HANDED_ON:  # where it was noted in this session, it was not done
@@ -113,9 +113,9 @@ async def _reset(command: Command, session_id: str, hall: Hall) -> str:
     return reset_done()
 
 
-async def _stop(command: Command, session_id: str, hall: Hall) -> str:
+async def _stop(command: Command, session_id: str, context: ChannelContext) -> str:
     """End the running turn, unless the command was done before: then it was another turn."""
-    service, state = hall.service, await hall.service.view(session_id)
+    service, state = context.service, await context.service.view(session_id)
     note = _note(command, state.key)
     if note.idempotency_key in state.seen:
         return stop_done(was_running=True)
@@ -124,11 +124,11 @@ async def _stop(command: Command, session_id: str, hall: Hall) -> str:
     return stop_done(was_running=was_running)
 
 
-async def _retry(command: Command, session_id: str, hall: Hall) -> str:
+async def _retry(command: Command, session_id: str, context: ChannelContext) -> str:
     """Ask the newest turn again; the same command once, as its event carries its name."""
-    key = (await hall.service.view(session_id)).key
+    key = (await context.service.view(session_id)).key
     try:
-        await hall.service.retry(session_id, idempotency_key=message_key(key, command.id))
+        await context.service.retry(session_id, idempotency_key=message_key(key, command.id))
     except NothingToRetryError as error:
         return sentence(str(error))
     return retry_begun()

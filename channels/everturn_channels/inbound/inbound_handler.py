@@ -25,21 +25,21 @@ from everturn_channels.adapter import (
     Place,
 )
 from everturn_channels.aliases import ChatAliases
+from everturn_channels.channel_context import ChannelContext
 from everturn_channels.cursors import Cursors
 from everturn_channels.delivery.pace import Pace
 from everturn_channels.errors import NotNowError
-from everturn_channels.hall import Hall
 from everturn_channels.health import Health
-from everturn_channels.inbound.attending import Attendant
+from everturn_channels.inbound.access_control import AccessControl, Limits
 from everturn_channels.inbound.backlog import Backlog
+from everturn_channels.inbound.command_handler import CommandHandler
 from everturn_channels.inbound.dispositions import disposition_of
-from everturn_channels.inbound.doorkeeper import Doorkeeper, Limits
+from everturn_channels.inbound.notifier import BackgroundTasks, Notifier
 from everturn_channels.inbound.question_notices import QuestionNotices
-from everturn_channels.inbound.receiving import Receiver
-from everturn_channels.inbound.speaking import Errands, Voice
+from everturn_channels.inbound.receiver import Receiver
 from everturn_channels.moving import moved_event, moved_place
-from everturn_channels.pacing import Lately, Seldom
 from everturn_channels.places import Places
+from everturn_channels.rate_limits import Cooldown, RecentKeys
 from everturn_channels.settings import ChannelSettings
 from everturn_channels.wording import not_kept, not_readable, not_yet_kept
 
@@ -63,11 +63,11 @@ class ChannelInboundHandler:
         self,
         *,
         adapter: Adapter,
-        hall: Hall,
+        context: ChannelContext,
         settings: ChannelSettings,
         health: Health,
         cursors: Cursors,
-        errands: Errands,
+        tasks: BackgroundTasks,
         limits: Limits,
         places: Places,
         pace: Pace,
@@ -77,47 +77,49 @@ class ChannelInboundHandler:
         self._places = places
         self._pace = pace
         self._adapter = adapter
-        self._hall = hall
+        self._context = context
         self._settings = settings
         self._health = health
         self._cursors = cursors
-        self._errands = errands
+        self._tasks = tasks
         self._limits = limits
-        self._voice = Voice(adapter, errands=errands, pace=pace, clock=hall.clock, health=health)
-        self._doorkeeper = Doorkeeper(adapter, hall, settings, limits)
+        self._notifier = Notifier(
+            adapter, tasks=tasks, pace=pace, clock=context.clock, health=health
+        )
+        self._access = AccessControl(adapter, context, settings, limits)
         self._receiver = Receiver(
             adapter=adapter,
-            hall=hall,
+            context=context,
             settings=settings,
             limits=limits,
-            errands=errands,
-            voice=self._voice,
-            doorkeeper=self._doorkeeper,
+            tasks=tasks,
+            notifier=self._notifier,
+            access=self._access,
         )
-        self._attendant = Attendant(
+        self._commands = CommandHandler(
             channel=adapter.name,
-            hall=hall,
-            errands=errands,
-            voice=self._voice,
-            doorkeeper=self._doorkeeper,
+            context=context,
+            tasks=tasks,
+            notifier=self._notifier,
+            access=self._access,
         )
         self._notices = QuestionNotices(
-            channel=adapter.name, hall=hall, cursors=cursors, voice=self._voice
+            channel=adapter.name, context=context, cursors=cursors, notifier=self._notifier
         )
         self._backlog = Backlog(
             channel=adapter.name,
-            clock=hall.clock,
+            clock=context.clock,
             health=health,
-            errands=errands,
-            voice=self._voice,
+            tasks=tasks,
+            notifier=self._notifier,
             is_known=self._is_known,
         )
-        self._settled: Lately[tuple[str, str, str]] = Lately()
-        self._faults: Seldom[str] = Seldom(FAULT_EVERY_S)
-        self._late: Seldom[str] = Seldom(BLOCKED_TOLD_EVERY_S)
-        self._unreadable: Seldom[str] = Seldom(UNREADABLE_TOLD_EVERY_S)
-        self._unreadable_kinds: Seldom[str] = Seldom(UNREADABLE_LOGGED_EVERY_S)
-        self._began = hall.clock.now()
+        self._settled: RecentKeys[tuple[str, str, str]] = RecentKeys()
+        self._faults: Cooldown[str] = Cooldown(FAULT_EVERY_S)
+        self._late: Cooldown[str] = Cooldown(BLOCKED_TOLD_EVERY_S)
+        self._unreadable: Cooldown[str] = Cooldown(UNREADABLE_TOLD_EVERY_S)
+        self._unreadable_kinds: Cooldown[str] = Cooldown(UNREADABLE_LOGGED_EVERY_S)
+        self._began = context.clock.now()
         self.heard_at = self._began
         "When the platform was last heard from; before that, when the present try began. UTC."
         self.was_heard = False
@@ -125,7 +127,7 @@ class ChannelInboundHandler:
 
     def begin(self) -> None:
         """Note that the adapter is about to serve."""
-        self.heard_at, self.was_heard = self._hall.clock.now(), False
+        self.heard_at, self.was_heard = self._context.clock.now(), False
 
     # --- what arrives ---
 
@@ -154,7 +156,7 @@ class ChannelInboundHandler:
         """Return a command of owners that somebody else wrote as the message that it is then."""
         match event:
             case Command(otherwise=Message() as message):
-                return event if self._attendant.is_by_owner(event) else message
+                return event if self._commands.is_by_owner(event) else message
             case _:
                 return event
 
@@ -167,7 +169,7 @@ class ChannelInboundHandler:
         # What a command or a click did before it failed must not be done again.
         pauses_s = UNCLEAR_S if isinstance(event, Message | Edit) else ()
         for pause_s in (*pauses_s, None):
-            began = self._hall.clock.now()
+            began = self._context.clock.now()
             error = await attempt(partial(self._receive_once, event))
             if error is not None:
                 match disposition_of(error):
@@ -175,7 +177,7 @@ class ChannelInboundHandler:
                         raise self._not_now(event, error, began) from error
                     case "unclear" if pause_s is not None:
                         self._log_unclear(event, error)
-                        await self._hall.clock.sleep(pause_s)
+                        await self._context.clock.sleep(pause_s)
                         continue
                     case _:
                         self._give_up(event, error)
@@ -186,7 +188,7 @@ class ChannelInboundHandler:
         why = str(error) or "it took too long"
         if isinstance(error, ActorStoppedError):
             return NotNowError(why, is_stopping=True)
-        now, chat = self._hall.clock.now(), event.place.chat
+        now, chat = self._context.clock.now(), event.place.chat
         lane = self._health.lanes.block(
             chat, _what_of(event), self._health.words(why), began_at=began, now=now
         )
@@ -198,7 +200,7 @@ class ChannelInboundHandler:
         # then knows it again. So nothing is said of its being lost, or of sending it again.
         is_late = now - lane.since >= timedelta(seconds=BLOCKED_TOLD_S)
         if is_late and _is_awaited(event) and self._late.may(chat, now):
-            self._voice.say(event.place, not_yet_kept())
+            self._notifier.notify_soon(event.place, not_yet_kept())
         return NotNowError(lane.why, retry_after_s=lane.retry_after_s)
 
     def _log_unclear(self, event: InboundEvent, error: Exception) -> None:
@@ -235,10 +237,10 @@ class ChannelInboundHandler:
                     await self._receiver.edit(event)
             case Command():
                 with anyio.fail_after(self._limits.take_s):
-                    await self._attendant.command(event)
+                    await self._commands.command(event)
             case ButtonClick():
                 with anyio.fail_after(self._limits.take_s):
-                    await self._attendant.click(event)
+                    await self._commands.click(event)
             case _:
                 assert_never(event)
 
@@ -246,23 +248,23 @@ class ChannelInboundHandler:
         """Tell the sender of something that made our code fail, where they await an answer."""
         match event:
             case Command() | ButtonClick():
-                self._errands.start("an answer", partial(event.answer, not_kept()))
+                self._tasks.start("an answer", partial(event.answer, not_kept()))
             case Message() if _is_awaited(event):
-                if self._faults.may(event.place.chat, self._hall.clock.now()):
-                    self._voice.say(event.place, not_kept())
+                if self._faults.may(event.place.chat, self._context.clock.now()):
+                    self._notifier.notify_soon(event.place, not_kept())
             case _:
                 pass
 
     async def people(self) -> tuple[str, ...]:
         """Return who is let in by name. See `InboundHandler.people`."""
-        return await self._doorkeeper.people()
+        return await self._access.people()
 
     # --- what is left out ---
 
     def _is_stale(self, event: InboundEvent) -> bool:
         """Whether something was written so long before the start that nobody waits for it now."""
         age_max = timedelta(seconds=self._settings.backlog_max_age_s)
-        if event.at >= self._began or self._hall.clock.now() - event.at <= age_max:
+        if event.at >= self._began or self._context.clock.now() - event.at <= age_max:
             return False
         if isinstance(event, Message):
             hours = self._settings.backlog_max_age_s / _HOUR_S
@@ -287,7 +289,7 @@ class ChannelInboundHandler:
         """Count what could not be read, and tell of it. See `InboundHandler.unreadable`."""
         self._health.count_unreadable()
         place = moved_place(place, self._aliases) if place is not None else None
-        now, fields = self._hall.clock.now(), {"channel": self._adapter.name, "kind": kind}
+        now, fields = self._context.clock.now(), {"channel": self._adapter.name, "kind": kind}
         if self._unreadable_kinds.may(kind, now):
             fields["chat"] = place.chat if place is not None else ""
             fields["error"] = self._health.words(str(fault) or type(fault).__name__)
@@ -296,15 +298,15 @@ class ChannelInboundHandler:
                 "an event cannot be read and is passed over", extra=fields, exc_info=trace
             )
         if place is not None and self._unreadable.may(place.chat, now):
-            self._errands.start("a line", partial(self._tell_unreadable, place))
+            self._tasks.start("a line", partial(self._tell_unreadable, place))
 
     async def _tell_unreadable(self, place: Place) -> None:
         if await self._is_known(place):
-            await self._voice.tell(place, not_readable())
+            await self._notifier.notify(place, not_readable())
 
     def blocked(self, chat: str, why: str) -> float:
         """Note that a chat cannot be read now. See `InboundHandler.blocked`."""
-        now, chat = self._hall.clock.now(), self._aliases.first(chat)
+        now, chat = self._context.clock.now(), self._aliases.first(chat)
         lane = self._health.lanes.block(
             chat, _HISTORY, self._health.words(why), began_at=now, now=now
         )
@@ -316,11 +318,11 @@ class ChannelInboundHandler:
 
     async def _is_known(self, place: Place) -> bool:
         """Whether a conversation goes on in a place."""
-        key = self._doorkeeper.key_of(place)
+        key = self._access.key_of(place)
         if key is None:
             return False
         try:
-            return bool(await self._hall.service.current(key))
+            return bool(await self._context.service.current(key))
         except CoreError:
             return False
 
@@ -328,7 +330,7 @@ class ChannelInboundHandler:
 
     def received(self) -> None:
         """Note that the platform was heard from. See `InboundHandler.received`."""
-        self.heard_at, self.was_heard = self._hall.clock.now(), True
+        self.heard_at, self.was_heard = self._context.clock.now(), True
         self._health.received()
         self._pace.heard()
 

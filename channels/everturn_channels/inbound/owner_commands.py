@@ -21,10 +21,11 @@ from everturn_actors.ids import is_session_id
 from everturn_actors.model import Decision
 from everturn_actors.ports import SessionFilter
 from everturn_channels.adapter import ButtonClick, Command, Person, Place
+from everturn_channels.channel_context import ChannelContext
 from everturn_channels.delivery.approvals import read_button
 from everturn_channels.delivery.layout import buttons_of
 from everturn_channels.delivery.questions import Question
-from everturn_channels.hall import Hall
+from everturn_channels.inbound.notifier import BackgroundTasks, Notifier
 from everturn_channels.inbound.open_questions import (
     OpenQuestion,
     open_questions,
@@ -45,7 +46,6 @@ from everturn_channels.inbound.owner_texts import (
     reset_text,
     sessions_text,
 )
-from everturn_channels.inbound.speaking import Errands, Voice
 from everturn_channels.menu import OWNER_NAMES
 from everturn_channels.owners import Owner, find_owner
 from everturn_channels.pairing import PairingError, Request, UnknownCodeError, plain_code
@@ -79,15 +79,17 @@ class OwnerAnswer:
 class OwnerCommands:
     """Does what the owners of agents ask for on one channel."""
 
-    def __init__(self, *, channel: str, hall: Hall, errands: Errands, voice: Voice) -> None:
+    def __init__(
+        self, *, channel: str, context: ChannelContext, tasks: BackgroundTasks, notifier: Notifier
+    ) -> None:
         self._channel = channel
-        self._hall = hall
-        self._errands = errands
-        self._voice = voice
+        self._context = context
+        self._tasks = tasks
+        self._notifier = notifier
 
     def owner_of(self, sender: Person) -> Owner | None:
         """Return which owner somebody on this channel is, by the configuration as it is now."""
-        return find_owner(self._hall.owners(), self._channel, sender)
+        return find_owner(self._context.owners(), self._channel, sender)
 
     # --- commands ---
 
@@ -112,16 +114,16 @@ class OwnerCommands:
             case "reset":
                 return OwnerAnswer(text=await self._reset(argument, owner))
             case _:
-                return OwnerAnswer(text=self._hall.describe_usage(owner.owns))
+                return OwnerAnswer(text=self._context.describe_usage(owner.owns))
 
     def show(self, place: Place, questions: tuple[OpenQuestion, ...]) -> None:
         """Show questions in a private chat, each with what answers it, as soon as it may be."""
         if questions:
-            self._errands.start("questions", partial(self._show, place, questions))
+            self._tasks.start("questions", partial(self._show, place, questions))
 
     async def _show(self, place: Place, questions: tuple[OpenQuestion, ...]) -> None:
         for each in questions:
-            await show_question(self._voice, place, each)
+            await show_question(self._notifier, place, each)
 
     async def _questions(self, owner: Owner) -> OwnerAnswer:
         questions = await self._open(owner)
@@ -154,10 +156,10 @@ class OwnerCommands:
         return decided_text(decision, question.key.agent)
 
     async def _open(self, owner: Owner) -> tuple[OpenQuestion, ...]:
-        return open_questions(await self._hall.service.awaiting_approval(), owner)
+        return open_questions(await self._context.service.awaiting_approval(), owner)
 
     async def _decide(self, question: OpenQuestion, decision: Decision, owner: Owner) -> None:
-        await self._hall.service.decide(
+        await self._context.service.decide(
             question.session_id,
             question.approval.call_id,
             decision,
@@ -169,7 +171,7 @@ class OwnerCommands:
         self._log(owner, f"answered a question: {decision}", question.session_id)
 
     async def _pair(self, argument: str, owner: Owner) -> str:
-        pairing = self._hall.pairing
+        pairing = self._context.pairing
         try:
             waiting = [each for each in await pairing.pending() if self._may_pair(each, owner)]
             if not argument:
@@ -196,7 +198,7 @@ class OwnerCommands:
             return True
         reached = {
             route.agent
-            for route in self._hall.routes()
+            for route in self._context.routes()
             if route.chat_type in {"", "dm"}
             and route.sender_id in {"", request.sender_id}
             and f"{request.channel}-".startswith(f"{route.channel}-" if route.channel else "")
@@ -205,12 +207,12 @@ class OwnerCommands:
 
     async def _sessions(self, owner: Owner) -> str:
         wanted = SessionFilter(agents=owner.agents)
-        rows = await self._hall.service.sessions(limit=SESSIONS_LOOKED_AT, wanted=wanted)
+        rows = await self._context.service.sessions(limit=SESSIONS_LOOKED_AT, wanted=wanted)
         own = [row for row in rows if owner.owns(row.key.agent) and row.status != "ended"]
         return sessions_text(own[:SESSIONS_SHOWN])
 
     async def _reset(self, session_id: str, owner: Owner) -> str:
-        service = self._hall.service
+        service = self._context.service
         try:
             state = await service.view(session_id)
         except UnknownSessionError:
@@ -264,11 +266,11 @@ class OwnerCommands:
         logger.info("an owner acted from a chat", extra=extra)
 
 
-async def show_question(voice: Voice, place: Place, asked: OpenQuestion) -> None:
+async def show_question(notifier: Notifier, place: Place, asked: OpenQuestion) -> None:
     """Show a question in a private chat, with its buttons.
 
     Raises:
         SendError: It could not be shown, or not all of it.
     """
     buttons = buttons_of(Question(approval=asked.approval, call=asked.call), asked.session_id)
-    await voice.tell(place, owner_question_text(asked), buttons=buttons, is_plain=True)
+    await notifier.notify(place, owner_question_text(asked), buttons=buttons, is_plain=True)

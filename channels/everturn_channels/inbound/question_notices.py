@@ -16,14 +16,14 @@ from typing import Final, NoReturn
 
 from everturn_actors.supervisor import attempt
 from everturn_channels.adapter import InboundEvent, Place
+from everturn_channels.channel_context import ChannelContext
 from everturn_channels.cursors import Cursors
 from everturn_channels.errors import ChannelError, NotSentError, SendError
-from everturn_channels.hall import Hall
+from everturn_channels.inbound.notifier import Notifier
 from everturn_channels.inbound.open_questions import OpenQuestion, open_questions
 from everturn_channels.inbound.owner_commands import show_question
-from everturn_channels.inbound.speaking import Voice
 from everturn_channels.owners import Owner, find_owner
-from everturn_channels.pacing import Lately
+from everturn_channels.rate_limits import RecentKeys
 
 logger = logging.getLogger(__name__)
 
@@ -37,20 +37,22 @@ BROUGHT_MAX: Final = 50
 class QuestionNotices:
     """The notices of one channel."""
 
-    def __init__(self, *, channel: str, hall: Hall, cursors: Cursors, voice: Voice) -> None:
+    def __init__(
+        self, *, channel: str, context: ChannelContext, cursors: Cursors, notifier: Notifier
+    ) -> None:
         self._channel = channel
-        self._hall = hall
+        self._context = context
         self._cursors = cursors
-        self._voice = voice
+        self._notifier = notifier
         self._seen: frozenset[str] = frozenset()
         "Tokens of what waited at the look before."
-        self._brought: Lately[tuple[str, str]] = Lately()
+        self._brought: RecentKeys[tuple[str, str]] = RecentKeys()
         "What was brought to which account; beyond a restart, the cursor knows the newest of it."
 
     async def heard(self, event: InboundEvent) -> None:
         """Note in which private chat an owner writes, where that can be noted."""
         place, sender = event.place, event.sender
-        if place.type != "dm" or find_owner(self._hall.owners(), self._channel, sender) is None:
+        if place.type != "dm" or find_owner(self._context.owners(), self._channel, sender) is None:
             return
         try:
             await self._cursors.put(_chat_of(sender.id), place.chat)
@@ -61,7 +63,7 @@ class QuestionNotices:
     async def run(self) -> NoReturn:
         """Look until cancelled; what fails is logged, and looked at again."""
         while True:
-            await self._hall.clock.sleep(LOOK_S)
+            await self._context.clock.sleep(LOOK_S)
             failure = await attempt(self.look)
             if failure is not None:
                 logger.error(
@@ -74,7 +76,7 @@ class QuestionNotices:
         """Bring what waited at the look before, waits still, and was not brought yet."""
         wanting = [
             (owner, account)
-            for owner in self._hall.owners()
+            for owner in self._context.owners()
             if owner.notify
             for channel, account in sorted(owner.accounts)
             if channel == self._channel and self._cursors.get(_chat_of(account))
@@ -82,7 +84,7 @@ class QuestionNotices:
         if not wanting:
             self._seen = frozenset()
             return
-        states = await self._hall.service.awaiting_approval()
+        states = await self._context.service.awaiting_approval()
         seen, self._seen = self._seen, frozenset()
         for owner, account in wanting:
             questions = open_questions(states, owner)
@@ -132,7 +134,7 @@ class QuestionNotices:
             SendError: It was not, or may not have been.
         """
         try:
-            await show_question(self._voice, place, question)
+            await show_question(self._notifier, place, question)
         except NotSentError:
             raise
         except SendError:

@@ -11,7 +11,7 @@ from everturn_actors.errors import UnknownAgentError
 from everturn_actors.ports import Clock
 from everturn_actors.service import TurnService
 from everturn_actors.spec import AgentSpec, ModelSpec
-from everturn_channels.hall import Hall
+from everturn_channels.channel_context import ChannelContext
 from everturn_channels.money import dollars
 from everturn_channels.pairing import Pairing
 from everturn_channels.settings import AccessRules, Route
@@ -112,14 +112,14 @@ def route_notes(config: Config, agents: Sequence[str]) -> Iterator[str]:
         yield f"the owner {owner} has the agents {named}, which are not there; agents are: {known}"
 
 
-def make_hall(
+def make_channel_context(
     config: Callable[[], Config],
     service: TurnService,
     library: Library,
     workshop: Workshop,
     clock: Clock,
     ledger: UsageLedger,
-) -> Hall:
+) -> ChannelContext:
     """Return what stands behind every channel.
 
     Args:
@@ -151,7 +151,7 @@ def make_hall(
         except UnknownAgentError as error:
             return str(error)
 
-    return Hall(
+    return ChannelContext(
         service=service,
         clock=clock,
         routes=lambda: routes_of(config(), library.names()),

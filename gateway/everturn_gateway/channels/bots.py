@@ -16,11 +16,11 @@ from everturn_actors.ports import Clock
 from everturn_actors.supervisor import Supervisor
 from everturn_channels.adapter import Adapter
 from everturn_channels.aliases import ALIASES_FILE, ChatAliases, open_aliases
+from everturn_channels.channel_context import ChannelContext
 from everturn_channels.cursors import open_cursors
 from everturn_channels.delivery import Deliverer
 from everturn_channels.delivery.pace import Pace
 from everturn_channels.errors import SetupError
-from everturn_channels.hall import Hall
 from everturn_channels.health import ChannelStatus, Health, mask_token
 from everturn_channels.moving import MovingAdapter
 from everturn_channels.places import Places
@@ -100,12 +100,12 @@ class BotChannel:
             await self._bot.deliverer.deliver(session)
 
     async def run(
-        self, hall: Hall, folder: Path, loading: anyio.Lock, supervisor: Supervisor
+        self, context: ChannelContext, folder: Path, loading: anyio.Lock, supervisor: Supervisor
     ) -> NoReturn:
         """Receive and answer until cancelled; what goes wrong at the start is tried again.
 
         Args:
-            hall: What stands behind every channel.
+            context: What stands behind every channel.
             folder: Where it is kept how far channels have read.
             loading: Held while a library is loaded; two at a time would take as long.
             supervisor: Runs what saves how far it has read.
@@ -121,7 +121,7 @@ class BotChannel:
                 async with open_cursors(path, self._clock, supervisor=supervisor) as cursors:
                     await run_channel(
                         bot.adapter,
-                        hall,
+                        context,
                         settings=self._config.settings,
                         health=bot.health,
                         cursors=cursors,

@@ -21,12 +21,12 @@ from everturn_actors.service import TurnService
 from everturn_actors.supervisor import Supervisor
 from everturn_channels.adapter import Adapter
 from everturn_channels.aliases import ChatAliases
+from everturn_channels.channel_context import ChannelContext
 from everturn_channels.errors import SetupError
-from everturn_channels.hall import Hall
 from everturn_channels.health import ChannelStatus
 from everturn_gateway.channel_config import ChannelConfig, TelegramConfig
 from everturn_gateway.channels.adapters import check_installed
-from everturn_gateway.channels.answering import Library, make_hall
+from everturn_gateway.channels.answering import Library, make_channel_context
 from everturn_gateway.channels.moves import CURSORS_FOLDER
 from everturn_gateway.config import Config
 from everturn_gateway.observe import SecretRegistry
@@ -89,7 +89,7 @@ class _Channel(DeliveryPort, Protocol):
         ...
 
     async def run(
-        self, hall: Hall, folder: Path, loading: anyio.Lock, supervisor: Supervisor
+        self, context: ChannelContext, folder: Path, loading: anyio.Lock, supervisor: Supervisor
     ) -> NoReturn:
         """Receive and answer until cancelled."""
         ...
@@ -188,11 +188,13 @@ class Channels:
             ledger: What agents used of models.
             supervisor: Runs each of them.
         """
-        hall = make_hall(lambda: self.config, service, library, workshop, self.clock, ledger)
+        context = make_channel_context(
+            lambda: self.config, service, library, workshop, self.clock, ledger
+        )
         folder, loading = self.config.workspace / CURSORS_FOLDER, anyio.Lock()
         async with anyio.create_task_group() as runners:
             for name, channel in self._open.items():
-                life = partial(channel.run, hall, folder, loading, supervisor)
+                life = partial(channel.run, context, folder, loading, supervisor)
                 supervisor.start(runners, f"channel:{name}", life)
             await anyio.sleep_forever()
         msg = "channels run until they are cancelled"

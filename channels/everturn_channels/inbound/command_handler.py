@@ -21,20 +21,20 @@ from everturn_actors.errors import (
 )
 from everturn_actors.model import ConversationKey
 from everturn_channels.adapter import ButtonClick, Command
-from everturn_channels.hall import Hall
-from everturn_channels.inbound.button_clicks import answer_click
-from everturn_channels.inbound.commands import answer_to, is_about_session, is_known
-from everturn_channels.inbound.doorkeeper import (
+from everturn_channels.channel_context import ChannelContext
+from everturn_channels.inbound.access_control import (
     DAMAGED,
     FAILING,
     LATER,
     NOT_AVAILABLE,
-    Doorkeeper,
+    AccessControl,
     log_damaged,
 )
+from everturn_channels.inbound.button_clicks import answer_click
+from everturn_channels.inbound.commands import answer_to, is_about_session, is_known
+from everturn_channels.inbound.notifier import BackgroundTasks, Notifier
 from everturn_channels.inbound.owner_commands import OwnerAnswer, OwnerCommands, is_owner_command
 from everturn_channels.inbound.owner_texts import IN_PRIVATE, owner_help_text
-from everturn_channels.inbound.speaking import Errands, Voice
 from everturn_channels.wording import click_refused
 
 Told = TypeVar("Told", bound=str | None)
@@ -49,23 +49,25 @@ COMPACTING: Final = "Older messages are being summarised. You can go on meanwhil
 STILL_COMPACTING: Final = "The summary takes long; /context shows it when it is ready."
 
 
-class Attendant:
+class CommandHandler:
     """Answers the commands and the buttons of one channel."""
 
     def __init__(
         self,
         *,
         channel: str,
-        hall: Hall,
-        errands: Errands,
-        voice: Voice,
-        doorkeeper: Doorkeeper,
+        context: ChannelContext,
+        tasks: BackgroundTasks,
+        notifier: Notifier,
+        access: AccessControl,
     ) -> None:
-        self._hall = hall
-        self._errands = errands
-        self._voice = voice
-        self._doorkeeper = doorkeeper
-        self._owners = OwnerCommands(channel=channel, hall=hall, errands=errands, voice=voice)
+        self._context = context
+        self._tasks = tasks
+        self._notifier = notifier
+        self._access = access
+        self._owners = OwnerCommands(
+            channel=channel, context=context, tasks=tasks, notifier=notifier
+        )
         self._fields = {"channel": channel}
 
     def is_by_owner(self, command: Command) -> bool:
@@ -76,16 +78,16 @@ class Attendant:
 
     async def command(self, command: Command) -> None:
         """Do what a command says and answer it; no turn is waited for."""
-        tell = partial(self._voice.answer, command.answer)
+        tell = partial(self._notifier.respond, command.answer)
         place, sender = command.place, command.sender
         is_by_owner = self.is_by_owner(command)
         if is_by_owner and place.type == "dm":
             await self._command_of_owner(command)
             return
-        admitted = await self._doorkeeper.admit(
+        admission = await self._access.admit(
             place, sender, is_addressed=command.is_addressed, tell=tell
         )
-        if admitted is None or admitted.ruling.action != "answer":
+        if admission is None or admission.decision.action != "answer":
             return
         if is_by_owner:
             await tell(IN_PRIVATE)
@@ -95,12 +97,12 @@ class Attendant:
         if command.name == "help" and self._is_owners_help(command):
             await tell(owner_help_text())
             return
-        if command.name != "stop" and self._doorkeeper.is_flood(command):
+        if command.name != "stop" and self._access.is_flood(command):
             return
         if command.name == "compact":
-            await tell(await self._compact(command, admitted.key))
+            await tell(await self._compact(command, admission.key))
         else:
-            await tell(await self._done(command, admitted.key, COMMAND_S))
+            await tell(await self._done(command, admission.key, COMMAND_S))
 
     def _is_owners_help(self, command: Command) -> bool:
         return command.place.type == "dm" and self._owners.owner_of(command.sender) is not None
@@ -108,7 +110,7 @@ class Attendant:
     async def _command_of_owner(self, command: Command) -> None:
         """Do what an owner asks for in private: no route and no rule of an agent is in the way."""
         owner = self._owners.owner_of(command.sender)
-        if owner is None or self._doorkeeper.is_flood(command):
+        if owner is None or self._access.is_flood(command):
             return
         fields = {**self._fields, "owner": owner.name, "command": command.name}
         try:
@@ -119,7 +121,7 @@ class Attendant:
         except (CoreError, TimeoutError) as error:
             logger.warning("an owner's command failed", extra={**fields, "error": str(error)})
             answer = OwnerAnswer(text=LATER)
-        await self._voice.answer(command.answer, answer.text)
+        await self._notifier.respond(command.answer, answer.text)
         self._owners.show(command.place, answer.questions)
 
     async def _compact(self, command: Command, key: ConversationKey) -> str:
@@ -128,14 +130,14 @@ class Attendant:
         ready = anyio.Event()
         is_late = False
 
-        async def errand() -> None:
+        async def task() -> None:
             told.append(await self._done(command, key, COMPACT_S))
             ready.set()
             if is_late:
-                await self._voice.tell(command.place, told[0])
+                await self._notifier.notify(command.place, told[0])
 
         # A little longer than the command itself, which says in words that it took too long.
-        if not self._errands.start("a summary", errand, within_s=COMPACT_S + COMMAND_S):
+        if not self._tasks.start("a summary", task, within_s=COMPACT_S + COMMAND_S):
             return LATER
         with anyio.move_on_after(COMPACT_SOON_S):
             await ready.wait()
@@ -154,7 +156,7 @@ class Attendant:
         try:
             with anyio.fail_after(within_s):
                 await self._flush(command, key)
-                return await answer_to(command, key, self._hall)
+                return await answer_to(command, key, self._context)
         except TimeoutError:
             logger.warning("a command took too long", extra=fields)
             return STILL_COMPACTING if command.name == "compact" else LATER
@@ -173,7 +175,7 @@ class Attendant:
     async def _flush(self, command: Command, key: ConversationKey) -> None:
         """Let what was written before the command begin; it stands first."""
         try:
-            await self._hall.service.flush(key)
+            await self._context.service.flush(key)
         except (ActorFailedError, SessionQuarantinedError) as error:
             # The command may be the way out of that.
             logger.info("nothing can begin before a command", extra={"error": str(error)})
@@ -184,25 +186,25 @@ class Attendant:
 
     async def click(self, click: ButtonClick) -> None:
         """Answer the question that a button stands below; return when that is durable."""
-        tell = partial(self._voice.answer, click.answer)
+        tell = partial(self._notifier.respond, click.answer)
         place, sender = click.place, click.sender
         owner = self._owners.owner_of(sender)
         if owner is not None:
-            if self._doorkeeper.is_flood(click):
+            if self._access.is_flood(click):
                 await tell("")
                 return
             told = await self._settled(partial(self._owners.click, click, owner))
             if told is not None:
                 await tell(told)
                 return
-        admitted = await self._doorkeeper.admit(place, sender, is_addressed=True)
-        if admitted is None or admitted.ruling.action != "answer":
+        admission = await self._access.admit(place, sender, is_addressed=True)
+        if admission is None or admission.decision.action != "answer":
             await tell(click_refused())
-        elif owner is None and self._doorkeeper.is_flood(click):
+        elif owner is None and self._access.is_flood(click):
             await tell("")
         else:
-            settle = partial(answer_click, click, admitted.key, self._hall.service)
-            await tell(await self._settled(settle, admitted.key))
+            settle = partial(answer_click, click, admission.key, self._context.service)
+            await tell(await self._settled(settle, admission.key))
 
     async def _settled(
         self, settle: Callable[[], Awaitable[Told]], key: ConversationKey | None = None

@@ -12,7 +12,7 @@ from typing import Final, assert_never
 
 from everturn_actors.errors import CoreError
 from everturn_actors.model import ConversationKey
-from everturn_channels.access import Ruling, find_route, judge
+from everturn_channels.access import AccessDecision, evaluate, find_route
 from everturn_channels.adapter import (
     Adapter,
     ButtonClick,
@@ -23,9 +23,9 @@ from everturn_channels.adapter import (
     Person,
     Place,
 )
-from everturn_channels.hall import Hall
+from everturn_channels.channel_context import ChannelContext
 from everturn_channels.owners import accounts_on, find_owner
-from everturn_channels.pacing import Buckets, Lately, Seldom
+from everturn_channels.rate_limits import Cooldown, RecentKeys, TokenBuckets
 from everturn_channels.settings import ChannelSettings
 from everturn_channels.wording import no_access, no_private_chats
 
@@ -69,34 +69,36 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Admitted:
+class Admission:
     """Somebody who is let in, with what becomes of what they say."""
 
     key: ConversationKey
-    ruling: Ruling
+    decision: AccessDecision
 
 
-class Doorkeeper:
+class AccessControl:
     """Decides for one channel who is let in."""
 
     def __init__(
-        self, adapter: Adapter, hall: Hall, settings: ChannelSettings, limits: Limits
+        self, adapter: Adapter, context: ChannelContext, settings: ChannelSettings, limits: Limits
     ) -> None:
         self._adapter = adapter
-        self._hall = hall
+        self._context = context
         self._settings = settings
-        self._logged: Seldom[str] = Seldom(LOG_EVERY_S)
-        self._refused: Seldom[str] = Seldom(REFUSE_EVERY_S)
-        self._pairing: Seldom[str] = Seldom(PAIR_EVERY_S)
-        self._absent: Seldom[str] = Seldom(REFUSE_EVERY_S)
-        self._floods: Buckets[tuple[str, str]] = Buckets(limits.flood_messages, limits.flood_s)
-        self._counted: Lately[tuple[str, str]] = Lately()
-        self._flooding: Seldom[tuple[str, str]] = Seldom(limits.word_every_s)
+        self._logged: Cooldown[str] = Cooldown(LOG_EVERY_S)
+        self._refused: Cooldown[str] = Cooldown(REFUSE_EVERY_S)
+        self._pairing: Cooldown[str] = Cooldown(PAIR_EVERY_S)
+        self._absent: Cooldown[str] = Cooldown(REFUSE_EVERY_S)
+        self._floods: TokenBuckets[tuple[str, str]] = TokenBuckets(
+            limits.flood_messages, limits.flood_s
+        )
+        self._counted: RecentKeys[tuple[str, str]] = RecentKeys()
+        self._flooding: Cooldown[tuple[str, str]] = Cooldown(limits.word_every_s)
 
     def key_of(self, place: Place, sender: Person = NOBODY) -> ConversationKey | None:
         """Return the conversation of a place; None where no agent answers there."""
         route = find_route(
-            self._hall.routes(),
+            self._context.routes(),
             channel=self._adapter.name,
             platform=self._adapter.platform,
             place=place,
@@ -110,17 +112,17 @@ class Doorkeeper:
 
     async def people(self) -> tuple[str, ...]:
         """Return the ids of those who are let in by name: owners, paired people, and the listed."""
-        hall, names = self._hall, {"", self._adapter.name, self._adapter.platform}
-        rules = [hall.rules(route.agent) for route in hall.routes() if route.channel in names]
+        context, names = self._context, {"", self._adapter.name, self._adapter.platform}
+        rules = [context.rules(route.agent) for route in context.routes() if route.channel in names]
         entries = [entry for each in rules if each is not None for entry in each.dm.allowlist]
         listed = [entry for entry in entries if entry and not entry.endswith("*")]
-        owners = accounts_on(hall.owners(), self._adapter.name)
-        paired = await hall.pairing.people(self._adapter.name)
+        owners = accounts_on(context.owners(), self._adapter.name)
+        paired = await context.pairing.people(self._adapter.name)
         return tuple(dict.fromkeys((*listed, *owners, *paired)))
 
     async def admit(
         self, place: Place, sender: Person, *, is_addressed: bool, tell: Tell | None = None
-    ) -> Admitted | None:
+    ) -> Admission | None:
         """Return what becomes of what somebody says; None where they are refused, and were told.
 
         Args:
@@ -133,14 +135,14 @@ class Doorkeeper:
         if key is None:
             self._log(place, sender, "no route matches: set one under routes in everturn.yaml")
             return None
-        rules = self._hall.rules(key.agent)
+        rules = self._context.rules(key.agent)
         if rules is None:
             self._log(place, sender, f"a route names the agent {key.agent!r}, which is not loaded")
             if tell is not None and self._may_tell(place, sender, self._absent):
                 await tell(NOT_AVAILABLE)
             return None
         channel, is_dm = self._adapter.name, place.type == "dm"
-        ruling = judge(
+        decision = evaluate(
             rules,
             channel=channel,
             platform=self._adapter.platform,
@@ -149,14 +151,14 @@ class Doorkeeper:
             is_addressed=is_addressed,
             is_paired=is_dm and await self._is_let_in(sender, key.agent),
         )
-        match ruling.action:
+        match decision.action:
             case "answer" | "overhear" | "record" | "ignore":
-                return Admitted(key=key, ruling=ruling)
+                return Admission(key=key, decision=decision)
             case "pair" if self._settings.pairing:
-                self._log(place, sender, f"agent {key.agent}: {ruling.reason}")
+                self._log(place, sender, f"agent {key.agent}: {decision.reason}")
                 await self._pair(place, sender, tell)
             case "pair" | "refuse":
-                self._log(place, sender, f"agent {key.agent}: {ruling.reason}")
+                self._log(place, sender, f"agent {key.agent}: {decision.reason}")
                 if tell is not None and self._may_tell(place, sender, self._refused):
                     is_closed = rules.dm.policy == "disabled"  # no list would let them in
                     await tell(no_private_chats() if is_closed else no_access(sender_id=sender.id))
@@ -165,10 +167,10 @@ class Doorkeeper:
     async def _is_let_in(self, sender: Person, agent: str) -> bool:
         """Whether somebody may talk to an agent in private as its owner, or as paired by one."""
         channel = self._adapter.name
-        owner = find_owner(self._hall.owners(), channel, sender)
+        owner = find_owner(self._context.owners(), channel, sender)
         if owner is not None and owner.owns(agent):
             return True
-        return await self._hall.pairing.is_paired(channel, sender.id)
+        return await self._context.pairing.is_paired(channel, sender.id)
 
     def is_flood(self, event: InboundEvent) -> bool:
         """Whether somebody sends more than is taken, by the platform's clock.
@@ -176,7 +178,7 @@ class Doorkeeper:
         By ours, all that was written while the gateway was away would come in one moment. A time
         to come counts as now: it would shut its sender out until then.
         """
-        now = self._hall.clock.now()
+        now = self._context.clock.now()
         who = event.place.chat, event.sender.id
         name = event.place.chat, _counted_as(event)
         if name in self._counted:
@@ -195,17 +197,17 @@ class Doorkeeper:
     async def _pair(self, place: Place, sender: Person, tell: Tell | None) -> None:
         if tell is None or not self._may_tell(place, sender, self._pairing):
             return
-        code = await self._hall.pairing.ask(self._adapter.name, sender)
+        code = await self._context.pairing.ask(self._adapter.name, sender)
         await tell(no_access(code or "", sender_id=sender.id))
 
-    def _may_tell(self, place: Place, sender: Person, seldom: Seldom[str]) -> bool:
+    def _may_tell(self, place: Place, sender: Person, cooldown: Cooldown[str]) -> bool:
         """Whether a refused person is told so now. Two bots must not tell each other for ever."""
         if place.type != "dm" or sender.is_bot:
             return False
-        return seldom.may(sender.id or place.chat, self._hall.clock.now())
+        return cooldown.may(sender.id or place.chat, self._context.clock.now())
 
     def _log(self, place: Place, sender: Person, why: str) -> None:
-        if self._logged.may(place.chat, self._hall.clock.now()):
+        if self._logged.may(place.chat, self._context.clock.now()):
             logger.warning(
                 "somebody was refused",
                 extra={

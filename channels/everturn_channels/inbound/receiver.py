@@ -30,21 +30,21 @@ from everturn_actors.intake import KEY_CHARS
 from everturn_actors.model import IMAGE_TYPES, Aside, ConversationKey, Inbound, Queueing, Upload
 from everturn_actors.service import Submission
 from everturn_channels.adapter import Adapter, Edit, Message
-from everturn_channels.hall import Hall
-from everturn_channels.inbound.composing import aside_text, compose, edit_text
-from everturn_channels.inbound.doorkeeper import (
+from everturn_channels.channel_context import ChannelContext
+from everturn_channels.inbound.access_control import (
     DAMAGED,
     FAILING,
     NOT_AVAILABLE,
-    Admitted,
-    Doorkeeper,
+    AccessControl,
+    Admission,
     Limits,
     log_damaged,
 )
-from everturn_channels.inbound.fetching import AT_ONCE, Fetched, fetch_files, saved_name
-from everturn_channels.inbound.speaking import Errands, Voice
+from everturn_channels.inbound.file_fetch import AT_ONCE, Fetched, fetch_files, saved_name
+from everturn_channels.inbound.message_text import aside_text, compose, edit_text
+from everturn_channels.inbound.notifier import BackgroundTasks, Notifier
 from everturn_channels.inbound.text_files import text_of
-from everturn_channels.pacing import Seldom
+from everturn_channels.rate_limits import Cooldown
 from everturn_channels.settings import ChannelSettings, QueueRules
 from everturn_channels.wording import (
     busy,
@@ -80,22 +80,22 @@ class Receiver:
         self,
         *,
         adapter: Adapter,
-        hall: Hall,
+        context: ChannelContext,
         settings: ChannelSettings,
         limits: Limits,
-        errands: Errands,
-        voice: Voice,
-        doorkeeper: Doorkeeper,
+        tasks: BackgroundTasks,
+        notifier: Notifier,
+        access: AccessControl,
     ) -> None:
         self._adapter = adapter
-        self._hall = hall
+        self._context = context
         self._settings = settings
         self._limits = limits
-        self._errands = errands
-        self._voice = voice
-        self._doorkeeper = doorkeeper
+        self._tasks = tasks
+        self._notifier = notifier
+        self._access = access
         self._fields = {"channel": adapter.name}
-        self._worded: Seldom[tuple[str, str, str]] = Seldom(limits.word_every_s)
+        self._worded: Cooldown[tuple[str, str, str]] = Cooldown(limits.word_every_s)
         self._holding = anyio.CapacityLimiter(AT_ONCE)
         self._extras: OrderedDict[str, _Extras] = OrderedDict()
 
@@ -112,73 +112,73 @@ class Receiver:
             self._say(message, text)
 
         with anyio.fail_after(self._limits.take_s):
-            admitted = await self._doorkeeper.admit(
+            admission = await self._access.admit(
                 place, sender, is_addressed=message.is_addressed, tell=tell
             )
-        if admitted is None or admitted.ruling.action == "ignore":
+        if admission is None or admission.decision.action == "ignore":
             return
-        is_for_us = admitted.ruling.action == "answer"
-        if self._doorkeeper.is_flood(message):
+        is_for_us = admission.decision.action == "answer"
+        if self._access.is_flood(message):
             if is_for_us:
                 self._word(message, TOO_FAST)
         elif is_for_us and (message.text.strip() or message.files):
-            await self._take(message, admitted)
+            await self._take(message, admission)
         elif is_for_us and message.unsupported:
             self._word(message, nothing_to_read(message.unsupported))
         elif is_for_us and message.is_addressed and (message.quoted or place.type != "dm"):
-            await self._take(message, admitted)  # a name alone: what was said before is meant
+            await self._take(message, admission)  # a name alone: what was said before is meant
         elif message.text.strip() or message.files or message.unsupported:
             with anyio.fail_after(self._limits.take_s):
-                await self._overhear(message, admitted)
+                await self._overhear(message, admission)
 
-    async def _overhear(self, message: Message, admitted: Admitted) -> None:
+    async def _overhear(self, message: Message, admission: Admission) -> None:
         """Keep a message that is not for the agent; its files are not fetched."""
-        ruling, text = admitted.ruling, aside_text(message)
-        if ruling.quiet:
+        decision, text = admission.decision, aside_text(message)
+        if decision.quiet:
             inbound = Inbound(
                 text=text,
-                key=admitted.key,
+                key=admission.key,
                 sender=message.sender.id,
-                idempotency_key=message_key(admitted.key, message.id),
-                untrusted=ruling.untrusted,
+                idempotency_key=message_key(admission.key, message.id),
+                untrusted=decision.untrusted,
                 quiet=True,
             )
-            await self._submit(message, inbound, ruling.queue)
+            await self._submit(message, inbound, decision.queue)
             return
         aside = Aside(
             text=text,
-            key=admitted.key,
+            key=admission.key,
             sender=message.sender.id,
-            idempotency_key=message_key(admitted.key, message.id),
-            shown=ruling.action == "overhear",
-            untrusted=ruling.untrusted,
-            max_messages=ruling.buffer.max_messages,
-            max_age_s=int(ruling.buffer.max_age_s),
+            idempotency_key=message_key(admission.key, message.id),
+            shown=decision.action == "overhear",
+            untrusted=decision.untrusted,
+            max_messages=decision.buffer.max_messages,
+            max_age_s=int(decision.buffer.max_age_s),
         )
         try:
-            await self._hall.service.keep_aside(aside)
+            await self._context.service.keep_aside(aside)
         except (CorruptJournalError, UnknownFormatError) as error:
-            log_damaged(admitted.key, error)
+            log_damaged(admission.key, error)
         except (InvalidInputError, UnknownAgentError) as error:
             logger.warning(
                 "an overheard message was not kept",
                 extra={**self._fields, "chat": message.place.chat, "error": str(error)},
             )
 
-    async def _take(self, message: Message, admitted: Admitted) -> None:
+    async def _take(self, message: Message, admission: Admission) -> None:
         """Fetch what comes with a message and hand it to its conversation."""
         if not message.files:
             extras = _Extras(message=message, texts=(), saved=(), refused=())
             with anyio.fail_after(self._limits.take_s):
-                await self._hand_in(extras, admitted, (), 0)
+                await self._hand_in(extras, admission, (), 0)
             return
         # Until it is handed in: its files are in memory as long. Those before it are waited for
         # without a deadline of its own, because each of them has one.
         async with self._holding:
             with anyio.fail_after(self._limits.take_s):
-                await self._take_files(message, admitted)
+                await self._take_files(message, admission)
 
-    async def _take_files(self, message: Message, admitted: Admitted) -> None:
+    async def _take_files(self, message: Message, admission: Admission) -> None:
         """Fetch the files of a message and hand it in with them."""
         began = anyio.current_time()
         fetched = await fetch_files(
@@ -195,14 +195,14 @@ class Receiver:
         uploads = tuple(each.upload for each in fetched if each.upload is not None)
         if not uploads and not message.text.strip():
             return  # nothing is left of it, and its sender was told why
-        texts, saved = await self._placed(admitted.key.agent, fetched)
+        texts, saved = await self._placed(admission.key.agent, fetched)
         extras = _Extras(
             message=replace(message, files=()),
             texts=texts,
             saved=saved,
             refused=why_not,
         )
-        await self._hand_in(extras, admitted, uploads, took_s)
+        await self._hand_in(extras, admission, uploads, took_s)
 
     async def _placed(
         self, agent: str, fetched: Sequence[Fetched]
@@ -221,7 +221,7 @@ class Receiver:
                 continue
             name = await saved_name(upload)
             try:
-                path = await self._hall.save_file(agent, name, upload.data)
+                path = await self._context.save_file(agent, name, upload.data)
             except OSError as error:
                 logger.warning(
                     "a file could not be put where the tools read it",
@@ -235,11 +235,11 @@ class Receiver:
     async def _hand_in(
         self,
         extras: _Extras,
-        admitted: Admitted,
+        admission: Admission,
         uploads: tuple[Upload, ...],
         took_s: float,
     ) -> None:
-        message, ruling = extras.message, admitted.ruling
+        message, decision = extras.message, admission.decision
         in_group = message.place.type != "dm"
         inbound = Inbound(
             text=compose(
@@ -249,16 +249,16 @@ class Receiver:
                 saved=extras.saved,
                 refused=extras.refused,
             ),
-            key=admitted.key,
+            key=admission.key,
             sender=message.sender.id,
-            idempotency_key=message_key(admitted.key, message.id),
+            idempotency_key=message_key(admission.key, message.id),
             attachments=uploads,
-            untrusted=ruling.untrusted,
+            untrusted=decision.untrusted,
             reply_to=message.id if in_group else "",
-            queueing=queueing(ruling.queue, is_album=message.is_album, took_s=took_s),
+            queueing=queueing(decision.queue, is_album=message.is_album, took_s=took_s),
         )
         self._remember(inbound.idempotency_key, extras)
-        submission = await self._submit(message, inbound, ruling.queue)
+        submission = await self._submit(message, inbound, decision.queue)
         if submission is not None and not submission.duplicate:
             self._acknowledge(message)
 
@@ -299,28 +299,28 @@ class Receiver:
     async def _submit_twice(self, inbound: Inbound) -> Submission:
         """Hand in a message; a session that failed just now starts afresh with the second try."""
         try:
-            return await self._hall.service.submit(inbound)
+            return await self._context.service.submit(inbound)
         except ActorFailedError:
-            return await self._hall.service.submit(inbound)
+            return await self._context.service.submit(inbound)
 
     def _acknowledge(self, message: Message) -> None:
         emoji = self._settings.acknowledge
         if emoji and self._adapter.traits.reactions:
             react = partial(self._adapter.react, message.place.chat, message.id, emoji)
-            self._errands.start("a reaction", react)
+            self._tasks.start("a reaction", react)
 
     # --- edits ---
 
     async def edit(self, edit: Edit) -> None:
         """Change a message whose turn has not begun; return when that is durable, or too late."""
-        admitted = await self._doorkeeper.admit(
+        admission = await self._access.admit(
             edit.place, edit.sender, is_addressed=edit.is_addressed
         )
-        if admitted is None or admitted.ruling.action not in {"answer", "overhear"}:
+        if admission is None or admission.decision.action not in {"answer", "overhear"}:
             return
-        if not edit.text.strip() or self._doorkeeper.is_flood(edit):
+        if not edit.text.strip() or self._access.is_flood(edit):
             return
-        key = message_key(admitted.key, edit.id)
+        key = message_key(admission.key, edit.id)
         in_group = edit.place.type != "dm"
         text = edit_text(edit, in_group=in_group)
         extras = self._extras.get(key)
@@ -334,9 +334,9 @@ class Receiver:
             )
         fields = {**self._fields, "chat": edit.place.chat, "message_id": edit.id}
         try:
-            is_changed = await self._hall.service.edit(admitted.key, key, text)
+            is_changed = await self._context.service.edit(admission.key, key, text)
         except (CorruptJournalError, UnknownFormatError) as error:
-            log_damaged(admitted.key, error)
+            log_damaged(admission.key, error)
         except (InvalidInputError, UnknownAgentError, UnknownSessionError) as error:
             logger.info("an edit was refused", extra={**fields, "error": str(error)})
         else:
@@ -358,12 +358,12 @@ class Receiver:
 
     def _say(self, message: Message, text: str) -> None:
         reply_to = message.id if message.place.type != "dm" else ""
-        self._voice.say(message.place, text, reply_to=reply_to)
+        self._notifier.notify_soon(message.place, text, reply_to=reply_to)
 
     def _word(self, message: Message, text: str) -> None:
         """Say a line about a message that is not taken, the same one not too often."""
         who = message.place.chat, message.sender.id, text
-        if self._worded.may(who, self._hall.clock.now()):
+        if self._worded.may(who, self._context.clock.now()):
             self._say(message, text)
 
 

@@ -23,13 +23,13 @@ from everturn_channels.health import Health
 
 logger = logging.getLogger(__name__)
 
-ERRANDS_MAX: Final = 256  # at a time; a channel whose platform is down does not pile them up
-ERRAND_S: Final = 60  # for one of them
+TASKS_MAX: Final = 256  # at a time; a channel whose platform is down does not pile them up
+TASK_S: Final = 60  # for one of them
 ANSWER_S: Final = 10  # for the first try of an answer that somebody waits for
 RETRY_S: Final = 1.0  # after a failure that names no time
 
 
-class Errands:
+class BackgroundTasks:
     """Work beside a channel, done in the task group of its owner."""
 
     def __init__(self, group: TaskGroup, channel: str) -> None:
@@ -38,29 +38,29 @@ class Errands:
         self._running = 0
 
     def start(
-        self, what: str, errand: Callable[[], Awaitable[None]], *, within_s: float = ERRAND_S
+        self, what: str, task: Callable[[], Awaitable[None]], *, within_s: float = TASK_S
     ) -> bool:
         """Do something beside what runs; return whether there was room for it.
 
         Args:
             what: For the log.
-            errand: May raise ChannelError or CoreError; anything else is a fault of ours.
+            task: May raise ChannelError or CoreError; anything else is a fault of ours.
             within_s: It is given up after that.
         """
-        if self._running >= ERRANDS_MAX:
+        if self._running >= TASKS_MAX:
             logger.warning(
                 "left undone, too much is under way", extra={"channel": self._channel, "what": what}
             )
             return False
         self._running += 1
-        self._group.start_soon(self._run, what, errand, within_s)
+        self._group.start_soon(self._run, what, task, within_s)
         return True
 
-    async def _run(self, what: str, errand: Callable[[], Awaitable[None]], within_s: float) -> None:
+    async def _run(self, what: str, task: Callable[[], Awaitable[None]], within_s: float) -> None:
         fields = {"channel": self._channel, "what": what}
         try:
             with anyio.move_on_after(within_s) as scope:
-                failure = await attempt(errand)
+                failure = await attempt(task)
                 if isinstance(failure, ChannelError | CoreError):
                     logger.info("could not be done", extra={**fields, "error": str(failure)})
                 elif failure is not None:
@@ -71,27 +71,27 @@ class Errands:
             self._running -= 1
 
 
-class Voice:
+class Notifier:
     """Says lines of the channel itself, at the pace that its platform allows the whole bot."""
 
     def __init__(
-        self, adapter: Adapter, *, errands: Errands, pace: Pace, clock: Clock, health: Health
+        self, adapter: Adapter, *, tasks: BackgroundTasks, pace: Pace, clock: Clock, health: Health
     ) -> None:
         self._adapter = adapter
-        self._errands = errands
+        self._tasks = tasks
         self._pace = pace
         self._clock = clock
         self._health = health
 
-    def say(self, place: Place, text: str, *, reply_to: str = "") -> None:
+    def notify_soon(self, place: Place, text: str, *, reply_to: str = "") -> None:
         """Say a line in a chat, soon and if it can be."""
 
-        async def errand() -> None:
-            await self.tell(place, text, reply_to=reply_to)
+        async def task() -> None:
+            await self.notify(place, text, reply_to=reply_to)
 
-        self._errands.start("a line", errand)
+        self._tasks.start("a line", task)
 
-    async def tell(
+    async def notify(
         self,
         place: Place,
         text: str,
@@ -125,7 +125,7 @@ class Voice:
             except NotSentError as error:
                 await self._again(send, error)
 
-    async def answer(self, answer: Callable[[str], Awaitable[None]], text: str) -> None:
+    async def respond(self, answer: Callable[[str], Awaitable[None]], text: str) -> None:
         """Answer somebody who waits for it: at once if the bot may speak, or as soon as it may."""
 
         async def send() -> None:
@@ -135,14 +135,14 @@ class Voice:
             await self._paced(send)
 
         if not self._pace.take_now():
-            self._errands.start("an answer", send_paced)
+            self._tasks.start("an answer", send_paced)
             return
         try:
             with anyio.fail_after(ANSWER_S):
                 await send()
         except NotSentError as error:
             self._note(error)
-            self._errands.start("an answer", partial(self._again, send, error))
+            self._tasks.start("an answer", partial(self._again, send, error))
         except (ChannelError, TimeoutError) as error:
             logger.info(
                 "an answer did not get there",

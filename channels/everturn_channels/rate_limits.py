@@ -15,7 +15,7 @@ KEYS_MAX: Final = 4096  # people or chats at a time; one that is forgotten may d
 K = TypeVar("K", bound=Hashable)
 
 
-class Seldom(Generic[K]):
+class Cooldown(Generic[K]):
     """Lets something happen once in a while, for each key."""
 
     def __init__(self, every_s: float, *, keys: int = KEYS_MAX) -> None:
@@ -35,7 +35,7 @@ class Seldom(Generic[K]):
         return True
 
 
-class Buckets(Generic[K]):
+class TokenBuckets(Generic[K]):
     """Lets `burst` of something happen at once for each key, and then as many in `refill_s`."""
 
     def __init__(self, burst: int, refill_s: float, *, keys: int = KEYS_MAX) -> None:
@@ -57,7 +57,7 @@ class Buckets(Generic[K]):
         return is_taken
 
 
-class Lately(Generic[K]):
+class RecentKeys(Generic[K]):
     """The newest keys that were noted."""
 
     def __init__(self, keys: int = KEYS_MAX) -> None:

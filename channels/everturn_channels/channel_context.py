@@ -18,7 +18,7 @@ def _no_usage(is_asked: Callable[[str], bool]) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hall:
+class ChannelContext:
     """What all channels share. The callables are asked anew each time: agents are reloaded."""
 
     service: TurnService
