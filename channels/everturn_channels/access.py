@@ -36,7 +36,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, assert_never
 
-from everturn_channels.adapter import Person, Place
+from everturn_channels.adapter import ChatRef, Person
 from everturn_channels.settings import (
     AccessRules,
     BufferRules,
@@ -79,7 +79,7 @@ class AccessDecision:
 
 
 def find_route(
-    routes: Iterable[Route], *, channel: str, platform: str, place: Place, sender: Person
+    routes: Iterable[Route], *, channel: str, platform: str, chat: ChatRef, sender: Person
 ) -> Route | None:
     """Return the first route that matches; None where none does.
 
@@ -88,8 +88,8 @@ def find_route(
     for route in routes:
         wanted = (
             (route.channel, (channel, platform)),
-            (route.chat_type, (place.type,)),
-            (route.chat_id, (place.chat, *place.aliases)),
+            (route.chat_type, (chat.type,)),
+            (route.chat_id, (chat.id, *chat.aliases)),
             (route.sender_id, (sender.id,)),
         )
         if all(not name or name in found for name, found in wanted):
@@ -102,7 +102,7 @@ def evaluate(
     *,
     channel: str,
     platform: str,
-    place: Place,
+    chat: ChatRef,
     sender: Person,
     is_addressed: bool,
     is_paired: bool,
@@ -111,14 +111,14 @@ def evaluate(
 
     `is_paired` is whether the owner approved this person for this channel; it counts in a dm.
     """
-    match str(place.type):  # a plug-in may send any word
+    match str(chat.type):  # a plug-in may send any word
         case "dm":
             return _evaluate_dm(rules, sender, is_paired=is_paired)
         case "group" | "channel":
-            ids = (place.chat, *place.aliases)
-            names = (f"{prefix}:{chat}" for chat in ids for prefix in (channel, platform))
+            ids = (chat.id, *chat.aliases)
+            names = (f"{prefix}:{chat_id}" for chat_id in ids for prefix in (channel, platform))
             keys = tuple(dict.fromkeys(names))
-            return _evaluate_group(rules.groups, keys, place, sender, is_addressed=is_addressed)
+            return _evaluate_group(rules.groups, keys, chat, sender, is_addressed=is_addressed)
         case other:
             return AccessDecision(action="refuse", reason=f"the chat type {other!r} is not known")
 
@@ -151,9 +151,9 @@ def _evaluate_dm(rules: AccessRules, sender: Person, *, is_paired: bool) -> Acce
 
 
 def _evaluate_group(
-    rules: GroupRules, keys: Sequence[str], place: Place, sender: Person, *, is_addressed: bool
+    rules: GroupRules, keys: Sequence[str], chat: ChatRef, sender: Person, *, is_addressed: bool
 ) -> AccessDecision:
-    closed = _why_closed(rules, keys, place)
+    closed = _why_closed(rules, keys, chat)
     if closed:
         return AccessDecision(action="refuse", reason=closed)
     disposition, entry = _disposition(rules, sender.id)
@@ -182,16 +182,16 @@ def _evaluate_group(
     return AccessDecision(action="overhear", buffer=rules.context_buffer, reason=why)
 
 
-def _why_closed(rules: GroupRules, keys: Sequence[str], place: Place) -> str:
+def _why_closed(rules: GroupRules, keys: Sequence[str], chat: ChatRef) -> str:
     """Return why the agent takes no part in a chat; empty where it does."""
     if rules.policy == "disabled":
         return f"{_GROUPS}.policy is disabled: no group is admitted"
     if any(_matches(entry, key) for entry in rules.allowlist for key in keys):
         return ""
-    if rules.policy == "open" and place.type == "group":
+    if rules.policy == "open" and chat.type == "group":
         return ""
     if not rules.allowlist:
-        return f"{_GROUPS}.allowlist is empty: no {place.type} is admitted"
+        return f"{_GROUPS}.allowlist is empty: no {chat.type} is admitted"
     return f"{_GROUPS}.allowlist has no entry for {keys[0]!r}"
 
 

@@ -22,10 +22,10 @@ CommandName: TypeAlias = Literal[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ChatRef:
     """Where something is said on a platform."""
 
-    chat: str
+    id: str
     "The platform's id of the chat, as text. For a Discord thread: of the channel it belongs to."
     type: ChatType = "dm"
     topic: str = ""
@@ -70,7 +70,7 @@ class Message:
 
     id: str
     "Unique within its chat. The same message always has the same id."
-    place: Place
+    chat: ChatRef
     sender: Person
     text: str = ""
     "In the platform's own words turned into plain text or Markdown; may be empty."
@@ -97,7 +97,7 @@ class Edit:
 
     id: str
     "Of the message that was changed."
-    place: Place
+    chat: ChatRef
     sender: Person
     text: str
     at: datetime
@@ -112,7 +112,7 @@ class Command:
     name: str
     "Lower case, without the slash; may be none of `CommandName`."
     argument: str
-    place: Place
+    chat: ChatRef
     sender: Person
     at: datetime
     is_addressed: bool = False
@@ -141,7 +141,7 @@ class ButtonClick:
 
     data: str
     "Of the button."
-    place: Place
+    chat: ChatRef
     sender: Person
     at: datetime
     answer: Callable[[str], Awaitable[None]]
@@ -167,13 +167,13 @@ class InboundHandler(Protocol):
         """
         ...
 
-    def unreadable(self, kind: str, fault: Exception | str, place: Place | None = None) -> None:
+    def unreadable(self, kind: str, fault: Exception | str, chat: ChatRef | None = None) -> None:
         """Say that an event could not be read and is passed over.
 
         Args:
             kind: What it is on the platform: `MESSAGE_CREATE`.
             fault: What is wrong with it, for the log.
-            place: Where somebody waits for an answer to it; None = nowhere, or it is not known.
+            chat: Where somebody waits for an answer to it; None = nowhere, or it is not known.
         """
         ...
 
@@ -200,7 +200,7 @@ class InboundHandler(Protocol):
         """Return the ids of those who are let in by name in private chats: paired, or listed."""
         ...
 
-    async def skipped(self, place: Place, count: int, why: str) -> None:
+    async def skipped(self, chat: ChatRef, count: int, why: str) -> None:
         """Say that `count` messages of a chat were not read, so that somebody is told."""
         ...
 

@@ -18,6 +18,7 @@ from everturn_actors.supervisor import attempt
 from everturn_channels.adapter import Adapter
 from everturn_channels.aliases import ChatAliases
 from everturn_channels.channel_context import ChannelContext
+from everturn_channels.chat_types import ChatTypes
 from everturn_channels.cursors import Cursors
 from everturn_channels.delivery.pace import Pace
 from everturn_channels.errors import ConnectionLostError, SetupError
@@ -25,7 +26,6 @@ from everturn_channels.health import Health
 from everturn_channels.inbound.access_control import Limits
 from everturn_channels.inbound.inbound_handler import ChannelInboundHandler
 from everturn_channels.inbound.notifier import BackgroundTasks
-from everturn_channels.places import Places
 from everturn_channels.settings import ChannelSettings
 
 logger = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ async def run_channel(
     settings: ChannelSettings,
     health: Health,
     cursors: Cursors,
-    places: Places | None = None,
+    chat_types: ChatTypes | None = None,
     pace: Pace | None = None,
     limits: Limits | None = None,
     aliases: ChatAliases | None = None,
@@ -59,7 +59,7 @@ async def run_channel(
         settings: How the channel behaves.
         health: Where it is noted how the channel fares.
         cursors: Where the adapter keeps how far it has read.
-        places: Where it is noted which kind of chat somebody writes in.
+        chat_types: Where it is noted which kind of chat somebody writes in.
         pace: When the bot may speak: that of its deliveries.
         limits: How much is taken at a time.
         aliases: Chats that were given another id: those that the adapter speaks to.
@@ -76,7 +76,7 @@ async def run_channel(
                 cursors=cursors,
                 tasks=tasks,
                 limits=limits or Limits(),
-                places=places or Places(),
+                chat_types=chat_types or ChatTypes(),
                 pace=pace or Pace(context.clock, jitter),
                 aliases=aliases or ChatAliases(adapter.name),
             )

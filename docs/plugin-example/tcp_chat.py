@@ -33,7 +33,7 @@ def say(**message: object) -> None:
 def arrived(name: str, text: str) -> None:
     """Hand in a message or a command."""
     number = next(numbers)
-    message = {"id": number, "message_id": f"{started}-{number}", "place": {"chat": name}}
+    message = {"id": number, "message_id": f"{started}-{number}", "chat": {"id": name}}
     message["sender"] = {"id": name, "name": name}
     if text.startswith("/"):
         word, _, argument = text[1:].partition(" ")
@@ -75,7 +75,7 @@ async def obey(message: dict[str, Any]) -> None:
         case "send":
             await show(message["request"], message["chat"], message["text"])
         case "answer":
-            chat = events[message["id"]]["place"]["chat"]
+            chat = events[message["id"]]["chat"]["id"]
             await show(message["request"], chat, message["text"])
         case "typing":
             await show(message["request"], message["chat"], "...")

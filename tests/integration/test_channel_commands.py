@@ -18,7 +18,7 @@ from everturn_actors.model import Reply, Usage
 from everturn_actors.ports import Verdict
 from everturn_actors.state import SessionState
 from everturn_actors.testing import ManualClock, ScriptedProvider, calling
-from everturn_channels.adapter import Command, Person, Place
+from everturn_channels.adapter import ChatRef, Command, Person
 from everturn_channels.delivery.approvals import approval_token, button_data
 from everturn_channels.errors import NotSentError, RefusedError
 from everturn_channels.inbound.button_clicks import NO_BUTTON
@@ -161,7 +161,7 @@ async def test_unknown_commands_are_answered_where_nobody_else_could_be_meant(
     """A group may have ten bots, and a `/roll` is for one of them."""
     async with feeding(tmp_path) as fed:
         assert "/help" in await fed.command("roll")
-        assert await fed.command("roll", place=GROUP, is_addressed=True) == ""
+        assert await fed.command("roll", chat=GROUP, is_addressed=True) == ""
 
 
 async def test_a_group_command_has_to_be_addressed_unless_the_agent_answers_all(
@@ -170,10 +170,10 @@ async def test_a_group_command_has_to_be_addressed_unless_the_agent_answers_all(
     """`/stop` in a group is meant for some bot, and often not for this one."""
     always = replace(OPEN, groups=replace(OPEN.groups, activation="always"))
     async with feeding(tmp_path) as fed:
-        unaddressed = await fed.command("status", place=GROUP)
-        addressed = await fed.command("status", place=GROUP, is_addressed=True)
+        unaddressed = await fed.command("status", chat=GROUP)
+        addressed = await fed.command("status", chat=GROUP, is_addressed=True)
         fed.rules["test"] = always
-        after = await fed.command("status", place=GROUP)
+        after = await fed.command("status", chat=GROUP)
 
         assert (unaddressed, addressed, after) == ("", no_session(), no_session())
 
@@ -264,7 +264,7 @@ def _command(name: str, fed: Fed, **changes: object) -> Command:
         id=fed.next_id(),
         name=name,
         argument="",
-        place=DM,
+        chat=DM,
         sender=ANN,
         at=fed.clock.now(),
         answer=fed._answer,
@@ -294,19 +294,19 @@ async def test_a_button_lets_the_call_run_for_those_who_may_answer(tmp_path: Pat
     """The question is whether something with effects happens: only some may say yes (SE-04)."""
     tool, gate, provider = _asking("7")
     async with feeding(tmp_path, provider=provider, tools=by_name(tool), gate=gate) as fed:
-        await fed.say("send it", place=GROUP, is_addressed=True)
+        await fed.say("send it", chat=GROUP, is_addressed=True)
         state = await _until_asked(fed, "-100")
         token = approval_token(state.session_id, state.open_approvals[0])
         allow = button_data("allow_once", token)
 
-        assert await fed.click(allow, place=GROUP, sender=BOB) == click_refused()
-        assert await fed.click(allow, place=GROUP, sender=Person(id="")) == click_refused()
+        assert await fed.click(allow, chat=GROUP, sender=BOB) == click_refused()
+        assert await fed.click(allow, chat=GROUP, sender=Person(id="")) == click_refused()
         assert tool.runs == {}
-        assert await fed.click(allow, place=GROUP) == "Allowed, this once."
+        assert await fed.click(allow, chat=GROUP) == "Allowed, this once."
         state = await fed.until_idle("-100")
         assert tool.runs == {"c1": 1}
         assert state.held_turns[0].text == "sent"
-        assert await fed.click(allow, place=GROUP) == click_late()
+        assert await fed.click(allow, chat=GROUP) == click_late()
 
 
 async def test_an_id_that_ends_with_a_star_is_nobody_else(tmp_path: Path) -> None:
@@ -314,11 +314,11 @@ async def test_an_id_that_ends_with_a_star_is_nobody_else(tmp_path: Path) -> Non
     tool, gate, provider = _asking()
     begin = partial(feeding, tmp_path, provider=provider, tools=by_name(tool), gate=gate)
     async with begin(delivery_port=LaterDeliveryPort()) as fed:
-        await fed.say("send it", place=GROUP, is_addressed=True, sender=Person(id="*"))
+        await fed.say("send it", chat=GROUP, is_addressed=True, sender=Person(id="*"))
         state = await _until_asked(fed, "-100")
         allow = button_data("allow_once", approval_token(state.session_id, state.open_approvals[0]))
 
-        assert await fed.click(allow, place=GROUP, sender=BOB) == click_refused()
+        assert await fed.click(allow, chat=GROUP, sender=BOB) == click_refused()
         assert tool.runs == {}
 
 
@@ -332,7 +332,7 @@ async def test_a_button_is_worth_nothing_in_another_chat_or_for_another_question
         state = await _until_asked(fed, "7")
         token = approval_token(state.session_id, state.open_approvals[0])
         allow = button_data("allow_once", token)
-        elsewhere = await fed.click(allow, place=Place(chat="8"), sender=BOB)
+        elsewhere = await fed.click(allow, chat=ChatRef(id="8"), sender=BOB)
         forged = await fed.click(button_data("allow_once", "0" * 16))
         other = await fed.click("something else")
         denied = await fed.click(button_data("deny", token))
@@ -351,10 +351,10 @@ async def test_somebody_who_may_not_talk_here_may_not_press_here(tmp_path: Path)
     async with feeding(
         tmp_path, rules=rules, provider=provider, tools=by_name(tool), gate=gate
     ) as fed:
-        await fed.say("send it", place=GROUP, is_addressed=True)
+        await fed.say("send it", chat=GROUP, is_addressed=True)
         state = await _until_asked(fed, "-100")
         token = approval_token(state.session_id, state.open_approvals[0])
-        answer = await fed.click(button_data("allow_once", token), place=GROUP, sender=BOB)
+        answer = await fed.click(button_data("allow_once", token), chat=GROUP, sender=BOB)
 
         assert answer == click_refused()
         assert tool.runs == {}

@@ -16,7 +16,7 @@ from support.pictures import png
 
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.testing import ManualClock, ScriptedProvider, texts
-from everturn_channels.adapter import Command, Person, Place
+from everturn_channels.adapter import ChatRef, Command, Person
 from everturn_channels.errors import (
     ConnectionLostError,
     FileTooLargeError,
@@ -39,7 +39,7 @@ from everturn_channels.wording import busy, no_private_chats, not_kept
 
 PNG = png()
 BOB = Person(id="8", name="Bob")
-BOBS = Place(chat="8")
+BOBS = ChatRef(id="8")
 
 
 async def _user_texts(fed: Fed, chat: str = "7") -> list[str]:
@@ -118,7 +118,7 @@ async def test_a_damaged_conversation_is_told_and_does_not_stop_the_channel(
     async with feeding(tmp_path, disk=disk) as fed:
         fed.numbers = 1
         await fed.say("two")
-        await fed.say("elsewhere", place=BOBS, sender=BOB)
+        await fed.say("elsewhere", chat=BOBS, sender=BOB)
         await fed.until_idle("8")
 
         assert ["damaged" in line for line in await fed.until_said()] == [True]
@@ -164,7 +164,7 @@ async def test_a_command_whose_answer_fails_with_a_bug_stops_nothing(
             id="c1",
             name="help",
             argument="",
-            place=DM,
+            chat=DM,
             sender=ANN,
             at=fed.clock.now(),
             answer=answer,
@@ -218,8 +218,8 @@ async def test_groups_attribute_and_hear_what_was_not_for_them(tmp_path: Path) -
     """An agent that is asked `what do you think?` has to know about what, and who asks (GW-06)."""
     provider = ScriptedProvider()
     async with feeding(tmp_path, provider=provider) as fed:
-        await fed.say("we could meet at noon", place=GROUP, sender=BOB)
-        asked = await fed.say("what do you think?", place=GROUP, is_addressed=True)
+        await fed.say("we could meet at noon", chat=GROUP, sender=BOB)
+        asked = await fed.say("what do you think?", chat=GROUP, is_addressed=True)
         state = await fed.until_idle("-100")
 
         (user,) = state.held_turns[0].users
@@ -232,7 +232,7 @@ async def test_groups_attribute_and_hear_what_was_not_for_them(tmp_path: Path) -
 async def test_the_bots_name_alone_asks_about_what_was_said(tmp_path: Path) -> None:
     """Whoever names the bot below somebody's question wants that answered."""
     async with feeding(tmp_path, provider=ScriptedProvider()) as fed:
-        await fed.say("", place=GROUP, is_addressed=True, quoted="is it noon?", quoted_name="Bob")
+        await fed.say("", chat=GROUP, is_addressed=True, quoted="is it noon?", quoted_name="Bob")
         state = await fed.until_idle("-100")
 
         (user,) = state.held_turns[0].users
@@ -250,8 +250,8 @@ async def test_passive_members_are_read_later_and_blocked_ones_never(tmp_path: P
     async with feeding(tmp_path, rules=replace(OPEN, groups=groups), provider=provider) as fed:
         for sender in ("8", "9", "10"):
             person = Person(id=sender, name=f"P{sender}")
-            await fed.say("secret", place=GROUP, sender=person, is_addressed=True)
-        await fed.say("now", place=GROUP, is_addressed=True)
+            await fed.say("secret", chat=GROUP, sender=person, is_addressed=True)
+        await fed.say("now", chat=GROUP, is_addressed=True)
         state = await fed.until_idle("-100")
 
         assert state.turns == 1
@@ -299,7 +299,7 @@ async def test_one_chat_whose_file_hangs_stops_no_other(tmp_path: Path) -> None:
         stuck = fed.message("", files=(replace(a_file(b""), fetch=never),))
         slow.start_soon(fed.adapter.feed, stuck)
         await hanging.wait()
-        await fed.say(place=BOBS, sender=BOB)
+        await fed.say(chat=BOBS, sender=BOB)
         state = await fed.until_idle("8")
         slow.cancel_scope.cancel()
 
@@ -312,10 +312,10 @@ async def test_many_chats_at_once_lose_and_mix_nothing(tmp_path: Path) -> None:
     rules = AccessRules(dm=DmRules(policy="open", queue=queue))
     async with feeding(tmp_path, rules=rules) as fed:
 
-        async def one(chat: str) -> None:
-            place, sender = Place(chat=chat), Person(id=chat)
+        async def one(chat_id: str) -> None:
+            chat, sender = ChatRef(id=chat_id), Person(id=chat_id)
             for number in range(10):
-                message = await fed.say(f"{number}", place=place, sender=sender)
+                message = await fed.say(f"{number}", chat=chat, sender=sender)
                 await fed.adapter.feed(message)
 
         async with anyio.create_task_group() as chats:
@@ -394,8 +394,8 @@ async def test_a_group_that_is_not_admitted_learns_nothing(
     """Anybody can put a bot into a group; it must not become a nuisance there (SE-02)."""
     async with feeding(tmp_path, rules=AccessRules()) as fed:
         for _ in range(3):
-            await fed.say("@bot hello", place=GROUP, is_addressed=True)
-        answer = await fed.command("status", place=GROUP, is_addressed=True)
+            await fed.say("@bot hello", chat=GROUP, is_addressed=True)
+        answer = await fed.command("status", chat=GROUP, is_addressed=True)
 
         assert answer == ""
         assert await fed.state("-100") is None
@@ -411,7 +411,7 @@ async def test_a_place_without_a_route_or_an_agent_is_logged_with_what_to_set(
     routes = (Route(agent="gone", chat_id="7"),)
     async with feeding(tmp_path, routes=routes) as fed:
         await fed.say()
-        await fed.say(place=BOBS, sender=BOB)
+        await fed.say(chat=BOBS, sender=BOB)
         lines = await fed.until_said()
 
         whys = [each.__dict__["why"] for each in _logged(caplog, "somebody was refused")]
@@ -437,8 +437,8 @@ async def test_a_member_who_floods_is_told_once_and_others_notice_nothing(tmp_pa
     provider.hold()
     async with feeding(tmp_path, limits=limits, provider=provider) as fed:
         for number in range(6):
-            await fed.say(f"spam {number}", place=GROUP, is_addressed=True)
-        await fed.say("me too", place=GROUP, sender=BOB, is_addressed=True)
+            await fed.say(f"spam {number}", chat=GROUP, is_addressed=True)
+        await fed.say("me too", chat=GROUP, sender=BOB, is_addressed=True)
         lines = await fed.until_said()
         provider.release()
 
@@ -542,7 +542,7 @@ async def test_only_an_unsupported_thing_is_answered_with_a_line(tmp_path: Path)
     async with feeding(tmp_path) as fed:
         await fed.say("", unsupported="a poll")
         lines = list(await fed.until_said())
-        await fed.say("", place=GROUP, unsupported="a poll")
+        await fed.say("", chat=GROUP, unsupported="a poll")
 
         assert ["I cannot read a poll" in line for line in lines] == [True]
         assert await fed.state() is None
@@ -670,7 +670,7 @@ async def test_what_is_too_old_is_counted_and_told_once(tmp_path: Path) -> None:
         old, recent = clock.now() - timedelta(days=2), clock.now() - timedelta(hours=2)
         for number in range(3):
             await fed.say(f"old {number}", at=old)
-        await fed.say("old and a stranger", at=old, place=BOBS, sender=BOB)
+        await fed.say("old and a stranger", at=old, chat=BOBS, sender=BOB)
         await fed.say("recent", at=recent)
         handler = await fed.adapter.handler()
         await handler.skipped(DM, 2, "too many")
@@ -804,7 +804,7 @@ async def test_places_and_counts_are_noted_for_others(tmp_path: Path) -> None:
         await fed.say()
         status, health = fed.health.status(), fed.health
 
-        assert fed.places.type_of(fed.key()) == "dm"
-        assert fed.places.type_of(fed.key("-100")) == "group"
+        assert fed.chat_types.type_of(fed.key()) == "dm"
+        assert fed.chat_types.type_of(fed.key("-100")) == "group"
         assert (status.received, status.account, status.is_healthy) == (1, "@test", True)
     assert health.status().state == "stopped"

@@ -14,13 +14,13 @@ from everturn_actors.testing import ManualClock
 from everturn_channels.adapter import (
     Button,
     ButtonClick,
+    ChatRef,
     Command,
     Edit,
     InboundEvent,
     Message,
     Outbound,
     OutgoingFile,
-    Place,
 )
 from everturn_channels.cursors import NAME_LIMIT, VALUE_LIMIT
 from everturn_channels.discord import DiscordAdapter, adapter, client, receiving
@@ -53,7 +53,7 @@ class Notebook:
         self.events: list[InboundEvent] = []
         self.cursors: dict[str, str] = {}
         self.told: list[tuple[str, int, str]] = []
-        self.unread: list[tuple[str, str, Place | None]] = []
+        self.unread: list[tuple[str, str, ChatRef | None]] = []
         self.blocks: list[tuple[str, str]] = []
         self.account = ""
         self.logins = self.heard = 0
@@ -84,13 +84,13 @@ class Notebook:
         """Know nobody."""
         return []
 
-    async def skipped(self, place: Place, count: int, why: str) -> None:
+    async def skipped(self, chat: ChatRef, count: int, why: str) -> None:
         """Write down what was left out."""
-        self.told.append((place.chat, count, why))
+        self.told.append((chat.id, count, why))
 
-    def unreadable(self, kind: str, fault: Exception | str, place: Place | None = None) -> None:
+    def unreadable(self, kind: str, fault: Exception | str, chat: ChatRef | None = None) -> None:
         """Write down what could not be read."""
-        self.unread.append((kind, str(fault), place))
+        self.unread.append((kind, str(fault), chat))
 
     def blocked(self, chat: str, why: str) -> float:
         """Write down which chat could not be read."""
@@ -230,9 +230,9 @@ async def test_places_of_direct_messages_threads_and_forum_posts() -> None:
                 await api.until(lambda: notes.cursor(channel) == _last(api, channel))  # noqa: B023 - awaited here
             in_thread = notes.events[2]
             assert isinstance(in_thread, Message)
-            await bot.react(in_thread.place.chat, in_thread.id, "👀")
+            await bot.react(in_thread.chat.id, in_thread.id, "👀")
 
-    places = [(a.place.type, a.place.chat, a.place.topic) for a in notes.events]
+    places = [(a.chat.type, a.chat.id, a.chat.topic) for a in notes.events]
     assert places == [
         ("group", world.general, ""),
         ("dm", dm, ""),
@@ -345,7 +345,7 @@ async def test_after_a_restart_direct_messages_and_new_threads_are_caught_up() -
             await api.until(lambda: len(notes.events) == 2)
 
     assert sorted(notes.texts()) == ["in a thread", "in private"]
-    assert {a.place.topic for a in notes.events} == {"", thread}
+    assert {a.chat.topic for a in notes.events} == {"", thread}
 
 
 async def test_more_direct_channels_than_a_cursor_holds_are_remembered() -> None:
@@ -365,7 +365,7 @@ async def test_more_direct_channels_than_a_cursor_holds_are_remembered() -> None
             await api.until(lambda: len(notes.events) == len(people))
 
     assert set(notes.texts()) == {"missed"}
-    assert {a.place.chat for a in notes.events} == {world.dm(who) for who in people}
+    assert {a.chat.id for a in notes.events} == {world.dm(who) for who in people}
 
 
 async def test_a_backlog_is_bounded_by_count_and_age_and_the_rest_is_told() -> None:
@@ -445,8 +445,8 @@ async def test_a_thread_that_nobody_told_of_is_looked_up() -> None:
             await api.says("hi", channel=thread)
             await api.until(lambda: notes.events)
 
-    place = notes.events[0].place
-    assert (place.chat, place.topic) == (api.world.general, thread)
+    chat = notes.events[0].chat
+    assert (chat.id, chat.topic) == (api.world.general, thread)
 
 
 @pytest.mark.parametrize("how", ["cut", "reconnect", "resumable"])
@@ -636,7 +636,7 @@ async def test_a_click_is_acknowledged_and_can_be_answered() -> None:
             await got.answer("")
             await got.answer("Not yours.")
 
-    assert (got.data, got.sender.id, got.place.chat) == ("approve:1", ann["id"], api.world.general)
+    assert (got.data, got.sender.id, got.chat.id) == ("approve:1", ann["id"], api.world.general)
     assert state["callbacks"] == [{"type": 6}]
     assert [s["content"] for s in state["said"]] == ["Not yours."]
 

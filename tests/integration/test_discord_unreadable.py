@@ -77,7 +77,7 @@ async def test_who_wrote_what_cannot_be_read_is_told() -> None:
             await api.says("fine", author=ann, channel=dm)
             await api.until(lambda: "fine" in texts(inbox))
 
-    assert [place.chat if place else "" for _, _, place in inbox.unread] == [dm, ""]
+    assert [chat.id if chat else "" for _, _, chat in inbox.unread] == [dm, ""]
 
 
 @pytest.mark.parametrize(

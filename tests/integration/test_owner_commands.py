@@ -21,7 +21,7 @@ from everturn_actors.model import Inbound
 from everturn_actors.ports import Verdict
 from everturn_actors.state import SessionState
 from everturn_actors.testing import ManualClock, ScriptedProvider, calling
-from everturn_channels.adapter import Command, Person, Place
+from everturn_channels.adapter import ChatRef, Command, Person
 from everturn_channels.delivery.approvals import approval_token, button_data
 from everturn_channels.inbound.open_questions import CODE_HEX_DIGITS
 from everturn_channels.inbound.owner_texts import (
@@ -40,9 +40,9 @@ from everturn_gateway.channels.running import LaterDeliveryPort
 
 ADA = Person(id="1", name="Ada")
 "The owner."
-ADA_DM = Place(chat="1")
+ADA_DM = ChatRef(id="1")
 BOB = Person(id="8", name="Bob")
-BOB_DM = Place(chat="8")
+BOB_DM = ChatRef(id="8")
 OWNER = Owner(name="ada", accounts=frozenset({("test", "1")}))
 
 
@@ -68,7 +68,7 @@ async def _decided(fed: Fed, session_id: str) -> list[tuple[str, str]]:
 
 
 def _by_ada(fed: Fed) -> Callable[..., Awaitable[str]]:
-    return partial(fed.command, place=ADA_DM, sender=ADA)
+    return partial(fed.command, chat=ADA_DM, sender=ADA)
 
 
 # --- questions ---
@@ -79,18 +79,18 @@ async def test_an_owner_answers_a_question_of_another_chat_by_its_button(tmp_pat
     tool, gate, provider = _asking("7")
     begin = partial(feeding, tmp_path, provider=provider, tools=by_name(tool), gate=gate)
     async with begin(owners=[OWNER]) as fed:
-        await fed.say("send it", place=GROUP, is_addressed=True)
+        await fed.say("send it", chat=GROUP, is_addressed=True)
         state = await _until_asked(fed, "-100")
-        listed = await fed.command("questions", place=ADA_DM, sender=ADA)
+        listed = await fed.command("questions", chat=ADA_DM, sender=ADA)
         (shown,) = await fed.until_said()
         message = next(iter(fed.adapter.world.messages.values()))
         allow = next(each for each in message.buttons if each.label == "Allow once")
-        pressed = await fed.click(allow.data, place=ADA_DM, sender=ADA)
+        pressed = await fed.click(allow.data, chat=ADA_DM, sender=ADA)
         await fed.until_idle("-100")
-        again = await fed.click(allow.data, place=ADA_DM, sender=ADA)
+        again = await fed.click(allow.data, chat=ADA_DM, sender=ADA)
 
         assert listed == "1 question waits for an answer."
-        assert message.message.chat == ADA_DM.chat
+        assert message.message.chat == ADA_DM.id
         assert "test asks, in test -100" in shown
         assert "May send run?" in shown
         assert "it sends" in shown
@@ -121,15 +121,15 @@ async def test_an_owner_answers_by_the_code_that_was_shown(
     ) as fed:
         await fed.say("send it")
         state = await _until_asked(fed, "7")
-        await fed.command("approve", place=ADA_DM, sender=ADA)
+        await fed.command("approve", chat=ADA_DM, sender=ADA)
         (shown,) = await fed.until_said()
         code = shown.partition("/approve ")[2][:CODE_HEX_DIGITS]
         name, _, argument = written.format(code.upper()).partition(" ")
-        wrong = await fed.command("approve", "0" * 8, place=ADA_DM, sender=ADA)
-        unclear = await fed.command("approve", f"{code} and the rest", place=ADA_DM, sender=ADA)
-        answer = await fed.command(name, argument, place=ADA_DM, sender=ADA)
+        wrong = await fed.command("approve", "0" * 8, chat=ADA_DM, sender=ADA)
+        unclear = await fed.command("approve", f"{code} and the rest", chat=ADA_DM, sender=ADA)
+        answer = await fed.command(name, argument, chat=ADA_DM, sender=ADA)
         await fed.until_idle()
-        late = await fed.command(name, argument, place=ADA_DM, sender=ADA)
+        late = await fed.command(name, argument, chat=ADA_DM, sender=ADA)
 
         assert wrong == unclear == late == NO_SUCH_QUESTION
         assert "`test` goes on" in answer
@@ -143,15 +143,15 @@ async def test_an_owner_may_click_in_a_group_where_others_were_asked(tmp_path: P
     async with feeding(
         tmp_path, provider=provider, tools=by_name(tool), gate=gate, owners=[OWNER]
     ) as fed:
-        await fed.say("send it", place=GROUP, is_addressed=True)
+        await fed.say("send it", chat=GROUP, is_addressed=True)
         state = await _until_asked(fed, "-100")
         allow = button_data("allow_once", approval_token(state.session_id, state.open_approvals[0]))
-        other_group = Place(chat="-200", type="group")
+        other_group = ChatRef(id="-200", type="group")
 
-        assert await fed.click(allow, place=GROUP, sender=BOB) == click_refused()
-        assert await fed.click(allow, place=other_group, sender=ADA) == click_late()
+        assert await fed.click(allow, chat=GROUP, sender=BOB) == click_refused()
+        assert await fed.click(allow, chat=other_group, sender=ADA) == click_late()
         assert tool.runs == {}
-        assert await fed.click(allow, place=GROUP, sender=ADA) == "Allowed, this once."
+        assert await fed.click(allow, chat=GROUP, sender=ADA) == "Allowed, this once."
         await fed.until_idle("-100")
         assert await _decided(fed, state.session_id) == [("allow_once", "owner:ada")]
 
@@ -174,7 +174,7 @@ async def test_a_question_waits_for_an_owner_over_a_restart(tmp_path: Path) -> N
         code = approval_token(state.session_id, state.open_approvals[0])[:CODE_HEX_DIGITS]
     async with begin(provider=ScriptedProvider("sent"), gate=gate, owners=[OWNER]) as fed:
         await _until_asked(fed, "7")
-        await fed.command("approve", code, place=ADA_DM, sender=ADA)
+        await fed.command("approve", code, chat=ADA_DM, sender=ADA)
         await fed.until_idle()
 
     assert tool.runs == {"c1": 1}
@@ -187,7 +187,7 @@ async def test_an_owner_of_other_agents_sees_and_answers_nothing_here(tmp_path: 
     async with feeding(
         tmp_path, provider=provider, tools=by_name(tool), gate=gate, owners=[bea]
     ) as fed:
-        await fed.say("send it", place=GROUP, is_addressed=True)
+        await fed.say("send it", chat=GROUP, is_addressed=True)
         state = await _until_asked(fed, "-100")
         token = approval_token(state.session_id, state.open_approvals[0])
         allow = button_data("allow_once", token)
@@ -198,7 +198,7 @@ async def test_an_owner_of_other_agents_sees_and_answers_nothing_here(tmp_path: 
         assert await ask("sessions") == "There is no session."
         assert await ask("reset", state.session_id) == NO_SUCH_SESSION
         assert await ask("usage") == "test used nothing: False"
-        assert await fed.click(allow, place=GROUP, sender=ADA) == click_refused()
+        assert await fed.click(allow, chat=GROUP, sender=ADA) == click_refused()
         code = await fed.pairing.ask("test", BOB)
         assert code is not None
         assert await ask("pair", code) == NO_SUCH_CODE
@@ -211,12 +211,12 @@ async def test_a_name_that_looks_like_an_owners_answers_nothing(tmp_path: Path) 
     """A plug-in may give its people any id, also where everybody may answer."""
     tool, gate, provider = _asking("*")
     async with feeding(tmp_path, provider=provider, tools=by_name(tool), gate=gate) as fed:
-        await fed.say("send it", place=GROUP, is_addressed=True)
+        await fed.say("send it", chat=GROUP, is_addressed=True)
         state = await _until_asked(fed, "-100")
         token = approval_token(state.session_id, state.open_approvals[0])
         liar = Person(id="owner:ada")
 
-        told = await fed.click(button_data("allow_once", token), place=GROUP, sender=liar)
+        told = await fed.click(button_data("allow_once", token), chat=GROUP, sender=liar)
 
         assert told == click_refused()
         assert tool.runs == {}
@@ -229,14 +229,14 @@ async def test_an_owner_lets_somebody_in_from_the_chat(tmp_path: Path) -> None:
     """No terminal is at hand where people write from."""
     rules = AccessRules(dm=replace(OPEN.dm, policy="allowlist"))
     async with feeding(tmp_path, rules=rules, owners=[OWNER]) as fed:
-        await fed.say("hello", place=BOB_DM, sender=BOB)
+        await fed.say("hello", chat=BOB_DM, sender=BOB)
         (refusal,) = await fed.until_said()
-        waiting = await fed.command("pair", place=ADA_DM, sender=ADA)
+        waiting = await fed.command("pair", chat=ADA_DM, sender=ADA)
         code = waiting.partition("/pair ")[2][:8]
-        wrong = await fed.command("pair", "AAAAAAAA", place=ADA_DM, sender=ADA)
-        told = await fed.command("pair", code.lower(), place=ADA_DM, sender=ADA)
-        nobody = await fed.command("pair", place=ADA_DM, sender=ADA)
-        await fed.say("hello again", place=BOB_DM, sender=BOB)
+        wrong = await fed.command("pair", "AAAAAAAA", chat=ADA_DM, sender=ADA)
+        told = await fed.command("pair", code.lower(), chat=ADA_DM, sender=ADA)
+        nobody = await fed.command("pair", chat=ADA_DM, sender=ADA)
+        await fed.say("hello again", chat=BOB_DM, sender=BOB)
         state = await fed.until_idle("8")
 
         assert code in refusal
@@ -255,7 +255,7 @@ async def test_a_stranger_cannot_try_codes(tmp_path: Path) -> None:
     async with feeding(tmp_path, rules=rules, owners=[OWNER]) as fed:
         code = await fed.pairing.ask("test", BOB)
         assert code is not None
-        pair = partial(fed.command, "pair", place=BOB_DM, sender=BOB)
+        pair = partial(fed.command, "pair", chat=BOB_DM, sender=BOB)
         first = await pair(code)
         more = [await pair(f"{number:08}") for number in range(50)]
 
@@ -273,7 +273,7 @@ async def test_an_owner_of_some_agents_pairs_where_all_are_theirs(tmp_path: Path
         refused = await fed.pairing.ask("test", Person(id="99"))
         assert allowed is not None
         assert refused is not None
-        pair = partial(fed.command, "pair", place=ADA_DM, sender=ADA)
+        pair = partial(fed.command, "pair", chat=ADA_DM, sender=ADA)
 
         assert refused not in await pair()
         assert await pair(refused) == NO_SUCH_CODE
@@ -309,10 +309,10 @@ async def test_an_owner_sees_usage_and_the_list_of_commands_in_private(tmp_path:
     """Also where no agent talks to anybody in private."""
     closed = AccessRules(dm=DmRules(policy="disabled"))
     async with feeding(tmp_path, owners=[OWNER]) as fed:
-        owners_help = await fed.command("help", place=ADA_DM, sender=ADA)
+        owners_help = await fed.command("help", chat=ADA_DM, sender=ADA)
         others_help = await fed.command("help")
         fed.rules["test"] = closed
-        usage = await fed.command("usage", place=ADA_DM, sender=ADA)
+        usage = await fed.command("usage", chat=ADA_DM, sender=ADA)
 
         assert usage == "test used nothing: True"
         assert all(f"/{name}" in owners_help for name in OWNER_NAMES)
@@ -323,7 +323,7 @@ async def test_an_owner_need_not_be_listed_to_talk(tmp_path: Path) -> None:
     """One place says whose an agent is."""
     rules = AccessRules(dm=replace(OPEN.dm, policy="allowlist"))
     async with feeding(tmp_path, rules=rules, owners=[OWNER]) as fed:
-        await fed.say("hello", place=ADA_DM, sender=ADA)
+        await fed.say("hello", chat=ADA_DM, sender=ADA)
         state = await fed.until_idle("1")
         people = await (await fed.adapter.handler()).people()
 
@@ -340,11 +340,11 @@ async def test_to_all_others_an_owners_command_is_none(tmp_path: Path, name: str
     code = "1f3a9c2e"
     async with feeding(tmp_path, owners=[OWNER]) as fed:
         in_private = await fed.command(name, code)
-        in_group = await fed.command(name, code, place=GROUP, is_addressed=True)
-        as_bot = await fed.command(name, code, place=ADA_DM, sender=replace(ADA, is_bot=True))
+        in_group = await fed.command(name, code, chat=GROUP, is_addressed=True)
+        as_bot = await fed.command(name, code, chat=ADA_DM, sender=replace(ADA, is_bot=True))
         by_nobody = await fed.command(name, code, sender=Person(id=""))
         by_name = await fed.command(name, code, sender=Person(id="ada", name="ada"))
-        not_typed = await fed.command(name, code, place=ADA_DM, sender=ADA, is_typed=False)
+        not_typed = await fed.command(name, code, chat=ADA_DM, sender=ADA, is_typed=False)
 
         assert in_private == unknown_command(name)
         assert in_group == ""
@@ -355,10 +355,10 @@ async def test_to_all_others_an_owners_command_is_none(tmp_path: Path, name: str
 async def test_an_owner_in_a_group_is_asked_to_write_in_private(tmp_path: Path) -> None:
     """What waits, and who asked for what, is nobody else's business."""
     async with feeding(tmp_path, owners=[OWNER]) as fed:
-        addressed = await fed.command("questions", place=GROUP, sender=ADA, is_addressed=True)
-        unaddressed = await fed.command("questions", place=GROUP, sender=ADA)
+        addressed = await fed.command("questions", chat=GROUP, sender=ADA, is_addressed=True)
+        unaddressed = await fed.command("questions", chat=GROUP, sender=ADA)
         in_channel = await fed.command(
-            "usage", place=Place(chat="-9", type="channel"), sender=ADA, is_addressed=True
+            "usage", chat=ChatRef(id="-9", type="channel"), sender=ADA, is_addressed=True
         )
 
         assert (addressed, unaddressed, in_channel) == (IN_PRIVATE, "", "")
@@ -368,9 +368,9 @@ async def test_an_account_holds_on_its_channel_alone(tmp_path: Path) -> None:
     """The same number on another platform is somebody else."""
     elsewhere = replace(OWNER, accounts=frozenset({("telegram", "1"), ("tes", "1")}))
     async with feeding(tmp_path, owners=[elsewhere]) as fed:
-        before = await fed.command("usage", place=ADA_DM, sender=ADA)
+        before = await fed.command("usage", chat=ADA_DM, sender=ADA)
         fed.owners[:] = [OWNER]  # a SIGHUP takes it over
-        after = await fed.command("usage", place=ADA_DM, sender=ADA)
+        after = await fed.command("usage", chat=ADA_DM, sender=ADA)
 
         assert before == unknown_command("usage")
         assert after == "test used nothing: True"
@@ -386,7 +386,7 @@ async def test_what_was_a_message_to_others_reaches_the_agent(tmp_path: Path) ->
                 id=message.id,
                 name="pair",
                 argument="socks",
-                place=DM,
+                chat=DM,
                 sender=ANN,
                 at=message.at,
                 is_typed=True,
@@ -414,8 +414,8 @@ async def test_an_answer_to_an_earlier_question_about_a_call_is_none_to_a_later_
         earlier = replace(asked, expires_at=asked.expires_at - timedelta(seconds=1))
         token = approval_token(state.session_id, earlier)
 
-        by_button = await fed.click(button_data("allow_once", token), place=ADA_DM, sender=ADA)
-        by_code = await fed.command("approve", token[:CODE_HEX_DIGITS], place=ADA_DM, sender=ADA)
+        by_button = await fed.click(button_data("allow_once", token), chat=ADA_DM, sender=ADA)
+        by_code = await fed.command("approve", token[:CODE_HEX_DIGITS], chat=ADA_DM, sender=ADA)
         with pytest.raises(ApprovalClosedError, match="anew"):
             await fed.service.decide(
                 state.session_id,
@@ -443,9 +443,9 @@ async def test_a_name_of_a_chat_is_no_line_of_a_question(tmp_path: Path) -> None
         async for _ in fed.service.watch(asked.session_id, after=0):
             if await fed.service.awaiting_approval():
                 break
-        await fed.command("questions", place=ADA_DM, sender=ADA)
+        await fed.command("questions", chat=ADA_DM, sender=ADA)
         shown = await fed.until_said()
-        listed = await fed.command("sessions", place=ADA_DM, sender=ADA)
+        listed = await fed.command("sessions", chat=ADA_DM, sender=ADA)
 
         assert shown[0].splitlines()[2] == "May send run?"
         assert len(listed.splitlines()) == 1

@@ -141,7 +141,7 @@ async def test_the_sample_carries_a_conversation() -> None:
         shown.append(await ann.read())
 
     assert isinstance(message, Message)
-    assert (message.place.chat, message.sender.id, message.place.type) == ("ann", "ann", "dm")
+    assert (message.chat.id, message.sender.id, message.chat.type) == ("ann", "ann", "dm")
     assert sent
     assert shown == ["Good **morning**", "...", "status of of it?"]
 
@@ -196,22 +196,22 @@ async def test_the_sample_ends_when_the_gateway_was_killed() -> None:
 # --- what arrives ---
 
 
-async def test_every_kind_of_arrival_gets_through(tmp_path: Path) -> None:
+async def test_every_kind_of_event_gets_through(tmp_path: Path) -> None:
     """And what is not an event as well."""
     adapter = write_plugin(
         tmp_path,
         """
         connect()
-        place = {"chat": "g", "type": "group", "topic": "t", "title": "Garden"}
+        chat = {"id": "g", "type": "group", "topic": "t", "title": "Garden"}
         sender = {"id": "u", "name": "Ann"}
-        common = {"place": place, "sender": sender, "at": "2026-11-05T13:30:00+01:00"}
+        common = {"chat": chat, "sender": sender, "at": "2026-11-05T13:30:00+01:00"}
         say(type="message", id=1, message_id="m1", text="hi", is_addressed=True, is_album=True,
             quoted="before", quoted_name="Bob", forwarded_from="Cid", unsupported="a poll",
             **common)
         say(type="edited", id=2, message_id="m1", text="ho", **common)
         say(type="click", id=3, data="a1:yes", **common)
         say(type="command", id=4, message_id="m2", name="/Stop", **common)
-        say(type="skipped", place=place, count=3, why="too old")
+        say(type="skipped", chat=chat, count=3, why="too old")
         say(type="cursor_set", value="m2")
         stay()
         """,
@@ -226,12 +226,12 @@ async def test_every_kind_of_arrival_gets_through(tmp_path: Path) -> None:
     assert (message.quoted, message.quoted_name, message.forwarded_from) == ("before", "Bob", "Cid")
     assert (message.unsupported, message.is_album, message.is_addressed) == ("a poll", True, True)
     assert isinstance(edit, Edit)
-    assert (edit.id, edit.text, edit.place) == ("m1", "ho", message.place)
+    assert (edit.id, edit.text, edit.chat) == ("m1", "ho", message.chat)
     assert isinstance(click, ButtonClick)
     assert click.data == "a1:yes"
     assert isinstance(command, Command)
     assert (command.name, command.argument) == ("stop", "")
-    assert handler.passed_over == [(message.place, 3, "too old")]
+    assert handler.passed_over == [(message.chat, 3, "too old")]
     assert handler.cursors["plugin"] == "m2"
 
 
@@ -253,7 +253,7 @@ async def test_a_message_is_confirmed_only_once_it_is_safe(tmp_path: Path) -> No
     handler, gate = OpenInlet(), anyio.Event()
 
     async def wait(event: InboundEvent) -> None:
-        if event.place.chat == "a":
+        if event.chat.id == "a":
             await gate.wait()
 
     handler.deal = wait
@@ -281,7 +281,7 @@ async def test_chats_do_not_wait_for_each_other_and_keep_their_order(tmp_path: P
     handler, gate = OpenInlet(), anyio.Event()
 
     async def wait(event: InboundEvent) -> None:
-        if event.place.chat == "a":
+        if event.chat.id == "a":
             await gate.wait()
 
     handler.deal = wait
@@ -383,7 +383,7 @@ async def test_bad_lines_are_answered_and_stop_nothing(tmp_path: Path) -> None:
         sys.stdout.write("Listening on port 7000\\n")
         sys.stdout.write('{"type": "message", "text": "' + "x" * 3_000_000 + '"}\\n')
         say(type="shout")
-        say(type="message", id=5, message_id="m", place={"chat": 3})
+        say(type="message", id=5, message_id="m", chat={"id": 3})
         hello()
         for _ in range(5):
             error = hear()
@@ -398,7 +398,7 @@ async def test_bad_lines_are_answered_and_stop_nothing(tmp_path: Path) -> None:
 
     told = json.loads(texts(handler.taken)[0])
     assert {each[0] for each in told} == {"error"}
-    assert [each[1] for each in told] == ["", "", "type", "place.chat", "type"]
+    assert [each[1] for each in told] == ["", "", "type", "chat.id", "type"]
     assert "not one JSON object" in told[0][2]
     assert "1,048,576 bytes" in told[1][2]
     assert told[3][2:] == ["has to be a text", 5]

@@ -15,14 +15,14 @@ from support.tool_doubles import Deed, Rules, by_name
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.ports import Verdict
 from everturn_actors.testing import ManualClock, ScriptedProvider, calling
-from everturn_channels.adapter import Person, Place
+from everturn_channels.adapter import ChatRef, Person
 from everturn_channels.errors import NotSentError, RefusedError
 from everturn_channels.inbound.question_notices import AT_ONCE_MAX, LOOK_S
 from everturn_channels.owners import Owner
 from everturn_gateway.channels.running import LaterDeliveryPort
 
 ADA = Person(id="1", name="Ada")
-ADA_DM = Place(chat="11")
+ADA_DM = ChatRef(id="11")
 "Some platforms give a private chat an id of its own."
 OWNER = Owner(name="ada", accounts=frozenset({("test", "1")}), notify=True)
 TOOL = Deed("send")
@@ -33,12 +33,12 @@ def _asking() -> ScriptedProvider:
     return ScriptedProvider("hello", calling(("c1", "send")), "sent")
 
 
-async def _asked(fed: Fed, place: Place = GROUP) -> None:
+async def _asked(fed: Fed, chat: ChatRef = GROUP) -> None:
     """Let the owner say hello, and then Ann ask for what waits for an answer."""
-    await fed.say("hello", place=ADA_DM, sender=ADA)
-    await fed.until_idle(ADA_DM.chat)
-    await fed.say("send it", place=place, is_addressed=True)
-    session_id = await fed.service.current(fed.key(place.chat))
+    await fed.say("hello", chat=ADA_DM, sender=ADA)
+    await fed.until_idle(ADA_DM.id)
+    await fed.say("send it", chat=chat, is_addressed=True)
+    session_id = await fed.service.current(fed.key(chat.id))
     async for _ in fed.service.watch(session_id, after=0):
         if await fed.service.awaiting_approval():
             return
@@ -50,7 +50,7 @@ async def _looks(fed: Fed, count: int = 1) -> list[str]:
         await anyio.wait_all_tasks_blocked()
         fed.clock.advance(LOOK_S)
         await anyio.wait_all_tasks_blocked()
-    return fed.adapter.world.chat(ADA_DM.chat)
+    return fed.adapter.world.chat(ADA_DM.id)
 
 
 async def test_a_question_that_nobody_answers_is_brought_once_with_its_buttons(
@@ -65,7 +65,7 @@ async def test_a_question_that_nobody_answers_is_brought_once_with_its_buttons(
         (shown,) = await _looks(fed)
         again = await _looks(fed, 5)
         message = next(m for m in fed.adapter.world.messages.values() if m.text == shown)
-        pressed = await fed.click(message.buttons[0].data, place=ADA_DM, sender=ADA)
+        pressed = await fed.click(message.buttons[0].data, chat=ADA_DM, sender=ADA)
         await fed.until_idle("-100")
 
         assert at_first == []
@@ -161,10 +161,10 @@ async def test_a_crowd_that_asks_does_not_bury_the_owner(tmp_path: Path) -> None
     async with feeding(
         tmp_path, provider=provider, tools=by_name(TOOL), gate=GATE, owners=[OWNER]
     ) as fed:
-        await fed.say("hello", place=ADA_DM, sender=ADA)
-        await fed.until_idle(ADA_DM.chat)
+        await fed.say("hello", chat=ADA_DM, sender=ADA)
+        await fed.until_idle(ADA_DM.id)
         for number in range(len(script)):
-            await fed.say("send it", place=Place(chat=f"c{number}"))
+            await fed.say("send it", chat=ChatRef(id=f"c{number}"))
         while len(await fed.service.awaiting_approval()) < len(script):
             await anyio.wait_all_tasks_blocked()
 

@@ -60,7 +60,7 @@ channels:
 PLUGIN = """
 connect()
 print("it holds", os.environ["TALK_TOKEN"], file=sys.stderr, flush=True)
-say(type="message", id=1, message_id="m1", place={"chat": "c"}, sender={"id": "u"}, text="hi")
+say(type="message", id=1, message_id="m1", chat={"id": "c"}, sender={"id": "u"}, text="hi")
 while True:
     asked = hear()
     if asked.get("request") is not None:

@@ -78,7 +78,7 @@ class SlowFiles(Inbox):
 
 def texts(inbox: Inbox, chat: int = ANN) -> list[str]:
     """Return what was taken of a chat."""
-    return [a.text for a in inbox.taken if isinstance(a, Message) and a.place.chat == str(chat)]
+    return [a.text for a in inbox.taken if isinstance(a, Message) and a.chat.id == str(chat)]
 
 
 def out(text: str = "hello", **fields: Any) -> Outbound:  # noqa: ANN401 - fields of Outbound
@@ -179,8 +179,8 @@ async def test_one_chat_that_cannot_be_kept_does_not_hide_all_others() -> None:
         await inbox.until(lambda: len(texts(inbox, BOB)) == 120)
 
     assert unseen == []
-    ((place, count, why),) = inbox.skips
-    assert (place.chat, count) == (HERE, 2)
+    ((chat, count, why),) = inbox.skips
+    assert (chat.id, count) == (HERE, 2)
     assert "could not be kept" in why
 
 
@@ -229,7 +229,7 @@ async def test_a_long_backlog_is_cut_and_reported() -> None:
 
     assert texts(inbox)[0] == "111"
     assert texts(inbox)[-1] == "129"
-    assert {(place.chat, count) for place, count, _ in inbox.skips} == {(HERE, 55), ("1002", 55)}
+    assert {(chat.id, count) for chat, count, _ in inbox.skips} == {(HERE, 55), ("1002", 55)}
 
 
 async def test_polling_survives_webhooks_and_other_pollers(
@@ -345,7 +345,7 @@ async def test_what_can_be_read_of_an_odd_message_is_answered() -> None:
         await inbox.until(lambda: "hello" in texts(inbox))
 
     assert texts(inbox) == ["vote!", "hello"]
-    assert [(kind, place.chat if place else "") for kind, _, place in inbox.unread] == [
+    assert [(kind, chat.id if chat else "") for kind, _, chat in inbox.unread] == [
         ("message", HERE)
     ]
 

@@ -1,4 +1,4 @@
-"""Access rules hold for any rules, sender and place."""
+"""Access rules hold for any rules, sender and chat."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn_channels.access import AccessDecision, evaluate
-from everturn_channels.adapter import Person, Place
+from everturn_channels.adapter import ChatRef, Person
 from everturn_channels.settings import AccessRules, Disposition, DmRules, GroupRules
 
 _WORDS = st.text("ab1:-*", max_size=4)
@@ -26,33 +26,33 @@ _RULES = st.builds(
         activation=st.sampled_from(["mention", "always"]),
     ),
 )
-_PLACES = st.builds(Place, chat=_WORDS, type=st.sampled_from(["dm", "group", "channel"]))
+_PLACES = st.builds(ChatRef, id=_WORDS, type=st.sampled_from(["dm", "group", "channel"]))
 _PEOPLE = st.builds(Person, id=_WORDS, is_bot=st.booleans())
 
 
 def _judge(
-    rules: AccessRules, place: Place, sender: Person, *, addressed: bool, paired: bool
+    rules: AccessRules, chat: ChatRef, sender: Person, *, addressed: bool, paired: bool
 ) -> AccessDecision:
     return evaluate(
         rules,
         channel="a",
         platform="b",
-        place=place,
+        chat=chat,
         sender=sender,
         is_addressed=addressed,
         is_paired=paired,
     )
 
 
-@given(rules=_RULES, place=_PLACES, sender=_PEOPLE, addressed=st.booleans(), paired=st.booleans())
+@given(rules=_RULES, chat=_PLACES, sender=_PEOPLE, addressed=st.booleans(), paired=st.booleans())
 def test_nobody_is_answered_whom_no_rule_admits(
-    rules: AccessRules, place: Place, sender: Person, *, addressed: bool, paired: bool
+    rules: AccessRules, chat: ChatRef, sender: Person, *, addressed: bool, paired: bool
 ) -> None:
     """However the rules are mixed, who is shut out stays out."""
-    decision = _judge(rules, place, sender, addressed=addressed, paired=paired)
+    decision = _judge(rules, chat, sender, addressed=addressed, paired=paired)
 
     assert decision.reason
-    if place.type == "dm":
+    if chat.type == "dm":
         closed = rules.dm.policy == "disabled" or (
             rules.dm.policy == "allowlist" and not any(rules.dm.allowlist) and not paired
         )
@@ -62,26 +62,26 @@ def test_nobody_is_answered_whom_no_rule_admits(
         listed = any(rules.groups.allowlist)
         policy = rules.groups.policy
         closed = policy == "disabled" or (
-            not listed and (policy == "allowlist" or place.type == "channel")
+            not listed and (policy == "allowlist" or chat.type == "channel")
         )
         assert not (closed and decision.action != "refuse")
         assert decision.action != "pair"
 
 
-@given(rules=_RULES, place=_PLACES, sender=_PEOPLE, paired=st.booleans())
+@given(rules=_RULES, chat=_PLACES, sender=_PEOPLE, paired=st.booleans())
 def test_addressing_the_agent_opens_no_door(
-    rules: AccessRules, place: Place, sender: Person, *, paired: bool
+    rules: AccessRules, chat: ChatRef, sender: Person, *, paired: bool
 ) -> None:
     """A mention turns what is overheard into a question, and changes nothing else."""
-    plain = _judge(rules, place, sender, addressed=False, paired=paired)
-    addressed = _judge(rules, place, sender, addressed=True, paired=paired)
+    plain = _judge(rules, chat, sender, addressed=False, paired=paired)
+    addressed = _judge(rules, chat, sender, addressed=True, paired=paired)
 
     assert addressed == plain or (plain.action, addressed.action) == ("overhear", "answer")
 
 
 @given(_RULES, _PLACES, _PEOPLE, _DISPOSITIONS)
 def test_an_exact_entry_for_a_sender_decides(
-    rules: AccessRules, place: Place, sender: Person, disposition: Disposition
+    rules: AccessRules, chat: ChatRef, sender: Person, disposition: Disposition
 ) -> None:
     """No other entry, before it or after it, can take away what is said of one person."""
     overrides = tuple(each for each in rules.groups.sender_overrides if each[0] != sender.id)
@@ -91,7 +91,7 @@ def test_an_exact_entry_for_a_sender_decides(
     alone = replace(rules.groups, sender_overrides=(exact,))
 
     decisions = [
-        _judge(replace(rules, groups=groups), place, sender, addressed=True, paired=False)
+        _judge(replace(rules, groups=groups), chat, sender, addressed=True, paired=False)
         for groups in (before, after, alone)
     ]
 
@@ -99,11 +99,11 @@ def test_an_exact_entry_for_a_sender_decides(
 
 
 @given(_RULES, _PLACES, _PEOPLE)
-def test_a_longer_list_admits_no_fewer(rules: AccessRules, place: Place, sender: Person) -> None:
+def test_a_longer_list_admits_no_fewer(rules: AccessRules, chat: ChatRef, sender: Person) -> None:
     """Adding an entry never locks somebody out."""
     longer = replace(rules, dm=replace(rules.dm, allowlist=(*rules.dm.allowlist, "zz")))
 
-    old = _judge(rules, place, sender, addressed=True, paired=False)
-    new = _judge(longer, place, sender, addressed=True, paired=False)
+    old = _judge(rules, chat, sender, addressed=True, paired=False)
+    new = _judge(longer, chat, sender, addressed=True, paired=False)
 
     assert new.action == old.action

@@ -65,7 +65,7 @@ def test_any_message_is_left_out_or_arrives(data: bytes) -> None:
     if found is not None:
         assert isinstance(found.text, str)
         assert found.id.lstrip("-").isdigit()
-        assert found.place.chat == str(known[1].id)
+        assert found.chat.id == str(known[1].id)
         assert found.at.tzinfo is not None
 
 

@@ -72,8 +72,8 @@ def check(update: Update) -> None:
     event = READING.event(update, NOW)
     if isinstance(event, Note | Moved):
         return
-    assert event.place.chat.lstrip("-").isdigit()
-    assert event.place.type in {"dm", "group", "channel"}
+    assert event.chat.id.lstrip("-").isdigit()
+    assert event.chat.type in {"dm", "group", "channel"}
     assert event.at.tzinfo is UTC
     if isinstance(event, Message):
         together = merged([event, event])

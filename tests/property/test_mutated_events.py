@@ -59,13 +59,13 @@ DISCORD: Final[tuple[Odd, ...]] = (
     ("GUILD_ROLE_UPDATE", {"guild_id": WORLD.guild_id, "role": GUILD["roles"][1]}),
     ("MESSAGE_DELETE", {"id": SAID["id"], "channel_id": WORLD.general}),
 )
-PLACE: Final = {"chat": "c", "type": "dm", "topic": "", "title": "t"}
+CHAT: Final = {"id": "c", "type": "dm", "topic": "", "title": "t"}
 LINES: Final[tuple[dict[str, Any], ...]] = (
     {
         "type": "message",
         "id": 1,
         "message_id": "m1",
-        "place": PLACE,
+        "chat": CHAT,
         "sender": {"id": "u", "name": "Ann"},
         "text": "hi",
         "at": "2026-11-22T12:00:00Z",
@@ -76,13 +76,13 @@ LINES: Final[tuple[dict[str, Any], ...]] = (
         "type": "edited",
         "id": 2,
         "message_id": "m1",
-        "place": PLACE,
+        "chat": CHAT,
         "sender": {"id": "u"},
         "text": "ho",
     },
-    {"type": "command", "id": 3, "message_id": "m3", "place": PLACE, "name": "status"},
-    {"type": "click", "id": 4, "place": PLACE, "data": "approve"},
-    {"type": "skipped", "place": PLACE, "count": 2, "why": "too old"},
+    {"type": "command", "id": 3, "message_id": "m3", "chat": CHAT, "name": "status"},
+    {"type": "click", "id": 4, "chat": CHAT, "data": "approve"},
+    {"type": "skipped", "chat": CHAT, "count": 2, "why": "too old"},
     {"type": "cursor_set", "value": "5"},
     {"type": "received"},
     {"type": "result", "request": 1, "outcome": "done", "message_id": "m9"},

@@ -10,17 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.feeding_adapter import feeding
 
-from everturn_channels.adapter import Command, Message, Person, Place
+from everturn_channels.adapter import ChatRef, Command, Message, Person
 from everturn_channels.inbound.owner_texts import IN_PRIVATE
 from everturn_channels.owners import Owner
 
 IDS = ("1", "2", "", "-100", "owner:ada", "ada")
 CHANNELS = ("test", "tes", "test-2", "telegram")
 PLACES = (
-    Place(chat="1"),
-    Place(chat="2"),
-    Place(chat="-100", type="group"),
-    Place(chat="-7", type="channel"),
+    ChatRef(id="1"),
+    ChatRef(id="2"),
+    ChatRef(id="-100", type="group"),
+    ChatRef(id="-7", type="channel"),
 )
 ANSWER = "test used nothing: True"
 
@@ -43,7 +43,7 @@ _OWNERS = st.lists(
 @given(
     owners=_OWNERS,
     sender=_PEOPLE,
-    place=st.sampled_from(PLACES),
+    chat=st.sampled_from(PLACES),
     is_addressed=st.booleans(),
     is_typed=st.booleans(),
     was_message=st.booleans(),
@@ -51,7 +51,7 @@ _OWNERS = st.lists(
 def test_an_owners_command_counts_where_an_owner_typed_it_in_private(
     owners: list[Owner],
     sender: Person,
-    place: Place,
+    chat: ChatRef,
     *,
     is_addressed: bool,
     is_typed: bool,
@@ -68,13 +68,13 @@ def test_an_owners_command_counts_where_an_owner_typed_it_in_private(
         with tempfile.TemporaryDirectory() as folder:
             async with feeding(Path(folder), owners=owners) as fed:
                 at = fed.clock.now()
-                message = Message(id="1", place=place, sender=sender, text="/usage", at=at)
+                message = Message(id="1", chat=chat, sender=sender, text="/usage", at=at)
                 await fed.adapter.feed(
                     Command(
                         id="1",
                         name="usage",
                         argument="",
-                        place=place,
+                        chat=chat,
                         sender=sender,
                         at=at,
                         is_addressed=is_addressed,
@@ -86,9 +86,9 @@ def test_an_owners_command_counts_where_an_owner_typed_it_in_private(
                 return fed.answers
 
     answers = anyio.run(told)
-    counts = is_owner and is_typed and place.type == "dm"
+    counts = is_owner and is_typed and chat.type == "dm"
     assert (answers == [ANSWER]) == counts
     assert ANSWER not in answers or counts
     if IN_PRIVATE in answers:
         assert is_owner
-        assert place.type != "dm"
+        assert chat.type != "dm"

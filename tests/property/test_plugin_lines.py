@@ -51,7 +51,7 @@ def test_any_line_is_read_or_refused(
 ) -> None:
     """No program may end the gateway by what it says; and a refusal can be told it."""
     if data.draw(st.booleans()):
-        line = {"place": {"chat": "c"}, "id": 1, "message_id": "m", **line}
+        line = {"chat": {"id": "c"}, "id": 1, "message_id": "m", **line}
     raw = json.dumps({**line, "type": kind}).encode()
     refused: Complaint | None = None
     try:

@@ -36,7 +36,7 @@ from everturn_actors.model import (
     UserMessage,
 )
 from everturn_actors.service import TurnResult
-from everturn_channels.adapter import Message, Place
+from everturn_channels.adapter import ChatRef, Message
 from everturn_gateway import app
 from everturn_gateway.app import Gateway, open_gateway
 from everturn_gateway.channel_config import ChannelConfig
@@ -217,7 +217,7 @@ class World:
             await adapter.feed(
                 Message(
                     id=number,
-                    place=Place(chat="7"),
+                    chat=ChatRef(id="7"),
                     sender=ANN,
                     text=text,
                     at=self.gateway.started_at + timedelta(days=1),

@@ -23,6 +23,7 @@ from everturn_actors.testing import ManualClock, ScriptedProvider, open_test_ser
 from everturn_channels.adapter import (
     Adapter,
     ButtonClick,
+    ChatRef,
     Command,
     Edit,
     InboundEvent,
@@ -30,16 +31,15 @@ from everturn_channels.adapter import (
     IncomingFile,
     Message,
     Person,
-    Place,
     Traits,
 )
 from everturn_channels.channel_context import ChannelContext
+from everturn_channels.chat_types import ChatTypes
 from everturn_channels.cursors import open_cursors
 from everturn_channels.health import Health
 from everturn_channels.inbound.access_control import Limits
 from everturn_channels.owners import Owner
 from everturn_channels.pairing import Pairing
-from everturn_channels.places import Places
 from everturn_channels.runner import run_channel
 from everturn_channels.settings import (
     AccessRules,
@@ -126,7 +126,7 @@ class Fed:
     clock: ManualClock
     health: Health
     pairing: Pairing
-    places: Places
+    chat_types: ChatTypes
     rules: dict[str, AccessRules]
     owners: list[Owner] = field(default_factory=list)
     "Whose the agents are; it may change."
@@ -147,7 +147,7 @@ class Fed:
 
     def message(self, text: str = "hello", **changes: object) -> Message:
         """Return a message of Ann's in a dm, written now."""
-        plain = Message(id=self.next_id(), place=DM, sender=ANN, text=text, at=self.clock.now())
+        plain = Message(id=self.next_id(), chat=DM, sender=ANN, text=text, at=self.clock.now())
         return replace(plain, **changes)  # type: ignore[arg-type]
 
     async def say(self, text: str = "hello", **changes: object) -> Message:
@@ -161,7 +161,7 @@ class Fed:
         await self.adapter.feed(
             Edit(
                 id=message.id,
-                place=message.place,
+                chat=message.chat,
                 sender=message.sender,
                 text=text,
                 at=self.clock.now(),
@@ -174,7 +174,7 @@ class Fed:
         name: str,
         argument: str = "",
         *,
-        place: Place = DM,
+        chat: ChatRef = DM,
         is_addressed: bool = False,
         sender: Person = ANN,
         is_typed: bool = True,
@@ -186,7 +186,7 @@ class Fed:
                 id=self.next_id(),
                 name=name,
                 argument=argument,
-                place=place,
+                chat=chat,
                 sender=sender,
                 at=self.clock.now(),
                 is_addressed=is_addressed,
@@ -196,12 +196,12 @@ class Fed:
         )
         return "".join(self.answers[before:])
 
-    async def click(self, data: str, *, place: Place = DM, sender: Person = ANN) -> str:
+    async def click(self, data: str, *, chat: ChatRef = DM, sender: Person = ANN) -> str:
         """Let somebody click a button; return what they are told."""
         before = len(self.answers)
         at = self.clock.now()
         await self.adapter.feed(
-            ButtonClick(data=data, place=place, sender=sender, at=at, answer=self._answer)
+            ButtonClick(data=data, chat=chat, sender=sender, at=at, answer=self._answer)
         )
         return "".join(self.answers[before:])
 
@@ -286,7 +286,7 @@ async def feeding(
     settings = settings or ChannelSettings()
     health = Health("test", "test", clock, adapter.traits.idle_s)
     pairing = Pairing(folder / "pairing", clock)
-    places = Places()
+    chat_types = ChatTypes()
     async with AsyncExitStack() as stack:
         stack.enter_context(anyio.fail_after(WAIT_S))
         opened = await stack.enter_async_context(
@@ -308,7 +308,7 @@ async def feeding(
             clock=clock,
             health=health,
             pairing=pairing,
-            places=places,
+            chat_types=chat_types,
             rules={"test": rules},
             owners=[*owners],
         )
@@ -340,7 +340,7 @@ async def feeding(
                 settings=settings,
                 health=health,
                 cursors=cursors,
-                places=places,
+                chat_types=chat_types,
                 limits=limits or Limits(fetch_retry_s=0),
                 jitter=lambda: 1.0,
             )

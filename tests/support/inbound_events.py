@@ -6,15 +6,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from everturn_channels.adapter import Message, Person, Place
+from everturn_channels.adapter import ChatRef, Message, Person
 
 ANN = Person(id="7", name="Ann")
-GROUP = Place(chat="-100", type="group", title="Friends")
-DM = Place(chat="7")
+GROUP = ChatRef(id="-100", type="group", title="Friends")
+DM = ChatRef(id="7")
 
-_MESSAGE = Message(
-    id="1", place=DM, sender=ANN, text="hello", at=datetime(2026, 11, 22, tzinfo=UTC)
-)
+_MESSAGE = Message(id="1", chat=DM, sender=ANN, text="hello", at=datetime(2026, 11, 22, tzinfo=UTC))
 
 
 def a_message(text: str = "hello", **changes: Any) -> Message:  # noqa: ANN401 - fields of Message

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import anyio
 import anyio.lowlevel
 
-from everturn_channels.adapter import Adapter, InboundEvent, InboundHandler, Place
+from everturn_channels.adapter import Adapter, ChatRef, InboundEvent, InboundHandler
 from everturn_channels.errors import NotNowError
 
 _WAIT_S = 30.0  # for what has to happen soon
@@ -40,12 +40,12 @@ class Inbox:
     def __init__(self, *, is_new: bool = False) -> None:
         self.is_new = is_new
         self.taken: list[InboundEvent] = []
-        self.skips: list[tuple[Place, int, str]] = []
+        self.skips: list[tuple[ChatRef, int, str]] = []
         self.moves: list[tuple[str, str]] = []
         "Chats that were given another id, and that id."
         self.known: list[str] = []
         "Ids of people who are let in by name."
-        self.unread: list[tuple[str, str, Place | None]] = []
+        self.unread: list[tuple[str, str, ChatRef | None]] = []
         "What could not be read: its kind, why, and where."
         self.blocks: list[tuple[str, str]] = []
         "Chats that could not be read, and why; empty where they could again."
@@ -59,9 +59,9 @@ class Inbox:
         self._changed = anyio.Event()
 
     async def handle(self, event: InboundEvent) -> None:
-        if gate := self._gates.get(event.place.chat):
+        if gate := self._gates.get(event.chat.id):
             await gate.wait()
-        if event.place.chat in self.full_chats:
+        if event.chat.id in self.full_chats:
             self.refused.append(event)
             self._wake()
             msg = "no space left on the disk"
@@ -77,11 +77,11 @@ class Inbox:
     async def people(self) -> list[str]:
         return self.known
 
-    async def skipped(self, place: Place, count: int, why: str) -> None:
-        self.skips.append((place, count, why))
+    async def skipped(self, chat: ChatRef, count: int, why: str) -> None:
+        self.skips.append((chat, count, why))
 
-    def unreadable(self, kind: str, fault: Exception | str, place: Place | None = None) -> None:
-        self.unread.append((kind, str(fault), place))
+    def unreadable(self, kind: str, fault: Exception | str, chat: ChatRef | None = None) -> None:
+        self.unread.append((kind, str(fault), chat))
         self._wake()
 
     def blocked(self, chat: str, why: str) -> float:

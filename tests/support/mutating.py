@@ -265,7 +265,7 @@ async def tell_plugin(odds: Sequence[Odd]) -> None:
                 "type": "message",
                 "id": 10_000 + number,
                 "message_id": f"g{number}",
-                "place": {"chat": "c"},
+                "chat": {"id": "c"},
                 "sender": {"id": "u"},
                 "text": good[-1],
             }

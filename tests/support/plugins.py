@@ -12,7 +12,7 @@ import anyio
 
 from everturn_actors.ports import Clock
 from everturn_actors.testing import ManualClock
-from everturn_channels.adapter import InboundEvent, Place
+from everturn_channels.adapter import ChatRef, InboundEvent
 from everturn_channels.errors import ChannelError
 from everturn_channels.plugin.adapter import PluginAdapter, Restart
 
@@ -39,7 +39,7 @@ def connect(account="bot", **traits):
     say(type="connected", account=account)
 
 def message(id, chat="c", text="hi", **more):
-    say(type="message", id=id, message_id=f"m{id}", place={"chat": chat},
+    say(type="message", id=id, message_id=f"m{id}", chat={"id": chat},
         sender={"id": "u"}, text=text, **more)
 
 def done(request, **more):
@@ -89,8 +89,8 @@ class OpenInlet:
         "What `take` does."
         self.begun: list[InboundEvent] = []
         self.taken: list[InboundEvent] = []
-        self.passed_over: list[tuple[Place, int, str]] = []
-        self.unread: list[tuple[str, str, Place | None]] = []
+        self.passed_over: list[tuple[ChatRef, int, str]] = []
+        self.unread: list[tuple[str, str, ChatRef | None]] = []
         self.heard = 0
         self.accounts: list[str] = []
         self.cursors: dict[str, str] = {}
@@ -111,14 +111,14 @@ class OpenInlet:
         """Know nobody."""
         return []
 
-    async def skipped(self, place: Place, count: int, why: str) -> None:
+    async def skipped(self, chat: ChatRef, count: int, why: str) -> None:
         """Remember it."""
-        self.passed_over.append((place, count, why))
+        self.passed_over.append((chat, count, why))
         self._tell()
 
-    def unreadable(self, kind: str, fault: Exception | str, place: Place | None = None) -> None:
+    def unreadable(self, kind: str, fault: Exception | str, chat: ChatRef | None = None) -> None:
         """Remember it."""
-        self.unread.append((kind, str(fault), place))
+        self.unread.append((kind, str(fault), chat))
         self._tell()
 
     def blocked(self, chat: str, why: str) -> float:

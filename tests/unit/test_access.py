@@ -9,7 +9,7 @@ import pytest
 from support.inbound_events import ANN, DM, GROUP
 
 from everturn_channels.access import AccessDecision, Action, evaluate, find_route
-from everturn_channels.adapter import Person, Place
+from everturn_channels.adapter import ChatRef, Person
 from everturn_channels.settings import (
     AccessPolicy,
     AccessRules,
@@ -23,13 +23,13 @@ from everturn_channels.settings import (
 
 BOT = Person(id="bot9", name="Other", is_bot=True)
 NOBODY = Person(id="")
-POSTS = Place(chat="-100", type="channel")
+POSTS = ChatRef(id="-100", type="channel")
 OPEN_GROUPS = GroupRules(policy="open")
 
 
 def _judge(
     rules: AccessRules,
-    place: Place = DM,
+    chat: ChatRef = DM,
     sender: Person = ANN,
     *,
     addressed: bool = False,
@@ -39,7 +39,7 @@ def _judge(
         rules,
         channel="telegram-family",
         platform="telegram",
-        place=place,
+        chat=chat,
         sender=sender,
         is_addressed=addressed,
         is_paired=paired,
@@ -53,9 +53,9 @@ def _dm(
 
 
 def _group(
-    groups: GroupRules, sender: Person = ANN, place: Place = GROUP, *, addressed: bool = False
+    groups: GroupRules, sender: Person = ANN, chat: ChatRef = GROUP, *, addressed: bool = False
 ) -> AccessDecision:
-    return _judge(AccessRules(groups=groups), place, sender, addressed=addressed)
+    return _judge(AccessRules(groups=groups), chat, sender, addressed=addressed)
 
 
 # --- routes ---
@@ -83,7 +83,7 @@ def _group(
 def test_a_route_matches_where_all_it_names_is_so(route: Route, *, matches: bool) -> None:
     """A route that matched on less would hand a private chat to the wrong agent."""
     found = find_route(
-        [route], channel="telegram-family", platform="telegram", place=GROUP, sender=ANN
+        [route], channel="telegram-family", platform="telegram", chat=GROUP, sender=ANN
     )
 
     assert found == (route if matches else None)
@@ -97,7 +97,7 @@ def test_the_first_route_that_matches_wins() -> None:
         Route(agent="rest"),
     ]
 
-    found = find_route(routes, channel="telegram", platform="telegram", place=GROUP, sender=ANN)
+    found = find_route(routes, channel="telegram", platform="telegram", chat=GROUP, sender=ANN)
 
     assert found is routes[1]
 
@@ -150,7 +150,7 @@ def test_pairing_counts_in_a_dm_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "allowlist", "place", "action"),
+    ("policy", "allowlist", "chat", "action"),
     [
         ("allowlist", (), GROUP, "refuse"),
         ("allowlist", ("telegram:-100",), GROUP, "answer"),
@@ -171,12 +171,12 @@ def test_pairing_counts_in_a_dm_alone() -> None:
     ],
 )
 def test_in_which_groups_the_agent_takes_part(
-    policy: AccessPolicy, allowlist: tuple[str, ...], place: Place, action: Action
+    policy: AccessPolicy, allowlist: tuple[str, ...], chat: ChatRef, action: Action
 ) -> None:
     """Anybody can add a bot to a group: only those that the owner listed may use it."""
     rules = GroupRules(policy=policy, allowlist=allowlist)
 
-    assert _group(rules, place=place, addressed=True).action == action
+    assert _group(rules, chat=chat, addressed=True).action == action
 
 
 @pytest.mark.parametrize(
@@ -285,9 +285,9 @@ def test_each_kind_of_chat_has_its_own_queue() -> None:
 def test_an_unknown_chat_type_is_refused() -> None:
     """A plug-in of tomorrow may send any word; what no rule names is closed."""
     rules = AccessRules(dm=DmRules(policy="open"), groups=GroupRules(policy="open"))
-    place = Place(chat="1", type="broadcast")  # type: ignore[arg-type]
+    chat = ChatRef(id="1", type="broadcast")  # type: ignore[arg-type]
 
-    decision = _judge(rules, place, addressed=True, paired=True)
+    decision = _judge(rules, chat, addressed=True, paired=True)
 
     assert decision.action == "refuse"
     assert "'broadcast'" in decision.reason
@@ -306,7 +306,7 @@ def test_an_unknown_chat_type_is_refused() -> None:
             "spec.access.groups.allowlist has no entry for 'telegram-family:-100'",
         ),
         (_group(GroupRules(policy="disabled")), "spec.access.groups.policy is disabled"),
-        (_group(OPEN_GROUPS, place=POSTS), "spec.access.groups.allowlist is empty: no channel"),
+        (_group(OPEN_GROUPS, chat=POSTS), "spec.access.groups.allowlist is empty: no channel"),
         (_group(OPEN_GROUPS), "not addressed, and spec.access.groups.activation is mention"),
         (
             _group(replace(OPEN_GROUPS, sender_default="block")),

@@ -15,10 +15,10 @@ from support.scripted_adapter import ScriptedAdapter
 
 from everturn_channels import aliases as module
 from everturn_channels.access import evaluate, find_route
-from everturn_channels.adapter import Message, Outbound, Person, Place
+from everturn_channels.adapter import ChatRef, Message, Outbound, Person
 from everturn_channels.aliases import ChatAliases, open_aliases
 from everturn_channels.errors import ChatMovedError, NotSentError, RefusedError, SetupError
-from everturn_channels.moving import MovingAdapter, moved_event
+from everturn_channels.moved_chats import MovingAdapter, moved_event
 from everturn_channels.settings import AccessRules, GroupRules, Route
 
 ANN = Person(id="1")
@@ -41,7 +41,7 @@ class MovingPlatform(ScriptedAdapter):
 def message(chat: str, number: str = "7") -> Message:
     """Return a message of Ann."""
     at = datetime(2026, 1, 2, tzinfo=UTC)
-    return Message(id=number, place=Place(chat=chat, type="group"), sender=ANN, at=at, text="hi")
+    return Message(id=number, chat=ChatRef(id=chat, type="group"), sender=ANN, at=at, text="hi")
 
 
 async def known(*moves: tuple[str, str], path: Path | None = None) -> ChatAliases:
@@ -141,7 +141,7 @@ async def test_what_comes_from_the_new_chat_is_of_the_old_one_and_not_the_same_m
     old, new = moved_event(message("-1"), aliases), moved_event(message("-100"), aliases)
     other = moved_event(message("-3"), aliases)
 
-    assert (old.place.chat, new.place.chat) == ("-1", "-1")
+    assert (old.chat.id, new.chat.id) == ("-1", "-1")
     assert isinstance(old, Message)
     assert isinstance(new, Message)
     assert (old.id, new.id) == ("7", "-100/7")
@@ -152,15 +152,15 @@ async def test_what_comes_from_the_new_chat_is_of_the_old_one_and_not_the_same_m
 async def test_lists_and_routes_may_name_either_id(named: str) -> None:
     """What stands in the configuration goes on to hold, and so does what is changed in it."""
     aliases = await known(("-1", "-100"))
-    place = moved_event(message("-100"), aliases).place
+    chat = moved_event(message("-100"), aliases).chat
     routes = (Route(agent="helper", chat_id=named), Route(agent="other"))
     rules = AccessRules(groups=GroupRules(allowlist=(f"telegram:{named}",)))
-    route = find_route(routes, channel="t", platform="telegram", place=place, sender=ANN)
+    route = find_route(routes, channel="t", platform="telegram", chat=chat, sender=ANN)
     decision = evaluate(
         rules,
         channel="t",
         platform="telegram",
-        place=place,
+        chat=chat,
         sender=ANN,
         is_addressed=True,
         is_paired=False,

@@ -22,10 +22,10 @@ from everturn_actors.model import (
 from everturn_actors.service import Compacted
 from everturn_actors.state import SessionState
 from everturn_channels.adapter import IncomingFile
+from everturn_channels.chat_types import ChatTypes
 from everturn_channels.inbound.file_fetch import clean_name, fetch_files, saved_name, shown_name
 from everturn_channels.inbound.receiver import message_key, queueing
 from everturn_channels.inbound.reports import compacted_text, context_text, status_text
-from everturn_channels.places import Places
 from everturn_channels.rate_limits import Cooldown, RecentKeys, TokenBuckets
 from everturn_channels.settings import QueueRules
 
@@ -100,12 +100,12 @@ def test_lately_forgets_the_oldest() -> None:
 
 def test_places_are_remembered_up_to_a_limit_and_groups_otherwise() -> None:
     """What is shown in a group can be shown in a dm, but not the other way round."""
-    places = Places(1)
-    places.note(DM)
-    as_seen = places.type_of(KEY)
-    places.note(GROUP)
+    chat_types = ChatTypes(1)
+    chat_types.note(DM)
+    as_seen = chat_types.type_of(KEY)
+    chat_types.note(GROUP)
 
-    assert (as_seen, places.type_of(KEY)) == ("dm", "group")
+    assert (as_seen, chat_types.type_of(KEY)) == ("dm", "group")
 
 
 # --- how messages wait ---

@@ -28,14 +28,14 @@ def test_what_somebody_writes_alone_with_the_agent_stays_as_it_is() -> None:
 
 def test_in_a_group_a_message_says_who_wrote_it() -> None:
     """GW-06: what two people write must not read as one person's words."""
-    assert compose(a_message("hello", place=GROUP), in_group=True) == "[Ann] hello"
+    assert compose(a_message("hello", chat=GROUP), in_group=True) == "[Ann] hello"
 
 
 def test_everything_there_is_to_know_has_its_line() -> None:
     """A model that is not told of a file or a quotation answers another question."""
     message = a_message(
         "yes, at noon",
-        place=GROUP,
+        chat=GROUP,
         quoted='shall we "meet"?\nor not',
         quoted_name="Bob",
         unsupported="a location",
@@ -195,7 +195,7 @@ def test_an_overheard_message_tells_of_its_files_without_reading_them() -> None:
     """Fetching what nobody asked about would cost time and disk for every picture in a group."""
     message = a_message(
         "look\n[Bob] no",
-        place=GROUP,
+        chat=GROUP,
         files=(IncomingFile(fetch=_never, file_name="cat.jpg"), IncomingFile(fetch=_never)),
         unsupported="a poll",
     )
@@ -210,7 +210,7 @@ def test_an_overheard_message_tells_of_its_files_without_reading_them() -> None:
 def test_an_edit_reads_like_the_message_it_replaces() -> None:
     """The new words need the same attribution, and the same guard."""
     at = datetime(2026, 11, 22, tzinfo=UTC)
-    edit = Edit(id="1", place=GROUP, sender=ANN, text="hi\n[Bob] no", at=at)
+    edit = Edit(id="1", chat=GROUP, sender=ANN, text="hi\n[Bob] no", at=at)
 
     assert edit_text(edit, in_group=True) == "[Ann] hi\n\\[Bob] no"
     assert edit_text(replace(edit, text="hi\n[x]"), in_group=False) == "hi\n[x]"

@@ -12,8 +12,8 @@ from everturn_channels.adapter import Message
 from everturn_channels.discord import discord  # with what its import warns of kept quiet
 from everturn_channels.discord.client import Client
 from everturn_channels.discord.mapping import (
+    chat_ref_of,
     is_from_people,
-    place_of,
     read_command,
 )
 
@@ -119,7 +119,7 @@ def test_a_thread_that_begins_with_a_message_begins_with_its_text() -> None:
         )
     )
 
-    assert (got.text, got.sender.name, got.place.topic) == ("the plan", "Ann", thread)
+    assert (got.text, got.sender.name, got.chat.topic) == ("the plan", "Ann", thread)
 
 
 def test_notices_bots_and_webhooks_are_not_people() -> None:
@@ -149,17 +149,15 @@ def test_places() -> None:
     forum = world.add_channel("help", FORUM)
     post = world.add_thread(forum, "a post")
     dm = world.dm(desk.ann)
-    places = [
-        desk.reads(world.add_message(desk.ann, c, "x")).place for c in (voice, news, post, dm)
-    ]
+    chats = [desk.reads(world.add_message(desk.ann, c, "x")).chat for c in (voice, news, post, dm)]
 
-    assert [(p.type, p.chat, p.topic) for p in places] == [
+    assert [(p.type, p.id, p.topic) for p in chats] == [
         ("group", voice, ""),
         ("group", news, ""),
         ("group", forum, post),
         ("dm", dm, ""),
     ]
-    assert [p.title for p in places] == [
+    assert [p.title for p in chats] == [
         "The Guild #voice",
         "The Guild #news",
         "The Guild #help / a post",
@@ -172,7 +170,7 @@ def test_a_channel_of_which_only_the_id_came_is_a_group_of_its_server() -> None:
     state: Any = Client()._connection
     unknown = discord.PartialMessageable(state=state, id=5, guild_id=6)
 
-    assert place_of(unknown).type == "group"
+    assert chat_ref_of(unknown).type == "group"
 
 
 @pytest.mark.parametrize(

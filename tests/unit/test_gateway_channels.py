@@ -15,10 +15,10 @@ from support.tool_sites import tool_site
 from everturn_actors.model import ConversationKey, Inbound, Usage
 from everturn_actors.spec import ModelSpec
 from everturn_actors.testing import ManualClock, ScriptedProvider, open_test_service
-from everturn_channels.adapter import Place
+from everturn_channels.adapter import ChatRef
+from everturn_channels.chat_types import ChatTypes
 from everturn_channels.health import Health
 from everturn_channels.owners import Owner
-from everturn_channels.places import Places
 from everturn_channels.settings import (
     AccessRules,
     BufferRules,
@@ -102,12 +102,12 @@ def test_it_is_said_when_channels_lead_to_nobody(tmp_path: Path) -> None:
 
 def test_private_chats_of_telegram_are_known_by_their_id_others_once_they_spoke() -> None:
     """A draft in a group would be refused, and a chat is answered right after a restart."""
-    places = Places()
-    places.note(Place(chat="9", type="dm"))
+    chat_types = ChatTypes()
+    chat_types.note(ChatRef(id="9", type="dm"))
 
     def kind(platform: str, chat: str) -> str:
         key = ConversationKey(channel="any-name", chat=chat, agent="a")
-        return chat_type_of(platform, places)(key)
+        return chat_type_of(platform, chat_types)(key)
 
     assert kind("telegram", "7001") == "dm"
     assert kind("telegram", "-1007001") == "group"

@@ -112,7 +112,7 @@ def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
     assert {kind.__dataclass_fields__["request"].default for kind in get_args(Request)} == {0}
 
 
-ARRIVAL = {"type": "message", "id": 7, "message_id": "m", "place": {"chat": "c"}}
+ARRIVAL = {"type": "message", "id": 7, "message_id": "m", "chat": {"id": "c"}}
 HELLO = {"type": "hello", "protocol": PROTOCOL, "name": "x"}
 
 
@@ -122,12 +122,12 @@ HELLO = {"type": "hello", "protocol": PROTOCOL, "name": "x"}
         ({}, "type"),
         ({"type": 3}, "type"),
         ({"type": "massage"}, "type"),
-        ({**ARRIVAL, "place": None}, "place"),
-        ({**ARRIVAL, "place": []}, "place"),
-        ({**ARRIVAL, "place": {"chat": ""}}, "place.chat"),
-        ({**ARRIVAL, "place": {"chat": "c" * 257}}, "place.chat"),
-        ({**ARRIVAL, "place": {"chat": "c", "type": "crowd"}}, "place.type"),
-        ({**ARRIVAL, "place": {"chat": "c", "type": []}}, "place.type"),
+        ({**ARRIVAL, "chat": None}, "chat"),
+        ({**ARRIVAL, "chat": []}, "chat"),
+        ({**ARRIVAL, "chat": {"id": ""}}, "chat.id"),
+        ({**ARRIVAL, "chat": {"id": "c" * 257}}, "chat.id"),
+        ({**ARRIVAL, "chat": {"id": "c", "type": "crowd"}}, "chat.type"),
+        ({**ARRIVAL, "chat": {"id": "c", "type": []}}, "chat.type"),
         ({**ARRIVAL, "id": True}, "id"),
         ({**ARRIVAL, "id": -1}, "id"),
         ({**ARRIVAL, "at": "yesterday"}, "at"),
@@ -185,7 +185,7 @@ def test_what_is_no_object_is_told_as_such(line: bytes) -> None:
 def test_a_complaint_says_which_line_it_is_about() -> None:
     """A plug-in with hundreds under way has to find it."""
     with pytest.raises(BadLineError) as caught:
-        read_line(json.dumps({**ARRIVAL, "place": {}}).encode(), HANDS)
+        read_line(json.dumps({**ARRIVAL, "chat": {}}).encode(), HANDS)
 
     assert (caught.value.complaint.of, caught.value.complaint.id) == ("message", 7)
 

@@ -10,7 +10,7 @@ from aiogram.types import Update
 from support.telegram_api import ANN, BOT, BOT_ID, Json, TelegramApi
 
 from everturn_channels.adapter import ButtonClick, Command, Edit, Message
-from everturn_channels.telegram.mapping import Moved, Note, Reading, place_of
+from everturn_channels.telegram.mapping import Moved, Note, Reading, chat_ref_of
 from everturn_channels.telegram.receiving import read_update
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
@@ -58,12 +58,12 @@ def test_a_message_says_who_where_and_when() -> None:
         | {"chat": {"id": -7, "type": "channel"}, "from": None},
     )
 
-    assert (dm.place.type, dm.place.chat, dm.place.topic) == ("dm", str(ANN), "")
+    assert (dm.chat.type, dm.chat.id, dm.chat.topic) == ("dm", str(ANN), "")
     assert (dm.sender.id, dm.sender.name, dm.text) == (str(ANN), "Ann", "hello")
     assert dm.at.tzinfo is UTC
-    assert (group.place.type, group.place.title) == ("group", "Friends")
+    assert (group.chat.type, group.chat.title) == ("group", "Friends")
     assert isinstance(post, Message)
-    assert (post.place.type, post.sender.id) == ("channel", "")
+    assert (post.chat.type, post.sender.id) == ("channel", "")
 
 
 def test_only_forum_topics_are_topics() -> None:
@@ -71,7 +71,7 @@ def test_only_forum_topics_are_topics() -> None:
     topic = said("x", message_thread_id=9, is_topic_message=True)
     thread = said("x", message_thread_id=9)
 
-    assert (topic.place.topic, thread.place.topic) == ("9", "")
+    assert (topic.chat.topic, thread.chat.topic) == ("9", "")
 
 
 @pytest.mark.parametrize(
@@ -340,7 +340,7 @@ def test_edits_and_presses_say_what_they_belong_to() -> None:
     assert isinstance(edit, Edit)
     assert (edit.text, edit.at.year) == ("hello", 2026)
     assert isinstance(click, ButtonClick)
-    assert (click.data, click.sender.id, click.place.chat, click.at) == (
+    assert (click.data, click.sender.id, click.chat.id, click.at) == (
         "y:1",
         "1002",
         str(ANN),
@@ -361,4 +361,4 @@ def test_a_place_of_an_unknown_kind_is_none() -> None:
     ).message
 
     assert message is not None
-    assert place_of(message) is None
+    assert chat_ref_of(message) is None

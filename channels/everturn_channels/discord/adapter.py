@@ -13,10 +13,10 @@ import discord
 from everturn_actors.ports import Clock
 from everturn_channels.adapter import (
     Button,
+    ChatRef,
     ChatType,
     InboundHandler,
     Outbound,
-    Place,
     Traits,
 )
 from everturn_channels.discord.catching_up import HEARD, Looker
@@ -229,14 +229,16 @@ class DiscordAdapter:
         """As `Adapter.react`."""
         await self._sender.react(chat, message_id, emoji)
 
-    def _answerer(self, message: discord.Message, place: Place) -> Callable[[str], Awaitable[None]]:
+    def _answerer(
+        self, message: discord.Message, chat: ChatRef
+    ) -> Callable[[str], Awaitable[None]]:
         """Return what answers a command that was written as a message: replies, seen by all."""
 
         async def answer(text: str) -> None:
             for number, payload in enumerate(self.lay_out(text)):
                 reply = Outbound(
-                    chat=place.chat,
-                    topic=place.topic,
+                    chat=chat.id,
+                    topic=chat.topic,
                     payload=payload,
                     reply_to="" if number else str(message.id),
                     nonce=f"c{message.id}-{number}",

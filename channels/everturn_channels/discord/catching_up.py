@@ -13,10 +13,10 @@ import anyio
 import discord
 
 from everturn_actors.ports import Clock
-from everturn_channels.adapter import InboundHandler, Place
+from everturn_channels.adapter import ChatRef, InboundHandler
 from everturn_channels.discord.client import Client
 from everturn_channels.discord.failures import NETWORK_ERRORS
-from everturn_channels.discord.mapping import is_from_people, place_of
+from everturn_channels.discord.mapping import chat_ref_of, is_from_people
 from everturn_channels.discord.payloads import Heard, Payload, awaited_at, id_of
 
 HEARD = "heard"
@@ -53,7 +53,7 @@ class Missed:
 class Backlog:
     """What was said in a channel."""
 
-    place: Place | None = None
+    chat: ChatRef | None = None
     "None = the channel is gone."
     messages: Sequence[Heard] = ()
     "Those to be dealt with, oldest first."
@@ -178,9 +178,9 @@ class Looker:
             heard = self._client.payloads.message(raw, channel)
             if heard is None:
                 me = self._client.user.id if self._client.user else 0
-                where = place_of(channel)
-                place = where if where.type == "dm" or awaited_at(raw, me) else None
-                self._handler.unreadable("MESSAGE", "nothing of it can be read", place)
+                where = chat_ref_of(channel)
+                chat = where if where.type == "dm" or awaited_at(raw, me) else None
+                self._handler.unreadable("MESSAGE", "nothing of it can be read", chat)
             elif not _may_be_from_people(heard.message):
                 continue
             elif heard.message.created_at < oldest:
@@ -190,7 +190,7 @@ class Looker:
             else:
                 kept.append(heard)
         return Backlog(
-            place=place_of(channel),
+            chat=chat_ref_of(channel),
             messages=kept[::-1],
             newest=newest,
             skipped=(
@@ -236,7 +236,7 @@ def _may_be_from_people(message: discord.Message) -> bool:
 
 
 def _missed(channel: discord.abc.GuildChannel | discord.Thread, after: int) -> Missed:
-    return Missed(chat=place_of(channel).chat, channel_id=channel.id, after=after)
+    return Missed(chat=chat_ref_of(channel).id, channel_id=channel.id, after=after)
 
 
 def dms_of(kept: str) -> list[int]:

@@ -10,17 +10,17 @@ from typing import TypeAlias, get_args
 import anyio
 import discord
 
-from everturn_channels.adapter import Command, CommandName, Edit, InboundHandler, Message, Place
+from everturn_channels.adapter import ChatRef, Command, CommandName, Edit, InboundHandler, Message
 from everturn_channels.discord.client import Client
 from everturn_channels.discord.failures import NETWORK_ERRORS
 from everturn_channels.discord.files import Files
 from everturn_channels.discord.mapping import (
     UNREADABLE,
     Channel,
+    chat_ref_of,
     is_addressed,
     is_from_people,
     person_of,
-    place_of,
     read_command,
     read_message,
     read_text,
@@ -35,7 +35,7 @@ UNKNOWN_PART = "something that Discord sent with it"
 
 log = logging.getLogger(__name__)
 
-Answerer: TypeAlias = Callable[[discord.Message, Place], Callable[[str], Awaitable[None]]]
+Answerer: TypeAlias = Callable[[discord.Message, ChatRef], Callable[[str], Awaitable[None]]]
 
 
 class EventReader:
@@ -94,7 +94,7 @@ class EventReader:
         channel = await self._known(message.channel)
         return Edit(
             id=str(message.id),
-            place=place_of(channel, message.author.display_name),
+            chat=chat_ref_of(channel, message.author.display_name),
             sender=person_of(message.author),
             text=read_text(message, self.me),
             at=message.edited_at or message.created_at,
@@ -105,23 +105,23 @@ class EventReader:
         if not is_from_people(message):
             return None
         read = read_message(message, channel, self.me, lambda a: self._files.incoming(a, message))
-        if read.place.topic:
-            self._on_thread_message(message.id, int(read.place.topic))
+        if read.chat.topic:
+            self._on_thread_message(message.id, int(read.chat.topic))
         command = read_command(read.text)
-        is_meant = read.is_addressed or read.place.type == "dm"
+        is_meant = read.is_addressed or read.chat.type == "dm"
         if command is None or not is_meant or read.forwarded_from:
             return read
         return Command(
             id=read.id,
             name=command[0],
             argument=command[1],
-            place=read.place,
+            chat=read.chat,
             sender=read.sender,
             at=read.at,
             is_addressed=read.is_addressed,
             is_typed=_is_typed(message),
             otherwise=None if command[0] in get_args(CommandName) else read,
-            answer=self._answerer(message, read.place),
+            answer=self._answerer(message, read.chat),
         )
 
     async def _known(self, channel: Channel) -> Channel:

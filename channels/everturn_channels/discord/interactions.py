@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 
 import discord
 
-from everturn_channels.adapter import ButtonClick, Command, CommandName, Place
+from everturn_channels.adapter import ButtonClick, ChatRef, Command, CommandName
 from everturn_channels.discord.client import Client
 from everturn_channels.discord.failures import NETWORK_ERRORS
-from everturn_channels.discord.mapping import UNREADABLE, person_of, place_of
+from everturn_channels.discord.mapping import UNREADABLE, chat_ref_of, person_of
 from everturn_channels.discord.sending import NO_PINGS, Sender
 from everturn_channels.errors import SendError
 from everturn_channels.menu import COMMANDS
@@ -134,7 +134,7 @@ def read_command(
         id=str(interaction.id),
         name=_text(data["name"]),
         argument=" ".join(given),
-        place=_place(interaction),
+        chat=_chat(interaction),
         sender=person_of(interaction.user),
         at=interaction.created_at,
         is_addressed=True,
@@ -149,7 +149,7 @@ def read_click(
     data: Any = interaction.data
     return ButtonClick(
         data=_text(data["custom_id"]),
-        place=_place(interaction),
+        chat=_chat(interaction),
         sender=person_of(interaction.user),
         at=interaction.created_at,
         answer=answer,
@@ -210,8 +210,8 @@ def _only_for_one(payload: str) -> dict[str, Any]:
     return {"content": content, "flags": EPHEMERAL, "allowed_mentions": NO_PINGS}
 
 
-def _place(interaction: discord.Interaction) -> Place:
+def _chat(interaction: discord.Interaction) -> ChatRef:
     if interaction.channel is not None:
-        return place_of(interaction.channel, interaction.user.display_name)
+        return chat_ref_of(interaction.channel, interaction.user.display_name)
     is_dm = interaction.guild_id is None
-    return Place(chat=str(interaction.channel_id), type="dm" if is_dm else "group")
+    return ChatRef(id=str(interaction.channel_id), type="dm" if is_dm else "group")

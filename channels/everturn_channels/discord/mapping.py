@@ -8,7 +8,7 @@ from typing import TypeAlias, get_args
 
 import discord
 
-from everturn_channels.adapter import CommandName, IncomingFile, Message, Person, Place
+from everturn_channels.adapter import ChatRef, CommandName, IncomingFile, Message, Person
 from everturn_channels.menu import OWNER_NAMES
 
 QUOTE_CHARS = 500
@@ -48,30 +48,30 @@ def is_from_people(message: discord.Message) -> bool:
     )
 
 
-def place_of(channel: Channel, person: str = "") -> Place:
+def chat_ref_of(channel: Channel, person: str = "") -> ChatRef:
     """Return where a channel stands among chats; `person` names a direct one."""
     match channel:
         case discord.Thread():
             parent = f"#{channel.parent.name} " if channel.parent else ""
-            return Place(
-                chat=str(channel.parent_id),
+            return ChatRef(
+                id=str(channel.parent_id),
                 type="group",
                 topic=str(channel.id),
                 title=f"{channel.guild.name} {parent}/ {channel.name}",
             )
         case discord.abc.GuildChannel():
             title = f"{channel.guild.name} #{channel.name}"
-            return Place(chat=str(channel.id), type="group", title=title)
+            return ChatRef(id=str(channel.id), type="group", title=title)
         case discord.DMChannel():
             name = channel.recipient.display_name if channel.recipient else person
-            return Place(chat=str(channel.id), type="dm", title=name)
+            return ChatRef(id=str(channel.id), type="dm", title=name)
         case discord.PartialMessageable():
             is_dm = channel.guild_id is None
-            return Place(
-                chat=str(channel.id), type="dm" if is_dm else "group", title=person if is_dm else ""
+            return ChatRef(
+                id=str(channel.id), type="dm" if is_dm else "group", title=person if is_dm else ""
             )
         case _:
-            return Place(chat=str(getattr(channel, "id", "")), type="group")
+            return ChatRef(id=str(getattr(channel, "id", "")), type="group")
 
 
 def person_of(user: discord.User | discord.Member) -> Person:
@@ -100,7 +100,7 @@ def read_message(message: discord.Message, channel: Channel, me: int, to_file: F
     quoted, quoted_name = _quote(message, me)
     return Message(
         id=str(message.id),
-        place=place_of(channel, written.author.display_name),
+        chat=chat_ref_of(channel, written.author.display_name),
         sender=person_of(written.author),
         text=text,
         at=message.created_at,

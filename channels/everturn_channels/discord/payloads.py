@@ -13,8 +13,8 @@ from typing import Any, Final, TypeAlias, TypeGuard, cast
 import discord
 from discord.state import ConnectionState
 
-from everturn_channels.adapter import IncomingFile, Place
-from everturn_channels.discord.mapping import is_from_people, place_of, read_message
+from everturn_channels.adapter import ChatRef, IncomingFile
+from everturn_channels.discord.mapping import chat_ref_of, is_from_people, read_message
 
 Payload: TypeAlias = Mapping[str, Any]
 
@@ -95,7 +95,7 @@ class PayloadReader:
             # There is no public way to it.
             channel, _ = self._state._get_guild_channel(data)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
         message = discord.Message(state=self._state, channel=channel, data=data)
-        place_of(message.channel)
+        chat_ref_of(message.channel)
         return message
 
 
@@ -156,7 +156,7 @@ def id_of(data: object, name: str) -> int:
     return int(text) if is_id else 0
 
 
-def awaited_at(data: object, me: int) -> Place | None:
+def awaited_at(data: object, me: int) -> ChatRef | None:
     """Return where somebody waits for an answer to a message that cannot be read; None = nowhere.
 
     Args:
@@ -175,7 +175,7 @@ def awaited_at(data: object, me: int) -> Place | None:
     content = payload.get("content")
     if not is_dm and not (isinstance(content, str) and f"<@{me}>" in content):
         return None
-    return Place(chat=str(channel), type="dm" if is_dm else "group")
+    return ChatRef(id=str(channel), type="dm" if is_dm else "group")
 
 
 def _is_list(value: object) -> TypeGuard[list[Any]]:
@@ -207,7 +207,7 @@ def _can_be_read(state: ConnectionState[Any], data: Any) -> bool:  # noqa: ANN40
     try:
         guild = discord.Guild(data=data, state=state)
         for channel in (*guild.channels, *guild.threads):
-            place_of(channel)
+            chat_ref_of(channel)
             int(getattr(channel, "last_message_id", None) or 0)
     except Exception:  # noqa: BLE001 - the boundary around one part of a payload
         return False

@@ -22,8 +22,8 @@ from everturn_channels.discord.catching_up import HEARD, Backlog, Looker, cursor
 from everturn_channels.discord.client import Client
 from everturn_channels.discord.event_reader import EventReader
 from everturn_channels.discord.mapping import (
+    chat_ref_of,
     is_from_people,
-    place_of,
     read_command,
     read_text,
 )
@@ -164,7 +164,7 @@ class Receiver:
         except Exception:  # noqa: BLE001 - its lane comes to it, and says so
             return
         if command is not None and command[0] in PASSING:
-            self._hurry(place_of(message.channel).chat, item)
+            self._hurry(chat_ref_of(message.channel).id, item)
 
     def changed(self, message: discord.Message) -> None:
         """Put an edit into its lane, if the text was changed; Discord tells of much more."""
@@ -201,17 +201,17 @@ class Receiver:
             Whether there was room.
         """
         item = _Given(event, then)
-        has_room = self._add(event.place.chat, item)
+        has_room = self._add(event.chat.id, item)
         if not has_room:
             log.warning("too much waits in a chat; a command or a press is left out")
         elif isinstance(event, Command) and event.name in PASSING:
-            self._hurry(event.place.chat, item)
+            self._hurry(event.chat.id, item)
         return has_room
 
     # --- lanes ---
 
     def _put(self, message: discord.Message, item: _Said | _Changed) -> None:
-        chat, channel_id = place_of(message.channel).chat, message.channel.id
+        chat, channel_id = chat_ref_of(message.channel).id, message.channel.id
         lane = self._lanes.get(chat)
         if lane is not None and channel_id in lane.missed:
             return  # its history is read later than now
@@ -393,8 +393,8 @@ class Receiver:
 
     async def _tell_skipped(self, backlog: Backlog) -> None:
         for count, why in backlog.skipped:
-            if count and backlog.place is not None:
-                await self._handler.skipped(backlog.place, count, why)
+            if count and backlog.chat is not None:
+                await self._handler.skipped(backlog.chat, count, why)
 
 
 def _keep(kept: OrderedDict[_K, None], key: _K) -> None:

@@ -1,4 +1,4 @@
-"""Who is let in: finds the agent for a place, asks the rules, and tells those who are refused.
+"""Who is let in: finds the agent for a chat, asks the rules, and tells those who are refused.
 
 It says as little as it can: a stranger learns that the bot is private, a group learns nothing.
 """
@@ -16,12 +16,12 @@ from everturn_channels.access import AccessDecision, evaluate, find_route
 from everturn_channels.adapter import (
     Adapter,
     ButtonClick,
+    ChatRef,
     Command,
     Edit,
     InboundEvent,
     Message,
     Person,
-    Place,
 )
 from everturn_channels.channel_context import ChannelContext
 from everturn_channels.owners import accounts_on, find_owner
@@ -95,19 +95,19 @@ class AccessControl:
         self._counted: RecentKeys[tuple[str, str]] = RecentKeys()
         self._flooding: Cooldown[tuple[str, str]] = Cooldown(limits.word_every_s)
 
-    def key_of(self, place: Place, sender: Person = NOBODY) -> ConversationKey | None:
-        """Return the conversation of a place; None where no agent answers there."""
+    def key_of(self, chat: ChatRef, sender: Person = NOBODY) -> ConversationKey | None:
+        """Return the conversation of a chat; None where no agent answers there."""
         route = find_route(
             self._context.routes(),
             channel=self._adapter.name,
             platform=self._adapter.platform,
-            place=place,
+            chat=chat,
             sender=sender,
         )
         if route is None:
             return None
         return ConversationKey(
-            channel=self._adapter.name, chat=place.chat, topic=place.topic, agent=route.agent
+            channel=self._adapter.name, chat=chat.id, topic=chat.topic, agent=route.agent
         )
 
     async def people(self) -> tuple[str, ...]:
@@ -121,32 +121,32 @@ class AccessControl:
         return tuple(dict.fromkeys((*listed, *owners, *paired)))
 
     async def admit(
-        self, place: Place, sender: Person, *, is_addressed: bool, tell: Tell | None = None
+        self, chat: ChatRef, sender: Person, *, is_addressed: bool, tell: Tell | None = None
     ) -> Admission | None:
         """Return what becomes of what somebody says; None where they are refused, and were told.
 
         Args:
-            place: Where it is said.
+            chat: Where it is said.
             sender: By whom.
             is_addressed: Whether it is meant for the bot.
             tell: Says why they are refused; only in a dm, and seldom. None = nobody is told.
         """
-        key = self.key_of(place, sender)
+        key = self.key_of(chat, sender)
         if key is None:
-            self._log(place, sender, "no route matches: set one under routes in everturn.yaml")
+            self._log(chat, sender, "no route matches: set one under routes in everturn.yaml")
             return None
         rules = self._context.rules(key.agent)
         if rules is None:
-            self._log(place, sender, f"a route names the agent {key.agent!r}, which is not loaded")
-            if tell is not None and self._may_tell(place, sender, self._absent):
+            self._log(chat, sender, f"a route names the agent {key.agent!r}, which is not loaded")
+            if tell is not None and self._may_tell(chat, sender, self._absent):
                 await tell(NOT_AVAILABLE)
             return None
-        channel, is_dm = self._adapter.name, place.type == "dm"
+        channel, is_dm = self._adapter.name, chat.type == "dm"
         decision = evaluate(
             rules,
             channel=channel,
             platform=self._adapter.platform,
-            place=place,
+            chat=chat,
             sender=sender,
             is_addressed=is_addressed,
             is_paired=is_dm and await self._is_let_in(sender, key.agent),
@@ -155,11 +155,11 @@ class AccessControl:
             case "answer" | "overhear" | "record" | "ignore":
                 return Admission(key=key, decision=decision)
             case "pair" if self._settings.pairing:
-                self._log(place, sender, f"agent {key.agent}: {decision.reason}")
-                await self._pair(place, sender, tell)
+                self._log(chat, sender, f"agent {key.agent}: {decision.reason}")
+                await self._pair(chat, sender, tell)
             case "pair" | "refuse":
-                self._log(place, sender, f"agent {key.agent}: {decision.reason}")
-                if tell is not None and self._may_tell(place, sender, self._refused):
+                self._log(chat, sender, f"agent {key.agent}: {decision.reason}")
+                if tell is not None and self._may_tell(chat, sender, self._refused):
                     is_closed = rules.dm.policy == "disabled"  # no list would let them in
                     await tell(no_private_chats() if is_closed else no_access(sender_id=sender.id))
         return None
@@ -179,8 +179,8 @@ class AccessControl:
         to come counts as now: it would shut its sender out until then.
         """
         now = self._context.clock.now()
-        who = event.place.chat, event.sender.id
-        name = event.place.chat, _counted_as(event)
+        who = event.chat.id, event.sender.id
+        name = event.chat.id, _counted_as(event)
         if name in self._counted:
             return False  # it could not be taken before, and comes again
         if self._floods.take(who, min(event.at, now)):
@@ -194,26 +194,26 @@ class AccessControl:
             )
         return True
 
-    async def _pair(self, place: Place, sender: Person, tell: Tell | None) -> None:
-        if tell is None or not self._may_tell(place, sender, self._pairing):
+    async def _pair(self, chat: ChatRef, sender: Person, tell: Tell | None) -> None:
+        if tell is None or not self._may_tell(chat, sender, self._pairing):
             return
         code = await self._context.pairing.ask(self._adapter.name, sender)
         await tell(no_access(code or "", sender_id=sender.id))
 
-    def _may_tell(self, place: Place, sender: Person, cooldown: Cooldown[str]) -> bool:
+    def _may_tell(self, chat: ChatRef, sender: Person, cooldown: Cooldown[str]) -> bool:
         """Whether a refused person is told so now. Two bots must not tell each other for ever."""
-        if place.type != "dm" or sender.is_bot:
+        if chat.type != "dm" or sender.is_bot:
             return False
-        return cooldown.may(sender.id or place.chat, self._context.clock.now())
+        return cooldown.may(sender.id or chat.id, self._context.clock.now())
 
-    def _log(self, place: Place, sender: Person, why: str) -> None:
-        if self._logged.may(place.chat, self._context.clock.now()):
+    def _log(self, chat: ChatRef, sender: Person, why: str) -> None:
+        if self._logged.may(chat.id, self._context.clock.now()):
             logger.warning(
                 "somebody was refused",
                 extra={
                     "channel": self._adapter.name,
-                    "chat": place.chat,
-                    "chat_type": place.type,
+                    "chat": chat.id,
+                    "chat_type": chat.type,
                     "sender": sender.id,
                     "why": why,
                 },

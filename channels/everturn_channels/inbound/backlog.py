@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from everturn_actors.ports import Clock
-from everturn_channels.adapter import Place
+from everturn_channels.adapter import ChatRef
 from everturn_channels.errors import ChannelError
 from everturn_channels.health import Health
 from everturn_channels.inbound.notifier import BackgroundTasks, Notifier
@@ -28,9 +28,9 @@ CHATS_MAX: Final = 1000  # that are told of at once; those of further ones stand
 
 @dataclass(frozen=True, slots=True)
 class _Skipped:
-    """What was left out in one place."""
+    """What was left out in one chat."""
 
-    place: Place
+    chat: ChatRef
     count: int
     why: str
 
@@ -46,7 +46,7 @@ class Backlog:
         health: Health,
         tasks: BackgroundTasks,
         notifier: Notifier,
-        is_known: Callable[[Place], Awaitable[bool]],
+        is_known: Callable[[ChatRef], Awaitable[bool]],
     ) -> None:
         """Begin with nothing left out.
 
@@ -56,7 +56,7 @@ class Backlog:
             health: Where it is counted.
             tasks: Runs the report.
             notifier: Tells it.
-            is_known: Whether a conversation goes on in a place: nobody else is told anything.
+            is_known: Whether a conversation goes on in a chat: nobody else is told anything.
         """
         self._channel = channel
         self._clock = clock
@@ -68,18 +68,18 @@ class Backlog:
         self._total = 0
         self._is_reporting = False
 
-    def skip(self, place: Place, count: int, why: str) -> None:
-        """Count messages of a place that are not read, and why, in a few words."""
+    def skip(self, chat: ChatRef, count: int, why: str) -> None:
+        """Count messages of a chat that are not read, and why, in a few words."""
         if count <= 0:
             return
         self._health.count_skipped(count)
         self._total += count
-        where = place.chat, place.topic
+        where = chat.id, chat.topic
         known = self._skipped.get(where)
         if known is not None:
             self._skipped[where] = replace(known, count=known.count + count)
         elif len(self._skipped) < CHATS_MAX:
-            self._skipped[where] = _Skipped(place, count, why)
+            self._skipped[where] = _Skipped(chat, count, why)
         if not self._is_reporting:
             self._is_reporting = self._tasks.start("a report", self._report, within_s=REPORT_S)
 
@@ -104,15 +104,15 @@ class Backlog:
     async def _tell(self, skipped: _Skipped) -> None:
         fields = {
             "channel": self._channel,
-            "chat": skipped.place.chat,
-            "topic": skipped.place.topic,
+            "chat": skipped.chat.id,
+            "topic": skipped.chat.topic,
             "messages": skipped.count,
             "why": skipped.why,
         }
         logger.warning("messages of a chat were not read", extra=fields)
-        if not await self._is_known(skipped.place):
+        if not await self._is_known(skipped.chat):
             return
         try:
-            await self._notifier.notify(skipped.place, not_read(skipped.count, skipped.why))
+            await self._notifier.notify(skipped.chat, not_read(skipped.count, skipped.why))
         except ChannelError as error:
             logger.info("could not be told", extra={**fields, "error": str(error)})

@@ -79,20 +79,20 @@ class CommandHandler:
     async def command(self, command: Command) -> None:
         """Do what a command says and answer it; no turn is waited for."""
         tell = partial(self._notifier.respond, command.answer)
-        place, sender = command.place, command.sender
+        chat, sender = command.chat, command.sender
         is_by_owner = self.is_by_owner(command)
-        if is_by_owner and place.type == "dm":
+        if is_by_owner and chat.type == "dm":
             await self._command_of_owner(command)
             return
         admission = await self._access.admit(
-            place, sender, is_addressed=command.is_addressed, tell=tell
+            chat, sender, is_addressed=command.is_addressed, tell=tell
         )
         if admission is None or admission.decision.action != "answer":
             return
         if is_by_owner:
             await tell(IN_PRIVATE)
             return
-        if not is_known(command.name) and place.type != "dm":
+        if not is_known(command.name) and chat.type != "dm":
             return  # it is some other bot's
         if command.name == "help" and self._is_owners_help(command):
             await tell(owner_help_text())
@@ -105,7 +105,7 @@ class CommandHandler:
             await tell(await self._done(command, admission.key, COMMAND_S))
 
     def _is_owners_help(self, command: Command) -> bool:
-        return command.place.type == "dm" and self._owners.owner_of(command.sender) is not None
+        return command.chat.type == "dm" and self._owners.owner_of(command.sender) is not None
 
     async def _command_of_owner(self, command: Command) -> None:
         """Do what an owner asks for in private: no route and no rule of an agent is in the way."""
@@ -122,7 +122,7 @@ class CommandHandler:
             logger.warning("an owner's command failed", extra={**fields, "error": str(error)})
             answer = OwnerAnswer(text=LATER)
         await self._notifier.respond(command.answer, answer.text)
-        self._owners.show(command.place, answer.questions)
+        self._owners.show(command.chat, answer.questions)
 
     async def _compact(self, command: Command, key: ConversationKey) -> str:
         """Begin a summary; return what came of it, or that it will be told of later."""
@@ -134,7 +134,7 @@ class CommandHandler:
             told.append(await self._done(command, key, COMPACT_S))
             ready.set()
             if is_late:
-                await self._notifier.notify(command.place, told[0])
+                await self._notifier.notify(command.chat, told[0])
 
         # A little longer than the command itself, which says in words that it took too long.
         if not self._tasks.start("a summary", task, within_s=COMPACT_S + COMMAND_S):
@@ -152,7 +152,7 @@ class CommandHandler:
         Raises:
             ActorStoppedError: The gateway stops.
         """
-        fields = {**self._fields, "chat": command.place.chat, "command": command.name}
+        fields = {**self._fields, "chat": command.chat.id, "command": command.name}
         try:
             with anyio.fail_after(within_s):
                 await self._flush(command, key)
@@ -187,7 +187,7 @@ class CommandHandler:
     async def click(self, click: ButtonClick) -> None:
         """Answer the question that a button stands below; return when that is durable."""
         tell = partial(self._notifier.respond, click.answer)
-        place, sender = click.place, click.sender
+        chat, sender = click.chat, click.sender
         owner = self._owners.owner_of(sender)
         if owner is not None:
             if self._access.is_flood(click):
@@ -197,7 +197,7 @@ class CommandHandler:
             if told is not None:
                 await tell(told)
                 return
-        admission = await self._access.admit(place, sender, is_addressed=True)
+        admission = await self._access.admit(chat, sender, is_addressed=True)
         if admission is None or admission.decision.action != "answer":
             await tell(click_refused())
         elif owner is None and self._access.is_flood(click):

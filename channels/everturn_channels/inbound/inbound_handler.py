@@ -18,14 +18,15 @@ from everturn_actors.supervisor import attempt
 from everturn_channels.adapter import (
     Adapter,
     ButtonClick,
+    ChatRef,
     Command,
     Edit,
     InboundEvent,
     Message,
-    Place,
 )
 from everturn_channels.aliases import ChatAliases
 from everturn_channels.channel_context import ChannelContext
+from everturn_channels.chat_types import ChatTypes
 from everturn_channels.cursors import Cursors
 from everturn_channels.delivery.pace import Pace
 from everturn_channels.errors import NotNowError
@@ -37,8 +38,7 @@ from everturn_channels.inbound.dispositions import disposition_of
 from everturn_channels.inbound.notifier import BackgroundTasks, Notifier
 from everturn_channels.inbound.question_notices import QuestionNotices
 from everturn_channels.inbound.receiver import Receiver
-from everturn_channels.moving import moved_event, moved_place
-from everturn_channels.places import Places
+from everturn_channels.moved_chats import moved_chat_ref, moved_event
 from everturn_channels.rate_limits import Cooldown, RecentKeys
 from everturn_channels.settings import ChannelSettings
 from everturn_channels.wording import not_kept, not_readable, not_yet_kept
@@ -69,12 +69,12 @@ class ChannelInboundHandler:
         cursors: Cursors,
         tasks: BackgroundTasks,
         limits: Limits,
-        places: Places,
+        chat_types: ChatTypes,
         pace: Pace,
         aliases: ChatAliases,
     ) -> None:
         self._aliases = aliases
-        self._places = places
+        self._chat_types = chat_types
         self._pace = pace
         self._adapter = adapter
         self._context = context
@@ -136,13 +136,13 @@ class ChannelInboundHandler:
         self.received()
         self._health.count_in()
         event = moved_event(self._as_meant(event), self._aliases)
-        self._places.note(event.place)
+        self._chat_types.note(event.chat)
         name = _name_of(event)
         if name is not None and name in self._settled:
             return
         await self._settle(event)
         self._health.lanes.release(
-            event.place.chat, _what_of(event), is_passing=isinstance(event, Command)
+            event.chat.id, _what_of(event), is_passing=isinstance(event, Command)
         )
         if name is not None:
             self._settled.note(name)
@@ -188,7 +188,7 @@ class ChannelInboundHandler:
         why = str(error) or "it took too long"
         if isinstance(error, ActorStoppedError):
             return NotNowError(why, is_stopping=True)
-        now, chat = self._context.clock.now(), event.place.chat
+        now, chat = self._context.clock.now(), event.chat.id
         lane = self._health.lanes.block(
             chat, _what_of(event), self._health.words(why), began_at=began, now=now
         )
@@ -200,7 +200,7 @@ class ChannelInboundHandler:
         # then knows it again. So nothing is said of its being lost, or of sending it again.
         is_late = now - lane.since >= timedelta(seconds=BLOCKED_TOLD_S)
         if is_late and _is_awaited(event) and self._late.may(chat, now):
-            self._notifier.notify_soon(event.place, not_yet_kept())
+            self._notifier.notify_soon(event.chat, not_yet_kept())
         return NotNowError(lane.why, retry_after_s=lane.retry_after_s)
 
     def _log_unclear(self, event: InboundEvent, error: Exception) -> None:
@@ -220,7 +220,7 @@ class ChannelInboundHandler:
     def _fields(self, event: InboundEvent) -> dict[str, str]:
         return {
             "channel": self._adapter.name,
-            "chat": event.place.chat,
+            "chat": event.chat.id,
             "kind": type(event).__name__,
         }
 
@@ -250,8 +250,8 @@ class ChannelInboundHandler:
             case Command() | ButtonClick():
                 self._tasks.start("an answer", partial(event.answer, not_kept()))
             case Message() if _is_awaited(event):
-                if self._faults.may(event.place.chat, self._context.clock.now()):
-                    self._notifier.notify_soon(event.place, not_kept())
+                if self._faults.may(event.chat.id, self._context.clock.now()):
+                    self._notifier.notify_soon(event.chat, not_kept())
             case _:
                 pass
 
@@ -268,7 +268,7 @@ class ChannelInboundHandler:
             return False
         if isinstance(event, Message):
             hours = self._settings.backlog_max_age_s / _HOUR_S
-            self._backlog.skip(event.place, 1, f"more than {hours:g} hours old")
+            self._backlog.skip(event.chat, 1, f"more than {hours:g} hours old")
         return True
 
     async def moved(self, old: str, new: str) -> None:
@@ -281,28 +281,28 @@ class ChannelInboundHandler:
             raise NotNowError(why, retry_after_s=wait_s) from error
         self.unblocked(old)
 
-    async def skipped(self, place: Place, count: int, why: str) -> None:
+    async def skipped(self, chat: ChatRef, count: int, why: str) -> None:
         """Count messages that were not read, and tell of them. See `InboundHandler.skipped`."""
-        self._backlog.skip(moved_place(place, self._aliases), count, why)
+        self._backlog.skip(moved_chat_ref(chat, self._aliases), count, why)
 
-    def unreadable(self, kind: str, fault: Exception | str, place: Place | None = None) -> None:
+    def unreadable(self, kind: str, fault: Exception | str, chat: ChatRef | None = None) -> None:
         """Count what could not be read, and tell of it. See `InboundHandler.unreadable`."""
         self._health.count_unreadable()
-        place = moved_place(place, self._aliases) if place is not None else None
+        chat = moved_chat_ref(chat, self._aliases) if chat is not None else None
         now, fields = self._context.clock.now(), {"channel": self._adapter.name, "kind": kind}
         if self._unreadable_kinds.may(kind, now):
-            fields["chat"] = place.chat if place is not None else ""
+            fields["chat"] = chat.id if chat is not None else ""
             fields["error"] = self._health.words(str(fault) or type(fault).__name__)
             trace = fault if isinstance(fault, Exception) else None
             logger.warning(
                 "an event cannot be read and is passed over", extra=fields, exc_info=trace
             )
-        if place is not None and self._unreadable.may(place.chat, now):
-            self._tasks.start("a line", partial(self._tell_unreadable, place))
+        if chat is not None and self._unreadable.may(chat.id, now):
+            self._tasks.start("a line", partial(self._tell_unreadable, chat))
 
-    async def _tell_unreadable(self, place: Place) -> None:
-        if await self._is_known(place):
-            await self._notifier.notify(place, not_readable())
+    async def _tell_unreadable(self, chat: ChatRef) -> None:
+        if await self._is_known(chat):
+            await self._notifier.notify(chat, not_readable())
 
     def blocked(self, chat: str, why: str) -> float:
         """Note that a chat cannot be read now. See `InboundHandler.blocked`."""
@@ -316,9 +316,9 @@ class ChannelInboundHandler:
         """Note that a chat can be read again. See `InboundHandler.unblocked`."""
         self._health.lanes.release(self._aliases.first(chat), _HISTORY, is_passing=True)
 
-    async def _is_known(self, place: Place) -> bool:
-        """Whether a conversation goes on in a place."""
-        key = self._access.key_of(place)
+    async def _is_known(self, chat: ChatRef) -> bool:
+        """Whether a conversation goes on in a chat."""
+        key = self._access.key_of(chat)
         if key is None:
             return False
         try:
@@ -356,7 +356,7 @@ class ChannelInboundHandler:
 
 def _is_awaited(event: InboundEvent) -> bool:
     """Whether whoever sent something awaits an answer to it in their chat."""
-    return isinstance(event, Message) and (event.is_addressed or event.place.type == "dm")
+    return isinstance(event, Message) and (event.is_addressed or event.chat.type == "dm")
 
 
 def _what_of(event: InboundEvent) -> tuple[str, str]:
@@ -369,7 +369,7 @@ def _name_of(event: InboundEvent) -> tuple[str, str, str] | None:
     """Return what tells an event from all others; None for those that may come again."""
     match event:
         case Message() | Command():
-            return type(event).__name__, event.place.chat, event.id
+            return type(event).__name__, event.chat.id, event.id
         case Edit() | ButtonClick():
             return None
         case _:

@@ -16,7 +16,7 @@ from anyio.abc import TaskGroup
 from everturn_actors.errors import CoreError
 from everturn_actors.ports import Clock
 from everturn_actors.supervisor import attempt
-from everturn_channels.adapter import Adapter, Button, Outbound, Place
+from everturn_channels.adapter import Adapter, Button, ChatRef, Outbound
 from everturn_channels.delivery.pace import Pace
 from everturn_channels.errors import ChannelError, NotSentError
 from everturn_channels.health import Health
@@ -83,17 +83,17 @@ class Notifier:
         self._clock = clock
         self._health = health
 
-    def notify_soon(self, place: Place, text: str, *, reply_to: str = "") -> None:
+    def notify_soon(self, chat: ChatRef, text: str, *, reply_to: str = "") -> None:
         """Say a line in a chat, soon and if it can be."""
 
         async def task() -> None:
-            await self.notify(place, text, reply_to=reply_to)
+            await self.notify(chat, text, reply_to=reply_to)
 
         self._tasks.start("a line", task)
 
     async def notify(
         self,
-        place: Place,
+        chat: ChatRef,
         text: str,
         *,
         reply_to: str = "",
@@ -109,8 +109,8 @@ class Notifier:
         below = buttons if self._adapter.traits.buttons else ()
         for index, payload in enumerate(payloads):
             line = Outbound(
-                chat=place.chat,
-                topic=place.topic,
+                chat=chat.id,
+                topic=chat.topic,
                 payload=payload,
                 reply_to="" if index else reply_to,
                 buttons=below if index == len(payloads) - 1 else (),

@@ -20,7 +20,7 @@ from everturn_actors.errors import (
 from everturn_actors.ids import is_session_id
 from everturn_actors.model import Decision
 from everturn_actors.ports import SessionFilter
-from everturn_channels.adapter import ButtonClick, Command, Person, Place
+from everturn_channels.adapter import ButtonClick, ChatRef, Command, Person
 from everturn_channels.channel_context import ChannelContext
 from everturn_channels.delivery.approvals import read_button
 from everturn_channels.delivery.layout import buttons_of
@@ -116,14 +116,14 @@ class OwnerCommands:
             case _:
                 return OwnerAnswer(text=self._context.describe_usage(owner.owns))
 
-    def show(self, place: Place, questions: tuple[OpenQuestion, ...]) -> None:
+    def show(self, chat: ChatRef, questions: tuple[OpenQuestion, ...]) -> None:
         """Show questions in a private chat, each with what answers it, as soon as it may be."""
         if questions:
-            self._tasks.start("questions", partial(self._show, place, questions))
+            self._tasks.start("questions", partial(self._show, chat, questions))
 
-    async def _show(self, place: Place, questions: tuple[OpenQuestion, ...]) -> None:
+    async def _show(self, chat: ChatRef, questions: tuple[OpenQuestion, ...]) -> None:
         for each in questions:
-            await show_question(self._notifier, place, each)
+            await show_question(self._notifier, chat, each)
 
     async def _questions(self, owner: Owner) -> OwnerAnswer:
         questions = await self._open(owner)
@@ -243,7 +243,7 @@ class OwnerCommands:
             return None
         decision, token = button
         question = with_code(await self._open(owner), token)
-        if question is None or not self._is_within_reach(question, click.place):
+        if question is None or not self._is_within_reach(question, click.chat):
             return None
         try:
             await self._decide(question, decision, owner)
@@ -253,11 +253,11 @@ class OwnerCommands:
             return click_late()
         return click_taken(decision)
 
-    def _is_within_reach(self, question: OpenQuestion, place: Place) -> bool:
-        if place.type == "dm":
+    def _is_within_reach(self, question: OpenQuestion, chat: ChatRef) -> bool:
+        if chat.type == "dm":
             return True
         key = question.key
-        return key.channel == self._channel and key.chat in {place.chat, *place.aliases}
+        return key.channel == self._channel and key.chat in {chat.id, *chat.aliases}
 
     def _log(self, owner: Owner, did: str, session_id: str = "") -> None:
         extra = {"owner": owner.name, "channel": self._channel, "did": did}
@@ -266,11 +266,11 @@ class OwnerCommands:
         logger.info("an owner acted from a chat", extra=extra)
 
 
-async def show_question(notifier: Notifier, place: Place, asked: OpenQuestion) -> None:
+async def show_question(notifier: Notifier, chat: ChatRef, asked: OpenQuestion) -> None:
     """Show a question in a private chat, with its buttons.
 
     Raises:
         SendError: It could not be shown, or not all of it.
     """
     buttons = buttons_of(Question(approval=asked.approval, call=asked.call), asked.session_id)
-    await notifier.notify(place, owner_question_text(asked), buttons=buttons, is_plain=True)
+    await notifier.notify(chat, owner_question_text(asked), buttons=buttons, is_plain=True)

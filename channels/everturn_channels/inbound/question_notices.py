@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final, NoReturn
 
 from everturn_actors.supervisor import attempt
-from everturn_channels.adapter import InboundEvent, Place
+from everturn_channels.adapter import ChatRef, InboundEvent
 from everturn_channels.channel_context import ChannelContext
 from everturn_channels.cursors import Cursors
 from everturn_channels.errors import ChannelError, NotSentError, SendError
@@ -51,11 +51,11 @@ class QuestionNotices:
 
     async def heard(self, event: InboundEvent) -> None:
         """Note in which private chat an owner writes, where that can be noted."""
-        place, sender = event.place, event.sender
-        if place.type != "dm" or find_owner(self._context.owners(), self._channel, sender) is None:
+        chat, sender = event.chat, event.sender
+        if chat.type != "dm" or find_owner(self._context.owners(), self._channel, sender) is None:
             return
         try:
-            await self._cursors.put(_chat_of(sender.id), place.chat)
+            await self._cursors.put(_chat_of(sender.id), chat.id)
         except (ChannelError, OSError) as error:
             extra = {"channel": self._channel, "error": str(error)}
             logger.warning("an owner's private chat cannot be noted", extra=extra)
@@ -102,7 +102,7 @@ class QuestionNotices:
             SendError: Something was not sent; what surely was not is brought at the next look.
             ChannelError: What was brought cannot be noted.
         """
-        place = Place(chat=self._cursors.get(_chat_of(account)))
+        chat = ChatRef(id=self._cursors.get(_chat_of(account)))
         before = self._cursors.get(_brought_to(account))
         brought = [*filter(None, before.split(","))]
         new = [
@@ -110,11 +110,11 @@ class QuestionNotices:
             for each in questions
             if each.token not in brought
             and (account, each.token) not in self._brought
-            and not self._is_asked_in(each, place)
+            and not self._is_asked_in(each, chat)
         ]
         try:
             for each in new[:AT_ONCE_MAX]:
-                await self._show(place, each, brought)
+                await self._show(chat, each, brought)
                 fields = {"channel": self._channel, "owner": owner.name}
                 logger.info(
                     "a question was brought to an owner",
@@ -127,14 +127,14 @@ class QuestionNotices:
             if kept != before:
                 await self._cursors.put(_brought_to(account), kept)
 
-    async def _show(self, place: Place, question: OpenQuestion, brought: list[str]) -> None:
+    async def _show(self, chat: ChatRef, question: OpenQuestion, brought: list[str]) -> None:
         """Show a question and count it as brought, unless it surely was not sent.
 
         Raises:
             SendError: It was not, or may not have been.
         """
         try:
-            await show_question(self._notifier, place, question)
+            await show_question(self._notifier, chat, question)
         except NotSentError:
             raise
         except SendError:
@@ -142,9 +142,9 @@ class QuestionNotices:
             raise
         brought.append(question.token)
 
-    def _is_asked_in(self, question: OpenQuestion, place: Place) -> bool:
+    def _is_asked_in(self, question: OpenQuestion, chat: ChatRef) -> bool:
         """Whether a question stands in an owner's own chat anyway."""
-        return (question.key.channel, question.key.chat) == (self._channel, place.chat)
+        return (question.key.channel, question.key.chat) == (self._channel, chat.id)
 
 
 def _chat_of(account: str) -> str:

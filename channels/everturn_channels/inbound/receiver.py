@@ -106,14 +106,14 @@ class Receiver:
 
         What it raises is judged by `dispositions`; TimeoutError: neither could be brought about.
         """
-        place, sender = message.place, message.sender
+        chat, sender = message.chat, message.sender
 
         async def tell(text: str) -> None:
             self._say(message, text)
 
         with anyio.fail_after(self._limits.take_s):
             admission = await self._access.admit(
-                place, sender, is_addressed=message.is_addressed, tell=tell
+                chat, sender, is_addressed=message.is_addressed, tell=tell
             )
         if admission is None or admission.decision.action == "ignore":
             return
@@ -125,7 +125,7 @@ class Receiver:
             await self._take(message, admission)
         elif is_for_us and message.unsupported:
             self._word(message, nothing_to_read(message.unsupported))
-        elif is_for_us and message.is_addressed and (message.quoted or place.type != "dm"):
+        elif is_for_us and message.is_addressed and (message.quoted or chat.type != "dm"):
             await self._take(message, admission)  # a name alone: what was said before is meant
         elif message.text.strip() or message.files or message.unsupported:
             with anyio.fail_after(self._limits.take_s):
@@ -162,7 +162,7 @@ class Receiver:
         except (InvalidInputError, UnknownAgentError) as error:
             logger.warning(
                 "an overheard message was not kept",
-                extra={**self._fields, "chat": message.place.chat, "error": str(error)},
+                extra={**self._fields, "chat": message.chat.id, "error": str(error)},
             )
 
     async def _take(self, message: Message, admission: Admission) -> None:
@@ -240,7 +240,7 @@ class Receiver:
         took_s: float,
     ) -> None:
         message, decision = extras.message, admission.decision
-        in_group = message.place.type != "dm"
+        in_group = message.chat.type != "dm"
         inbound = Inbound(
             text=compose(
                 message,
@@ -266,7 +266,7 @@ class Receiver:
         self, message: Message, inbound: Inbound, queue: QueueRules
     ) -> Submission | None:
         """Hand in a message; None where it is not taken, and its sender was told where it helps."""
-        fields = {**self._fields, "chat": message.place.chat, "message_id": message.id}
+        fields = {**self._fields, "chat": message.chat.id, "message_id": message.id}
         is_for_us = not inbound.quiet
         try:
             return await self._submit_twice(inbound)
@@ -306,22 +306,20 @@ class Receiver:
     def _acknowledge(self, message: Message) -> None:
         emoji = self._settings.acknowledge
         if emoji and self._adapter.traits.reactions:
-            react = partial(self._adapter.react, message.place.chat, message.id, emoji)
+            react = partial(self._adapter.react, message.chat.id, message.id, emoji)
             self._tasks.start("a reaction", react)
 
     # --- edits ---
 
     async def edit(self, edit: Edit) -> None:
         """Change a message whose turn has not begun; return when that is durable, or too late."""
-        admission = await self._access.admit(
-            edit.place, edit.sender, is_addressed=edit.is_addressed
-        )
+        admission = await self._access.admit(edit.chat, edit.sender, is_addressed=edit.is_addressed)
         if admission is None or admission.decision.action not in {"answer", "overhear"}:
             return
         if not edit.text.strip() or self._access.is_flood(edit):
             return
         key = message_key(admission.key, edit.id)
-        in_group = edit.place.type != "dm"
+        in_group = edit.chat.type != "dm"
         text = edit_text(edit, in_group=in_group)
         extras = self._extras.get(key)
         if extras is not None:
@@ -332,7 +330,7 @@ class Receiver:
                 saved=extras.saved,
                 refused=extras.refused,
             )
-        fields = {**self._fields, "chat": edit.place.chat, "message_id": edit.id}
+        fields = {**self._fields, "chat": edit.chat.id, "message_id": edit.id}
         try:
             is_changed = await self._context.service.edit(admission.key, key, text)
         except (CorruptJournalError, UnknownFormatError) as error:
@@ -357,12 +355,12 @@ class Receiver:
     # --- words ---
 
     def _say(self, message: Message, text: str) -> None:
-        reply_to = message.id if message.place.type != "dm" else ""
-        self._notifier.notify_soon(message.place, text, reply_to=reply_to)
+        reply_to = message.id if message.chat.type != "dm" else ""
+        self._notifier.notify_soon(message.chat, text, reply_to=reply_to)
 
     def _word(self, message: Message, text: str) -> None:
         """Say a line about a message that is not taken, the same one not too often."""
-        who = message.place.chat, message.sender.id, text
+        who = message.chat.id, message.sender.id, text
         if self._worded.may(who, self._context.clock.now()):
             self._say(message, text)
 

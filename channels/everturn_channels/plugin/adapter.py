@@ -187,7 +187,7 @@ class PluginAdapter:
                     handler.connected(said.account)
                     self._connection = connection
                 case Skipped():
-                    await handler.skipped(said.place, said.count, said.why)
+                    await handler.skipped(said.chat, said.count, said.why)
                 case CursorSet():
                     await handler.keep_cursor(CURSOR, said.value)
                 case Failed():

@@ -20,7 +20,7 @@ class BadFieldError(ChannelError):
     """A field cannot be used.
 
     Attributes:
-        field: Its name, with those of the objects around it: `place.chat`.
+        field: Its name, with those of the objects around it: `chat.id`.
         why: What is wrong with it.
     """
 

@@ -39,7 +39,7 @@ class InboundEvents:
     async def put(self, arrived: Arrived) -> None:
         """Take an event over; wait while too many are unconfirmed."""
         await self._room.acquire()
-        chat = arrived.event.place.chat
+        chat = arrived.event.chat.id
         if chat in self._chats:
             self._chats[chat].append(arrived)
             return

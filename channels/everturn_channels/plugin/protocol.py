@@ -10,7 +10,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from everturn_channels.adapter import Button, ChatType, InboundEvent, Place, Traits
+from everturn_channels.adapter import Button, ChatRef, ChatType, InboundEvent, Traits
 from everturn_channels.chunking import Unit
 from everturn_channels.errors import ChannelError
 
@@ -243,7 +243,7 @@ class Received:
 class Skipped:
     """Messages of a chat were not read."""
 
-    place: Place
+    chat: ChatRef
     count: int
     why: str
 

@@ -15,6 +15,7 @@ from typing import Final, TypeAlias, cast
 
 from everturn_channels.adapter import (
     ButtonClick,
+    ChatRef,
     ChatType,
     Command,
     Edit,
@@ -22,7 +23,6 @@ from everturn_channels.adapter import (
     IncomingFile,
     Message,
     Person,
-    Place,
 )
 from everturn_channels.chunking import Unit
 from everturn_channels.plugin.fields import BadFieldError, Fields
@@ -172,9 +172,9 @@ def _hello(fields: Fields) -> Hello:
     return hello
 
 
-def _place(fields: Fields) -> Place:
-    return Place(
-        chat=fields.text("chat"),
+def _chat(fields: Fields) -> ChatRef:
+    return ChatRef(
+        id=fields.text("id"),
         type=fields.one_of("type", _CHATS, "dm"),
         topic=fields.text("topic", ""),
         title=fields.text("title", ""),
@@ -195,7 +195,7 @@ def _arrived(fields: Fields, event: InboundEvent) -> Arrived:
 def _message(fields: Fields, hands: Hands) -> Arrived:
     message = Message(
         id=fields.text("message_id"),
-        place=_place(fields.part("place")),
+        chat=_chat(fields.part("chat")),
         sender=_sender(fields),
         text=fields.text("text", "", most=LINE_BYTES),
         at=fields.instant("at", hands.now()),
@@ -223,7 +223,7 @@ def _file(fields: Fields, hands: Hands) -> IncomingFile:
 def _edited(fields: Fields, hands: Hands) -> Arrived:
     edit = Edit(
         id=fields.text("message_id"),
-        place=_place(fields.part("place")),
+        chat=_chat(fields.part("chat")),
         sender=_sender(fields),
         text=fields.text("text", "", most=LINE_BYTES),
         at=fields.instant("at", hands.now()),
@@ -237,7 +237,7 @@ def _command(fields: Fields, hands: Hands) -> Arrived:
         id=fields.text("message_id"),
         name=fields.text("name", most=64).removeprefix("/").lower(),
         argument=fields.text("argument", "", most=LINE_BYTES),
-        place=_place(fields.part("place")),
+        chat=_chat(fields.part("chat")),
         sender=_sender(fields),
         at=fields.instant("at", hands.now()),
         is_addressed=fields.flag("is_addressed"),
@@ -250,7 +250,7 @@ def _command(fields: Fields, hands: Hands) -> Arrived:
 def _click(fields: Fields, hands: Hands) -> Arrived:
     click = ButtonClick(
         data=fields.text("data", most=DATA_MOST),
-        place=_place(fields.part("place")),
+        chat=_chat(fields.part("chat")),
         sender=_sender(fields),
         at=fields.instant("at", hands.now()),
         answer=hands.answer(_number(fields, "id")),
@@ -269,7 +269,7 @@ def _received(_fields: Fields, _hands: Hands) -> Received:
 
 def _skipped(fields: Fields, _hands: Hands) -> Skipped:
     return Skipped(
-        place=_place(fields.part("place")),
+        chat=_chat(fields.part("chat")),
         count=fields.number("count", least=1, most=NUMBER_MOST),
         why=fields.words("why", WORDS_MOST),
     )

@@ -16,6 +16,7 @@ from aiogram import types
 
 from everturn_channels.adapter import (
     ButtonClick,
+    ChatRef,
     ChatType,
     Command,
     Edit,
@@ -23,7 +24,6 @@ from everturn_channels.adapter import (
     IncomingFile,
     Message,
     Person,
-    Place,
 )
 from everturn_channels.telegram.markup import head
 
@@ -131,20 +131,20 @@ class Reading:
     def _message(self, message: types.Message) -> Mapped:
         if (move := moved(message)) is not None:
             return move
-        place = place_of(message)
+        chat = chat_ref_of(message)
         refusal = self._refusal(message)
-        if refusal or place is None:
+        if refusal or chat is None:
             return refusal or _unknown_chat(message)
-        if (command := self._command(message, place)) is not None:
+        if (command := self._command(message, chat)) is not None:
             return command
         text, is_addressed = self._text(message)
         quoted, quoted_name = self._quoted(message)
         files, unsupported = self._files(message), _unsupported(message)
         if not (message.text or message.caption or files or unsupported):  # a pin, somebody joined
-            return Note(text="a message without content", chat=place.chat)
+            return Note(text="a message without content", chat=chat.id)
         return Message(
             id=str(message.message_id),
-            place=place,
+            chat=chat,
             sender=_sender(message),
             text=text,
             at=_sent_at(message),
@@ -158,14 +158,14 @@ class Reading:
         )
 
     def _edit(self, message: types.Message) -> Mapped:
-        place = place_of(message)
+        chat = chat_ref_of(message)
         refusal = self._refusal(message)
-        if refusal or place is None:
+        if refusal or chat is None:
             return refusal or _unknown_chat(message)
         text, is_addressed = self._text(message)
         return Edit(
             id=str(message.message_id),
-            place=place,
+            chat=chat,
             sender=_sender(message),
             text=text,
             at=_edited_at(message),
@@ -174,13 +174,13 @@ class Reading:
 
     def _click(self, query: types.CallbackQuery, now: datetime) -> Mapped:
         message = query.message
-        place = place_of(message) if message is not None else None
-        if message is None or place is None or query.data is None:
+        chat = chat_ref_of(message) if message is not None else None
+        if message is None or chat is None or query.data is None:
             return Note(text="a press of a button of no message of ours", chat="")
         user = query.from_user
         return ButtonClick(
             data=query.data,
-            place=place,
+            chat=chat,
             sender=Person(id=str(user.id), name=user.full_name, is_bot=user.is_bot),
             at=now,
             answer=partial(self.reach.answer_click, query.id),
@@ -199,7 +199,7 @@ class Reading:
 
     # --- text ---
 
-    def _command(self, message: types.Message, place: Place) -> Mapped | None:
+    def _command(self, message: types.Message, chat: ChatRef) -> Mapped | None:
         entities = message.entities or []
         entity = next((e for e in entities if e.type == "bot_command" and e.offset == 0), None)
         if entity is None or message.forward_origin is not None or message.text is None:
@@ -209,20 +209,20 @@ class Reading:
             return None  # a path, not a command: /etc/hosts
         name, at, bot = word.removeprefix("/").partition("@")
         if at and bot.lower() != self.username.lower():
-            return Note(text="a command for another bot", chat=place.chat)
+            return Note(text="a command for another bot", chat=chat.id)
         message_id, replied = str(message.message_id), message.reply_to_message
         is_reply = replied is not None and self._is_own(replied)
-        reply_to = message_id if place.type == "group" else ""
+        reply_to = message_id if chat.type == "group" else ""
         return Command(
             id=message_id,
             name=name.lower(),
             argument=rest.strip(),
-            place=place,
+            chat=chat,
             sender=_sender(message),
             at=_sent_at(message),
-            is_addressed=bool(at) or place.type == "dm" or is_reply,
+            is_addressed=bool(at) or chat.type == "dm" or is_reply,
             is_typed=_is_typed(message, entity),
-            answer=partial(self.reach.answer, place.chat, place.topic, reply_to),
+            answer=partial(self.reach.answer, chat.id, chat.topic, reply_to),
         )
 
     def _text(self, message: types.Message) -> tuple[str, bool]:
@@ -322,7 +322,7 @@ _Media: TypeAlias = (
 )
 
 
-def place_of(message: types.MaybeInaccessibleMessageUnion) -> Place | None:
+def chat_ref_of(message: types.MaybeInaccessibleMessageUnion) -> ChatRef | None:
     """Return where a message stands; None in a chat of an unknown type."""
     chat_type = _CHAT_TYPES.get(message.chat.type)
     if chat_type is None:
@@ -331,7 +331,7 @@ def place_of(message: types.MaybeInaccessibleMessageUnion) -> Place | None:
     if isinstance(message, types.Message) and message.is_topic_message:
         topic = str(message.message_thread_id or "")  # without it, a thread of replies
     title = message.chat.title or (message.chat.full_name if chat_type == "dm" else "")
-    return Place(chat=str(message.chat.id), type=chat_type, topic=topic, title=title)
+    return ChatRef(id=str(message.chat.id), type=chat_type, topic=topic, title=title)
 
 
 def moved(message: types.Message) -> Moved | None:

@@ -37,7 +37,7 @@ from everturn_channels.errors import (
 )
 from everturn_channels.menu import PASSING
 from everturn_channels.telegram.connection import Line, explained
-from everturn_channels.telegram.mapping import chat_of, message_of, place_of
+from everturn_channels.telegram.mapping import chat_of, chat_ref_of, message_of
 from everturn_channels.telegram.receiving import (
     BATCH,
     Receiver,
@@ -233,24 +233,24 @@ class Poller:
         """
         left = [raw for raw in batch if number_of(raw) not in self._taken | self._begun]
         first = read_update(left[0]) if len(batch) >= BATCH and left else None
-        chat = chat_of(first) if first is not None else 0
-        since, now = self._stuck.get(chat), self._clock.now()
+        chat_id = chat_of(first) if first is not None else 0
+        since, now = self._stuck.get(chat_id), self._clock.now()
         if since is None or now < since + timedelta(seconds=_CROWDED_S):
             return
         if self._last_taken < since + timedelta(seconds=_APART_S):
             return
         updates = [update for raw in left if (update := read_update(raw)) is not None]
-        given_up = [update for update in updates if chat_of(update) == chat]
+        given_up = [update for update in updates if chat_of(update) == chat_id]
         logger.error(
             "messages that cannot be kept hold up all other chats, and are left out",
-            extra={"chat": chat, "messages": len(given_up)},
+            extra={"chat": chat_id, "messages": len(given_up)},
         )
         self._taken |= {update.update_id for update in given_up}
         messages = [message for update in given_up if (message := message_of(update)) is not None]
-        place = place_of(messages[0]) if messages else None
-        if place is not None:
+        chat = chat_ref_of(messages[0]) if messages else None
+        if chat is not None:
             why = "they could not be kept, and held up everybody else"
-            await self._handler.skipped(place, len(messages), why)
+            await self._handler.skipped(chat, len(messages), why)
 
     def _move_on(self, numbers: Sequence[int]) -> None:
         """Move the offset up to the first update that was not taken.

@@ -14,7 +14,7 @@ from aiogram.methods.base import TelegramMethod
 from pydantic import ValidationError
 
 from everturn_actors.ports import Clock
-from everturn_channels.adapter import InboundEvent, InboundHandler, Message, Place
+from everturn_channels.adapter import ChatRef, InboundEvent, InboundHandler, Message
 from everturn_channels.telegram.connection import REQUEST_S, Line, UnreadableAnswerError
 from everturn_channels.telegram.mapping import (
     UPDATES,
@@ -23,10 +23,10 @@ from everturn_channels.telegram.mapping import (
     Note,
     Reading,
     chat_of,
+    chat_ref_of,
     merged,
     message_of,
     moved,
-    place_of,
 )
 
 logger = logging.getLogger(__name__)
@@ -131,14 +131,14 @@ def _without_faults(raw: Mapping[str, object], error: ValidationError) -> dict[s
     return fewer
 
 
-def awaited_at(raw: Mapping[str, object]) -> Place | None:
+def awaited_at(raw: Mapping[str, object]) -> ChatRef | None:
     """Return where somebody waits for an answer to an update that cannot be read; None = nowhere.
 
     That is a private chat; in others few messages are meant for the bot.
     """
     match raw:
         case {"message": {"chat": {"id": int(chat), "type": "private"}, "from": dict()}}:
-            return Place(chat=str(chat))
+            return ChatRef(id=str(chat))
         case _:
             return None
 
@@ -211,9 +211,9 @@ class Receiver:
             return self._reading.event(update, self._clock.now())
         except Exception as error:  # noqa: BLE001 - the boundary around one update
             message = message_of(update)
-            place = place_of(message) if message is not None else None
+            chat = chat_ref_of(message) if message is not None else None
             self._handler.unreadable(
-                "update", error, place if place is not None and place.type == "dm" else None
+                "update", error, chat if chat is not None and chat.type == "dm" else None
             )
             return Note(text="an update that cannot be read", chat=str(chat_of(update)))
 
@@ -261,7 +261,7 @@ async def _skip_all(line: Line, pending: int) -> int:
 
 async def _skip(line: Line, handler: InboundHandler, count: int) -> int:
     offset, left = 0, count
-    skipped: dict[tuple[str, str], tuple[Place, int]] = {}
+    skipped: dict[tuple[str, str], tuple[ChatRef, int]] = {}
     while left > 0:
         page = await ask_updates(line, offset=offset, limit=min(left, BATCH))
         if not page:
@@ -269,15 +269,15 @@ async def _skip(line: Line, handler: InboundHandler, count: int) -> int:
         for raw in page:
             update = read_update(raw)
             message = message_of(update) if update is not None else None
-            place = place_of(message) if message is not None else None
+            chat = chat_ref_of(message) if message is not None else None
             if message is not None and (move := moved(message)) is not None:
                 await handler.moved(move.old, move.new)  # nothing tells it again
-            elif place is not None:
-                key = (place.chat, place.topic)
-                skipped[key] = (place, skipped.get(key, (place, 0))[1] + 1)
+            elif chat is not None:
+                key = (chat.id, chat.topic)
+                skipped[key] = (chat, skipped.get(key, (chat, 0))[1] + 1)
         offset, left = number_of(page[-1]) + 1, left - len(page)
-    for place, number in skipped.values():
-        await handler.skipped(place, number, "too many messages came while the bot was away")
+    for chat, number in skipped.values():
+        await handler.skipped(chat, number, "too many messages came while the bot was away")
     return await _confirmed(line, offset) if offset else 0
 
 

@@ -11,7 +11,7 @@ from anyio import to_thread
 from everturn_actors.model import ConversationKey
 from everturn_actors.ports import Clock
 from everturn_channels.adapter import Adapter, ChatType
-from everturn_channels.places import Places
+from everturn_channels.chat_types import ChatTypes
 from everturn_gateway.channel_config import (
     ChannelConfig,
     DiscordConfig,
@@ -117,7 +117,7 @@ def _made(channel: ChannelConfig, clock: Clock) -> Adapter:
         raise GatewayError(msg) from error
 
 
-def chat_type_of(platform: str, places: Places) -> Callable[[ConversationKey], ChatType]:
+def chat_type_of(platform: str, chat_types: ChatTypes) -> Callable[[ConversationKey], ChatType]:
     """Return what tells the type of a conversation's chat.
 
     Telegram shows it by the id, also of a chat that was not heard from since the start: groups and
@@ -127,10 +127,10 @@ def chat_type_of(platform: str, places: Places) -> Callable[[ConversationKey], C
 
     Args:
         platform: Of the channel.
-        places: What was seen of its chats.
+        chat_types: What was seen of its chats.
     """
 
     def by_id(key: ConversationKey) -> ChatType:
         return "group" if key.chat.startswith("-") else "dm"
 
-    return by_id if platform == "telegram" else places.type_of
+    return by_id if platform == "telegram" else chat_types.type_of

@@ -17,13 +17,13 @@ from everturn_actors.supervisor import Supervisor
 from everturn_channels.adapter import Adapter
 from everturn_channels.aliases import ALIASES_FILE, ChatAliases, open_aliases
 from everturn_channels.channel_context import ChannelContext
+from everturn_channels.chat_types import ChatTypes
 from everturn_channels.cursors import open_cursors
 from everturn_channels.delivery import Deliverer
 from everturn_channels.delivery.pace import Pace
 from everturn_channels.errors import SetupError
 from everturn_channels.health import ChannelStatus, Health, mask_token
-from everturn_channels.moving import MovingAdapter
-from everturn_channels.places import Places
+from everturn_channels.moved_chats import MovingAdapter
 from everturn_channels.runner import SETUP_RETRY_S, run_channel
 from everturn_gateway.channel_config import ChannelConfig
 from everturn_gateway.channels.adapters import chat_type_of, make_adapter
@@ -47,7 +47,7 @@ class _Bot:
     "The same, for chats by the ids that they are known by here."
     aliases: ChatAliases
     health: Health
-    places: Places
+    chat_types: ChatTypes
     pace: Pace
     "Of all that it says: where its platform asks it to be quiet, all of it is."
     deliverer: Deliverer
@@ -125,7 +125,7 @@ class BotChannel:
                         settings=self._config.settings,
                         health=bot.health,
                         cursors=cursors,
-                        places=bot.places,
+                        chat_types=bot.chat_types,
                         pace=bot.pace,
                         aliases=bot.aliases,
                     )
@@ -162,7 +162,7 @@ class BotChannel:
             GatewayError: Its platform's library is not installed.
             SetupError: What it was set up with cannot work.
         """
-        config, clock, places = self._config, self._clock, Places()
+        config, clock, chat_types = self._config, self._clock, ChatTypes()
         inner = await make_adapter(config, clock)
         adapter = MovingAdapter(inner, aliases)
         spare_the_collector()  # of what was loaded with it
@@ -178,7 +178,7 @@ class BotChannel:
             adapter,
             settings=config.settings,
             clock=clock,
-            chat_type_of=chat_type_of(config.platform, places),
+            chat_type_of=chat_type_of(config.platform, chat_types),
             tally=health,
             pace=pace,
         )
@@ -187,7 +187,7 @@ class BotChannel:
             adapter=adapter,
             aliases=aliases,
             health=health,
-            places=places,
+            chat_types=chat_types,
             pace=pace,
             deliverer=deliverer,
         )

@@ -15,13 +15,13 @@ from everturn_channels.adapter import (
     Adapter,
     Button,
     ButtonClick,
+    ChatRef,
     Command,
     Edit,
     InboundEvent,
     InboundHandler,
     Message,
     Outbound,
-    Place,
     Traits,
 )
 from everturn_channels.aliases import ChatAliases
@@ -32,26 +32,26 @@ T = TypeVar("T")
 _HOPS: Final = 3  # a chat that moves more often while one message is sent is none
 
 
-def moved_place(place: Place, aliases: ChatAliases) -> Place:
-    """Return a place as it is known here, with all ids that it goes by."""
-    others = aliases.others(place.chat)
+def moved_chat_ref(chat: ChatRef, aliases: ChatAliases) -> ChatRef:
+    """Return a chat as it is known here, with all ids that it goes by."""
+    others = aliases.others(chat.id)
     if not others:
-        return place
-    first = aliases.first(place.chat)
-    return replace(place, chat=first, aliases=aliases.others(first))
+        return chat
+    first = aliases.first(chat.id)
+    return replace(chat, id=first, aliases=aliases.others(first))
 
 
 def moved_event(event: InboundEvent, aliases: ChatAliases) -> InboundEvent:
-    """Return what arrived as from the place that is known here."""
-    raw = event.place.chat
-    place = moved_place(event.place, aliases)
-    if place is event.place:
+    """Return what arrived as from the chat that is known here."""
+    raw = event.chat.id
+    chat = moved_chat_ref(event.chat, aliases)
+    if chat is event.chat:
         return event
     match event:
         case Message() | Edit() | Command():
-            return replace(event, place=place, id=_named(raw, event.id, place.chat))
+            return replace(event, chat=chat, id=_named(raw, event.id, chat.id))
         case ButtonClick():
-            return replace(event, place=place)
+            return replace(event, chat=chat)
 
 
 class MovingAdapter:

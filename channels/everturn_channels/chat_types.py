@@ -6,22 +6,22 @@ from collections import OrderedDict
 from typing import Final
 
 from everturn_actors.model import ConversationKey
-from everturn_channels.adapter import ChatType, Place
+from everturn_channels.adapter import ChatRef, ChatType
 
 CHATS_MAX: Final = 10_000  # the one that was silent longest goes; it is seen anew when it speaks
 
 
-class Places:
+class ChatTypes:
     """Remembers the kind of each chat of one channel."""
 
     def __init__(self, chats: int = CHATS_MAX) -> None:
         self._chats = chats
         self._types: OrderedDict[str, ChatType] = OrderedDict()
 
-    def note(self, place: Place) -> None:
-        """Remember a place."""
-        self._types[place.chat] = place.type
-        self._types.move_to_end(place.chat)
+    def note(self, chat: ChatRef) -> None:
+        """Remember a chat."""
+        self._types[chat.id] = chat.type
+        self._types.move_to_end(chat.id)
         if len(self._types) > self._chats:
             self._types.popitem(last=False)
 
