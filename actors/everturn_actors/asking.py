@@ -421,4 +421,6 @@ def _replied(reply: Reply, rendered: Rendered) -> ModelReplied:
         sent=rendered.sent,
         opaque=reply.opaque,
         fallback=reply.fallback,
+        outside=rendered.outside.sources,
+        retells=rendered.outside.is_retold,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 
 import anyio
@@ -33,6 +33,7 @@ from everturn_actors.model import (
     Upload,
     UserMessage,
 )
+from everturn_actors.outside import one_source
 from everturn_actors.ports import ALLOW, Agent, Clock, Tool, ToolContext, ToolOutput, Verdict
 from everturn_actors.queueing import steering
 
@@ -319,7 +320,7 @@ def _checked(output: ToolOutput) -> ToolOutput:
     try:
         check_uploads(output.files)
     except InvalidInputError as error:
-        return ToolOutput(text=str(error), is_error=True, untrusted=output.untrusted)
+        return replace(output, text=str(error), is_error=True, files=())
     return output
 
 
@@ -360,6 +361,7 @@ async def _taken_in(
         is_error=output.is_error,
         path=path,
         untrusted=output.untrusted,
+        source=one_source(output.source),
         attachments=await _kept(output.files, host.tool_context),
     )
 

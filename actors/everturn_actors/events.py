@@ -189,6 +189,10 @@ class ModelReplied:
     "What the provider wants back with it, see `Reply.opaque`."
     fallback: str = ""
     "The model that answered in place of the agent's own, as `provider/name`; empty = its own."
+    outside: tuple[str, ...] = ()
+    "The text from outside that the request showed, by source; see `outside`."
+    retells: bool = False
+    "Whether it showed none itself any more, but what the agent wrote while it was shown."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,6 +285,8 @@ class CallFinished:
     "Under the session's results, the file that holds the whole text; empty where this is it."
     untrusted: bool = False
     "Whether it holds text from outside that nobody vouches for."
+    source: str = ""
+    "untrusted: what that text is, in words; empty = not told."
     attachments: tuple[Attachment, ...] = ()
     "Files that the call sends to the people of the conversation; their bytes were kept before."
 
@@ -365,6 +371,8 @@ class Summarised:
     "Under the session's results, the file with what it stands for, where the log is discarded."
     error: str = ""
     "Why no model wrote it; empty where one did, or where none was asked."
+    outside: tuple[str, ...] = ()
+    "The text from outside that stood in what it tells of, by source."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

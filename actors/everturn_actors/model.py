@@ -202,6 +202,10 @@ class Reply(Message):
     """
     fallback: str = ""
     "The model that answered in place of the agent's own, as `provider/name`; empty = its own."
+    outside: tuple[str, ...] = ()
+    "The text from outside that was shown to the model as it wrote this, by source; see `outside`."
+    retells: bool = False
+    "Whether no such text was shown itself any more, but what the agent wrote while it was."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,6 +220,8 @@ class ToolResult(Message):
     "Under the session's results, the file that holds the whole text; empty where this is it."
     untrusted: bool = False
     "Whether it holds text from outside that nobody vouches for: a web page, another's message."
+    source: str = ""
+    "untrusted: what that text is, in words: `the page https://...`; empty = not told."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,6 +294,13 @@ def _in_order(
     return (*blocks, *steps[done:])
 
 
+def _is_tainted(heard: tuple[UserMessage, ...], steps: tuple[Step, ...]) -> bool:
+    return any(user.untrusted for user in heard) or any(
+        bool(step.reply.outside) or any(result.untrusted for result in step.results)
+        for step in steps
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn(Remembering):
     """User messages and the steps that answered them, finished."""
@@ -332,9 +345,8 @@ class Turn(Remembering):
 
     @property
     def is_tainted(self) -> bool:
-        """Whether it read text from outside that nobody vouches for."""
-        results = (result for step in self.steps for result in step.results)
-        return any(user.untrusted for user in self.heard) or any(r.untrusted for r in results)
+        """Whether it read text from outside that nobody vouches for, or was shown some."""
+        return _is_tainted(self.heard, self.steps)
 
     @property
     def usage(self) -> Usage:
@@ -506,10 +518,17 @@ class OpenTurn:
 
     @property
     def is_tainted(self) -> bool:
-        """Whether it has read text from outside that nobody vouches for."""
-        open_results = self.step.results.values() if self.step else ()
-        results = (result for step in self.steps for result in step.results)
-        return any(each.untrusted for each in (*self.heard, *results, *open_results))
+        """Whether it has read text from outside that nobody vouches for, or was shown some.
+
+        For one call it is `outside.behind_calls` that tells.
+        """
+        step = self.step
+        if step is not None:
+            if step.reply is not None and step.reply.outside:
+                return True
+            if any(result.untrusted for result in step.results.values()):
+                return True
+        return _is_tainted(self.heard, self.steps)
 
     @property
     def size_messages(self) -> int:
@@ -553,6 +572,8 @@ class Summary:
     "Who wrote it."
     path: str = ""
     "Under the session's results, the file with what it stands for, where the log is discarded."
+    outside: tuple[str, ...] = ()
+    "The text from outside that stood in what it tells of, by source."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

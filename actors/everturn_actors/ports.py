@@ -322,6 +322,8 @@ class ToolOutput:
     is_error: bool = False
     untrusted: bool = False
     "Whether it holds text from outside that nobody vouches for: a web page, another's message."
+    source: str = ""
+    "untrusted: what that text is, in a few words for people: `the page https://...`."
     files: tuple[Upload, ...] = ()
     "What the people of the conversation are sent."
 

@@ -573,6 +573,8 @@ def _model_replied(state: SessionState, event: Event, body: ModelReplied) -> Ses
         model=body.model,
         opaque=body.opaque,
         fallback=body.fallback,
+        outside=body.outside,
+        retells=body.retells,
     )
     # The request told of a broken reply, and no later one will: nothing to compare the next with.
     is_passing = bool(turn.broken) or _overtaken(state)
@@ -676,6 +678,7 @@ def _call_finished(state: SessionState, event: Event, body: CallFinished) -> Ses
         is_error=body.is_error,
         path=body.path,
         untrusted=body.untrusted,
+        source=body.source,
     )
     results = {**step.results, body.call_id: result}
     if len(results) == len(reply.calls):
@@ -782,6 +785,7 @@ def _summarised(state: SessionState, event: Event, body: Summarised) -> SessionS
             text=body.text,
             source=body.source,
             path=body.path,
+            outside=body.outside,
         ),
         note="" if old.note in body.text else old.note,  # one may have come while it was made
         failures=failures,

@@ -138,6 +138,7 @@ async def _try(asked: _Question) -> Summarised:
         tries=asked.tries,
         model=reply.model or model.name,
         usage=asked.usage,
+        outside=task.outside,
     )
 
 
@@ -155,4 +156,5 @@ async def _digest(task: SummaryTask, asked: _Question | None = None) -> Summaris
         tries=asked.tries if asked else 0,
         usage=asked.usage if asked else Usage(),
         error=asked.error[:_ERROR_CHARACTERS] if asked else "",
+        outside=task.outside,
     )

@@ -116,6 +116,8 @@ sent = st.builds(
 )
 paths = st.sampled_from(["", "", "call_1.txt", "4-2.txt"])
 "Names of results, as events give them."
+outsides = st.sampled_from([(), (), ("the page https://a.example/",), ("a", "b", "and more")])
+"Sources of text from outside, as events give them."
 _seldom = st.sampled_from([False, False, False, True])
 
 
@@ -387,6 +389,7 @@ def _summarised(state: SessionState, finished: int) -> SearchStrategy[Body]:
         usage=usages,
         path=paths,
         error=names,
+        outside=outsides,
     )
 
 
@@ -429,6 +432,8 @@ def _replied(draw: st.DrawFn) -> Body:
         sent=draw(sent),
         opaque=draw(st.sampled_from(["", "", '[{"signature":"abc="}]', "\u2028"])),
         fallback=draw(st.sampled_from(["", "", "", "openai/other"])),
+        outside=draw(outsides),
+        retells=draw(st.booleans()),
     )
 
 
@@ -467,6 +472,7 @@ def _in_calls(step: OpenStep, reply: Reply) -> list[SearchStrategy[Body]]:
         is_error=st.booleans(),
         path=paths,
         untrusted=_seldom,
+        source=st.sampled_from(["", "", "the page https://a.example/"]),
         attachments=_ATTACHED,
     )
     moves: list[SearchStrategy[Body]] = [st.builds(CallStarted, call_id=chosen), finished, finished]

@@ -137,18 +137,25 @@ class LiveSession:
 
     def reply(self, text: str = "", calls: tuple[ToolCall, ...] = (), *, tokens: int = 0) -> None:
         """Log the reply to the last request, which the provider says cost so many tokens."""
-        sent = self.requests[-1].sent
+        sent, outside = self.requests[-1].sent, self.requests[-1].outside
         before = self.known
         units, cost = sent.units, tokens
         if tokens and before.sent.prefix and not sent.drifted and before.reported.input_tokens:
             units, cost = units - before.sent.units, cost - before.reported.input_tokens
         self.facts = learn(self.facts, units=units, tokens=cost)
         self.record(
-            ModelReplied(text=text, calls=calls, sent=sent, usage=Usage(input_tokens=tokens))
+            ModelReplied(
+                text=text,
+                calls=calls,
+                sent=sent,
+                usage=Usage(input_tokens=tokens),
+                outside=outside.sources,
+                retells=outside.is_retold,
+            )
         )
 
-    def result(self, call: ToolCall, text: str) -> None:
-        """Log what a call gave, as the policy takes it in."""
+    def result(self, call: ToolCall, text: str, *, source: str = "") -> None:
+        """Log what a call gave, as the policy takes it in; with `source`, text from outside."""
         path = f"{call.call_id}.txt"
         result = ToolResult(call_id=call.call_id, name=call.name, text=text)
         short = self.renderer.intake(self.spec, self.tools, self.facts, result, path)
@@ -156,7 +163,13 @@ class LiveSession:
             self.stored[path] = text
         self.record(
             CallStarted(call_id=call.call_id),
-            CallFinished(call_id=call.call_id, text=short, path=path if short != text else ""),
+            CallFinished(
+                call_id=call.call_id,
+                text=short,
+                path=path if short != text else "",
+                untrusted=bool(source),
+                source=source,
+            ),
         )
 
     def finish(self) -> None:
@@ -189,7 +202,11 @@ class LiveSession:
             return False
         self.record(
             Summarised(
-                last_turn=task.last_turn, messages=task.messages, text=digest(task), source="digest"
+                last_turn=task.last_turn,
+                messages=task.messages,
+                text=digest(task),
+                source="digest",
+                outside=task.outside,
             )
         )
         return True

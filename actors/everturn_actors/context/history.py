@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,8 @@ from everturn_actors.context.estimates import message_units, turn_units
 from everturn_actors.context.policy import Policy
 from everturn_actors.context.standing import shown_blocks
 from everturn_actors.context.turns import Block, blocks, flatten
-from everturn_actors.model import AnyMessage, Conversation, Standing, Turn, UserMessage
+from everturn_actors.model import AnyMessage, Conversation, Fate, Standing, Turn, UserMessage
+from everturn_actors.outside import NOTHING, Outside, outside_of
 
 
 @dataclass(slots=True, kw_only=True)
@@ -29,12 +30,15 @@ class History:
     "Of their texts; images are priced by who decides which are shown."
     with_files: list[UserMessage] = field(default_factory=list[UserMessage])
     "Those of the messages that came with something."
+    outside: Outside = NOTHING
+    "The text from outside that stands in them."
 
     def add(self, turn: Turn) -> None:
         """Show one more turn, the newest."""
         self.turns.append(turn)
         shown = shown_blocks(turn, self.standing, self.policy.gap)
         self.blocks += shown
+        self.outside = shown_outside(flatten(shown), self.standing) + self.outside
         if shown == blocks(turn):
             self.messages += turn.messages
             self.shown_messages += turn.size_messages
@@ -65,6 +69,21 @@ class History:
             if known is not None and held[index - 1].number <= known.number:
                 return None
         return None
+
+
+def shown_outside(messages: Iterable[AnyMessage], standing: Standing) -> Outside:
+    """Return the text from outside in messages as they are shown; given oldest first."""
+    return outside_in(messages, {seq: each.fate for seq, each in standing.replaced.items()})
+
+
+def outside_in(messages: Iterable[AnyMessage], fates: Mapping[int, Fate]) -> Outside:
+    """Return the same where it is known, by seq, what became of those that are not whole."""
+    found = NOTHING
+    for message in messages:
+        own = outside_of(message, fates.get(message.seq, "kept"))
+        if own is not NOTHING:
+            found = own + found
+    return found
 
 
 def with_files(messages: Iterable[AnyMessage]) -> list[UserMessage]:

@@ -21,7 +21,13 @@ from everturn_actors.context.calibration import (
 from everturn_actors.context.catalog import limits_of, policy_of
 from everturn_actors.context.estimates import Estimates, message_units, text_units, tools_units
 from everturn_actors.context.fingerprint import Fingerprints
-from everturn_actors.context.history import History, shown_history, with_files
+from everturn_actors.context.history import (
+    History,
+    outside_in,
+    shown_history,
+    shown_outside,
+    with_files,
+)
 from everturn_actors.context.pictures import NO_PICTURES, Pictures, choose
 from everturn_actors.context.policy import Limits, Opening, Policy
 from everturn_actors.context.prompt import system_prompt
@@ -48,6 +54,7 @@ from everturn_actors.model import (
     Turn,
     UserMessage,
 )
+from everturn_actors.outside import NOTHING, Outside
 from everturn_actors.spec import AgentSpec, ContextSpec
 
 RECALL_TOOL = "recall_context"
@@ -71,6 +78,8 @@ class Rendered:
     opening: Opening
     tokens: int
     "What the prompt is predicted to cost: system prompt, tools and messages."
+    outside: Outside = NOTHING
+    "The text from outside that it shows."
     pictures: Pictures = NO_PICTURES
     "The images that it is to be sent with; the bytes are for who sends it."
 
@@ -128,6 +137,8 @@ class _Scene:
     sent: Sent
     estimates: Estimates
     pictures: Pictures
+    outside: Outside
+    "The text from outside that the view shows."
 
 
 def _request(
@@ -196,6 +207,12 @@ def _untold(conversation: Conversation) -> int:
                 break
             untold += turn.size_messages if turn.number > told else 0
     return untold
+
+
+def _of_summary(conversation: Conversation) -> Outside:
+    """Return the text from outside behind the summary that is shown."""
+    summary = conversation.standing.summary
+    return Outside(direct=summary.outside) if summary is not None else NOTHING
 
 
 def _recalls(tools: Sequence[ToolDefinition]) -> bool:
@@ -370,11 +387,14 @@ class Renderer:
         for stage in policy.ladder(policy.numbers, scene.limits):
             view, _ = stage(view, scene.budget)
         opening, request, sent = scene.opening, scene.request, scene.sent
+        outside = scene.outside
         if view is not scene.view:
             messages = tuple(flatten(view.blocks))
             units = view_units(view)
             gone = view_messages(scene.view) - view_messages(view)
             view = replace(view, omitted_messages=scene.view.omitted_messages + gone)
+            outside = outside_in(messages, {seq: b.fate for seq, b in view.became.items()})
+            outside += _of_summary(conversation if view.summary else Conversation())
             opening = policy.opening(scene.system, view.whole_summary, view.omitted_messages)
             request = _request(spec, opening, messages, tools)
             units += _opening_units(request, messages)
@@ -389,6 +409,7 @@ class Renderer:
             opening=opening,
             sent=sent,
             tokens=scene.estimates.tokens(sent.units) + scene.limits.correction_tokens,
+            outside=outside,
             pictures=scene.pictures,
         )
 
@@ -516,4 +537,5 @@ class Renderer:
             sent=_sent(conversation.sent, prints, request, units),
             estimates=Estimates(facts.scale),
             pictures=pictures,
+            outside=shown_outside(now, standing) + history.outside + _of_summary(conversation),
         )

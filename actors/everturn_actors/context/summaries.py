@@ -35,6 +35,7 @@ from everturn_actors.model import (
     Turn,
     UserMessage,
 )
+from everturn_actors.outside import summarised
 from everturn_actors.spec import ModelSpec
 
 DIGEST_CHARACTERS: Final = 8_000  # of a whole digest
@@ -111,6 +112,11 @@ class SummaryTask:
         """How many messages the new summary stands for, those of the previous one included."""
         before = self.previous.messages if self.previous else 0
         return before + sum(turn.size_messages for turn in self.turns)
+
+    @property
+    def outside(self) -> tuple[str, ...]:
+        """The text from outside that stands in it, by source: the summary may repeat it."""
+        return summarised(self.turns, self.previous)
 
 
 def summary_task(

@@ -87,7 +87,7 @@ def encode_state(state: SessionState, archive: ArchiveRecord | None = None) -> b
         _open_turn_lines(state.open_turn),
         (line for turn in state.checkpointed for line in _turn_lines(turn)),
         (line for turn in state.pending for line in _turn_lines(turn)),
-        () if state.standing.summary is None else (_fields(state.standing.summary),),
+        () if state.standing.summary is None else (_summary(state.standing.summary),),
         (_replaced(each) for _, each in sorted(state.standing.replaced.items())),
         map(overheard_line, state.overheard),
         map(item_line, state.outbox),
@@ -264,6 +264,10 @@ def _message(message: UserMessage | Reply | ToolResult, head: dict[str, Any]) ->
                 line["opaque"] = message.opaque
             if message.fallback:
                 line["fallback"] = message.fallback
+            if message.outside:
+                line["outside"] = list(message.outside)
+            if message.retells:
+                line["retells"] = True
         case ToolResult():
             line = {
                 **head,
@@ -279,6 +283,8 @@ def _message(message: UserMessage | Reply | ToolResult, head: dict[str, Any]) ->
                 line["path"] = message.path
             if message.untrusted:
                 line["untrusted"] = True
+            if message.source:
+                line["source"] = message.source
         case _:
             assert_never(message)
     return line
@@ -302,6 +308,12 @@ def _usage(usage: Usage) -> dict[str, int]:
     if usage.cost_nanodollars:
         values["cost_nanodollars"] = usage.cost_nanodollars
     return values
+
+
+def _summary(summary: Summary) -> dict[str, Any]:
+    line = _fields(summary)
+    outside = line.pop("outside")
+    return {**line, "outside": list(outside)} if outside else line
 
 
 def _fields(value: Attachment | Sent | Summary) -> dict[str, Any]:
