@@ -140,7 +140,7 @@ class _Reader:
             character = self.text[self.at]
             if character in "<>" and self.at == start and self.text.startswith("(", start + 1):
                 self.at += 2
-                pieces.append(self._substitution())
+                pieces.append(self._substitution(is_quoted=True))
             elif character in " \t\n;&|()<>":
                 break
             else:
@@ -207,14 +207,14 @@ class _Reader:
             _refuse("it calculates")
         if following[:1] == "(":
             self.at += 2
-            return self._substitution()
+            return self._substitution(is_quoted=is_quoted)
         if following[:1] == "'" and not is_quoted:
             return self._ansi_c()
         if following[:1] == '"' and not is_quoted:
             _refuse("it has a text that is translated")
         if variable := _VARIABLE.match(self.text, self.at):
             self.at = variable.end()
-            return Piece("filled", "")
+            return Piece("filled", "", is_quoted=is_quoted)
         if following[:1] == "{":
             _refuse("it changes a variable's value as it is filled in")
         self.at += 1
@@ -230,9 +230,9 @@ class _Reader:
         self.at = end + 1
         return self._fixed(body, is_quoted=True)
 
-    def _substitution(self) -> Piece:
+    def _substitution(self, *, is_quoted: bool) -> Piece:
         self.script(inside=True)
-        return Piece("filled", "")
+        return Piece("filled", "", is_quoted=is_quoted)
 
     @staticmethod
     def _fixed(text: str, *, is_quoted: bool) -> Piece:

@@ -37,6 +37,8 @@ class Piece:
     kind: Literal["fixed", "wild", "filled"]
     text: str
     "fixed: what it stands for, without quotes. wild: as it is written. filled: nothing."
+    is_quoted: bool = False
+    "filled: whether it is one word whatever it is; without quotes it may become several."
 
 
 @dataclass(frozen=True, slots=True)

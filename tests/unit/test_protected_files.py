@@ -1,0 +1,208 @@
+"""The list of files that others run or take orders from, by name, by content, on the disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from everturn_gateway.tools.policy import protected_files
+from everturn_gateway.tools.policy.protected_files import (
+    BUILD_FILES,
+    frozen_files,
+    reason_of_content,
+    reason_of_name,
+    reason_on_disk,
+)
+
+BY_NAME = [
+    ".git",
+    ".git/config",
+    ".GIT/config",
+    ".Git/hooks/pre-commit",
+    "sub/.git/config",
+    ".g\u200cit/config",
+    ".git /config",
+    ".git./config",
+    ".git::$INDEX_ALLOCATION/config",
+    "GIT~1/config",
+    "./sub/../.git/config",
+    "/var/x/.git/config",
+    ".gitattributes",
+    ".gitmodules",
+    ".gitconfig",
+    ".npmrc",
+    ".curlrc",
+    ".psqlrc",
+    ".bashrc",
+    ".envrc",
+    ".env",
+    ".venv/bin/activate",
+    ".github/workflows/x.yml",
+    ".vscode/tasks.json",
+    ".config/x",
+    ".pytest_cache/conftest.py",
+    ".gitignore/x",
+    "Makefile",
+    "makefile",
+    "GNUmakefile",
+    "src/Makefile",
+    "MAKEFILE",
+    "rules.mk",
+    "CMakeLists.txt",
+    "BUILD",
+    "package.json",
+    "pyproject.toml",
+    "conftest.py",
+    "tests/unit/conftest.py",
+    "setup.py",
+    "usercustomize.py",
+    "sitecustomize.py",
+    "x.pth",
+    "jest.config.js",
+    "vite.config.ts",
+    "Dockerfile",
+    "Dockerfile.dev",
+    "docker-compose.yml",
+    "requirements-dev.txt",
+    "Cargo.toml",
+    "build.rs",
+    "go.mod",
+    "Gemfile",
+    "Rakefile",
+    "tox.ini",
+    "-x",
+    "src/--compress-program=sh",
+]
+ORDINARY = [
+    "notes.txt",
+    "src/app.py",
+    "tests/test_app.py",
+    "README.md",
+    "build/x.txt",
+    "build",
+    "a.b.c",
+    "a-b",
+    "report.sh",
+    "makefile_notes.md",
+    "my_conftest.py",
+    ".gitignore",
+    "src/.gitkeep",
+    ".pytest_cache/v/cache/lastfailed",
+    "data/package.csv",
+    "..",
+    ".",
+]
+
+
+@pytest.mark.parametrize("path", BY_NAME)
+def test_what_programs_take_orders_from_is_protected_by_its_name(path: str) -> None:
+    """However the name is written."""
+    assert reason_of_name(path)
+
+
+@pytest.mark.parametrize("path", ORDINARY)
+def test_an_ordinary_file_is_not(path: str) -> None:
+    """An agent that asks before each file is switched off."""
+    assert reason_of_name(path) == ""
+
+
+@pytest.mark.parametrize("glob", BUILD_FILES)
+def test_each_build_file_of_the_list_is_found(glob: str) -> None:
+    """In any letters, in any folder."""
+    name = glob.replace("*", "x")
+
+    assert reason_of_name(f"src/{name}")
+    assert reason_of_name(name.upper())
+
+
+@pytest.mark.parametrize(
+    ("head", "mode", "is_protected"),
+    [
+        (b"#!/bin/sh\n", 0o644, True),
+        (b"\xef\xbb\xbf#!/bin/sh\n", 0o644, True),
+        (b"text", 0o755, True),
+        (b"text", 0o645, True),
+        (b"text", 0o644, False),
+        (b"# !", 0o644, False),
+        (b"", 0o600, False),
+    ],
+)
+def test_a_program_is_protected_by_what_it_is(head: bytes, mode: int, is_protected: bool) -> None:  # noqa: FBT001 - a table
+    """By its run bit and its first two characters."""
+    assert bool(reason_of_content(head, mode)) == is_protected
+
+
+def test_a_path_counts_by_where_it_leads(tmp_path: Path) -> None:
+    """Links, `..` and letters do not lead around the list."""
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git/config").write_text("")
+    (tmp_path / "g").symlink_to(".git")
+    (tmp_path / "c").symlink_to(".git/config")
+    (tmp_path / "plain.txt").write_text("")
+    (tmp_path / "away").symlink_to("plain.txt")
+    (tmp_path / "tool").write_text("")
+    (tmp_path / "tool").chmod(0o755)
+    (tmp_path / "t.txt").symlink_to("tool")
+    (tmp_path / "script").write_text("#!/bin/sh\n")
+
+    protected = ["g/config", "c", "g", "src/../g/new", "tool", "t.txt", "script", ".git/x"]
+
+    assert [path for path in protected if not reason_on_disk(tmp_path, path)] == []
+    assert reason_on_disk(tmp_path, "away") == ""
+    assert reason_on_disk(tmp_path, "new.py", data=b"import os\n") == ""
+    assert reason_on_disk(tmp_path, "new.py", data=b"#!/usr/bin/env python\n")
+    assert reason_on_disk(tmp_path, str(tmp_path / "g/config"))
+
+
+def test_a_file_that_a_pattern_runs_is_protected(tmp_path: Path) -> None:
+    """A model that may run it may not write it as well."""
+    assert reason_on_disk(tmp_path, "src/../Report.sh", named=["report.sh"])
+    assert reason_on_disk(tmp_path, "other.sh", named=["report.sh"]) == ""
+
+
+def test_a_file_that_cannot_be_read_is_protected(tmp_path: Path) -> None:
+    """A loop of links, for one."""
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+
+    assert reason_on_disk(tmp_path, "a/x")
+    assert reason_on_disk(tmp_path, "c") == ""
+
+
+def test_what_is_frozen_leaves_git_what_it_has_to_write(tmp_path: Path) -> None:
+    """A commit writes objects, an index and logs; configuration and hooks stay as they are."""
+    for folder in (".git/hooks", ".git/objects", ".git/modules/x/hooks", "src", ".venv/bin"):
+        (tmp_path / folder).mkdir(parents=True)
+    for file in (".git/config", ".git/index", ".git/modules/x/config", "Makefile", "src/a.py"):
+        (tmp_path / file).write_text("")
+    (tmp_path / "src/run").write_text("#!/bin/sh\n")
+    (tmp_path / "link").symlink_to("Makefile")
+    (tmp_path / "report.txt").write_text("")
+
+    found = frozen_files(tmp_path, named=["report.txt"])
+
+    assert found.is_complete
+    assert [str(path.relative_to(tmp_path)) for path in found.paths] == [
+        ".git/config",
+        ".git/hooks",
+        ".git/modules/x/config",
+        ".git/modules/x/hooks",
+        ".venv",
+        "Makefile",
+        "report.txt",
+        "src/run",
+    ]
+
+
+def test_a_workspace_with_too_much_in_it_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list that was cut short must not look whole."""
+    monkeypatch.setattr(protected_files, "_FROZEN_MAX", 2)
+    for number in range(3):
+        (tmp_path / f".{number}").write_text("")
+
+    found = frozen_files(tmp_path)
+
+    assert (len(found.paths), found.is_complete) == (2, False)
