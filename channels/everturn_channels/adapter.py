@@ -260,7 +260,7 @@ class Outbound:
     chat: str
     topic: str = ""
     payload: str = ""
-    "One of those that `lay_out` gave; empty with a file."
+    "One of those that `render` gave; empty with a file."
     reply_to: str = ""
     "The message it replies to; where that is gone it is sent without."
     nonce: str = ""
@@ -277,13 +277,13 @@ class Outbound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Traits:
+class Capabilities:
     """What a platform can do."""
 
     edits: bool
     "Whether a message of the bot can be changed."
     typing_s: float
-    "How long its typing sign lasts; 0 = it has none."
+    "How long its typing indicator lasts; 0 = it has none."
     preview_s: float
     "The least time between two states of a reply that is shown as it comes; 0 = it cannot be."
     has_drafts: Callable[[ChatType], bool]
@@ -314,7 +314,7 @@ class Adapter(Protocol):
         ...
 
     @property
-    def traits(self) -> Traits:
+    def capabilities(self) -> Capabilities:
         """What the platform can do."""
         ...
 
@@ -338,7 +338,7 @@ class Adapter(Protocol):
         """
         ...
 
-    def lay_out(self, markdown: str, *, is_plain: bool = False) -> tuple[str, ...]:
+    def render(self, markdown: str, *, is_plain: bool = False) -> tuple[str, ...]:
         """Return a text as payloads of at most the platform's size each, in order. Pure.
 
         Formatting is intact in each of them. `is_plain` takes the text as it stands. A text without
@@ -378,7 +378,7 @@ class Adapter(Protocol):
         ...
 
     async def show_draft(self, chat: str, topic: str, draft: int, text: str) -> None:
-        """Show `text` as a draft, where `traits.has_drafts`; the same number replaces it.
+        """Show `text` as a draft, where `capabilities.has_drafts`; the same number replaces it.
 
         `draft` is above 0. `text` is plain, of any length: its end is shown.
 
@@ -388,7 +388,7 @@ class Adapter(Protocol):
         ...
 
     async def type(self, chat: str, topic: str) -> None:
-        """Show the typing sign once.
+        """Show the typing indicator once.
 
         Raises:
             SendError: It could not be shown.

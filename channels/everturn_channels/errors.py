@@ -69,7 +69,7 @@ class NotSentError(SendError):
     """
 
     def __init__(self, message: str = "", *, retry_after_s: float | None = None) -> None:
-        self.retry_after_s = None if retry_after_s is None else quiet_s(retry_after_s)
+        self.retry_after_s = None if retry_after_s is None else paused_s(retry_after_s)
         super().__init__(message)
 
 
@@ -106,6 +106,6 @@ class FileTooLargeError(ChannelError):
     """A file that came with a message is larger than what is taken."""
 
 
-def quiet_s(asked_s: float) -> float:
+def paused_s(asked_s: float) -> float:
     """Return how long a bot is quiet where a platform asks for so long: within reason."""
     return min(max(asked_s, 0.0), QUIET_MAX_S) if not math.isnan(asked_s) else 0.0

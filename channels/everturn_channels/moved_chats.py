@@ -15,6 +15,7 @@ from everturn_channels.adapter import (
     Adapter,
     Button,
     ButtonClick,
+    Capabilities,
     ChatRef,
     Command,
     Edit,
@@ -22,7 +23,6 @@ from everturn_channels.adapter import (
     InboundHandler,
     Message,
     Outbound,
-    Traits,
 )
 from everturn_channels.aliases import ChatAliases
 from everturn_channels.errors import ChatMovedError, NotSentError, RefusedError
@@ -71,9 +71,9 @@ class MovingAdapter:
         return self._adapter.platform
 
     @property
-    def traits(self) -> Traits:
-        """See `Adapter.traits`."""
-        return self._adapter.traits
+    def capabilities(self) -> Capabilities:
+        """See `Adapter.capabilities`."""
+        return self._adapter.capabilities
 
     async def serve(self, handler: InboundHandler) -> None:
         """See `Adapter.serve`; the handler knows the aliases itself."""
@@ -83,9 +83,9 @@ class MovingAdapter:
         """See `Adapter.check`."""
         return await self._adapter.check()
 
-    def lay_out(self, markdown: str, *, is_plain: bool = False) -> tuple[str, ...]:
-        """See `Adapter.lay_out`."""
-        return self._adapter.lay_out(markdown, is_plain=is_plain)
+    def render(self, markdown: str, *, is_plain: bool = False) -> tuple[str, ...]:
+        """See `Adapter.render`."""
+        return self._adapter.render(markdown, is_plain=is_plain)
 
     async def send(self, message: Outbound) -> str:
         """See `Adapter.send`. A message to reply to that is out of reach is left out."""

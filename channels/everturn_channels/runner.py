@@ -20,7 +20,7 @@ from everturn_channels.aliases import ChatAliases
 from everturn_channels.channel_context import ChannelContext
 from everturn_channels.chat_types import ChatTypes
 from everturn_channels.cursors import Cursors
-from everturn_channels.delivery.pace import Pace
+from everturn_channels.delivery.rate_limiter import RateLimiter
 from everturn_channels.errors import ConnectionLostError, SetupError
 from everturn_channels.health import Health
 from everturn_channels.inbound.access_control import Limits
@@ -46,7 +46,7 @@ async def run_channel(
     health: Health,
     cursors: Cursors,
     chat_types: ChatTypes | None = None,
-    pace: Pace | None = None,
+    limiter: RateLimiter | None = None,
     limits: Limits | None = None,
     aliases: ChatAliases | None = None,
     jitter: Callable[[], float] = random.random,
@@ -60,7 +60,7 @@ async def run_channel(
         health: Where it is noted how the channel fares.
         cursors: Where the adapter keeps how far it has read.
         chat_types: Where it is noted which kind of chat somebody writes in.
-        pace: When the bot may speak: that of its deliveries.
+        limiter: When the bot may speak: that of its deliveries.
         limits: How much is taken at a time.
         aliases: Chats that were given another id: those that the adapter speaks to.
         jitter: Gives numbers from 0 to 1.
@@ -77,7 +77,7 @@ async def run_channel(
                 tasks=tasks,
                 limits=limits or Limits(),
                 chat_types=chat_types or ChatTypes(),
-                pace=pace or Pace(context.clock, jitter),
+                limiter=limiter or RateLimiter(context.clock, jitter),
                 aliases=aliases or ChatAliases(adapter.name),
             )
             group.start_soon(handler.bring_questions)
@@ -120,9 +120,9 @@ class _Run:
             self._told = ""
             if self._clock.now() - began >= timedelta(seconds=STEADY_S):
                 self._tries = 0
-        pause_s = self._pause_s(failure)
-        self._tell(failure, pause_s)
-        await self._clock.sleep(pause_s)
+        backoff_s = self._pause_s(failure)
+        self._tell(failure, backoff_s)
+        await self._clock.sleep(backoff_s)
 
     async def _serve(self) -> Exception:
         """Run the adapter; return why it ended."""
@@ -137,7 +137,7 @@ class _Run:
         if failure is not None:
             return failure
         if self._is_deaf():
-            deaf_s = self._adapter.traits.idle_s * DEAF_TIMES
+            deaf_s = self._adapter.capabilities.idle_s * DEAF_TIMES
             return ConnectionLostError(f"nothing was heard from the platform for {deaf_s:.0f} s")
         return ConnectionLostError("the connection ended")
 
@@ -151,7 +151,7 @@ class _Run:
         return self._deaf_in_s() <= 0
 
     def _deaf_in_s(self) -> float:
-        idle_s = self._adapter.traits.idle_s
+        idle_s = self._adapter.capabilities.idle_s
         if not 0 < idle_s < _FOR_EVER_S:
             return _FOR_EVER_S
         deaf = timedelta(seconds=idle_s * DEAF_TIMES)
@@ -160,15 +160,15 @@ class _Run:
     def _pause_s(self, failure: Exception) -> float:
         if isinstance(_first_cause(failure), SetupError):
             return SETUP_RETRY_S
-        pause_s = min(FIRST_RETRY_S * 2.0 ** min(self._tries, 16), LAST_RETRY_S)
+        backoff_s = min(FIRST_RETRY_S * 2.0 ** min(self._tries, 16), LAST_RETRY_S)
         self._tries += 1
-        return pause_s * (0.5 + self._jitter() / 2)
+        return backoff_s * (0.5 + self._jitter() / 2)
 
-    def _tell(self, failure: Exception, pause_s: float) -> None:
+    def _tell(self, failure: Exception, backoff_s: float) -> None:
         """Log why a try ended, and note it for whoever asks."""
         cause = _first_cause(failure)
-        retry_at = self._clock.now() + timedelta(seconds=pause_s)
-        fields = {**self._fields, "error": str(cause), "retry_s": round(pause_s, 1)}
+        retry_at = self._clock.now() + timedelta(seconds=backoff_s)
+        fields = {**self._fields, "error": str(cause), "retry_s": round(backoff_s, 1)}
         match cause:
             case SetupError():
                 self._health.failed(str(cause))

@@ -16,7 +16,7 @@ from typing import Any
 
 HOST, PORT = "127.0.0.1", int(os.environ.get("CHAT_PORT", "7000"))
 IDLE_S = 60
-TRAITS = {"chunk_units": 2000, "unit": "characters", "typing_s": 5, "idle_s": IDLE_S}
+CAPABILITIES = {"chunk_units": 2000, "unit": "characters", "typing_s": 5, "idle_s": IDLE_S}
 
 people: dict[str, asyncio.StreamWriter] = {}
 events: dict[int, dict[str, Any]] = {}  # by number; the newest thousand
@@ -90,7 +90,13 @@ async def obey(message: dict[str, Any]) -> None:
 
 async def main() -> None:
     """Run until the gateway closes our standard input."""
-    say(type="hello", protocol="everturn-channel/1", name="tcp-chat", version="1", traits=TRAITS)
+    say(
+        type="hello",
+        protocol="everturn-channel/1",
+        name="tcp-chat",
+        version="1",
+        capabilities=CAPABILITIES,
+    )
     stdin, loop = asyncio.StreamReader(limit=2**21), asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdin), sys.stdin)
     server = await asyncio.start_server(serve_person, HOST, PORT)

@@ -23,7 +23,7 @@ from everturn_channels.delivery.approvals import approval_token, button_data
 from everturn_channels.errors import NotSentError, RefusedError
 from everturn_channels.inbound.button_clicks import NO_BUTTON
 from everturn_channels.inbound.command_handler import COMPACTING
-from everturn_channels.wording import click_late, click_refused, no_session
+from everturn_channels.texts import click_late, click_refused, no_session
 from everturn_gateway.channels.running import LaterDeliveryPort
 
 BOB = Person(id="8", name="Bob")

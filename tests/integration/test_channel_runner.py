@@ -35,7 +35,7 @@ from everturn_channels.settings import (
     QueueRules,
     Route,
 )
-from everturn_channels.wording import busy, no_private_chats, not_kept
+from everturn_channels.texts import busy, no_private_chats, not_kept
 
 PNG = png()
 BOB = Person(id="8", name="Bob")
@@ -137,9 +137,9 @@ async def test_a_fault_of_ours_costs_one_message_and_is_told(
     async with feeding(tmp_path, save_file=save_file) as fed:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(fed.adapter.feed, fed.message("bad", files=(a_file(b"\0\1"),)))
-            for pause_s in UNCLEAR_S:
-                await fed.clock.until_sleeping(pause_s)
-                fed.clock.advance(pause_s)
+            for backoff_s in UNCLEAR_S:
+                await fed.clock.until_sleeping(backoff_s)
+                fed.clock.advance(backoff_s)
         await fed.say("good")
         await fed.until_idle()
 

@@ -10,7 +10,7 @@ import anyio
 import pytest
 from support.crashing import CrashingStore
 from support.delivering import Delivering, delivering, idle, pass_doubt
-from support.scripted_adapter import Platform, ScriptedAdapter, traits
+from support.scripted_adapter import Platform, ScriptedAdapter, capabilities
 from support.tool_doubles import Deed, Rules, by_name
 
 from everturn_actors.errors import ContextOverflowError, JournalError, ModelRefusedError
@@ -66,13 +66,13 @@ async def test_what_is_said_without_a_turn_is_delivered_like_a_reply() -> None:
 
 async def test_a_long_reply_is_laid_out_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading the Markdown of one long reply takes time in which no other chat may stand still."""
-    lay_out, threads = ScriptedAdapter.lay_out, set[int]()
+    render, threads = ScriptedAdapter.render, set[int]()
 
     def watched(self: ScriptedAdapter, markdown: str, *, is_plain: bool = False) -> tuple[str, ...]:
         threads.add(threading.get_ident())
-        return lay_out(self, markdown, is_plain=is_plain)
+        return render(self, markdown, is_plain=is_plain)
 
-    monkeypatch.setattr(ScriptedAdapter, "lay_out", watched)
+    monkeypatch.setattr(ScriptedAdapter, "render", watched)
     async with delivering("a" * 5_000) as test:
         said = await test.say()
         await test.until_delivered(said.session_id)
@@ -103,7 +103,7 @@ async def test_a_reply_with_nothing_to_show_is_no_longer_owed() -> None:
     """Where it stayed owed, the session would never rest."""
 
     class Mute(ScriptedAdapter):
-        def lay_out(self, markdown: str, *, is_plain: bool = False) -> tuple[str, ...]:
+        def render(self, markdown: str, *, is_plain: bool = False) -> tuple[str, ...]:
             del markdown, is_plain
             return ()
 
@@ -367,10 +367,18 @@ async def send_file(test: Delivering) -> None:
 @pytest.mark.parametrize(
     ("able", "refused", "expected"),
     [
-        (traits(), False, "<a.txt>"),
-        (traits(), True, "~The file a.txt could not be sent: it was refused here."),
-        (traits(files_max_bytes=4), False, "~The file a.txt cannot be sent: it has 5 bytes, and 4"),
-        (traits(files_max_bytes=0), False, "~The file a.txt cannot be sent: no files can be sent"),
+        (capabilities(), False, "<a.txt>"),
+        (capabilities(), True, "~The file a.txt could not be sent: it was refused here."),
+        (
+            capabilities(files_max_bytes=4),
+            False,
+            "~The file a.txt cannot be sent: it has 5 bytes, and 4",
+        ),
+        (
+            capabilities(files_max_bytes=0),
+            False,
+            "~The file a.txt cannot be sent: no files can be sent",
+        ),
     ],
 )
 async def test_a_file_is_sent_or_named(able: object, expected: str, *, refused: bool) -> None:
@@ -453,7 +461,7 @@ async def test_a_reply_that_is_too_long_goes_as_its_beginning_and_a_file() -> No
 @pytest.mark.parametrize("able", [True, False])
 async def test_a_reply_that_cannot_go_as_a_file_goes_as_messages(*, able: bool) -> None:
     """A bot without the right to send files must not lose the end of its replies."""
-    adapter = ScriptedAdapter(able=traits(files_max_bytes=1000 if able else 10))
+    adapter = ScriptedAdapter(able=capabilities(files_max_bytes=1000 if able else 10))
     if able:
         adapter.fail("send", None, RefusedError("no files here"))
     async with delivering(LONG, adapter=adapter, settings=AS_FILE) as test:
@@ -481,7 +489,7 @@ async def test_a_question_shows_all_that_is_decided_about_and_ends_when_it_is() 
         "done",
         tools=by_name(Deed("rm")),
         gate=ASK,
-        adapter=ScriptedAdapter(able=traits(chunk_units=1000)),
+        adapter=ScriptedAdapter(able=capabilities(chunk_units=1000)),
     ) as test:
         said = await test.say()
         await test.adapter.until(lambda: bool(test.adapter.world.messages))
@@ -539,7 +547,7 @@ async def test_other_messages_do_not_wait_for_an_answer() -> None:
 
 async def test_where_there_are_no_buttons_the_question_says_how_to_answer() -> None:
     """A platform without buttons must not leave a call waiting for nobody."""
-    adapter = ScriptedAdapter(able=traits(buttons=False, chunk_units=1000))
+    adapter = ScriptedAdapter(able=capabilities(buttons=False, chunk_units=1000))
     async with delivering(
         removing(), "done", tools=by_name(Deed("rm")), gate=ASK, adapter=adapter
     ) as test:
@@ -579,7 +587,7 @@ async def test_the_end_of_a_question_is_tried_a_few_times(errors: tuple[SendErro
         "done",
         tools=by_name(Deed("rm")),
         gate=ASK,
-        adapter=ScriptedAdapter(able=traits(chunk_units=1000)),
+        adapter=ScriptedAdapter(able=capabilities(chunk_units=1000)),
     ) as test:
         said = await test.say()
         shown = test.adapter.world.messages
@@ -598,7 +606,7 @@ async def test_the_end_of_a_question_is_tried_a_few_times(errors: tuple[SendErro
 async def test_a_stop_leaves_the_end_of_a_question_for_the_next_start() -> None:
     """What can still be shown is not given up because the gateway restarts."""
     disk, platform = MemoryDisk(), Platform()
-    able = traits(chunk_units=1000)
+    able = capabilities(chunk_units=1000)
     async with (
         open_memory_store(disk) as store,
         delivering(
@@ -639,7 +647,7 @@ async def test_a_question_whose_message_is_gone_is_closed_all_the_same() -> None
 
 async def test_a_session_that_ends_takes_the_buttons_of_its_questions_away() -> None:
     """It owes nothing any more; a button that nobody may click should not stand there for ever."""
-    adapter = ScriptedAdapter(able=traits(chunk_units=1000))
+    adapter = ScriptedAdapter(able=capabilities(chunk_units=1000))
     async with delivering(removing(), tools=by_name(Deed("rm")), gate=ASK, adapter=adapter) as test:
         said = await test.say()
         shown = adapter.world.messages

@@ -16,7 +16,7 @@ import anyio
 import pytest
 from support.crashing import CrashingStore, Moment
 from support.delivering import Delivering, delivering, idle, pass_doubt
-from support.scripted_adapter import Platform, ScriptedAdapter, traits
+from support.scripted_adapter import Platform, ScriptedAdapter, capabilities
 from support.tool_doubles import Deed, by_name
 
 from everturn_actors.errors import CoreError
@@ -83,7 +83,9 @@ class Life:
         kind, number = ends_at or ("", 0)
         clock = ManualClock()
         what, _, when = kind.partition(" ")
-        adapter = ScriptedAdapter(self.platform, able=traits(preview_s=1 if self.streams else 0))
+        adapter = ScriptedAdapter(
+            self.platform, able=capabilities(preview_s=1 if self.streams else 0)
+        )
         async with open_memory_store(self.disk) as inner:
             store = CrashingStore(inner)
             if what == "write":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.delivering import Delivering, Dictated, delivering, idle
-from support.scripted_adapter import Platform, ScriptedAdapter, traits
+from support.scripted_adapter import Platform, ScriptedAdapter, capabilities
 from support.tool_doubles import Deed, Rules, by_name
 
 from everturn_actors.errors import ModelRefusedError
@@ -12,7 +12,7 @@ from everturn_actors.events import PreviewSent
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.model import Announcement, Reply, ToolCall
 from everturn_actors.ports import Verdict
-from everturn_channels.delivery.sending import EDIT_TRIES
+from everturn_channels.delivery.sender import EDIT_TRIES
 from everturn_channels.errors import NotSentError, RefusedError, SendError, UnknownOutcomeError
 from everturn_channels.settings import ChannelSettings
 
@@ -112,7 +112,7 @@ async def test_a_short_reply_that_comes_at_once_has_no_preview() -> None:
 
 async def test_a_private_chat_with_drafts_sees_one_draft_and_then_the_reply() -> None:
     """A draft vanishes by itself, so nothing has to be taken back."""
-    adapter = ScriptedAdapter(able=traits(drafts=("dm",)))
+    adapter = ScriptedAdapter(able=capabilities(drafts=("dm",)))
     async with delivering(provider=Dictated(), settings=STREAMING, adapter=adapter) as test:
         said = await test.say(chat="dm1")
         await settle(test, FIRST)
@@ -130,7 +130,7 @@ async def test_a_private_chat_with_drafts_sees_one_draft_and_then_the_reply() ->
 
 async def test_a_group_gets_no_draft() -> None:
     """Telegram refuses them there: the preview is a message that is edited."""
-    adapter = ScriptedAdapter(able=traits(drafts=("dm",)))
+    adapter = ScriptedAdapter(able=capabilities(drafts=("dm",)))
     async with delivering(provider=Dictated(), settings=STREAMING, adapter=adapter) as test:
         said = await test.say(chat="many")
         await settle(test, FIRST, Reply())
@@ -142,7 +142,7 @@ async def test_a_group_gets_no_draft() -> None:
 @pytest.mark.parametrize("chat", ["dm1", "many"])
 async def test_without_streaming_nothing_is_shown_before_the_reply(chat: str) -> None:
     """By setting, and where the platform cannot."""
-    adapter = ScriptedAdapter(able=traits(preview_s=0, drafts=("dm",)))
+    adapter = ScriptedAdapter(able=capabilities(preview_s=0, drafts=("dm",)))
     async with delivering(provider=Dictated(), settings=STREAMING, adapter=adapter) as test:
         said = await test.say(chat=chat)
         await settle(test, FIRST)
@@ -388,12 +388,12 @@ async def test_the_end_of_a_turn_without_a_reply_comes_after_its_preview() -> No
         ]
 
 
-# --- the typing sign ---
+# --- the typing indicator ---
 
-TYPES = traits(typing_s=5)
+TYPES = capabilities(typing_s=5)
 
 
-async def test_the_typing_sign_is_shown_while_a_turn_works_and_not_after_it() -> None:
+async def test_the_typing_indicator_is_shown_while_a_turn_works_and_not_after_it() -> None:
     """GW-12: it is renewed before it goes out, and nothing renews it in the end."""
     adapter = ScriptedAdapter(able=TYPES)
     async with delivering(provider=Dictated(), adapter=adapter) as test:
@@ -413,7 +413,7 @@ async def test_the_typing_sign_is_shown_while_a_turn_works_and_not_after_it() ->
         assert adapter.calls[-1] == "send done"
 
 
-async def test_the_typing_sign_goes_out_after_a_failure_too() -> None:
+async def test_the_typing_indicator_goes_out_after_a_failure_too() -> None:
     """GW-12: a bot that types for ever looks as if an answer came."""
     adapter = ScriptedAdapter(able=TYPES)
     async with delivering(provider=Dictated(), adapter=adapter) as test:
@@ -427,7 +427,7 @@ async def test_the_typing_sign_goes_out_after_a_failure_too() -> None:
         assert len(adapter.world.typed) == typed == 1
 
 
-async def test_a_typing_sign_under_way_is_called_off_before_the_reply() -> None:
+async def test_a_typing_indicator_under_way_is_called_off_before_the_reply() -> None:
     """It would be shown after the reply, and stay."""
     adapter = ScriptedAdapter(able=TYPES)
     adapter.hold("type")
@@ -466,7 +466,7 @@ async def test_nothing_types_while_a_person_is_asked() -> None:
         await test.until_delivered(said.session_id)
 
 
-async def test_a_typing_sign_that_fails_is_nobodys_trouble() -> None:
+async def test_a_typing_indicator_that_fails_is_nobodys_trouble() -> None:
     """The turn and the reply go on; a 429 keeps the bot quiet all the same."""
     adapter = ScriptedAdapter(able=TYPES)
     adapter.fail("type", RefusedError("no"), NotSentError("flood", retry_after_s=33))
@@ -513,7 +513,7 @@ async def test_people_see_which_tools_run_and_later_which_ran() -> None:
 
 async def test_a_draft_tells_of_tools_too() -> None:
     """Where drafts are, no message is left of it."""
-    adapter = ScriptedAdapter(able=traits(drafts=("dm",)))
+    adapter = ScriptedAdapter(able=capabilities(drafts=("dm",)))
     look = Deed("look", held=True)
     async with delivering(
         provider=Dictated(), settings=TOLD, tools=by_name(look), adapter=adapter

@@ -23,7 +23,7 @@ from everturn_channels.adapter import (
     OutgoingFile,
 )
 from everturn_channels.cursors import NAME_LIMIT, VALUE_LIMIT
-from everturn_channels.discord import DiscordAdapter, adapter, client, receiving
+from everturn_channels.discord import DiscordAdapter, adapter, client, receiver
 from everturn_channels.errors import (
     ChannelError,
     ConnectionLostError,
@@ -563,7 +563,7 @@ async def test_what_a_full_lane_refuses_is_read_from_the_history(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Memory is bounded while a disk is full, and still nothing is lost."""
-    monkeypatch.setattr(receiving, "LANE_LIMIT", 3)
+    monkeypatch.setattr(receiver, "LANE_LIMIT", 3)
     async with open_discord_api() as api:
         notes = Notebook()
         async with serving(api, notes):
@@ -738,7 +738,7 @@ async def test_a_command_is_taken_once_beside_what_hangs_in_its_chat(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Who wonders what takes so long asks for the status; to forget everything has to wait."""
-    monkeypatch.setattr(receiving, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(receiver, "PATIENCE_S", 0.01)
     async with open_discord_api() as api:
         notes, ann = SlowFiles(), api.world.add_user("ann")
         me = api.world.bot["id"]
@@ -838,7 +838,7 @@ async def test_a_reply_that_may_not_be_one_is_sent_all_the_same() -> None:
         assert [(m["content"], m["type"]) for m in api.said()] == [("answer", 0)]
 
 
-async def test_messages_are_edited_and_the_typing_sign_is_shown() -> None:
+async def test_messages_are_edited_and_the_typing_indicator_is_shown() -> None:
     """Streaming and approvals live from edits."""
     async with open_discord_api() as api, serving(api, Notebook()) as bot:
         chat = api.world.general
@@ -948,7 +948,7 @@ async def test_an_answer_that_never_comes_is_an_unknown_outcome(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A deadline that hits after the request left proves nothing."""
-    monkeypatch.setattr("everturn_channels.discord.sending.DEADLINE_S", 0.2)
+    monkeypatch.setattr("everturn_channels.discord.sender.DEADLINE_S", 0.2)
     async with open_discord_api() as api, serving(api, Notebook()) as bot:
         api.fail("POST", r"/messages$", 502, times=9)
         with pytest.raises(UnknownOutcomeError):
@@ -959,7 +959,7 @@ async def test_a_deadline_in_the_wait_after_a_429_is_no_unknown_outcome(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What Discord refused was surely not sent, however long the next try has to wait."""
-    monkeypatch.setattr("everturn_channels.discord.sending.DEADLINE_S", 0.2)
+    monkeypatch.setattr("everturn_channels.discord.sender.DEADLINE_S", 0.2)
     async with open_discord_api() as api, serving(api, Notebook()) as bot:
         slow = {"message": "slow", "retry_after": 9.0, "global": False}
         api.fail("POST", r"/messages$", 429, body=slow, headers={"Via": "1.1 google"})

@@ -8,8 +8,8 @@ from support.discord_bot import bot
 from support.inbox import Inbox
 
 from everturn_channels.adapter import Message
-from everturn_channels.discord import catching_up, client
-from everturn_channels.discord.catching_up import HEARD, OPENED_MAX
+from everturn_channels.discord import catch_up, client
+from everturn_channels.discord.catch_up import HEARD, OPENED_MAX
 
 
 @pytest.fixture(autouse=True)
@@ -17,7 +17,7 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten what the product waits out of politeness; no outcome depends on it."""
     monkeypatch.setattr(client, "IDENTIFY_PAUSE_S", (0.0, 0.0))
     monkeypatch.setattr(client, "GUILD_READY_S", 0.02)
-    monkeypatch.setattr(catching_up, "OPEN_PAUSE_S", 0.0)
+    monkeypatch.setattr(catch_up, "OPEN_PAUSE_S", 0.0)
 
 
 def opened(api: DiscordApi) -> int:

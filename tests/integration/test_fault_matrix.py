@@ -258,7 +258,7 @@ PARTS = [
     Part(UsageLedger, "today", talk, lambda arguments: arguments[1] == "victim"),
     Part(UsageLedger, "save", wait),
     Part(FeedingAdapter, "serve", reconnect, is_channel_one),
-    Part(FeedingAdapter, "lay_out", write, is_channel_one),
+    Part(FeedingAdapter, "render", write, is_channel_one),
     Part(FeedingAdapter, "send", write, is_channel_one),
     Part(FeedingAdapter, "type", write, is_channel_one),
     Part(Deliverer, "deliver", write, lambda a: a[1].state.key.channel == "one"),

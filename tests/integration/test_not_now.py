@@ -16,7 +16,7 @@ from everturn_actors.model import Inbound
 from everturn_channels.adapter import Message
 from everturn_channels.errors import NotNowError
 from everturn_channels.inbound.access_control import Limits
-from everturn_channels.wording import not_kept, not_yet_kept
+from everturn_channels.texts import not_kept, not_yet_kept
 
 IMPATIENT = Limits(take_s=0.02)
 

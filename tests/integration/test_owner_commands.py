@@ -35,7 +35,7 @@ from everturn_channels.menu import OWNER_NAMES
 from everturn_channels.owners import Owner
 from everturn_channels.pairing import approved
 from everturn_channels.settings import AccessRules, DmRules, Route
-from everturn_channels.wording import click_late, click_refused, unknown_command
+from everturn_channels.texts import click_late, click_refused, unknown_command
 from everturn_gateway.channels.running import LaterDeliveryPort
 
 ADA = Person(id="1", name="Ada")
@@ -115,7 +115,7 @@ async def test_an_owner_answers_by_the_code_that_was_shown(
     """Not every platform has buttons."""
     tool, gate, provider = _asking("7")
     adapter = FeedingAdapter()
-    adapter.traits = replace(adapter.traits, buttons=False)
+    adapter.capabilities = replace(adapter.capabilities, buttons=False)
     async with feeding(
         tmp_path, provider=provider, tools=by_name(tool), gate=gate, owners=[OWNER], adapter=adapter
     ) as fed:

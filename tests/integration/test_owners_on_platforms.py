@@ -18,7 +18,7 @@ from everturn_actors.testing import ManualClock, ScriptedProvider, calling
 from everturn_channels.discord import DiscordAdapter, client
 from everturn_channels.owners import Owner
 from everturn_channels.telegram import TelegramAdapter
-from everturn_channels.wording import unknown_command
+from everturn_channels.texts import unknown_command
 
 BOB = 1002
 ADA = Owner(name="ada", accounts=frozenset({("telegram", str(ANN))}))

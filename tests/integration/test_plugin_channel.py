@@ -120,7 +120,7 @@ async def tcp_chat(handler: OpenInlet) -> AsyncGenerator[tuple[PluginAdapter, Pe
 
 
 async def test_the_sample_carries_a_conversation() -> None:
-    """It is what people begin with: messages, commands, replies and the typing sign."""
+    """It is what people begin with: messages, commands, replies and the typing indicator."""
     handler = OpenInlet()
 
     async def answer_commands(event: InboundEvent) -> None:
@@ -132,7 +132,7 @@ async def test_the_sample_carries_a_conversation() -> None:
         await ann.say("hello é🔥")
         await handler.until(lambda: texts(handler.taken) == ["hello é🔥"])
         message = handler.taken[0]
-        (payload,) = adapter.lay_out("Good **morning**")
+        (payload,) = adapter.render("Good **morning**")
         sent = await adapter.send(Outbound(chat="ann", payload=payload, nonce="n"))
         shown = [await ann.read()]
         await adapter.type("ann", "")
@@ -466,8 +466,8 @@ async def test_requests_reach_the_plugin_as_they_were_meant(tmp_path: Path) -> N
     handler, buttons = OpenInlet(), (Button(label="Yes", data="y"),)
     async with serving(adapter, handler):
         await handler.until_connected()
-        (payload,) = adapter.lay_out("**x**")
-        (plain,) = adapter.lay_out("**x**", is_plain=True)
+        (payload,) = adapter.render("**x**")
+        (plain,) = adapter.render("**x**", is_plain=True)
         outbound = Outbound(
             chat="c", topic="t", payload=payload, reply_to="m", nonce="n", buttons=buttons
         )
@@ -536,7 +536,7 @@ async def test_what_may_be_there_already_says_so(tmp_path: Path) -> None:
         handler.accounts.clear()
         async with serving(adapter, handler):
             await handler.until_connected()
-            payload = adapter.lay_out("x" * 150)[0]
+            payload = adapter.render("x" * 150)[0]
             shown.append(
                 await adapter.send(Outbound(chat="c", payload=payload, nonce="n", is_repeat=True))
             )
@@ -785,8 +785,8 @@ def test_it_is_a_channel_like_the_others(tmp_path: Path) -> None:
     adapter: Adapter = write_plugin(tmp_path, "")
 
     assert (adapter.name, adapter.platform) == ("test", "test")
-    assert adapter.lay_out(" \n") == ()
-    assert not adapter.traits.has_drafts("dm")
+    assert adapter.render(" \n") == ()
+    assert not adapter.capabilities.has_drafts("dm")
 
 
 async def test_a_killed_plugin_leaves_nobody_waiting(tmp_path: Path) -> None:
@@ -899,7 +899,8 @@ async def test_it_is_started_again_as_its_owner_wants(
 @pytest.mark.parametrize(
     ("body", "kind", "words"),
     [
-        ("say(type='hello', protocol='everturn-channel/2', name='x', traits={'chunk_units': 100})",
+        (("say(type='hello', protocol='everturn-channel/2', name='x',"
+         " capabilities={'chunk_units': 100})"),
          SetupError, "speaks 'everturn-channel/2'; this gateway speaks 'everturn-channel/1'"),
         ("message(1)", SetupError, "has to say hello"),
         ("say(type='failed', kind='setup', why='bad token')", SetupError, "bad token"),
@@ -1033,7 +1034,7 @@ async def test_the_next_start_is_told_where_to_go_on(tmp_path: Path) -> None:
     later.cursors = handler.cursors
     restarted = write_plugin(tmp_path, "connect(json.dumps(greeting))\nmessage(1)\nsys.exit(1)\n")
     restarted._recall(later)
-    remembered = restarted.traits
+    remembered = restarted.capabilities
     async with serving(restarted, later):
         second = json.loads(await later.until_connected())
 

@@ -17,7 +17,7 @@ from support.agents import write_folder
 from support.delivering import Dictated, delivering
 from support.gateway import open_http_gateway
 from support.in_process import running_here
-from support.scripted_adapter import ScriptedAdapter, traits
+from support.scripted_adapter import ScriptedAdapter, capabilities
 from support.ticking import World, at
 
 from everturn_actors.events import Event, ModelReplied
@@ -255,7 +255,7 @@ async def test_what_accompanies_a_reply_keeps_it_from_nobody(
 ) -> None:
     """A platform's library that fails over its typing indicator is no reason to say nothing."""
     monkeypatch.setattr(ScriptedAdapter, method, fault)
-    able = traits(typing_s=5, drafts=("group",))
+    able = capabilities(typing_s=5, drafts=("group",))
     adapter, model = ScriptedAdapter(able=able), Dictated()
     settings = ChannelSettings(streaming=True)
     text = "This is long enough to be shown as it comes, word by word."

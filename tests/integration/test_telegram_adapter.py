@@ -444,7 +444,7 @@ async def test_messages_are_sent_as_they_were_laid_out() -> None:
     """Formatting, reply, topic, buttons and the label of a repeat have to arrive as such."""
     async with open_bot() as (api, adapter, _):
         api.chat(-7, is_forum=True)
-        (payload,) = adapter.lay_out("**bold** and `code`")
+        (payload,) = adapter.render("**bold** and `code`")
         said = api.message("question", chat=-7)
         sent = await adapter.send(
             Outbound(
@@ -470,13 +470,13 @@ async def test_messages_are_sent_as_they_were_laid_out() -> None:
 async def test_what_telegram_refuses_for_its_form_goes_plain() -> None:
     """Words without formatting are better than none; an edit that changes nothing is done."""
     async with open_bot() as (api, adapter, _):
-        (payload,) = adapter.lay_out("**bold**")
+        (payload,) = adapter.render("**bold**")
         api.fail("sendMessage", 400, "Bad Request: can't parse entities: unsupported")
         sent = await adapter.send(out(payload=payload))
         await adapter.edit(HERE, "", sent, payload)
         await adapter.edit(HERE, "", sent, payload)
         api.fail("editMessageText", 400, "Bad Request: can't parse entities: unsupported")
-        await adapter.edit(HERE, "", sent, adapter.lay_out("**bolder**")[0])
+        await adapter.edit(HERE, "", sent, adapter.render("**bolder**")[0])
         edited = api.messages[ANN, int(sent)]["text"]
         with pytest.raises(RefusedError) as gone:
             await adapter.edit(HERE, "", "99999", payload)

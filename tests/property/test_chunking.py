@@ -7,7 +7,7 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everturn_channels.chunking import LIMIT_LEAST, Unit, measure, split_text
+from everturn_channels.chunks import LIMIT_LEAST, Unit, measure, split_text
 
 units = st.sampled_from(["utf16", "characters", "bytes"])
 limits = st.integers(LIMIT_LEAST, 120)

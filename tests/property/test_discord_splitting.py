@@ -8,7 +8,7 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everturn_channels.discord.markup import LIMIT_UNITS, lay_out
+from everturn_channels.discord.markup import LIMIT_UNITS, render
 from everturn_channels.discord.splitting import Line, Span, Style, pack, units
 
 _PIECES = st.sampled_from(
@@ -40,7 +40,7 @@ _PIECES = st.sampled_from(
 
 
 def _texts(markdown: str, *, is_plain: bool = False) -> list[str]:
-    return [json.loads(p)["content"] for p in lay_out(markdown, is_plain=is_plain)]
+    return [json.loads(p)["content"] for p in render(markdown, is_plain=is_plain)]
 
 
 def _bare(text: str) -> str:

@@ -85,7 +85,7 @@ def test_any_reply_becomes_messages_that_telegram_takes(
     is_plain: bool,  # noqa: FBT001 - drawn
 ) -> None:
     """A message that is refused is said later or never; a bad entity refuses the whole."""
-    payloads = [json.loads(each) for each in telegram.lay_out(text, is_plain=is_plain)]
+    payloads = [json.loads(each) for each in telegram.render(text, is_plain=is_plain)]
 
     assert bool(payloads) or not telegram.clean(text).strip()
     for payload in payloads:
@@ -109,7 +109,7 @@ def test_any_reply_becomes_messages_that_discord_takes(
     is_plain: bool,  # noqa: FBT001 - drawn
 ) -> None:
     """The same there."""
-    chunks = [json.loads(each)["content"] for each in discord.lay_out(text, is_plain=is_plain)]
+    chunks = [json.loads(each)["content"] for each in discord.render(text, is_plain=is_plain)]
 
     for chunk in chunks:
         chunk.encode()

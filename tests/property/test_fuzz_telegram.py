@@ -19,7 +19,7 @@ from support.telegram_api import ANN, BOT, BOT_ID
 from everturn_channels.adapter import Message
 from everturn_channels.telegram.mapping import Moved, Note, Reading, chat_of, merged
 from everturn_channels.telegram.polling import _may_pass
-from everturn_channels.telegram.receiving import album_of, number_of, numbered, read_update
+from everturn_channels.telegram.receiver import album_of, number_of, numbered, read_update
 
 NOW: Final = datetime(2026, 11, 22, tzinfo=UTC)
 

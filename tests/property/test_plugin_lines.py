@@ -30,7 +30,7 @@ HANDS = Hands(
 )
 FIELDS = """
 type id message_id place chat topic title sender name is_bot text at is_addressed files file
-size_bytes data request outcome why count value kind account findings traits unit protocol
+size_bytes data request outcome why count value kind account findings capabilities unit protocol
 chunk_units typing_s preview_s edits idle_s retry_after_s
 """
 NAMES = st.sampled_from(FIELDS.split())

@@ -24,7 +24,7 @@ from everturn_actors.testing import (
     make_spec,
 )
 from everturn_channels.delivery import Deliverer
-from everturn_channels.delivery.pace import DOUBT_S
+from everturn_channels.delivery.rate_limiter import DOUBT_S
 from everturn_channels.settings import ChannelSettings
 
 WAIT_S = 30  # for what takes milliseconds

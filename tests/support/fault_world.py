@@ -23,7 +23,7 @@ import anyio.to_thread
 import httpx2
 from support.feeding_adapter import FeedingAdapter
 from support.inbound_events import ANN
-from support.scripted_adapter import traits
+from support.scripted_adapter import capabilities
 
 from everturn_actors.events import Discarded, Received, Steered, TurnFinished, TurnStarted
 from everturn_actors.model import (
@@ -50,7 +50,7 @@ from everturn_gateway.tools.mcp.results import Answer
 
 WAIT_S = 12  # for what takes milliseconds, or a few pauses
 NUMBERS = count(1)
-ABLE = traits(chunk_units=4000, typing_s=4)
+ABLE = capabilities(chunk_units=4000, typing_s=4)
 RATE = 50  # seconds of the gateway's clock in one second
 CONFIG = """\
 workspace: workspace

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import anyio
 from support.inbound_events import ANN, DM, GROUP
-from support.scripted_adapter import Platform, ScriptedAdapter, traits
+from support.scripted_adapter import Platform, ScriptedAdapter, capabilities
 
 from everturn_actors.delivery_port import DeliveryPort
 from everturn_actors.journal.memory import MemoryDisk
@@ -23,6 +23,7 @@ from everturn_actors.testing import ManualClock, ScriptedProvider, open_test_ser
 from everturn_channels.adapter import (
     Adapter,
     ButtonClick,
+    Capabilities,
     ChatRef,
     Command,
     Edit,
@@ -31,7 +32,6 @@ from everturn_channels.adapter import (
     IncomingFile,
     Message,
     Person,
-    Traits,
 )
 from everturn_channels.channel_context import ChannelContext
 from everturn_channels.chat_types import ChatTypes
@@ -66,8 +66,10 @@ OPEN = AccessRules(
 class FeedingAdapter(ScriptedAdapter):
     """`Adapter` whose events come from a test."""
 
-    def __init__(self, *, able: Traits | None = None) -> None:
-        super().__init__(Platform(), able=able or replace(traits(chunk_units=4000), reactions=True))
+    def __init__(self, *, able: Capabilities | None = None) -> None:
+        super().__init__(
+            Platform(), able=able or replace(capabilities(chunk_units=4000), reactions=True)
+        )
         self.reacted: list[tuple[str, str, str]] = []
         self.serves = 0
         "How often it began to serve."
@@ -284,7 +286,7 @@ async def feeding(
     adapter = adapter or FeedingAdapter()
     provider = provider or ScriptedProvider()
     settings = settings or ChannelSettings()
-    health = Health("test", "test", clock, adapter.traits.idle_s)
+    health = Health("test", "test", clock, adapter.capabilities.idle_s)
     pairing = Pairing(folder / "pairing", clock)
     chat_types = ChatTypes()
     async with AsyncExitStack() as stack:

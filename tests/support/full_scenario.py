@@ -53,7 +53,7 @@ from everturn_actors.service import ServiceSettings, TurnService, open_service
 from everturn_actors.spec import AgentSpec, ModelSpec, SessionSpec
 from everturn_actors.testing import ManualClock, StaticAgents
 from everturn_channels.delivery import Deliverer
-from everturn_channels.delivery.pace import DOUBT_S
+from everturn_channels.delivery.rate_limiter import DOUBT_S
 from everturn_channels.settings import ChannelSettings
 from everturn_gateway.observe import SecretRegistry
 from everturn_gateway.scheduler.job_store import JobStore

@@ -18,7 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from support.scripted_adapter import Platform, ScriptedAdapter, traits
+from support.scripted_adapter import Platform, ScriptedAdapter, capabilities
 
 from everturn_actors.model import (
     ConversationKey,
@@ -229,7 +229,7 @@ class Postbox:
 def adapter_to(name: Literal["tg", "dc"], world: World, mark: Mark) -> ScriptedAdapter:
     """Return an adapter whose calls are marked before and after the platform did its part."""
     platform: Platform = getattr(world, name)
-    adapter = ScriptedAdapter(platform, able=traits(preview_s=1 if name == "tg" else 0))
+    adapter = ScriptedAdapter(platform, able=capabilities(preview_s=1 if name == "tg" else 0))
     adapter.name = name
 
     def on_call(call: str, when: str) -> None:

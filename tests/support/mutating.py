@@ -91,7 +91,7 @@ class Taken:
 @asynccontextmanager
 async def taking(adapter: Adapter, folder: Path, clock: QuickClock) -> AsyncGenerator[Taken]:
     """Run a channel that everybody may write to; what it takes is answered by a script."""
-    disk, health = MemoryDisk(), Health("test", "test", clock, adapter.traits.idle_s)
+    disk, health = MemoryDisk(), Health("test", "test", clock, adapter.capabilities.idle_s)
 
     async def save_file(_agent: str, name: str, _data: bytes) -> str | None:
         return f"inbox/{name}"

@@ -32,7 +32,7 @@ def hear():
 
 def hello(**traits):
     say(type="hello", protocol="everturn-channel/1", name="test",
-        traits={"chunk_units": 100, **traits})
+        capabilities={"chunk_units": 100, **traits})
 
 def connect(account="bot", **traits):
     hello(**traits)

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 import anyio
 
-from everturn_channels.adapter import Button, ChatType, InboundHandler, Outbound, Traits
+from everturn_channels.adapter import Button, Capabilities, ChatType, InboundHandler, Outbound
 from everturn_channels.errors import RefusedError, SendError
 
 Method: TypeAlias = Literal["send", "edit", "draft", "type", "react"]
@@ -46,7 +46,7 @@ class Platform:
     drafts: list[tuple[str, int, str]] = field(default_factory=list)
     "Chat, number and text."
     typed: list[str] = field(default_factory=list)
-    "Chats in which the typing sign was shown."
+    "Chats in which the typing indicator was shown."
     gone: set[str] = field(default_factory=set)
     "Chats that take nothing any more."
 
@@ -84,7 +84,7 @@ class Platform:
         )
 
 
-def traits(
+def capabilities(
     *,
     edits: bool = True,
     typing_s: float = 0,
@@ -93,9 +93,9 @@ def traits(
     buttons: bool = True,
     files_max_bytes: int = 1000,
     chunk_units: int = 100,
-) -> Traits:
-    """Return the traits of a platform that can do nearly everything."""
-    return Traits(
+) -> Capabilities:
+    """Return the capabilities of a platform that can do nearly everything."""
+    return Capabilities(
         edits=edits,
         typing_s=typing_s,
         preview_s=preview_s,
@@ -118,9 +118,11 @@ class ScriptedAdapter:
     name = "test"
     platform = "test"
 
-    def __init__(self, platform: Platform | None = None, *, able: Traits | None = None) -> None:
+    def __init__(
+        self, platform: Platform | None = None, *, able: Capabilities | None = None
+    ) -> None:
         self.world = platform or Platform()
-        self.traits = replace(able or traits(), nonces=self.world.dedupes)
+        self.capabilities = replace(able or capabilities(), nonces=self.world.dedupes)
         self.calls: list[str] = []
         "Each call that was begun, as its method and what it concerns."
         self.under_way = 0
@@ -166,11 +168,11 @@ class ScriptedAdapter:
         """Find nothing."""
         return ()
 
-    def lay_out(self, markdown: str, *, is_plain: bool = False) -> tuple[str, ...]:
+    def render(self, markdown: str, *, is_plain: bool = False) -> tuple[str, ...]:
         """Cut a text every `chunk_units` characters."""
         if not markdown.strip():
             return ()
-        size = self.traits.chunk_units
+        size = self.capabilities.chunk_units
         pieces = (markdown[at : at + size] for at in range(0, len(markdown), size))
         return tuple(f"~{piece}" if is_plain else piece for piece in pieces)
 
@@ -215,7 +217,7 @@ class ScriptedAdapter:
         await self._call("draft", text, put)
 
     async def type(self, chat: str, topic: str) -> None:
-        """Show the typing sign."""
+        """Show the typing indicator."""
         del topic
 
         def put() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from everturn_channels.chunking import LIMIT_LEAST, Unit, measure, split_text
+from everturn_channels.chunks import LIMIT_LEAST, Unit, measure, split_text
 
 UNITS: tuple[Unit, ...] = ("characters", "utf16", "bytes")
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"

@@ -12,7 +12,7 @@ from everturn_channels.adapter import Edit, IncomingFile, Person
 from everturn_channels.inbound.message_text import aside_text, compose, edit_text, shown_name
 from everturn_channels.inbound.text_files import LIMIT_BYTES, text_of
 from everturn_channels.names import one_line
-from everturn_channels.wording import refused_file, too_large
+from everturn_channels.texts import refused_file, too_large
 
 
 async def _never(_limit_bytes: int) -> bytes:

@@ -9,7 +9,7 @@ from typing import get_args
 
 import anyio
 import pytest
-from support.scripted_adapter import ScriptedAdapter, traits
+from support.scripted_adapter import ScriptedAdapter, capabilities
 
 from everturn_actors.model import (
     Approval,
@@ -29,14 +29,14 @@ from everturn_channels.delivery.approvals import (
     find_question,
     read_button,
 )
-from everturn_channels.delivery.layout import (
+from everturn_channels.delivery.questions import NONE, question_of
+from everturn_channels.delivery.rate_limiter import RateLimiter
+from everturn_channels.delivery.rendering import (
     attachment_of,
     is_whole_reply,
-    lay_out,
     nonce,
+    render,
 )
-from everturn_channels.delivery.pace import Pace
-from everturn_channels.delivery.questions import NONE, question_of
 from everturn_channels.delivery.words import call_text, question_text, ran_text, settled_text
 from everturn_channels.settings import ChannelSettings
 
@@ -162,7 +162,7 @@ def test_no_text_passes_for_a_file() -> None:
     """A model that writes the mark of a file must not be able to send one."""
     adapter = ScriptedAdapter()
     item = OutboxItem(seq=1, turn=1, kind="reply", text="\x1dreply")
-    [payload] = lay_out(item, NONE, "s1", adapter, ChannelSettings())
+    [payload] = render(item, NONE, "s1", adapter, ChannelSettings())
 
     assert not is_whole_reply(payload)
     assert attachment_of(item, payload) is None
@@ -170,16 +170,16 @@ def test_no_text_passes_for_a_file() -> None:
 
 def test_a_question_that_nobody_can_answer_is_laid_out_as_nothing() -> None:
     """There is nothing to ask."""
-    assert lay_out(asked(1), NONE, "s1", ScriptedAdapter(), ChannelSettings()) == ()
+    assert render(asked(1), NONE, "s1", ScriptedAdapter(), ChannelSettings()) == ()
 
 
 @pytest.mark.parametrize(("after", "size"), [(0, 2), (2, 3), (3, 3)])
 def test_a_reply_becomes_a_file_above_the_limit_alone(after: int, size: int) -> None:
     """The limit is the last number of messages that is not too many."""
-    adapter = ScriptedAdapter(able=traits(chunk_units=10))
+    adapter = ScriptedAdapter(able=capabilities(chunk_units=10))
     settings = ChannelSettings(long_replies="file", file_after_chunks=after)
     item = OutboxItem(seq=1, turn=1, kind="reply", text="x" * size * 10)
-    payloads = lay_out(item, NONE, "s1", adapter, settings)
+    payloads = render(item, NONE, "s1", adapter, settings)
 
     assert any(map(is_whole_reply, payloads)) == (size > max(after, 1))
 
@@ -196,23 +196,23 @@ def test_a_nonce_is_the_same_for_the_same_message_alone() -> None:
 async def test_who_waited_for_a_place_waits_for_quiet_too() -> None:
     """A 429 may come while others queue; none of them may slip through."""
     clock = ManualClock()
-    pace = Pace(clock, lambda: 0.0, at_once=1)
+    limiter = RateLimiter(clock, lambda: 0.0, at_once=1)
     taken: list[str] = []
-    assert pace.take_now()
-    assert not pace.take_now()
+    assert limiter.acquire_nowait()
+    assert not limiter.acquire_nowait()
 
     async def wait() -> None:
-        await pace.take()
+        await limiter.acquire()
         taken.append("taken")
 
     with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(wait)
             await anyio.wait_all_tasks_blocked()
-            assert pace.is_contended
-            pace.be_quiet(33)
-            pace.be_quiet(5)
-            pace.give()
+            assert limiter.is_contended
+            limiter.pause_for(33)
+            limiter.pause_for(5)
+            limiter.release()
             await clock.until_sleeping(33)
             assert taken == []
             clock.advance(33)
@@ -223,10 +223,10 @@ async def test_the_wait_after_failures_grows_to_a_minute_and_varies() -> None:
     """A thousand conversations must not come back in the same second."""
     clock = ManualClock()
     for jitter, failures, expected_s in ((0.0, 1, 1), (0.0, 4, 8), (0.0, 99, 60), (1.0, 99, 30)):
-        pace = Pace(clock, lambda jitter=jitter: jitter)  # type: ignore[misc]
+        limiter = RateLimiter(clock, lambda jitter=jitter: jitter)  # type: ignore[misc]
         with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(pace.back_off, failures)
+                tasks.start_soon(limiter.back_off, failures)
                 await clock.until_sleeping(expected_s)
                 assert not clock._will_wake(clock.now())
                 clock.advance(expected_s)
@@ -235,14 +235,14 @@ async def test_the_wait_after_failures_grows_to_a_minute_and_varies() -> None:
 async def test_a_platform_that_is_back_ends_the_waits_after_failures() -> None:
     """What could not be sent in an outage need not wait another minute after it."""
     clock = ManualClock()
-    pace = Pace(clock, lambda: 0.0)
+    limiter = RateLimiter(clock, lambda: 0.0)
     with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(pace.back_off, 99)
-            tasks.start_soon(pace.back_off, 1)
+            tasks.start_soon(limiter.back_off, 99)
+            tasks.start_soon(limiter.back_off, 1)
             await clock.until_sleeping(1)
             await clock.until_sleeping(60)
-            pace.stop_backing_off()
+            limiter.stop_backing_off()
 
     assert clock.now() == ManualClock().now()
 
@@ -250,14 +250,14 @@ async def test_a_platform_that_is_back_ends_the_waits_after_failures() -> None:
 async def test_a_word_of_the_platform_ends_the_waits_that_listen_for_it() -> None:
     """What failed in an outage need not wait longer than the outage."""
     clock = ManualClock()
-    pace = Pace(clock, lambda: 0.0)
+    limiter = RateLimiter(clock, lambda: 0.0)
     with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(partial(pace.wait, 1_000, or_heard=True))
-            tasks.start_soon(pace.wait, 10)
+            tasks.start_soon(partial(limiter.wait, 1_000, or_heard=True))
+            tasks.start_soon(limiter.wait, 10)
             await clock.until_sleeping(10)
             await clock.until_sleeping(1_000)
-            pace.heard()
+            limiter.heard()
             await anyio.wait_all_tasks_blocked()
             assert not clock._will_wake(clock.now() + timedelta(seconds=9))
             clock.advance(10)
@@ -267,6 +267,6 @@ async def test_a_word_of_the_platform_ends_the_waits_that_listen_for_it() -> Non
 
 def test_pauses_grow_to_a_limit_and_those_in_doubt_further() -> None:
     """Whatever may have arrived may come again with each try."""
-    pace = Pace(ManualClock(), lambda: 0.0)
-    assert [pace.pause_s(n) for n in (1, 2, 3, 7, 99)] == [1, 2, 4, 60, 60]
-    assert [pace.pause_s(n, in_doubt=True) for n in (1, 2, 3, 99)] == [2, 4, 8, 1800]
+    limiter = RateLimiter(ManualClock(), lambda: 0.0)
+    assert [limiter.backoff_s(n) for n in (1, 2, 3, 7, 99)] == [1, 2, 4, 60, 60]
+    assert [limiter.backoff_s(n, in_doubt=True) for n in (1, 2, 3, 99)] == [2, 4, 8, 1800]

@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from everturn_channels.discord.markup import LIMIT_UNITS, lay_out
+from everturn_channels.discord.markup import LIMIT_UNITS, render
 from everturn_channels.discord.splitting import units
 
 
 def shown(markdown: str, *, is_plain: bool = False) -> list[str]:
     """Return the messages of a text."""
-    return [json.loads(p)["content"] for p in lay_out(markdown, is_plain=is_plain)]
+    return [json.loads(p)["content"] for p in render(markdown, is_plain=is_plain)]
 
 
 @pytest.mark.parametrize(

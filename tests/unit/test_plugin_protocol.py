@@ -83,7 +83,12 @@ def test_the_page_shows_every_kind_of_line() -> None:
 def test_the_page_names_every_trait_and_its_default() -> None:
     """A trait that nobody knows of is never used."""
     table = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", PAGE, re.MULTILINE))
-    least = {"type": "hello", "protocol": PROTOCOL, "name": "x", "traits": {"chunk_units": 100}}
+    least = {
+        "type": "hello",
+        "protocol": PROTOCOL,
+        "name": "x",
+        "capabilities": {"chunk_units": 100},
+    }
     read = read_line(json.dumps(least).encode(), HANDS)
     assert isinstance(read, Hello)
     for field in fields(Hello):
@@ -140,11 +145,11 @@ HELLO = {"type": "hello", "protocol": PROTOCOL, "name": "x"}
         ({**ARRIVAL, "files": [{}] * 101}, "files"),
         ({**ARRIVAL, "files": "f"}, "files"),
         ({**ARRIVAL, "type": "click", "data": "d" * 65}, "data"),
-        ({**HELLO, "traits": {}}, "traits.chunk_units"),
-        ({**HELLO, "traits": {"chunk_units": 10}}, "traits.chunk_units"),
-        ({**HELLO, "traits": {"chunk_units": 100, "preview_s": 1}}, "traits.preview_s"),
-        ({**HELLO, "traits": {"chunk_units": 100, "typing_s": "5"}}, "traits.typing_s"),
-        ({**HELLO, "traits": {"chunk_units": 100, "idle_s": -1}}, "traits.idle_s"),
+        ({**HELLO, "capabilities": {}}, "capabilities.chunk_units"),
+        ({**HELLO, "capabilities": {"chunk_units": 10}}, "capabilities.chunk_units"),
+        ({**HELLO, "capabilities": {"chunk_units": 100, "preview_s": 1}}, "capabilities.preview_s"),
+        ({**HELLO, "capabilities": {"chunk_units": 100, "typing_s": "5"}}, "capabilities.typing_s"),
+        ({**HELLO, "capabilities": {"chunk_units": 100, "idle_s": -1}}, "capabilities.idle_s"),
         ({"type": "connected", "findings": ["x", 3]}, "findings[1]"),
         ({"type": "result", "request": 1, "outcome": "maybe"}, "outcome"),
         ({"type": "result", "request": 1, "outcome": "done", "data": "!"}, "data"),
@@ -202,7 +207,7 @@ def test_half_characters_are_replaced() -> None:
 
 def test_what_a_plugin_said_of_itself_can_be_kept() -> None:
     """After a restart replies are cut to its size before it runs again."""
-    line = next(line for line in EXAMPLES if '"traits"' in line)
+    line = next(line for line in EXAMPLES if '"capabilities"' in line)
     hello = read_line(line.encode(), HANDS)
     assert isinstance(hello, Hello)
 

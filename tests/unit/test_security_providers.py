@@ -173,12 +173,12 @@ def test_whatever_a_server_asks_to_wait_is_a_time_or_nothing(asked: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("asked_s", "quiet_s"),
+    ("asked_s", "paused_s"),
     [(3, 3), (-1, 0), (10.0**300, QUIET_MAX_S), (inf, QUIET_MAX_S), (nan, 0)],
 )
-def test_no_platform_silences_a_bot_for_good(asked_s: float, quiet_s: float) -> None:
+def test_no_platform_silences_a_bot_for_good(asked_s: float, paused_s: float) -> None:
     """Added to the present, it has to be a moment that there is."""
-    assert NotSentError(retry_after_s=asked_s).retry_after_s == quiet_s
+    assert NotSentError(retry_after_s=asked_s).retry_after_s == paused_s
 
 
 def test_a_page_of_open_brackets_is_read_at_once() -> None:

@@ -11,7 +11,7 @@ from support.telegram_api import ANN, BOT, BOT_ID, Json, TelegramApi
 
 from everturn_channels.adapter import ButtonClick, Command, Edit, Message
 from everturn_channels.telegram.mapping import Moved, Note, Reading, chat_ref_of
-from everturn_channels.telegram.receiving import read_update
+from everturn_channels.telegram.receiver import read_update
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 GROUP = -100

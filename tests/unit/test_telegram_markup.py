@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn_channels.telegram import markup
-from everturn_channels.telegram.markup import CHUNK_UNITS, lay_out
+from everturn_channels.telegram.markup import CHUNK_UNITS, render
 
 
 def chunks(markdown: str, *, is_plain: bool = False) -> list[dict[str, Any]]:
     """Lay a text out, and see that each message is one that Telegram takes."""
-    found = [json.loads(payload) for payload in lay_out(markdown, is_plain=is_plain)]
+    found = [json.loads(payload) for payload in render(markdown, is_plain=is_plain)]
     for chunk in found:
         text, entities = chunk["text"], chunk["entities"]
         size = len(text.encode("utf-16-le")) // 2

@@ -18,14 +18,14 @@ from everturn_actors.ports import Clock
 from everturn_actors.state import SessionState
 from everturn_actors.supervisor import attempt
 from everturn_channels.adapter import Adapter, ChatType
-from everturn_channels.delivery.leaving import leaves
-from everturn_channels.delivery.pace import Pace
 from everturn_channels.delivery.preview import Preview
 from everturn_channels.delivery.question_closer import QuestionCloser
 from everturn_channels.delivery.questions import Questions
-from everturn_channels.delivery.sending import Sender
+from everturn_channels.delivery.rate_limiter import RateLimiter
+from everturn_channels.delivery.sender import Sender
+from everturn_channels.delivery.stopping import leaves
 from everturn_channels.delivery.tally import NoTally, Tally
-from everturn_channels.delivery.typing_sign import TypingSign
+from everturn_channels.delivery.typing_indicator import TypingIndicator
 from everturn_channels.settings import ChannelSettings
 
 logger = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class Deliverer:
         clock: Clock,
         chat_type_of: Callable[[ConversationKey], ChatType] | None = None,
         tally: Tally | None = None,
-        pace: Pace | None = None,
+        limiter: RateLimiter | None = None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         """Begin without anything under way.
@@ -54,12 +54,12 @@ class Deliverer:
             chat_type_of: Tells what kind of chat a conversation is in, because not every kind has
                 drafts; without it each counts as a group.
             tally: Counts the messages that were sent, and those that were given up.
-            pace: When the bot may speak, where others speak with its voice as well.
+            limiter: When the bot may speak, where others speak with its voice as well.
             jitter: Gives a number from 0 to 1, anew with every call.
         """
         self._adapter, self._settings, self._clock = adapter, settings, clock
         self._chat_type_of, self._tally = chat_type_of, tally or NoTally()
-        self._pace = pace or Pace(clock, jitter)
+        self._limiter = limiter or RateLimiter(clock, jitter)
 
     async def deliver(self, session: Outgoing) -> None:
         """See `DeliveryPort.deliver`.
@@ -77,7 +77,7 @@ class Deliverer:
             raise _cause(group) from group
         finally:
             if session.state.status == "ended":
-                await QuestionCloser(session, self._adapter, self._pace, questions).show_all()
+                await QuestionCloser(session, self._adapter, self._limiter, questions).show_all()
 
     async def _carry(self, session: Outgoing, questions: Questions) -> None:
         key = session.state.key
@@ -85,17 +85,17 @@ class Deliverer:
             session,
             self._adapter,
             settings=self._settings,
-            pace=self._pace,
+            limiter=self._limiter,
             clock=self._clock,
             chat_type=self._chat_type_of(key) if self._chat_type_of else "group",
         )
-        typing = TypingSign(session, self._adapter, self._pace, self._clock)
+        typing = TypingIndicator(session, self._adapter, self._limiter, self._clock)
         sender = Sender(
             session,
             self._adapter,
             settings=self._settings,
             clock=self._clock,
-            pace=self._pace,
+            limiter=self._limiter,
             preview=preview,
             typing=typing,
             questions=questions,

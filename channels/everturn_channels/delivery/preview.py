@@ -21,8 +21,8 @@ from everturn_actors.model import OpenTurn, OutboxItem
 from everturn_actors.ports import Clock
 from everturn_actors.service import TextDelta
 from everturn_channels.adapter import Adapter, ChatType, Outbound
-from everturn_channels.delivery.layout import line, preview_nonce
-from everturn_channels.delivery.pace import Pace
+from everturn_channels.delivery.rate_limiter import RateLimiter
+from everturn_channels.delivery.rendering import line, preview_nonce
 from everturn_channels.delivery.words import ran_text, running_text
 from everturn_channels.errors import NotSentError, RefusedError, SendError
 from everturn_channels.health import mask_token
@@ -85,16 +85,16 @@ class Preview:
         adapter: Adapter,
         *,
         settings: ChannelSettings,
-        pace: Pace,
+        limiter: RateLimiter,
         clock: Clock,
         chat_type: ChatType,
     ) -> None:
         self._session, self._adapter, self._settings = session, adapter, settings
-        self._pace, self._clock = pace, clock
-        traits = adapter.traits
-        self._every_s = traits.preview_s
-        self._drafts = traits.has_drafts(chat_type)
-        self._is_possible = self._every_s > 0 and (traits.edits or self._drafts)
+        self._limiter, self._clock = limiter, clock
+        capabilities = adapter.capabilities
+        self._every_s = capabilities.preview_s
+        self._drafts = capabilities.has_drafts(chat_type)
+        self._is_possible = self._every_s > 0 and (capabilities.edits or self._drafts)
         self._news = anyio.Event()
         self._calling = anyio.Lock()
         "Held while the platform is called: what comes later must not arrive sooner."
@@ -129,13 +129,13 @@ class Preview:
         """Let what is under way end, and leave no line behind that says a tool runs."""
         with anyio.move_on_after(FINISH_S):
             async with self._calling:
-                if self._status.is_running and self._pace.take_now():
+                if self._status.is_running and self._limiter.acquire_nowait():
                     try:
                         await self._end_status()
                     except SendError as error:
                         self._note(error)
                     finally:
-                        self._pace.give()
+                        self._limiter.release()
 
     async def hand_over(self, item: OutboxItem) -> OutboxItem:
         """Wait for what is under way, and return the outbox item of a reply as it stands then."""
@@ -238,7 +238,7 @@ class Preview:
                     tasks.start_soon(self._until_longer, coming, scope)
                     await self._clock.sleep(max(self._every_s - age_s, 0))
                     scope.cancel()
-        while (wait_s := max(self._rest_s(), self._pace.quiet_s)) > 0:
+        while (wait_s := max(self._rest_s(), self._limiter.paused_s)) > 0:
             await self._clock.sleep(wait_s)
 
     async def _until_longer(self, coming: _Coming, scope: anyio.CancelScope) -> None:
@@ -256,7 +256,7 @@ class Preview:
 
     async def _show(self) -> None:
         wish = self._wish()  # it may have changed while it was waited for
-        if wish is None or not self._pace.take_now():
+        if wish is None or not self._limiter.acquire_nowait():
             self._last = self._last if wish is None else self._clock.now()
             return
         try:
@@ -275,14 +275,14 @@ class Preview:
             self._given_up = (wish.turn, wish.step, wish.is_status)
         else:
             self._shown = wish
-            self._pace.heard()
+            self._limiter.heard()
         finally:
-            self._pace.give()
+            self._limiter.release()
             self._last = self._clock.now()
 
     def _note(self, error: SendError) -> None:
         if isinstance(error, NotSentError) and error.retry_after_s is not None:
-            self._pace.be_quiet(error.retry_after_s)
+            self._limiter.pause_for(error.retry_after_s)
         key = self._session.state.key
         logger.debug(
             "a preview could not be shown",
@@ -306,7 +306,7 @@ class Preview:
         if begun and turn.preview_id:
             await self._adapter.edit(key.chat, key.topic, turn.preview_id, payload)
             return
-        if begun and not self._adapter.traits.nonces:
+        if begun and not self._adapter.capabilities.nonces:
             return  # there may be one, of which only the platform knows
         sent = PreviewSent(turn=wish.turn, step=wish.step)
         await self._session.tell(replace(sent, mark="sending"))
@@ -357,9 +357,9 @@ class Preview:
 
         The page begins at the same place for a while, so that what is read does not move.
         """
-        page = max((self._adapter.traits.chunk_units - 1) // 2, _PAGE_MIN)
+        page = max((self._adapter.capabilities.chunk_units - 1) // 2, _PAGE_MIN)
         if len(text) > 2 * page:
             begins = (len(text) // page - 1) * page
             text = f"…{text[begins:]}"
-        payloads = self._adapter.lay_out(text, is_plain=True)
+        payloads = self._adapter.render(text, is_plain=True)
         return payloads[-1] if payloads else ""

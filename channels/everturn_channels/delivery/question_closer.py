@@ -11,8 +11,8 @@ import anyio
 from everturn_actors.delivery_port import Outgoing
 from everturn_actors.model import OutboxItem, ToolCall
 from everturn_channels.adapter import Adapter
-from everturn_channels.delivery.pace import Pace, unless
 from everturn_channels.delivery.questions import Questions, question_of
+from everturn_channels.delivery.rate_limiter import RateLimiter, unless
 from everturn_channels.delivery.words import call_text, settled_text
 from everturn_channels.errors import NotSentError, SendError, UnknownOutcomeError
 from everturn_channels.health import mask_token
@@ -27,24 +27,24 @@ class QuestionCloser:
     """The ends of the questions of one session."""
 
     def __init__(
-        self, session: Outgoing, adapter: Adapter, pace: Pace, questions: Questions
+        self, session: Outgoing, adapter: Adapter, limiter: RateLimiter, questions: Questions
     ) -> None:
         self._session, self._adapter = session, adapter
-        self._pace, self._questions = pace, questions
+        self._limiter, self._questions = limiter, questions
 
     async def show(self, item: OutboxItem, platform_id: str) -> None:
         """Change the message with the buttons, if that can be done; return early at a stop."""
         payload = self._payload(item, question_of(self._session.state, item).call)
         for failures in range(1, TRIES + 1):
-            if not await unless(self._session, self._is_stopping, self._pace.take):
+            if not await unless(self._session, self._is_stopping, self._limiter.acquire):
                 return
             try:
                 if await self._try(platform_id, payload):
                     return
             finally:
-                self._pace.give()
-            if failures < TRIES and not self._pace.quiet_s:
-                again = partial(self._pace.back_off, failures)
+                self._limiter.release()
+            if failures < TRIES and not self._limiter.paused_s:
+                again = partial(self._limiter.back_off, failures)
                 await unless(self._session, self._is_stopping, again)
 
     async def show_all(self) -> None:
@@ -52,23 +52,23 @@ class QuestionCloser:
 
         Each is tried once, and not for long: whoever carries an ended session is soon called off.
         """
-        if self._adapter.traits.edits:
+        if self._adapter.capabilities.edits:
             with anyio.move_on_after(LAST_S):
                 await unless(self._session, self._is_stopping, self._show_all)
 
     async def _show_all(self) -> None:
         for shown in self._questions.shown:
             payload = self._payload(shown.item, shown.call)
-            await self._pace.take()
+            await self._limiter.acquire()
             try:
                 await self._try(shown.platform_id, payload)
             finally:
-                self._pace.give()
+                self._limiter.release()
 
     def _payload(self, item: OutboxItem, call: ToolCall | None) -> str:
         outcome = settled_text(*self._questions.outcome(item))
         text = outcome if call is None else f"{call_text(call)}\n\n{outcome}"
-        return self._adapter.lay_out(text, is_plain=True)[-1]
+        return self._adapter.render(text, is_plain=True)[-1]
 
     async def _try(self, platform_id: str, payload: str) -> bool:
         """Change the message once; return whether there is nothing left to try."""
@@ -77,7 +77,7 @@ class QuestionCloser:
             await self._adapter.edit(key.chat, key.topic, platform_id, payload)
         except SendError as error:
             if isinstance(error, NotSentError) and error.retry_after_s is not None:
-                self._pace.be_quiet(error.retry_after_s)
+                self._limiter.pause_for(error.retry_after_s)
             logger.info(
                 "the end of a question could not be shown",
                 extra={
@@ -88,7 +88,7 @@ class QuestionCloser:
                 },
             )
             return not isinstance(error, NotSentError | UnknownOutcomeError)
-        self._pace.heard()
+        self._limiter.heard()
         return True
 
     def _is_stopping(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Final
 
 from everturn_actors.model import OWNER_PREFIX, Approval, Attachment, OutboxItem, Settled, ToolCall
 from everturn_channels.names import visible
-from everturn_channels.wording import BUTTONS, turn_ended
+from everturn_channels.texts import BUTTONS, turn_ended
 
 _NAMES_MAX: Final = 6  # tools in a line; more tell nobody anything
 _ARGUMENTS_INDENT: Final = 2

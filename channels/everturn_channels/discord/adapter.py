@@ -13,13 +13,13 @@ import discord
 from everturn_actors.ports import Clock
 from everturn_channels.adapter import (
     Button,
+    Capabilities,
     ChatRef,
     ChatType,
     InboundHandler,
     Outbound,
-    Traits,
 )
-from everturn_channels.discord.catching_up import HEARD, Looker
+from everturn_channels.discord.catch_up import HEARD, Looker
 from everturn_channels.discord.checking import look
 from everturn_channels.discord.client import Client, open_client
 from everturn_channels.discord.event_reader import EventReader
@@ -27,9 +27,9 @@ from everturn_channels.discord.failures import NETWORK_ERRORS, connection_error
 from everturn_channels.discord.files import Files
 from everturn_channels.discord.interactions import Interactions, register_commands
 from everturn_channels.discord.markup import LIMIT_UNITS
-from everturn_channels.discord.markup import lay_out as lay_out_markdown
-from everturn_channels.discord.receiving import Receiver
-from everturn_channels.discord.sending import FILES_MAX_BYTES, Sender, channel_of
+from everturn_channels.discord.markup import render as lay_out_markdown
+from everturn_channels.discord.receiver import Receiver
+from everturn_channels.discord.sender import FILES_MAX_BYTES, Sender, channel_of
 from everturn_channels.errors import ChannelError, ConnectionLostError, RefusedError, SetupError
 
 LOGIN_S = 60.0
@@ -42,7 +42,7 @@ def _has_drafts(_chat_type: ChatType) -> bool:
     return False
 
 
-TRAITS = Traits(
+TRAITS = Capabilities(
     edits=True,
     typing_s=10.0,
     preview_s=1.2,  # a channel takes five messages or edits in five seconds
@@ -87,7 +87,7 @@ class DiscordAdapter:
         self._backlog_max_messages = backlog_max_messages
         self._backlog_max_age_s = backlog_max_age_s
         self._sender = Sender()
-        self._interactions = Interactions(self._sender, self.lay_out)
+        self._interactions = Interactions(self._sender, self.render)
 
     @property
     def name(self) -> str:
@@ -100,7 +100,7 @@ class DiscordAdapter:
         return "discord"
 
     @property
-    def traits(self) -> Traits:
+    def capabilities(self) -> Capabilities:
         """What Discord can do."""
         return TRAITS
 
@@ -195,8 +195,8 @@ class DiscordAdapter:
 
     # --- out ---
 
-    def lay_out(self, markdown: str, *, is_plain: bool = False) -> tuple[str, ...]:
-        """As `Adapter.lay_out`."""
+    def render(self, markdown: str, *, is_plain: bool = False) -> tuple[str, ...]:
+        """As `Adapter.render`."""
         return lay_out_markdown(markdown, is_plain=is_plain)
 
     async def send(self, message: Outbound) -> str:
@@ -235,7 +235,7 @@ class DiscordAdapter:
         """Return what answers a command that was written as a message: replies, seen by all."""
 
         async def answer(text: str) -> None:
-            for number, payload in enumerate(self.lay_out(text)):
+            for number, payload in enumerate(self.render(text)):
                 reply = Outbound(
                     chat=chat.id,
                     topic=chat.topic,

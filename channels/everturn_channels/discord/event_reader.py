@@ -131,12 +131,12 @@ class EventReader:
         known = self._client.get_channel(channel.id)
         if known is not None:
             return known
-        for pause_s in (*LOOK_UP_S, None):
+        for backoff_s in (*LOOK_UP_S, None):
             try:
                 return await self._client.fetch_channel(channel.id)
             except (discord.DiscordServerError, *NETWORK_ERRORS):
-                if pause_s is not None:  # a thread would be taken for a channel
-                    await anyio.sleep(pause_s)
+                if backoff_s is not None:  # a thread would be taken for a channel
+                    await anyio.sleep(backoff_s)
             except (discord.DiscordException, *UNREADABLE):
                 break
         log.warning("a channel could not be looked up", extra={"channel_id": channel.id})

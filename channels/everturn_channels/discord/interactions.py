@@ -13,7 +13,7 @@ from everturn_channels.adapter import ButtonClick, ChatRef, Command, CommandName
 from everturn_channels.discord.client import Client
 from everturn_channels.discord.failures import NETWORK_ERRORS
 from everturn_channels.discord.mapping import UNREADABLE, chat_ref_of, person_of
-from everturn_channels.discord.sending import NO_PINGS, Sender
+from everturn_channels.discord.sender import NO_PINGS, Sender
 from everturn_channels.errors import SendError
 from everturn_channels.menu import COMMANDS
 
@@ -81,12 +81,12 @@ def _essence(command: dict[str, Any]) -> tuple[object, ...]:
 class Interactions:
     """Acknowledges and answers interactions."""
 
-    def __init__(self, sender: Sender, lay_out: Callable[[str], tuple[str, ...]]) -> None:
-        self._sender, self._lay_out = sender, lay_out
+    def __init__(self, sender: Sender, render: Callable[[str], tuple[str, ...]]) -> None:
+        self._sender, self._render = sender, render
 
     async def deal(self, interaction: discord.Interaction, give: Give) -> None:
         """Acknowledge a command or a click, and hand it on."""
-        answers = _CommandAnswers(interaction, self._sender, self._lay_out)
+        answers = _CommandAnswers(interaction, self._sender, self._render)
         try:
             if interaction.type is discord.InteractionType.application_command:
                 event: Command | ButtonClick = read_command(interaction, answers.answer)
@@ -107,7 +107,7 @@ class Interactions:
 
     def _answering(self, interaction: discord.Interaction) -> Callable[[str], Awaitable[None]]:
         async def answer(text: str) -> None:
-            for payload in self._lay_out(text):
+            for payload in self._render(text):
                 await self._sender.post("POST", _webhook(interaction), _only_for_one(payload))
 
         return answer
@@ -174,14 +174,14 @@ class _CommandAnswers:
         self,
         interaction: discord.Interaction,
         sender: Sender,
-        lay_out: Callable[[str], tuple[str, ...]],
+        render: Callable[[str], tuple[str, ...]],
     ) -> None:
-        self._interaction, self._sender, self._lay_out = interaction, sender, lay_out
+        self._interaction, self._sender, self._render = interaction, sender, render
         self._is_waiting = True
 
     async def answer(self, text: str) -> None:
         webhook = _webhook(self._interaction)
-        for payload in self._lay_out(text):
+        for payload in self._render(text):
             body = _only_for_one(payload)
             if self._is_waiting:
                 await self._sender.post("PATCH", f"{webhook}/messages/@original", body)

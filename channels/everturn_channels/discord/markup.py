@@ -33,8 +33,8 @@ _STYLES = {"strong": _BOLD, "s": Style("~~", "~~")}
 _QUOTE = "> "
 
 
-def lay_out(markdown: str, *, is_plain: bool = False) -> tuple[str, ...]:
-    """Return the payloads of a text; see `Adapter.lay_out`."""
+def render(markdown: str, *, is_plain: bool = False) -> tuple[str, ...]:
+    """Return the payloads of a text; see `Adapter.render`."""
     text = _clean(markdown)
     if not has_something(text):
         return ()

@@ -27,7 +27,7 @@ from everturn_channels.channel_context import ChannelContext
 from everturn_channels.owners import accounts_on, find_owner
 from everturn_channels.rate_limits import Cooldown, RecentKeys, TokenBuckets
 from everturn_channels.settings import ChannelSettings
-from everturn_channels.wording import no_access, no_private_chats
+from everturn_channels.texts import no_access, no_private_chats
 
 logger = logging.getLogger(__name__)
 

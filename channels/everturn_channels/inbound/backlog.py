@@ -16,7 +16,7 @@ from everturn_channels.adapter import ChatRef
 from everturn_channels.errors import ChannelError
 from everturn_channels.health import Health
 from everturn_channels.inbound.notifier import BackgroundTasks, Notifier
-from everturn_channels.wording import not_read
+from everturn_channels.texts import not_read
 
 logger = logging.getLogger(__name__)
 

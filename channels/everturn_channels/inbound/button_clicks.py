@@ -15,7 +15,7 @@ from everturn_actors.model import ConversationKey
 from everturn_actors.service import TurnService
 from everturn_channels.adapter import ButtonClick
 from everturn_channels.delivery.approvals import find_question, read_button
-from everturn_channels.wording import click_late, click_refused, click_taken
+from everturn_channels.texts import click_late, click_refused, click_taken
 
 NO_BUTTON: Final = "This button does nothing any more."
 

@@ -35,7 +35,7 @@ from everturn_channels.inbound.commands import answer_to, is_about_session, is_k
 from everturn_channels.inbound.notifier import BackgroundTasks, Notifier
 from everturn_channels.inbound.owner_commands import OwnerAnswer, OwnerCommands, is_owner_command
 from everturn_channels.inbound.owner_texts import IN_PRIVATE, owner_help_text
-from everturn_channels.wording import click_refused
+from everturn_channels.texts import click_refused
 
 Told = TypeVar("Told", bound=str | None)
 

@@ -22,7 +22,7 @@ from everturn_channels.channel_context import ChannelContext
 from everturn_channels.inbound.receiver import message_key
 from everturn_channels.inbound.reports import compacted_text, context_text, status_text
 from everturn_channels.menu import COMMANDS
-from everturn_channels.wording import (
+from everturn_channels.texts import (
     help_text,
     no_session,
     reset_done,

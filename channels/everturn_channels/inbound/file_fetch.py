@@ -28,7 +28,7 @@ from everturn_actors.intake import (
 from everturn_actors.model import IMAGE_TYPES, Upload
 from everturn_channels.adapter import IncomingFile
 from everturn_channels.errors import ConnectionLostError, FileTooLargeError
-from everturn_channels.wording import too_large
+from everturn_channels.texts import too_large
 
 logger = logging.getLogger(__name__)
 

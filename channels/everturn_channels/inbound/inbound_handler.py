@@ -28,7 +28,7 @@ from everturn_channels.aliases import ChatAliases
 from everturn_channels.channel_context import ChannelContext
 from everturn_channels.chat_types import ChatTypes
 from everturn_channels.cursors import Cursors
-from everturn_channels.delivery.pace import Pace
+from everturn_channels.delivery.rate_limiter import RateLimiter
 from everturn_channels.errors import NotNowError
 from everturn_channels.health import Health
 from everturn_channels.inbound.access_control import AccessControl, Limits
@@ -41,7 +41,7 @@ from everturn_channels.inbound.receiver import Receiver
 from everturn_channels.moved_chats import moved_chat_ref, moved_event
 from everturn_channels.rate_limits import Cooldown, RecentKeys
 from everturn_channels.settings import ChannelSettings
-from everturn_channels.wording import not_kept, not_readable, not_yet_kept
+from everturn_channels.texts import not_kept, not_readable, not_yet_kept
 
 logger = logging.getLogger(__name__)
 
@@ -70,12 +70,12 @@ class ChannelInboundHandler:
         tasks: BackgroundTasks,
         limits: Limits,
         chat_types: ChatTypes,
-        pace: Pace,
+        limiter: RateLimiter,
         aliases: ChatAliases,
     ) -> None:
         self._aliases = aliases
         self._chat_types = chat_types
-        self._pace = pace
+        self._limiter = limiter
         self._adapter = adapter
         self._context = context
         self._settings = settings
@@ -84,7 +84,7 @@ class ChannelInboundHandler:
         self._tasks = tasks
         self._limits = limits
         self._notifier = Notifier(
-            adapter, tasks=tasks, pace=pace, clock=context.clock, health=health
+            adapter, tasks=tasks, limiter=limiter, clock=context.clock, health=health
         )
         self._access = AccessControl(adapter, context, settings, limits)
         self._receiver = Receiver(
@@ -168,16 +168,16 @@ class ChannelInboundHandler:
         """
         # What a command or a click did before it failed must not be done again.
         pauses_s = UNCLEAR_S if isinstance(event, Message | Edit) else ()
-        for pause_s in (*pauses_s, None):
+        for backoff_s in (*pauses_s, None):
             began = self._context.clock.now()
             error = await attempt(partial(self._receive_once, event))
             if error is not None:
                 match disposition_of(error):
                     case "not now":
                         raise self._not_now(event, error, began) from error
-                    case "unclear" if pause_s is not None:
+                    case "unclear" if backoff_s is not None:
                         self._log_unclear(event, error)
-                        await self._context.clock.sleep(pause_s)
+                        await self._context.clock.sleep(backoff_s)
                         continue
                     case _:
                         self._give_up(event, error)
@@ -332,13 +332,14 @@ class ChannelInboundHandler:
         """Note that the platform was heard from. See `InboundHandler.received`."""
         self.heard_at, self.was_heard = self._context.clock.now(), True
         self._health.received()
-        self._pace.heard()
+        self._limiter.heard()
 
     def connected(self, account: str) -> None:
         """Note that the login worked. See `InboundHandler.connected`."""
         logger.info("connected", extra={"channel": self._adapter.name, "account": account})
         self._health.connected(account)
-        self._pace.stop_backing_off()  # what could not be sent meanwhile need not wait any longer
+        # What could not be sent meanwhile need not wait any longer.
+        self._limiter.stop_backing_off()
 
     def cursor(self, name: str) -> str:
         """Return what was kept under a name. See `InboundHandler.cursor`."""

@@ -17,7 +17,7 @@ from everturn_actors.errors import CoreError
 from everturn_actors.ports import Clock
 from everturn_actors.supervisor import attempt
 from everturn_channels.adapter import Adapter, Button, ChatRef, Outbound
-from everturn_channels.delivery.pace import Pace
+from everturn_channels.delivery.rate_limiter import RateLimiter
 from everturn_channels.errors import ChannelError, NotSentError
 from everturn_channels.health import Health
 
@@ -75,11 +75,17 @@ class Notifier:
     """Says lines of the channel itself, at the pace that its platform allows the whole bot."""
 
     def __init__(
-        self, adapter: Adapter, *, tasks: BackgroundTasks, pace: Pace, clock: Clock, health: Health
+        self,
+        adapter: Adapter,
+        *,
+        tasks: BackgroundTasks,
+        limiter: RateLimiter,
+        clock: Clock,
+        health: Health,
     ) -> None:
         self._adapter = adapter
         self._tasks = tasks
-        self._pace = pace
+        self._limiter = limiter
         self._clock = clock
         self._health = health
 
@@ -105,8 +111,8 @@ class Notifier:
         Raises:
             SendError: It could not be said.
         """
-        payloads = self._adapter.lay_out(text, is_plain=is_plain)
-        below = buttons if self._adapter.traits.buttons else ()
+        payloads = self._adapter.render(text, is_plain=is_plain)
+        below = buttons if self._adapter.capabilities.buttons else ()
         for index, payload in enumerate(payloads):
             line = Outbound(
                 chat=chat.id,
@@ -134,7 +140,7 @@ class Notifier:
         async def send_paced() -> None:
             await self._paced(send)
 
-        if not self._pace.take_now():
+        if not self._limiter.acquire_nowait():
             self._tasks.start("an answer", send_paced)
             return
         try:
@@ -149,7 +155,7 @@ class Notifier:
                 extra={"channel": self._adapter.name, "error": str(error)},
             )
         finally:
-            self._pace.give()
+            self._limiter.release()
 
     async def _again(self, send: Callable[[], Awaitable[None]], error: NotSentError) -> None:
         """Try what failed once more."""
@@ -158,18 +164,18 @@ class Notifier:
         await self._paced(send)
 
     async def _paced(self, send: Callable[[], Awaitable[None]]) -> None:
-        await self._pace.take()
+        await self._limiter.acquire()
         try:
             await send()
         except NotSentError as error:
             self._note(error)
             raise
         else:
-            self._pace.heard()
+            self._limiter.heard()
         finally:
-            self._pace.give()
+            self._limiter.release()
 
     def _note(self, error: NotSentError) -> None:
         """Let the whole bot be quiet where its platform says so."""
         if error.retry_after_s is not None:
-            self._pace.be_quiet(error.retry_after_s)
+            self._limiter.pause_for(error.retry_after_s)

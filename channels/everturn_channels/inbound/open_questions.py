@@ -17,7 +17,7 @@ from everturn_channels.delivery.approvals import approval_token
 from everturn_channels.delivery.words import call_text
 from everturn_channels.names import one_line, visible
 from everturn_channels.owners import Owner
-from everturn_channels.wording import BUTTONS
+from everturn_channels.texts import BUTTONS
 
 CODE_HEX_DIGITS: Final = 12  # with fewer, an agent could look for a call with the code of another
 _NAME_CHARACTERS: Final = 200

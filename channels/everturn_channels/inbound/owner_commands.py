@@ -23,8 +23,8 @@ from everturn_actors.ports import SessionFilter
 from everturn_channels.adapter import ButtonClick, ChatRef, Command, Person
 from everturn_channels.channel_context import ChannelContext
 from everturn_channels.delivery.approvals import read_button
-from everturn_channels.delivery.layout import buttons_of
 from everturn_channels.delivery.questions import Question
+from everturn_channels.delivery.rendering import buttons_of
 from everturn_channels.inbound.notifier import BackgroundTasks, Notifier
 from everturn_channels.inbound.open_questions import (
     OpenQuestion,
@@ -49,7 +49,7 @@ from everturn_channels.inbound.owner_texts import (
 from everturn_channels.menu import OWNER_NAMES
 from everturn_channels.owners import Owner, find_owner
 from everturn_channels.pairing import PairingError, Request, UnknownCodeError, plain_code
-from everturn_channels.wording import click_late, click_taken
+from everturn_channels.texts import click_late, click_taken
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from everturn_actors.model import ConversationKey, Decision
 from everturn_actors.ports import SessionSummary
 from everturn_channels.menu import OWNER_COMMANDS
 from everturn_channels.pairing import Request
-from everturn_channels.wording import code_span, help_text
+from everturn_channels.texts import code_span, help_text
 
 NO_QUESTIONS: Final = "No question waits for an answer."
 NO_SUCH_QUESTION: Final = (

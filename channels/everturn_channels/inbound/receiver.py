@@ -46,7 +46,7 @@ from everturn_channels.inbound.notifier import BackgroundTasks, Notifier
 from everturn_channels.inbound.text_files import text_of
 from everturn_channels.rate_limits import Cooldown
 from everturn_channels.settings import ChannelSettings, QueueRules
-from everturn_channels.wording import (
+from everturn_channels.texts import (
     busy,
     nothing_to_read,
     queue_full,
@@ -305,7 +305,7 @@ class Receiver:
 
     def _acknowledge(self, message: Message) -> None:
         emoji = self._settings.acknowledge
-        if emoji and self._adapter.traits.reactions:
+        if emoji and self._adapter.capabilities.reactions:
             react = partial(self._adapter.react, message.chat.id, message.id, emoji)
             self._tasks.start("a reaction", react)
 

@@ -12,8 +12,8 @@ from typing import Final, Literal, NoReturn, TypeAlias, assert_never
 import anyio
 
 from everturn_actors.ports import Clock
-from everturn_channels.adapter import Button, InboundHandler, Outbound, OutgoingFile, Traits
-from everturn_channels.chunking import split_text
+from everturn_channels.adapter import Button, Capabilities, InboundHandler, Outbound, OutgoingFile
+from everturn_channels.chunks import split_text
 from everturn_channels.errors import (
     ChannelError,
     ConnectionLostError,
@@ -117,9 +117,9 @@ class PluginAdapter:
         return self._name
 
     @property
-    def traits(self) -> Traits:
+    def capabilities(self) -> Capabilities:
         """What the plug-in said that its platform can do, now or the last time that it ran."""
-        return self._hello.traits
+        return self._hello.capabilities
 
     # --- receiving ---
 
@@ -238,7 +238,7 @@ class PluginAdapter:
 
     # --- sending ---
 
-    def lay_out(self, markdown: str, *, is_plain: bool = False) -> tuple[str, ...]:
+    def render(self, markdown: str, *, is_plain: bool = False) -> tuple[str, ...]:
         """Return a text as payloads of the size that the plug-in named. Pure."""
         hello = self._hello
         style: Format = "markdown" if hello.markdown and not is_plain else "plain"
@@ -315,7 +315,7 @@ class PluginAdapter:
         self._cannot("show drafts")
 
     async def type(self, chat: str, topic: str) -> None:
-        """Show the typing sign once.
+        """Show the typing indicator once.
 
         Raises:
             SendError: It could not be shown.
@@ -417,7 +417,7 @@ class PluginAdapter:
                 return bytes(data)
 
     async def _answer(self, connection: Connection, number: int, text: str) -> None:
-        payloads = self.lay_out(text) or ("plain:",)  # nothing ends the waiting sign of a button
+        payloads = self.render(text) or ("plain:",)  # nothing ends the waiting sign of a button
         for payload in payloads:
             style, piece = _format(payload)
             await self._ask(connection, AnswerArrival(id=number, text=piece, format=style))

@@ -10,8 +10,8 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from everturn_channels.adapter import Button, ChatRef, ChatType, InboundEvent, Traits
-from everturn_channels.chunking import Unit
+from everturn_channels.adapter import Button, Capabilities, ChatRef, ChatType, InboundEvent
+from everturn_channels.chunks import Unit
 from everturn_channels.errors import ChannelError
 
 PROTOCOL: Final = "everturn-channel/1"
@@ -82,7 +82,7 @@ class EditMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowTyping:
-    """Asks for the typing sign."""
+    """Asks for the typing indicator."""
 
     type: Literal["typing"] = "typing"
     request: int = 0
@@ -198,9 +198,9 @@ class Hello:
     "Whether a message with the same nonce is shown once."
 
     @property
-    def traits(self) -> Traits:
+    def capabilities(self) -> Capabilities:
         """What its platform can do, as every channel says it."""
-        return Traits(
+        return Capabilities(
             edits=self.edits,
             typing_s=self.typing_s,
             preview_s=self.preview_s,

@@ -24,7 +24,7 @@ from everturn_channels.adapter import (
     Message,
     Person,
 )
-from everturn_channels.chunking import Unit
+from everturn_channels.chunks import Unit
 from everturn_channels.plugin.fields import BadFieldError, Fields
 from everturn_channels.plugin.protocol import (
     FILE_BYTES,
@@ -94,12 +94,12 @@ def read_line(line: bytes, hands: Hands) -> FromPlugin:
 def kept_hello(hello: Hello) -> str:
     """Return a text to be kept, from which `read_kept_hello` makes the same again."""
     outer = {"type": "hello", "protocol": hello.protocol, "name": hello.name}
-    traits = {
+    capabilities = {
         name: value
         for name, value in asdict(hello).items()
         if name not in {"protocol", "name", "version"}
     }
-    return json.dumps({**outer, "version": hello.version, "traits": traits})
+    return json.dumps({**outer, "version": hello.version, "capabilities": capabilities})
 
 
 def read_kept_hello(kept: str) -> Hello:
@@ -149,25 +149,25 @@ def _said_hello(fields: Fields, _hands: Hands) -> Hello:
 
 
 def _hello(fields: Fields) -> Hello:
-    traits = fields.part("traits")
+    capabilities = fields.part("capabilities")
     hello = Hello(
         protocol=fields.text("protocol"),
         name=fields.text("name", most=64),
         version=fields.text("version", "", most=64),
-        edits=traits.flag("edits"),
-        typing_s=traits.seconds("typing_s", 0, most=TIME_MOST_S) or 0,
-        preview_s=traits.seconds("preview_s", 0, most=TIME_MOST_S) or 0,
-        buttons=traits.flag("buttons"),
-        files_max_bytes=traits.number("files_max_bytes", 0, least=0, most=FILE_BYTES),
-        reactions=traits.flag("reactions"),
-        chunk_units=traits.number("chunk_units", least=UNITS_LEAST, most=UNITS_MOST),
-        unit=traits.one_of("unit", _UNITS, "characters"),
-        idle_s=traits.seconds("idle_s", IDLE_S, most=TIME_MOST_S) or IDLE_S,
-        markdown=traits.flag("markdown"),
-        nonces=traits.flag("nonces"),
+        edits=capabilities.flag("edits"),
+        typing_s=capabilities.seconds("typing_s", 0, most=TIME_MOST_S) or 0,
+        preview_s=capabilities.seconds("preview_s", 0, most=TIME_MOST_S) or 0,
+        buttons=capabilities.flag("buttons"),
+        files_max_bytes=capabilities.number("files_max_bytes", 0, least=0, most=FILE_BYTES),
+        reactions=capabilities.flag("reactions"),
+        chunk_units=capabilities.number("chunk_units", least=UNITS_LEAST, most=UNITS_MOST),
+        unit=capabilities.one_of("unit", _UNITS, "characters"),
+        idle_s=capabilities.seconds("idle_s", IDLE_S, most=TIME_MOST_S) or IDLE_S,
+        markdown=capabilities.flag("markdown"),
+        nonces=capabilities.flag("nonces"),
     )
     if hello.preview_s and not hello.edits:
-        useless = traits.wrong("preview_s", "has to be 0 where messages cannot be edited")
+        useless = capabilities.wrong("preview_s", "has to be 0 where messages cannot be edited")
         raise useless
     return hello
 

@@ -12,7 +12,7 @@ from aiogram.methods import GetFile, GetMe, GetMyCommands, GetWebhookInfo, SetMy
 from aiogram.types import BotCommand
 
 from everturn_actors.ports import Clock
-from everturn_channels.adapter import Button, ChatType, InboundHandler, Outbound, Traits
+from everturn_channels.adapter import Button, Capabilities, ChatType, InboundHandler, Outbound
 from everturn_channels.errors import (
     ConnectionLostError,
     FileTooLargeError,
@@ -26,8 +26,8 @@ from everturn_channels.telegram.checking import look
 from everturn_channels.telegram.connection import Line, explained, open_line
 from everturn_channels.telegram.mapping import Reading
 from everturn_channels.telegram.polling import Poller
-from everturn_channels.telegram.receiving import Receiver, begin
-from everturn_channels.telegram.sending import FILES_MAX_BYTES, Sender
+from everturn_channels.telegram.receiver import Receiver, begin
+from everturn_channels.telegram.sender import FILES_MAX_BYTES, Sender
 
 logger = logging.getLogger(__name__)
 
@@ -76,9 +76,9 @@ class TelegramAdapter:
         return "telegram"
 
     @property
-    def traits(self) -> Traits:
+    def capabilities(self) -> Capabilities:
         """What Telegram can do."""
-        return Traits(
+        return Capabilities(
             edits=True,
             typing_s=_TYPING_S,
             preview_s=_PREVIEW_S,
@@ -115,9 +115,9 @@ class TelegramAdapter:
                 line, where=self._where, mode=self._mode, url=self._url, faults=self._faults()
             )
 
-    def lay_out(self, markdown: str, *, is_plain: bool = False) -> tuple[str, ...]:
-        """Return a text as payloads. See `Adapter.lay_out`."""
-        return markup.lay_out(markdown, is_plain=is_plain)
+    def render(self, markdown: str, *, is_plain: bool = False) -> tuple[str, ...]:
+        """Return a text as payloads. See `Adapter.render`."""
+        return markup.render(markdown, is_plain=is_plain)
 
     async def send(self, message: Outbound) -> str:
         """Send a message. See `Adapter.send`."""
@@ -140,7 +140,7 @@ class TelegramAdapter:
         await self._sender().show_draft(chat, topic, draft, text)
 
     async def type(self, chat: str, topic: str) -> None:
-        """Show the typing sign once. See `Adapter.type`."""
+        """Show the typing indicator once. See `Adapter.type`."""
         await self._sender().type(chat, topic)
 
     async def react(self, chat: str, message_id: str, emoji: str) -> None:

@@ -60,7 +60,7 @@ from everturn_channels.errors import (
     SendError,
     SetupError,
     UnknownOutcomeError,
-    quiet_s,
+    paused_s,
 )
 
 logger = logging.getLogger(__name__)
@@ -294,7 +294,7 @@ class Line:
     def __init__(self, bot: Bot, connection: Connection, clock: Clock) -> None:
         self._bot, self._connection, self._clock = bot, connection, clock
         now = clock.now()
-        self._quiet_from = self._quiet_until = now
+        self._quiet_from = self._paused_until = now
 
     async def ask(self, method: TelegramMethod[T], *, deadline_s: float = REQUEST_S) -> T:
         """Make a request of ours, whatever people are sent meanwhile.
@@ -355,17 +355,17 @@ class Line:
         return await self._connection.download(self._bot, path, limit_bytes)
 
     def _paused(self, retry_after_s: float) -> NotSentError:
-        now, wait_s = self._clock.now(), quiet_s(retry_after_s)
+        now, wait_s = self._clock.now(), paused_s(retry_after_s)
         until = now + timedelta(seconds=wait_s)
-        if until > self._quiet_until or now < self._quiet_from:
-            self._quiet_from, self._quiet_until = now, until
+        if until > self._paused_until or now < self._quiet_from:
+            self._quiet_from, self._paused_until = now, until
         logger.warning("Telegram asks to slow down", extra={"wait_s": wait_s})
         return NotSentError("Telegram asks to slow down", retry_after_s=wait_s)
 
     def _be_quiet(self) -> None:
         now = self._clock.now()
-        if self._quiet_from <= now < self._quiet_until:  # a clock that was set back ends it
-            left_s = (self._quiet_until - now).total_seconds()
+        if self._quiet_from <= now < self._paused_until:  # a clock that was set back ends it
+            left_s = (self._paused_until - now).total_seconds()
             msg = "Telegram asked to slow down"
             raise NotSentError(msg, retry_after_s=left_s)
 

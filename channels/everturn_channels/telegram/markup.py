@@ -76,7 +76,7 @@ def clean(text: str) -> str:
     return text.replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")
 
 
-def lay_out(markdown: str, *, is_plain: bool = False) -> tuple[str, ...]:
+def render(markdown: str, *, is_plain: bool = False) -> tuple[str, ...]:
     """Return a text as payloads, each within Telegram's limits, formatting intact in each.
 
     What cannot be read as Markdown, or would take long, goes as it stands. Blank gives none.

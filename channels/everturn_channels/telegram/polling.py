@@ -33,12 +33,12 @@ from everturn_channels.errors import (
     NotNowError,
     SendError,
     SetupError,
-    quiet_s,
+    paused_s,
 )
 from everturn_channels.menu import PASSING
 from everturn_channels.telegram.connection import Line, explained
 from everturn_channels.telegram.mapping import chat_of, chat_ref_of, message_of
-from everturn_channels.telegram.receiving import (
+from everturn_channels.telegram.receiver import (
     BATCH,
     Receiver,
     album_of,
@@ -155,7 +155,7 @@ class Poller:
                 conflicts += 1
                 await self._settle(error, conflicts)
             except TelegramRetryAfter as error:
-                await self._clock.sleep(quiet_s(error.retry_after))
+                await self._clock.sleep(paused_s(error.retry_after))
             except (TelegramAPIError, SendError) as error:
                 failures += 1
                 fatal = isinstance(error, TelegramUnauthorizedError | TelegramNotFound)

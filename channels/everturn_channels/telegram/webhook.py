@@ -20,7 +20,7 @@ from everturn_channels.adapter import InboundHandler
 from everturn_channels.errors import NotNowError, SetupError
 from everturn_channels.telegram.connection import Line, explained, read_json
 from everturn_channels.telegram.mapping import UPDATES, chat_of
-from everturn_channels.telegram.receiving import Receiver
+from everturn_channels.telegram.receiver import Receiver
 
 logger = logging.getLogger(__name__)
 

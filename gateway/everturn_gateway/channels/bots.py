@@ -20,7 +20,7 @@ from everturn_channels.channel_context import ChannelContext
 from everturn_channels.chat_types import ChatTypes
 from everturn_channels.cursors import open_cursors
 from everturn_channels.delivery import Deliverer
-from everturn_channels.delivery.pace import Pace
+from everturn_channels.delivery.rate_limiter import RateLimiter
 from everturn_channels.errors import SetupError
 from everturn_channels.health import ChannelStatus, Health, mask_token
 from everturn_channels.moved_chats import MovingAdapter
@@ -48,7 +48,7 @@ class _Bot:
     aliases: ChatAliases
     health: Health
     chat_types: ChatTypes
-    pace: Pace
+    limiter: RateLimiter
     "Of all that it says: where its platform asks it to be quiet, all of it is."
     deliverer: Deliverer
 
@@ -126,7 +126,7 @@ class BotChannel:
                         health=bot.health,
                         cursors=cursors,
                         chat_types=bot.chat_types,
-                        pace=bot.pace,
+                        limiter=bot.limiter,
                         aliases=bot.aliases,
                     )
             except Exception as error:
@@ -170,17 +170,17 @@ class BotChannel:
             config.name,
             config.platform,
             clock,
-            adapter.traits.idle_s,
+            adapter.capabilities.idle_s,
             mask=self._secrets.mask,
         )
-        pace = Pace(clock, random.random)
+        limiter = RateLimiter(clock, random.random)
         deliverer = Deliverer(
             adapter,
             settings=config.settings,
             clock=clock,
             chat_type_of=chat_type_of(config.platform, chat_types),
             tally=health,
-            pace=pace,
+            limiter=limiter,
         )
         bot = _Bot(
             inner=inner,
@@ -188,7 +188,7 @@ class BotChannel:
             aliases=aliases,
             health=health,
             chat_types=chat_types,
-            pace=pace,
+            limiter=limiter,
             deliverer=deliverer,
         )
         self._bot = bot

@@ -21,24 +21,24 @@ from everturn_actors.events import Body, ChunkMarked, DeliveryPlanned
 from everturn_actors.model import Attachment, Chunk, Mark, OutboxItem
 from everturn_actors.ports import Clock
 from everturn_channels.adapter import Adapter, Outbound, OutgoingFile
-from everturn_channels.delivery.layout import (
+from everturn_channels.delivery.preview import Preview
+from everturn_channels.delivery.question_closer import QuestionCloser
+from everturn_channels.delivery.questions import Questions, question_of
+from everturn_channels.delivery.rate_limiter import RateLimiter, unless
+from everturn_channels.delivery.rendering import (
     REPLY_FILE,
     attachment_of,
     buttons_of,
     is_whole_reply,
-    lay_out,
     line,
     nonce,
     preview_nonce,
+    render,
 )
-from everturn_channels.delivery.leaving import leaves
-from everturn_channels.delivery.pace import Pace, unless
-from everturn_channels.delivery.preview import Preview
-from everturn_channels.delivery.question_closer import QuestionCloser
-from everturn_channels.delivery.questions import Questions, question_of
-from everturn_channels.delivery.retrying import LAST_TRIES, Retries
+from everturn_channels.delivery.retries import LAST_TRIES, Retries
+from everturn_channels.delivery.stopping import leaves
 from everturn_channels.delivery.tally import Tally
-from everturn_channels.delivery.typing_sign import TypingSign
+from everturn_channels.delivery.typing_indicator import TypingIndicator
 from everturn_channels.delivery.words import large_file, missing_file, refused_file
 from everturn_channels.errors import NotSentError, RefusedError, SendError, UnknownOutcomeError
 from everturn_channels.health import mask_token
@@ -106,20 +106,20 @@ class Sender:
         *,
         settings: ChannelSettings,
         clock: Clock,
-        pace: Pace,
+        limiter: RateLimiter,
         preview: Preview,
-        typing: TypingSign,
+        typing: TypingIndicator,
         questions: Questions,
         tally: Tally,
     ) -> None:
         self._session, self._adapter, self._settings = session, adapter, settings
-        self._pace, self._preview, self._typing = pace, preview, typing
+        self._limiter, self._preview, self._typing = limiter, preview, typing
         self._questions, self._tally = questions, tally
-        self._ends = QuestionCloser(session, adapter, pace, questions)
+        self._ends = QuestionCloser(session, adapter, limiter, questions)
         self._holds = False
         self._is_chat_gone = False
         self._clock = clock
-        self._retries = Retries(pace, clock)
+        self._retries = Retries(limiter, clock)
         self._jobs: dict[int, _Job] = {}
         "Outbox items under way that wait for their next try, by their event."
 
@@ -191,16 +191,16 @@ class Sender:
         """Lay an outbox item out where that was not done, and take up what is left of it."""
         payloads = None
         if item.chunks is None and len(item.text) > IN_PLACE_CHARS:
-            payloads = await to_thread.run_sync(self._lay_out, item)
+            payloads = await to_thread.run_sync(self._render, item)
         if item.kind == "reply":
             item = await self._preview.hand_over(item)
         return self._begin(item, payloads)
 
-    def _lay_out(self, item: OutboxItem) -> tuple[str, ...]:
+    def _render(self, item: OutboxItem) -> tuple[str, ...]:
         """Return the payloads of an outbox item. Changes nothing, so that a thread may do it."""
         session = self._session
         question = question_of(session.state, item)
-        return lay_out(item, question, session.session_id, self._adapter, self._settings)
+        return render(item, question, session.session_id, self._adapter, self._settings)
 
     def _begin(self, item: OutboxItem, payloads: tuple[str, ...] | None = None) -> _Job:
         """Take up what is left of an outbox item; one without a plan has these payloads."""
@@ -208,7 +208,7 @@ class Sender:
         chunks = item.chunks
         if chunks is None:
             if payloads is None:
-                payloads = self._lay_out(item)
+                payloads = self._render(item)
             planned.append(DeliveryPlanned(item=item.seq, chunks=payloads))
             chunks = tuple(Chunk(payload=payload) for payload in payloads)
         job = _Job(
@@ -233,11 +233,11 @@ class Sender:
         if self._is_to_leave(job.item):
             return False
         if not self._holds:
-            if not self._pace.take_now():
+            if not self._limiter.acquire_nowait():
                 if any(isinstance(body, ChunkMarked) for body in job.told):
                     await self._tell(job)
                 is_to_leave = partial(self._is_to_leave, job.item)
-                if not await unless(self._session, is_to_leave, self._pace.take):
+                if not await unless(self._session, is_to_leave, self._limiter.acquire):
                     return False
             self._holds = True
         return True
@@ -257,24 +257,24 @@ class Sender:
         except NotSentError as error:
             job.mark(index, "unsent", error=str(error))
             if error.retry_after_s is not None:
-                self._pace.be_quiet(error.retry_after_s)
+                self._limiter.pause_for(error.retry_after_s)
             is_asked = error.retry_after_s is not None
             return await self._failed(job, error, in_doubt=False, is_asked=is_asked)
         except RefusedError as error:
-            self._pace.heard(answer=True)
+            self._limiter.heard(answer=True)
             self._refused(job, index, error)
         except SendError as error:
             job.mark(index, "unknown", error=str(error))
             return await self._failed(job, error, in_doubt=True, is_asked=False)
         else:
-            self._pace.heard(answer=True)
+            self._limiter.heard(answer=True)
             job.mark(index, "sent", platform_id=platform_id)
             if is_whole_reply(chunk.payload):
                 for rest in tuple(job.left):
                     job.mark(rest, "closed")
             self._preview.pass_message()
             self._tally.count_out()
-            if self._pace.is_contended:
+            if self._limiter.is_contended:
                 self._let_go()
         self._retries.forget(job.item.seq)
         return True
@@ -339,7 +339,7 @@ class Sender:
     def _let_go(self) -> None:
         if self._holds:
             self._holds = False
-            self._pace.give()
+            self._limiter.release()
 
     # --- one chunk ---
 
@@ -364,7 +364,7 @@ class Sender:
             is_repeat=chunk.tries > 0 or may_be_shown or (index == 0 and job.edits > 0),
             is_late=self._is_late(item),
         )
-        if may_be_shown and self._adapter.traits.nonces and self._adapter.traits.edits:
+        if may_be_shown and self._adapter.capabilities.nonces and self._adapter.capabilities.edits:
             return await self._put_over(message, item)
         if is_whole_reply(message.payload):
             data = item.text.encode()
@@ -385,7 +385,7 @@ class Sender:
 
     @property
     def _has_buttons(self) -> bool:
-        return self._adapter.traits.buttons
+        return self._adapter.capabilities.buttons
 
     async def _put_in_place(self, job: _Job) -> str:
         """Put the first chunk in the place of its preview.
@@ -425,7 +425,7 @@ class Sender:
 
     async def _send_file(self, message: Outbound, attachment: Attachment) -> str:
         """Send a file, or, where that cannot be, a line that names it."""
-        limit = self._adapter.traits.files_max_bytes
+        limit = self._adapter.capabilities.files_max_bytes
         try:
             data = await self._session.read_file(attachment.name)
         except JournalError as error:
@@ -460,7 +460,7 @@ class Sender:
             await self._session.tell(DeliveryPlanned(item=item.seq, chunks=()))
             return
         last = item.chunks[-1]
-        if last.mark == "sent" and self._adapter.traits.edits:
+        if last.mark == "sent" and self._adapter.capabilities.edits:
             await self._ends.show(item, last.platform_id)
             if leaves(self._session):
                 return  # it can be shown after the start

@@ -8,10 +8,10 @@ import pytest
 from markdown_it import MarkdownIt
 
 from everturn_actors.model import Decision, Outcome, Settled
-from everturn_channels import wording
+from everturn_channels import texts
 from everturn_channels.adapter import CommandName
 from everturn_channels.menu import COMMANDS
-from everturn_channels.wording import BUTTONS
+from everturn_channels.texts import BUTTONS
 
 
 def _shown(markdown: str) -> str:
@@ -29,30 +29,30 @@ def test_the_menu_names_every_command_once() -> None:
 
 def test_help_lists_the_menu() -> None:
     """It is the same list on every platform."""
-    text = wording.help_text()
+    text = texts.help_text()
 
     assert [line.split()[1] for line in text.splitlines()] == [f"/{name}" for name, _ in COMMANDS]
 
 
 def test_a_stranger_learns_the_one_command_that_lets_them_in() -> None:
     """Nobody should have to look up ids."""
-    assert "<code>everturn pair approve AB2CD3EF\n</code>" in _shown(wording.no_access("AB2CD3EF"))
+    assert "<code>everturn pair approve AB2CD3EF\n</code>" in _shown(texts.no_access("AB2CD3EF"))
 
 
 def test_without_a_code_a_stranger_learns_their_id_and_where_it_belongs() -> None:
     """R22: the reply tells the operator what to set."""
-    text = wording.no_access(sender_id="42")
+    text = texts.no_access(sender_id="42")
 
     assert "`42`" in text
     assert "spec.access.dm.allowlist" in text
     assert "pair approve" not in text
-    assert "`" not in wording.no_access()
+    assert "`" not in texts.no_access()
 
 
 def test_an_owners_own_words_are_used_for_a_full_queue() -> None:
     """`reject_message` is a setting."""
-    assert wording.queue_full("Later!") == "Later!"
-    assert "send it again" in wording.queue_full("")
+    assert texts.queue_full("Later!") == "Later!"
+    assert "send it again" in texts.queue_full("")
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_an_owners_own_words_are_used_for_a_full_queue() -> None:
 )
 def test_a_chat_learns_what_was_not_read(count: int, why: str, part: str) -> None:
     """A message that vanished without a word is asked about for days."""
-    text = wording.not_read(count, why)
+    text = texts.not_read(count, why)
 
     assert part in text
     assert why in text
@@ -73,7 +73,7 @@ def test_a_chat_learns_what_was_not_read(count: int, why: str, part: str) -> Non
 @pytest.mark.parametrize("outcome", get_args(Outcome))
 def test_every_turn_without_an_answer_says_so(outcome: Outcome) -> None:
     """Silence is the one answer that nobody understands."""
-    text = wording.turn_ended(outcome, "the model is down")
+    text = texts.turn_ended(outcome, "the model is down")
 
     assert bool(text) == (outcome != "answered")
     assert ("the model is down" in text) == (outcome == "failed")
@@ -82,7 +82,7 @@ def test_every_turn_without_an_answer_says_so(outcome: Outcome) -> None:
 @pytest.mark.parametrize("settled", get_args(Settled))
 def test_a_button_that_is_pressed_too_late_says_so(settled: Settled) -> None:
     """Whoever clicked it waits for something to happen."""
-    assert wording.click_late(settled).startswith("Too late")
+    assert texts.click_late(settled).startswith("Too late")
 
 
 def test_every_decision_has_a_button() -> None:
@@ -107,16 +107,16 @@ def test_every_decision_has_a_button() -> None:
 )
 def test_what_others_say_formats_nothing(evil: str) -> None:
     """An error text or a name must not be able to put a link into our mouth."""
-    texts = [
-        wording.turn_ended("failed", evil),
-        wording.nothing_to_read(evil),
-        wording.unknown_command(evil),
-        wording.start_text(evil, evil),
-        wording.no_access(sender_id=evil),
-        wording.not_read(2, evil),
+    said = [
+        texts.turn_ended("failed", evil),
+        texts.nothing_to_read(evil),
+        texts.unknown_command(evil),
+        texts.start_text(evil, evil),
+        texts.no_access(sender_id=evil),
+        texts.not_read(2, evil),
     ]
 
-    for text in texts:
+    for text in said:
         shown = _shown(text)
         assert "<a " not in shown
         assert "<b>" not in shown
@@ -132,22 +132,22 @@ def test_what_others_say_formats_nothing(evil: str) -> None:
 )
 def test_a_limit_is_told_in_words(limit: int, words: str) -> None:
     """20971520 helps nobody."""
-    assert words in wording.too_large(limit)
+    assert words in texts.too_large(limit)
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        wording.no_private_chats(),
-        wording.busy(),
-        wording.not_kept(),
-        wording.reset_done(),
-        wording.reset_done(had_session=False),
-        wording.stop_done(was_running=True),
-        wording.stop_done(was_running=False),
-        wording.no_session(),
-        wording.click_refused(),
-        *(wording.click_taken(decision) for decision in get_args(Decision)),
+        texts.no_private_chats(),
+        texts.busy(),
+        texts.not_kept(),
+        texts.reset_done(),
+        texts.reset_done(had_session=False),
+        texts.stop_done(was_running=True),
+        texts.stop_done(was_running=False),
+        texts.no_session(),
+        texts.click_refused(),
+        *(texts.click_taken(decision) for decision in get_args(Decision)),
     ],
 )
 def test_every_text_is_a_sentence(text: str) -> None:

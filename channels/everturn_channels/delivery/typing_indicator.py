@@ -1,4 +1,4 @@
-"""The typing sign: shown while a turn works, and never after it."""
+"""The typing indicator: shown while a turn works, and never after it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import anyio
 from everturn_actors.delivery_port import Outgoing
 from everturn_actors.ports import Clock
 from everturn_channels.adapter import Adapter
-from everturn_channels.delivery.pace import Pace, unless
+from everturn_channels.delivery.rate_limiter import RateLimiter, unless
 from everturn_channels.errors import NotSentError, SendError
 from everturn_channels.health import mask_token
 
@@ -20,17 +20,19 @@ logger = logging.getLogger(__name__)
 _RENEWED_AFTER: Final = 0.8  # of its time, so that it does not flicker
 
 
-class TypingSign:
-    """The typing sign of one conversation."""
+class TypingIndicator:
+    """The typing indicator of one conversation."""
 
-    def __init__(self, session: Outgoing, adapter: Adapter, pace: Pace, clock: Clock) -> None:
+    def __init__(
+        self, session: Outgoing, adapter: Adapter, limiter: RateLimiter, clock: Clock
+    ) -> None:
         self._session, self._adapter = session, adapter
-        self._pace, self._clock = pace, clock
+        self._limiter, self._clock = limiter, clock
         self._showing: anyio.CancelScope | None = None
 
     async def run(self) -> None:
         """Show it whenever the turn works, until cancelled."""
-        every_s = self._adapter.traits.typing_s * _RENEWED_AFTER
+        every_s = self._adapter.capabilities.typing_s * _RENEWED_AFTER
         if every_s <= 0:
             return
         rests = partial(self._clock.sleep, every_s)
@@ -54,18 +56,18 @@ class TypingSign:
         return not works or bool(state.open_approvals) or self._session.is_stopping
 
     async def _show(self) -> None:
-        if self._pace.quiet_s > 0:
+        if self._limiter.paused_s > 0:
             return
         key = self._session.state.key
         with anyio.CancelScope() as self._showing:
             try:
                 await self._adapter.type(key.chat, key.topic)
-                self._pace.heard()
+                self._limiter.heard()
             except SendError as error:
                 if isinstance(error, NotSentError) and error.retry_after_s is not None:
-                    self._pace.be_quiet(error.retry_after_s)
+                    self._limiter.pause_for(error.retry_after_s)
                 logger.debug(
-                    "the typing sign could not be shown",
+                    "the typing indicator could not be shown",
                     extra={
                         "channel": key.channel,
                         "chat": key.chat,

@@ -30,7 +30,7 @@ from everturn_channels.errors import (
     RefusedError,
     SendError,
     UnknownOutcomeError,
-    quiet_s,
+    paused_s,
 )
 
 DEADLINE_S = 60.0
@@ -65,7 +65,7 @@ class Sender:
     def __init__(self) -> None:
         self.client: Client | None = None
         "None = not logged in."
-        self._quiet_until: dict[int, float] = {}
+        self._paused_until: dict[int, float] = {}
         "By channel, on the event loop's clock: Discord wants to hear nothing there."
         self._homes: OrderedDict[str, int] = OrderedDict()
         "The thread of a message, the newest; whoever reacts names only its chat."
@@ -91,7 +91,7 @@ class Sender:
             }
             payload["allowed_mentions"] = NO_PINGS | {"replied_user": True}
         if message.buttons:
-            payload["components"] = lay_buttons(message.buttons)
+            payload["components"] = button_components(message.buttons)
         route = Route("POST", "/channels/{channel_id}/messages", channel_id=channel)
         act: Act = "file" if message.file else "message"
         try:
@@ -129,7 +129,7 @@ class Sender:
             message_id=_id(platform_id),
         )
         body = _content(payload)
-        body |= {"allowed_mentions": NO_PINGS, "components": lay_buttons(buttons)}
+        body |= {"allowed_mentions": NO_PINGS, "components": button_components(buttons)}
         await self._request("edit", route, body)
 
     async def type(self, channel: int) -> None:
@@ -203,8 +203,8 @@ class Sender:
                 return await client.http.request(route, **arguments)
         except discord.RateLimited as error:
             if not attempt.is_global and route.channel_id:
-                until = anyio.current_time() + quiet_s(error.retry_after)
-                self._quiet_until[int(route.channel_id)] = until
+                until = anyio.current_time() + paused_s(error.retry_after)
+                self._paused_until[int(route.channel_id)] = until
             raise send_error(error, attempt) from error
         except discord.HTTPException as error:
             if _is_about_reply(error, body):
@@ -221,11 +221,11 @@ class Sender:
     def _check_quiet(self, route: Route) -> None:
         if not route.channel_id:
             return
-        wait_s = self._quiet_until.get(int(route.channel_id), 0.0) - anyio.current_time()
+        wait_s = self._paused_until.get(int(route.channel_id), 0.0) - anyio.current_time()
         if wait_s > 0:
             text = f"Discord wants {wait_s:.0f} more seconds of silence in this channel."
             raise NotSentError(text)
-        self._quiet_until.pop(int(route.channel_id), None)
+        self._paused_until.pop(int(route.channel_id), None)
 
     def _explained(
         self,
@@ -298,7 +298,7 @@ def _form(body: dict[str, Any], message: Outbound) -> dict[str, Any]:
     return {"form": form, "files": [data]}
 
 
-def lay_buttons(buttons: Sequence[Button]) -> list[dict[str, Any]]:
+def button_components(buttons: Sequence[Button]) -> list[dict[str, Any]]:
     """Return buttons as rows of a message.
 
     Source: https://docs.discord.com/developers/components/reference, 2026-11.

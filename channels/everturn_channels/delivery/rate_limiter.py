@@ -15,14 +15,14 @@ from everturn_actors.delivery_port import Outgoing
 from everturn_actors.ports import Clock
 
 AT_ONCE: Final = 16  # messages of one bot that are on their way at the same time
-QUIET_MIN_S: Final = 0.5  # a platform that asks for no time at all still means some
+PAUSE_MIN_S: Final = 0.5  # a platform that asks for no time at all still means some
 RETRY_S: Final = 1.0  # after the first failure that names no time; doubled with each one
 RETRY_MAX_S: Final = 60.0
 DOUBT_S: Final = 2.0  # the same for what may have arrived
 DOUBT_MAX_S: Final = 1800.0  # longer: each further try may show it once more
 
 
-class Pace:
+class RateLimiter:
     """Hands out the right to call the platform, first come, first served."""
 
     def __init__(
@@ -37,7 +37,7 @@ class Pace:
         """
         self._clock, self._jitter = clock, jitter
         self._slots = anyio.Semaphore(at_once)
-        self._quiet_until: datetime | None = None
+        self._paused_until: datetime | None = None
         self._waiting: dict[anyio.CancelScope, bool] = {}
         "The waits after failures, and whether a word of the platform ends them."
         self.times_heard = 0
@@ -48,29 +48,29 @@ class Pace:
         "How often it could be reached again."
 
     @property
-    def quiet_s(self) -> float:
+    def paused_s(self) -> float:
         """How long the bot has to be quiet from now on; 0 = it may speak."""
-        if self._quiet_until is None:
+        if self._paused_until is None:
             return 0.0
-        left_s = (self._quiet_until - self._clock.now()).total_seconds()
+        left_s = (self._paused_until - self._clock.now()).total_seconds()
         if left_s <= 0:
-            self._quiet_until = None
+            self._paused_until = None
         return max(left_s, 0.0)
 
     @property
     def is_contended(self) -> bool:
         """Whether others wait, or all have to: whoever holds a right should give it back."""
-        return self._slots.statistics().tasks_waiting > 0 or self.quiet_s > 0
+        return self._slots.statistics().tasks_waiting > 0 or self.paused_s > 0
 
-    def be_quiet(self, delay_s: float) -> None:
+    def pause_for(self, delay_s: float) -> None:
         """Let nobody begin a call for so long."""
-        until = self._clock.now() + timedelta(seconds=max(delay_s, QUIET_MIN_S))
-        if self._quiet_until is None or until > self._quiet_until:
-            self._quiet_until = until
+        until = self._clock.now() + timedelta(seconds=max(delay_s, PAUSE_MIN_S))
+        if self._paused_until is None or until > self._paused_until:
+            self._paused_until = until
 
-    def take_now(self) -> bool:
+    def acquire_nowait(self) -> bool:
         """Take the right to a call, if it is there at once."""
-        if self.quiet_s > 0:
+        if self.paused_s > 0:
             return False
         try:
             self._slots.acquire_nowait()
@@ -78,21 +78,21 @@ class Pace:
             return False
         return True
 
-    async def take(self) -> None:
+    async def acquire(self) -> None:
         """Take the right to a call, when the bot may speak and it is one's turn."""
         while True:
-            while (left_s := self.quiet_s) > 0:
+            while (left_s := self.paused_s) > 0:
                 await self._clock.sleep(left_s)
             await self._slots.acquire()
-            if self.quiet_s <= 0:
+            if self.paused_s <= 0:
                 return
             self._slots.release()
 
-    def give(self) -> None:
+    def release(self) -> None:
         """Give the right back."""
         self._slots.release()
 
-    def pause_s(self, failures: int, *, in_doubt: bool = False) -> float:
+    def backoff_s(self, failures: int, *, in_doubt: bool = False) -> float:
         """Return how long to wait after so many failures in a row, longer with each of them.
 
         Not all wait for the same time, so that they do not come back in one moment.
@@ -106,7 +106,7 @@ class Pace:
 
     async def back_off(self, failures: int) -> None:
         """Wait after so many failures in a row; no longer than until the platform is back."""
-        await self.wait(self.pause_s(failures))
+        await self.wait(self.backoff_s(failures))
 
     async def wait(self, delay_s: float, *, or_heard: bool = False) -> None:
         """Wait; no longer than until the platform can be reached again.

@@ -15,7 +15,7 @@ from everturn_channels.delivery.approvals import approval_token, button_data
 from everturn_channels.delivery.questions import Question
 from everturn_channels.delivery.words import end_text, question_text
 from everturn_channels.settings import ChannelSettings
-from everturn_channels.wording import BUTTONS
+from everturn_channels.texts import BUTTONS
 
 REPLY_FILE: Final = "reply.md"
 _FILE_MARK: Final = "\x1d"  # a control character: nobody's text begins with it, see `_texts`
@@ -23,7 +23,7 @@ _WHOLE: Final = "reply"
 _NONCE_HEX_DIGITS: Final = 24  # a nonce has at most 25 characters
 
 
-def lay_out(
+def render(
     item: OutboxItem,
     question: Question,
     session_id: str,
@@ -48,14 +48,14 @@ def lay_out(
                 question.call,
                 question.approval,
                 session_id,
-                has_buttons=adapter.traits.buttons,
+                has_buttons=adapter.capabilities.buttons,
             )
             return _texts(adapter, text, is_plain=True)
 
 
 def line(adapter: Adapter, text: str) -> str:
     """Return one payload for a short plain text; empty where nothing of it can be shown."""
-    return next(iter(adapter.lay_out(text, is_plain=True)), "")
+    return next(iter(adapter.render(text, is_plain=True)), "")
 
 
 def is_whole_reply(payload: str) -> bool:
@@ -108,10 +108,10 @@ def _reply(text: str, adapter: Adapter, settings: ChannelSettings) -> tuple[str,
     payloads = _texts(adapter, text)
     if settings.long_replies == "split" or len(payloads) <= max(settings.file_after_chunks, 1):
         return payloads
-    if len(text.encode()) > adapter.traits.files_max_bytes:
+    if len(text.encode()) > adapter.capabilities.files_max_bytes:
         return payloads
     return (payloads[0], f"{_FILE_MARK}{_WHOLE}", *payloads[1:])
 
 
 def _texts(adapter: Adapter, text: str, *, is_plain: bool = False) -> tuple[str, ...]:
-    return adapter.lay_out(text.replace(_FILE_MARK, " "), is_plain=is_plain) if text else ()
+    return adapter.render(text.replace(_FILE_MARK, " "), is_plain=is_plain) if text else ()

@@ -145,7 +145,7 @@ class Sender:
         Raises:
             SendError: It could not be sent, or not all of it.
         """
-        for payload in markup.lay_out(text):
+        for payload in markup.render(text):
             await self.send(Outbound(chat=chat, topic=topic, payload=payload, reply_to=reply_to))
             reply_to = ""
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Final
 
 from everturn_actors.ports import Clock
-from everturn_channels.delivery.pace import Pace
+from everturn_channels.delivery.rate_limiter import RateLimiter
 
 HEARD_MIN_S: Final = 1.0  # since a failure, before a word of the platform makes it worth a try
 OVERTAKE_S: Final = 300.0  # what is owed for so long no longer holds up what was said later
@@ -30,11 +30,11 @@ class _Retry:
     failures: int = 0
     "In a row."
     failed_at: datetime
-    pause_s: float = 0.0
+    backoff_s: float = 0.0
     times_heard: int
-    "`Pace.times_heard` then."
+    "`RateLimiter.times_heard` then."
     times_answered: int
-    "`Pace.times_answered` then."
+    "`RateLimiter.times_answered` then."
     logins: int
     listens: bool = True
     """Whether any word of the platform ends the pause.
@@ -51,14 +51,14 @@ class _Retry:
 class Retries:
     """The deliveries of one session that failed, by the event that owes them."""
 
-    def __init__(self, pace: Pace, clock: Clock) -> None:
+    def __init__(self, limiter: RateLimiter, clock: Clock) -> None:
         """Begin with none.
 
         Args:
-            pace: Knows when the platform was heard from.
+            limiter: Knows when the platform was heard from.
             clock: The time.
         """
-        self._pace, self._clock = pace, clock
+        self._limiter, self._clock = limiter, clock
         self._retries: dict[int, _Retry] = {}
 
     def failed(self, seq: int, *, in_doubt: bool, is_asked: bool) -> None:
@@ -67,20 +67,20 @@ class Retries:
         Args:
             seq: The event that owes it.
             in_doubt: Whether it may have arrived all the same.
-            is_asked: Whether the platform said how long to wait, which `Pace` knows.
+            is_asked: Whether the platform said how long to wait, which `RateLimiter` knows.
         """
-        pace, now = self._pace, self._clock.now()
+        limiter, now = self._limiter, self._clock.now()
         before = self._retries.get(seq)
         failures = before.failures + 1 if before else 1
         self._retries[seq] = _Retry(
             failures=failures,
             failed_at=now,
-            pause_s=0.0 if is_asked else pace.pause_s(failures, in_doubt=in_doubt),
-            times_heard=pace.times_heard,
-            times_answered=pace.times_answered,
-            logins=pace.logins,
-            listens=before is None or before.times_heard == pace.times_heard,
-            is_stuck=before is not None and before.times_answered != pace.times_answered,
+            backoff_s=0.0 if is_asked else limiter.backoff_s(failures, in_doubt=in_doubt),
+            times_heard=limiter.times_heard,
+            times_answered=limiter.times_answered,
+            logins=limiter.logins,
+            listens=before is None or before.times_heard == limiter.times_heard,
+            is_stuck=before is not None and before.times_answered != limiter.times_answered,
         )
 
     def forget(self, seq: int) -> None:
@@ -122,24 +122,24 @@ class Retries:
         waiting = [seq for seq in seqs if not self.is_due(seq)]
         if waiting:
             left_s = max(min(map(self._left_s, waiting)), 0.0)  # the clock went on meanwhile
-            await self._pace.wait(left_s, or_heard=any(map(self._hears, waiting)))
+            await self._limiter.wait(left_s, or_heard=any(map(self._hears, waiting)))
 
     def _left_s(self, seq: int) -> float:
         found = self._retries.get(seq)
-        if found is None or found.logins != self._pace.logins:
+        if found is None or found.logins != self._limiter.logins:
             return 0.0
-        pause_s = found.pause_s
+        backoff_s = found.backoff_s
         if self._was_called(found):
-            pause_s = min(pause_s, HEARD_MIN_S)
+            backoff_s = min(backoff_s, HEARD_MIN_S)
         now = self._clock.now()
         found.failed_at = min(found.failed_at, now)  # the clock may have been set back
-        return pause_s - (now - found.failed_at).total_seconds()
+        return backoff_s - (now - found.failed_at).total_seconds()
 
     def _was_called(self, retry: _Retry) -> bool:
         """Whether the platform was heard from since the failure, so that it is worth a try."""
-        if retry.listens and retry.times_heard != self._pace.times_heard:
+        if retry.listens and retry.times_heard != self._limiter.times_heard:
             return True
-        return not retry.is_stuck and retry.times_answered != self._pace.times_answered
+        return not retry.is_stuck and retry.times_answered != self._limiter.times_answered
 
     def _hears(self, seq: int) -> bool:
         """Whether the pause can still be ended by a word of the platform."""

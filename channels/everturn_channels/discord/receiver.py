@@ -18,7 +18,7 @@ import discord
 from anyio.abc import TaskGroup
 
 from everturn_channels.adapter import Command, InboundEvent, InboundHandler
-from everturn_channels.discord.catching_up import HEARD, Backlog, Looker, cursor_of, dms_of
+from everturn_channels.discord.catch_up import HEARD, Backlog, Looker, cursor_of, dms_of
 from everturn_channels.discord.client import Client
 from everturn_channels.discord.event_reader import EventReader
 from everturn_channels.discord.mapping import (
