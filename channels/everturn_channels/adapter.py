@@ -257,7 +257,7 @@ class OutgoingFile:
 class Outbound:
     """One message to send."""
 
-    chat: str
+    chat_id: str
     topic: str = ""
     payload: str = ""
     "One of those that `render` gave; empty with a file."
@@ -362,7 +362,7 @@ class Adapter(Protocol):
 
     async def edit(
         self,
-        chat: str,
+        chat_id: str,
         topic: str,
         platform_id: str,
         payload: str,
@@ -377,7 +377,7 @@ class Adapter(Protocol):
         """
         ...
 
-    async def show_draft(self, chat: str, topic: str, draft: int, text: str) -> None:
+    async def show_draft(self, chat_id: str, topic: str, draft: int, text: str) -> None:
         """Show `text` as a draft, where `capabilities.has_drafts`; the same number replaces it.
 
         `draft` is above 0. `text` is plain, of any length: its end is shown.
@@ -387,7 +387,7 @@ class Adapter(Protocol):
         """
         ...
 
-    async def type(self, chat: str, topic: str) -> None:
+    async def type(self, chat_id: str, topic: str) -> None:
         """Show the typing indicator once.
 
         Raises:
@@ -395,7 +395,7 @@ class Adapter(Protocol):
         """
         ...
 
-    async def react(self, chat: str, message_id: str, emoji: str) -> None:
+    async def react(self, chat_id: str, message_id: str, emoji: str) -> None:
         """Put a reaction of the bot on somebody's message; empty takes it away.
 
         Raises:

@@ -91,15 +91,15 @@ class MovingAdapter:
         """See `Adapter.send`. A message to reply to that is out of reach is left out."""
 
         async def send(now: str) -> str:
-            reply_to = _bare(message.reply_to, message.chat, now) or ""
-            sent = await self._adapter.send(replace(message, chat=now, reply_to=reply_to))
-            return _named(now, sent, message.chat)
+            reply_to = _bare(message.reply_to, message.chat_id, now) or ""
+            sent = await self._adapter.send(replace(message, chat_id=now, reply_to=reply_to))
+            return _named(now, sent, message.chat_id)
 
-        return await self._there(message.chat, send)
+        return await self._there(message.chat_id, send)
 
     async def edit(
         self,
-        chat: str,
+        chat_id: str,
         topic: str,
         platform_id: str,
         payload: str,
@@ -109,34 +109,34 @@ class MovingAdapter:
         """See `Adapter.edit`. What was said before the chat moved is out of reach."""
 
         async def edit(now: str) -> None:
-            name = _reachable(platform_id, chat, now)
+            name = _reachable(platform_id, chat_id, now)
             await self._adapter.edit(now, topic, name, payload, buttons=buttons)
 
-        await self._there(chat, edit)
+        await self._there(chat_id, edit)
 
-    async def show_draft(self, chat: str, topic: str, draft: int, text: str) -> None:
+    async def show_draft(self, chat_id: str, topic: str, draft: int, text: str) -> None:
         """See `Adapter.show_draft`."""
 
         async def show(now: str) -> None:
             await self._adapter.show_draft(now, topic, draft, text)
 
-        await self._there(chat, show)
+        await self._there(chat_id, show)
 
-    async def type(self, chat: str, topic: str) -> None:
+    async def type(self, chat_id: str, topic: str) -> None:
         """See `Adapter.type`."""
 
         async def show(now: str) -> None:
             await self._adapter.type(now, topic)
 
-        await self._there(chat, show)
+        await self._there(chat_id, show)
 
-    async def react(self, chat: str, message_id: str, emoji: str) -> None:
+    async def react(self, chat_id: str, message_id: str, emoji: str) -> None:
         """See `Adapter.react`."""
 
         async def react(now: str) -> None:
-            await self._adapter.react(now, _reachable(message_id, chat, now), emoji)
+            await self._adapter.react(now, _reachable(message_id, chat_id, now), emoji)
 
-        await self._there(chat, react)
+        await self._there(chat_id, react)
 
     async def _there(self, chat: str, call: Callable[[str], Awaitable[T]]) -> T:
         """Make a call where a chat is now; where the platform says that it moved, there.

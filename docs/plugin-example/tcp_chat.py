@@ -73,12 +73,12 @@ async def obey(message: dict[str, Any]) -> None:
     """Do what the gateway asks for."""
     match message["type"]:
         case "send":
-            await show(message["request"], message["chat"], message["text"])
+            await show(message["request"], message["chat_id"], message["text"])
         case "answer":
             chat = events[message["id"]]["chat"]["id"]
             await show(message["request"], chat, message["text"])
         case "typing":
-            await show(message["request"], message["chat"], "...")
+            await show(message["request"], message["chat_id"], "...")
         case "not_taken":  # the gateway could not keep it; after that time once more
             await asyncio.sleep(message["retry_after_s"])
             say(**events[message["id"]])

@@ -251,7 +251,7 @@ async def test_bots_and_the_bot_itself_are_not_heard() -> None:
     async with open_discord_api() as api:
         notes = Notebook()
         async with serving(api, notes) as bot:
-            await bot.send(Outbound(chat=api.world.general, payload=payload("mine")))
+            await bot.send(Outbound(chat_id=api.world.general, payload=payload("mine")))
             await api.says("beep", author=api.world.add_user("robot", is_bot=True))
             await api.says("hook", webhook_id=api.world.new_id())
             await api.says("human")
@@ -592,8 +592,8 @@ async def test_two_bots_with_different_addresses_do_not_meet() -> None:
     async with open_discord_api() as one, open_discord_api() as other:
         first, second = Notebook(), Notebook()
         async with serving(one, first) as a, serving(other, second) as b:
-            await a.send(Outbound(chat=one.world.general, payload=payload("to one")))
-            await b.send(Outbound(chat=other.world.general, payload=payload("to other")))
+            await a.send(Outbound(chat_id=one.world.general, payload=payload("to one")))
+            await b.send(Outbound(chat_id=other.world.general, payload=payload("to other")))
             await one.says("from one")
             await one.until(lambda: first.events)
 
@@ -775,7 +775,7 @@ async def test_the_same_nonce_twice_is_one_message() -> None:
     """A message of unknown outcome is sent again; people must see it once."""
     async with open_discord_api() as api, serving(api, Notebook()) as bot:
         chat = api.world.general
-        message = Outbound(chat=chat, payload=payload("once"), nonce="n-1", is_repeat=True)
+        message = Outbound(chat_id=chat, payload=payload("once"), nonce="n-1", is_repeat=True)
         api.fail("POST", r"/messages$", 0, happens=True)
         with pytest.raises(UnknownOutcomeError):
             await bot.send(message)
@@ -789,10 +789,10 @@ async def test_a_repeat_that_comes_late_says_so() -> None:
     async with open_discord_api() as api, serving(api, Notebook()) as bot:
         for text in ("once", "x" * 2000):
             message = Outbound(
-                chat=api.world.general, payload=payload(text), is_repeat=True, is_late=True
+                chat_id=api.world.general, payload=payload(text), is_repeat=True, is_late=True
             )
             await bot.send(message)
-        await bot.send(Outbound(chat=api.world.general, payload=payload("new"), is_late=True))
+        await bot.send(Outbound(chat_id=api.world.general, payload=payload("new"), is_late=True))
 
         assert [m["content"] for m in api.said()] == [
             "(This may be a repeat.)\nonce",
@@ -810,12 +810,12 @@ async def test_replies_buttons_and_files_go_out_and_nobody_is_pinged() -> None:
         button = Button(label="Allow", data="a:1")
         await bot.send(
             Outbound(
-                chat=chat, payload=payload("@everyone"), reply_to=asked["id"], buttons=(button,)
+                chat_id=chat, payload=payload("@everyone"), reply_to=asked["id"], buttons=(button,)
             )
         )
-        await bot.send(Outbound(chat=chat, payload=payload("late"), reply_to="12345"))
+        await bot.send(Outbound(chat_id=chat, payload=payload("late"), reply_to="12345"))
         file = OutgoingFile(data=b"\x00\x01", file_name="a/b.bin", media_type="x/y")
-        await bot.send(Outbound(chat=chat, file=file))
+        await bot.send(Outbound(chat_id=chat, file=file))
 
         first, late, with_file = api.said()
         assert first["referenced_message"]["id"] == asked["id"]
@@ -833,7 +833,7 @@ async def test_a_reply_that_may_not_be_one_is_sent_all_the_same() -> None:
         chat = api.world.general
         asked = await api.says("question")
         api.fail("POST", r"/messages$", 400, body={"message": "No", "code": 160_002})
-        await bot.send(Outbound(chat=chat, payload=payload("answer"), reply_to=asked["id"]))
+        await bot.send(Outbound(chat_id=chat, payload=payload("answer"), reply_to=asked["id"]))
 
         assert [(m["content"], m["type"]) for m in api.said()] == [("answer", 0)]
 
@@ -844,7 +844,7 @@ async def test_messages_are_edited_and_the_typing_indicator_is_shown() -> None:
         chat = api.world.general
         asked = await api.says("question")
         sent = await bot.send(
-            Outbound(chat=chat, payload=payload("a"), buttons=(Button(label="x", data="y"),))
+            Outbound(chat_id=chat, payload=payload("a"), buttons=(Button(label="x", data="y"),))
         )
         await bot.edit(chat, "", sent, payload("b"))
         await bot.edit(chat, "", sent, payload("b"))
@@ -875,7 +875,7 @@ async def test_refusals_are_told_apart(status: int, code: int, *, is_gone: bool)
     async with open_discord_api() as api, serving(api, Notebook()) as bot:
         api.refuse(api.world.general, status, code, "No")
         with pytest.raises(RefusedError) as refused:
-            await bot.send(Outbound(chat=api.world.general, payload=payload("x")))
+            await bot.send(Outbound(chat_id=api.world.general, payload=payload("x")))
 
     assert refused.value.is_chat_gone is is_gone
 
@@ -889,7 +889,7 @@ async def test_a_missing_permission_is_named() -> None:
         async with serving(api, Notebook()) as bot:
             api.refuse(world.general, 403, 50013, "Missing Permissions")
             with pytest.raises(RefusedError) as refused:
-                await bot.send(Outbound(chat=world.general, payload=payload("x")))
+                await bot.send(Outbound(chat_id=world.general, payload=payload("x")))
 
     assert "(Send Messages)" in str(refused.value)
     assert refused.value.is_chat_gone
@@ -898,8 +898,8 @@ async def test_a_missing_permission_is_named() -> None:
 async def test_long_silence_is_kept_without_asking_again() -> None:
     """GW-08: who goes on knocking is shut out for good."""
     async with open_discord_api() as api, serving(api, Notebook()) as bot:
-        message = Outbound(chat=api.world.general, payload=payload("x"))
-        other = Outbound(chat=api.world.add_channel("other"), payload=payload("x"))
+        message = Outbound(chat_id=api.world.general, payload=payload("x"))
+        other = Outbound(chat_id=api.world.add_channel("other"), payload=payload("x"))
         slow = {"message": "slow", "retry_after": 33.0, "global": False}
         via = {"Via": "1.1 google"}
         api.fail("POST", r"/messages$", 429, body=slow, headers=via)
@@ -925,7 +925,7 @@ async def test_a_full_bucket_makes_a_message_wait_and_loses_none() -> None:
         api.bucket = (2, 0.2)
         async with serving(api, Notebook()) as bot:
             for number in range(5):
-                await bot.send(Outbound(chat=api.world.general, payload=payload(f"{number}")))
+                await bot.send(Outbound(chat_id=api.world.general, payload=payload(f"{number}")))
 
     assert [m["content"] for m in api.said()] == ["0", "1", "2", "3", "4"]
     assert not [c for c in api.calls if c.status == 429]
@@ -935,7 +935,7 @@ async def test_nothing_is_sent_without_a_login_or_a_way() -> None:
     """What surely was not sent may be sent again without a doubt."""
     async with open_discord_api() as api:
         bot = make(api)
-        message = Outbound(chat=api.world.general, payload=payload("x"))
+        message = Outbound(chat_id=api.world.general, payload=payload("x"))
         with pytest.raises(NotSentError):
             await bot.send(message)
         async with serving(api, Notebook(), bot):
@@ -952,7 +952,7 @@ async def test_an_answer_that_never_comes_is_an_unknown_outcome(
     async with open_discord_api() as api, serving(api, Notebook()) as bot:
         api.fail("POST", r"/messages$", 502, times=9)
         with pytest.raises(UnknownOutcomeError):
-            await bot.send(Outbound(chat=api.world.general, payload=payload("x")))
+            await bot.send(Outbound(chat_id=api.world.general, payload=payload("x")))
 
 
 async def test_a_deadline_in_the_wait_after_a_429_is_no_unknown_outcome(
@@ -964,7 +964,7 @@ async def test_a_deadline_in_the_wait_after_a_429_is_no_unknown_outcome(
         slow = {"message": "slow", "retry_after": 9.0, "global": False}
         api.fail("POST", r"/messages$", 429, body=slow, headers={"Via": "1.1 google"})
         with pytest.raises(NotSentError):
-            await bot.send(Outbound(chat=api.world.general, payload=payload("x")))
+            await bot.send(Outbound(chat_id=api.world.general, payload=payload("x")))
 
 
 async def test_check_names_what_is_wrong() -> None:
@@ -995,9 +995,9 @@ async def test_the_pretended_discord_does_as_documented() -> None:
         page = api.world.history(chat, limit=2, after=ids[0], before=None)
         newest = api.world.history(chat, limit=2, after=None, before=None)
         with pytest.raises(RefusedError, match="50035"):
-            await bot.send(Outbound(chat=chat, payload=payload("x" * 2001)))
+            await bot.send(Outbound(chat_id=chat, payload=payload("x" * 2001)))
         with pytest.raises(RefusedError, match="50006"):
-            await bot.send(Outbound(chat=chat, payload=payload(" ")))
+            await bot.send(Outbound(chat_id=chat, payload=payload(" ")))
 
     # `after`: the messages next to it, newest first; without: the newest
     assert [m["id"] for m in page] == [ids[2], ids[1]]

@@ -90,7 +90,7 @@ async def test_an_owner_answers_a_question_of_another_chat_by_its_button(tmp_pat
         again = await fed.click(allow.data, chat=ADA_DM, sender=ADA)
 
         assert listed == "1 question waits for an answer."
-        assert message.message.chat == ADA_DM.id
+        assert message.message.chat_id == ADA_DM.id
         assert "test asks, in test -100" in shown
         assert "May send run?" in shown
         assert "it sends" in shown

@@ -133,7 +133,7 @@ async def test_the_sample_carries_a_conversation() -> None:
         await handler.until(lambda: texts(handler.taken) == ["hello é🔥"])
         message = handler.taken[0]
         (payload,) = adapter.render("Good **morning**")
-        sent = await adapter.send(Outbound(chat="ann", payload=payload, nonce="n"))
+        sent = await adapter.send(Outbound(chat_id="ann", payload=payload, nonce="n"))
         shown = [await ann.read()]
         await adapter.type("ann", "")
         shown.append(await ann.read())
@@ -150,7 +150,7 @@ async def test_the_sample_says_who_has_left_and_what_it_cannot() -> None:
     """A refusal that is not told as such is tried again for ever."""
     async with tcp_chat(OpenInlet()) as (adapter, _, _run):
         with pytest.raises(RefusedError, match="bob has left") as caught:
-            await adapter.send(Outbound(chat="bob", payload="plain:hi"))
+            await adapter.send(Outbound(chat_id="bob", payload="plain:hi"))
         with pytest.raises(RefusedError, match="change messages"):
             await adapter.edit("ann", "", "1", "plain:hi")
         with pytest.raises(RefusedError, match="react"):
@@ -159,7 +159,7 @@ async def test_the_sample_says_who_has_left_and_what_it_cannot() -> None:
             await adapter.show_draft("ann", "", 1, "hi")
         with pytest.raises(RefusedError, match="0 bytes"):
             file = OutgoingFile(data=b"x", file_name="x", media_type="text/plain")
-            await adapter.send(Outbound(chat="ann", file=file))
+            await adapter.send(Outbound(chat_id="ann", file=file))
 
     assert caught.value.is_chat_gone
 
@@ -365,7 +365,7 @@ async def test_what_cannot_be_kept_comes_back_in_order(tmp_path: Path, error: Ex
 async def _ignore_outcome(adapter: PluginAdapter) -> None:
     """Ask for something, so that the plug-in hears something."""
     try:
-        await adapter.send(Outbound(chat="c", payload="plain:go"))
+        await adapter.send(Outbound(chat_id="c", payload="plain:go"))
     except SendError:
         return
 
@@ -469,7 +469,7 @@ async def test_requests_reach_the_plugin_as_they_were_meant(tmp_path: Path) -> N
         (payload,) = adapter.render("**x**")
         (plain,) = adapter.render("**x**", is_plain=True)
         outbound = Outbound(
-            chat="c", topic="t", payload=payload, reply_to="m", nonce="n", buttons=buttons
+            chat_id="c", topic="t", payload=payload, reply_to="m", nonce="n", buttons=buttons
         )
         sent = await adapter.send(outbound)
         await adapter.edit("c", "t", "p1", plain, buttons=buttons)
@@ -483,7 +483,7 @@ async def test_requests_reach_the_plugin_as_they_were_meant(tmp_path: Path) -> N
     assert (send["text"], send["format"], send["buttons"]) == ("**x**", "markdown", button)
     assert (send["reply_to"], send["nonce"], send["is_repeat"]) == ("m", "n", False)
     assert (edit["message_id"], edit["text"], edit["format"]) == ("p1", "**x**", "plain")
-    assert (typing["type"], typing["chat"], typing["topic"]) == ("typing", "c", "t")
+    assert (typing["type"], typing["chat_id"], typing["topic"]) == ("typing", "c", "t")
     assert (react["message_id"], react["emoji"]) == ("m", "👀")
 
 
@@ -513,7 +513,7 @@ async def test_each_outcome_has_its_error(
     async with serving(adapter, handler):
         await handler.until_connected()
         with pytest.raises(kind, match=words) as caught:
-            await adapter.send(Outbound(chat="c", payload="plain:x"))
+            await adapter.send(Outbound(chat_id="c", payload="plain:x"))
 
     if isinstance(caught.value, NotSentError):
         assert caught.value.retry_after_s == 3
@@ -538,7 +538,9 @@ async def test_what_may_be_there_already_says_so(tmp_path: Path) -> None:
             await handler.until_connected()
             payload = adapter.render("x" * 150)[0]
             shown.append(
-                await adapter.send(Outbound(chat="c", payload=payload, nonce="n", is_repeat=True))
+                await adapter.send(
+                    Outbound(chat_id="c", payload=payload, nonce="n", is_repeat=True)
+                )
             )
 
     marked, plain = shown
@@ -565,7 +567,7 @@ async def test_a_slow_plugin_leaves_the_outcome_unknown(tmp_path: Path) -> None:
 
     async def send() -> None:
         try:
-            await adapter.send(Outbound(chat="c", payload="plain:x"))
+            await adapter.send(Outbound(chat_id="c", payload="plain:x"))
         except SendError as error:
             caught.append(error)
 
@@ -575,7 +577,7 @@ async def test_a_slow_plugin_leaves_the_outcome_unknown(tmp_path: Path) -> None:
             tasks.start_soon(send)
             await handler.until(lambda: "plugin" in handler.cursors)
             clock.advance(30)
-        second = await adapter.send(Outbound(chat="c", payload="plain:y"))
+        second = await adapter.send(Outbound(chat_id="c", payload="plain:y"))
 
     assert [type(error) for error in caught] == [UnknownOutcomeError]
     assert second == "second"
@@ -597,7 +599,7 @@ async def test_a_plugin_that_does_not_read_is_ended(tmp_path: Path) -> None:
 
     async def send() -> None:
         try:
-            await adapter.send(Outbound(chat="c", payload="plain:" + "x" * 900_000))
+            await adapter.send(Outbound(chat_id="c", payload="plain:" + "x" * 900_000))
         except SendError as error:
             caught.append(type(error))
 
@@ -637,16 +639,16 @@ async def test_what_was_given_up_before_it_was_written_never_is(tmp_path: Path) 
         """,
     )
     handler = OpenInlet()
-    large = Outbound(chat="c", payload="plain:" + "large" * 180_000)
+    large = Outbound(chat_id="c", payload="plain:" + "large" * 180_000)
     async with serving(adapter, handler), anyio.create_task_group() as tasks:
         await handler.until_connected()
         tasks.start_soon(adapter.send, large)
         await wait_all_tasks_blocked()
         with anyio.CancelScope() as scope:
             tasks.start_soon(_cancel_when_blocked, scope)
-            await adapter.send(Outbound(chat="c", payload="plain:given up"))
+            await adapter.send(Outbound(chat_id="c", payload="plain:given up"))
         (tmp_path / "go").touch()
-        seen = await adapter.send(Outbound(chat="c", payload="plain:later"))
+        seen = await adapter.send(Outbound(chat_id="c", payload="plain:later"))
 
     assert scope.cancelled_caught
     assert json.loads(seen) == ["large", "later"]
@@ -667,7 +669,7 @@ async def test_nothing_is_sent_before_it_is_connected(tmp_path: Path) -> None:
         await handler.until(lambda: len(handler.taken) == 1)
 
         with pytest.raises(NotSentError, match="not connected"):
-            await adapter.send(Outbound(chat="c", payload="plain:x"))
+            await adapter.send(Outbound(chat_id="c", payload="plain:x"))
 
 
 # --- files ---
@@ -770,9 +772,9 @@ async def test_a_file_is_sent_in_parts(tmp_path: Path) -> None:
 
     async with serving(adapter, handler):
         await handler.until_connected()
-        sent = [await adapter.send(Outbound(chat="c", file=file(size))) for size in sizes]
+        sent = [await adapter.send(Outbound(chat_id="c", file=file(size))) for size in sizes]
         with pytest.raises(RefusedError, match="2,000,000 bytes"):
-            await adapter.send(Outbound(chat="c", file=file(2_000_001)))
+            await adapter.send(Outbound(chat_id="c", file=file(2_000_001)))
 
     assert sent == [f"a.txt text/plain {hashlib.sha256(b'x' * size).hexdigest()}" for size in sizes]
 
@@ -804,7 +806,7 @@ async def test_a_killed_plugin_leaves_nobody_waiting(tmp_path: Path) -> None:
 
     async def send() -> None:
         try:
-            await adapter.send(Outbound(chat="c", payload="plain:x"))
+            await adapter.send(Outbound(chat_id="c", payload="plain:x"))
         except SendError as error:
             caught.append(type(error))
 
@@ -1008,7 +1010,7 @@ async def test_its_secrets_are_masked_in_all_it_says(
         async with serving(adapter, handler):
             await handler.until_connected()
             with pytest.raises(RefusedError) as caught:
-                await adapter.send(Outbound(chat="c", payload="plain:x"))
+                await adapter.send(Outbound(chat_id="c", payload="plain:x"))
 
     assert str(caught.value) == "***"
     said = [str(vars(record)) for record in caplog.records]

@@ -448,7 +448,7 @@ async def test_messages_are_sent_as_they_were_laid_out() -> None:
         said = api.message("question", chat=-7)
         sent = await adapter.send(
             Outbound(
-                chat="-7",
+                chat_id="-7",
                 topic="9",
                 payload=payload,
                 reply_to=str(said["message_id"]),

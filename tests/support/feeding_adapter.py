@@ -112,9 +112,9 @@ class FeedingAdapter(ScriptedAdapter):
         self._error = error
         self._broken.set()
 
-    async def react(self, chat: str, message_id: str, emoji: str) -> None:
+    async def react(self, chat_id: str, message_id: str, emoji: str) -> None:
         """Note a reaction."""
-        self.reacted.append((chat, message_id, emoji))
+        self.reacted.append((chat_id, message_id, emoji))
         self._notify()
 
 

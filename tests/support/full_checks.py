@@ -224,7 +224,7 @@ def _check_said(bodies: Sequence[object], state: SessionState, chat: str, seen: 
     placed: set[str] = set()
     "What took the place of its preview: that may stand above what was owed while it was written."
     for message in seen.messages.values():
-        if message.message.chat != chat:
+        if message.message.chat_id != chat:
             continue
         asks = message.states[0].removeprefix(_LABEL).startswith("~May")
         text = message.states[0] if asks else message.text

@@ -57,7 +57,7 @@ class Platform:
 
     def chat(self, chat: str) -> list[str]:
         """What people read in one chat, oldest first."""
-        return [shown.text for shown in self.messages.values() if shown.message.chat == chat]
+        return [shown.text for shown in self.messages.values() if shown.message.chat_id == chat]
 
     def put(self, message: Outbound) -> str:
         """Take a message."""
@@ -181,14 +181,14 @@ class ScriptedAdapter:
         what = message.file.file_name if message.file else message.payload
 
         def put() -> str:
-            self._check(message.chat)
+            self._check(message.chat_id)
             return self.world.put(message)
 
         return await self._call("send", what, put)
 
     async def edit(
         self,
-        chat: str,
+        chat_id: str,
         topic: str,
         platform_id: str,
         payload: str,
@@ -199,36 +199,36 @@ class ScriptedAdapter:
         del topic
 
         def put() -> str:
-            self._check(chat)
+            self._check(chat_id)
             self.world.change(platform_id, payload, buttons)
             return ""
 
         await self._call("edit", payload, put)
 
-    async def show_draft(self, chat: str, topic: str, draft: int, text: str) -> None:
+    async def show_draft(self, chat_id: str, topic: str, draft: int, text: str) -> None:
         """Show a draft."""
         del topic
         assert draft > 0
 
         def put() -> str:
-            self.world.drafts.append((chat, draft, text))
+            self.world.drafts.append((chat_id, draft, text))
             return ""
 
         await self._call("draft", text, put)
 
-    async def type(self, chat: str, topic: str) -> None:
+    async def type(self, chat_id: str, topic: str) -> None:
         """Show the typing indicator."""
         del topic
 
         def put() -> str:
-            self.world.typed.append(chat)
+            self.world.typed.append(chat_id)
             return ""
 
-        await self._call("type", chat, put)
+        await self._call("type", chat_id, put)
 
-    async def react(self, chat: str, message_id: str, emoji: str) -> None:
+    async def react(self, chat_id: str, message_id: str, emoji: str) -> None:
         """Do nothing."""
-        del chat, message_id, emoji
+        del chat_id, message_id, emoji
 
     def _check(self, chat: str) -> None:
         if chat in self.world.gone:

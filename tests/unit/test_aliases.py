@@ -178,14 +178,14 @@ async def test_what_is_sent_to_a_chat_that_moved_arrives_in_the_new_one() -> Non
     aliases = ChatAliases("test")
     adapter = MovingPlatform({"-1": "-100", "-100": "-200"})
     moving = MovingAdapter(adapter, aliases)
-    sent = await moving.send(Outbound(chat="-1", payload="hello", reply_to="7"))
+    sent = await moving.send(Outbound(chat_id="-1", payload="hello", reply_to="7"))
 
     [shown] = adapter.world.messages.values()
-    assert (shown.message.chat, shown.message.reply_to, sent) == ("-200", "", "-200/m1")
+    assert (shown.message.chat_id, shown.message.reply_to, sent) == ("-200", "", "-200/m1")
     assert aliases.first("-200") == "-1"
 
     await moving.edit("-1", "", sent, "changed")
-    await moving.send(Outbound(chat="-1", payload="again", reply_to="-200/7"))
+    await moving.send(Outbound(chat_id="-1", payload="again", reply_to="-200/7"))
     assert adapter.world.texts == ["changed", "again"]
     assert adapter.world.messages["m2"].message.reply_to == "7"
     for old in ("m1", "-100/m1"):
@@ -206,12 +206,12 @@ async def test_a_move_that_cannot_be_kept_leaves_the_message_owed(
     with monkeypatch.context() as patched:
         patched.setattr(module, "replace_kept", full)
         with pytest.raises(NotSentError):
-            await moving.send(Outbound(chat="-1", payload="hello"))
-    assert await moving.send(Outbound(chat="-1", payload="hello")) == "-100/m1"
+            await moving.send(Outbound(chat_id="-1", payload="hello"))
+    assert await moving.send(Outbound(chat_id="-1", payload="hello")) == "-100/m1"
 
 
 async def test_chats_that_move_in_a_circle_are_given_up() -> None:
     """A platform that talks nonsense must not keep a message going round for ever."""
     moving = MovingAdapter(MovingPlatform({"-1": "-2", "-2": "-1"}), ChatAliases("test"))
     with pytest.raises(RefusedError):
-        await moving.send(Outbound(chat="-1", payload="hello"))
+        await moving.send(Outbound(chat_id="-1", payload="hello"))

@@ -314,7 +314,7 @@ class Preview:
             await self._session.tell(replace(sent, mark="unsent"))
             return
         message = Outbound(
-            chat=key.chat,
+            chat_id=key.chat,
             topic=key.topic,
             payload=payload,
             reply_to=turn.reply_to,
@@ -340,7 +340,7 @@ class Preview:
         if status.platform_id and not status.is_old:
             await self._adapter.edit(key.chat, key.topic, status.platform_id, payload)
         else:
-            message = Outbound(chat=key.chat, topic=key.topic, payload=payload)
+            message = Outbound(chat_id=key.chat, topic=key.topic, payload=payload)
             status = self._status = _Status(platform_id=await self._adapter.send(message))
         status.is_running = True
         status.names += wish.running

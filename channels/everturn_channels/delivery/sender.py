@@ -356,7 +356,7 @@ class Sender:
         key, item, chunk = self._session.state.key, job.item, job.chunks[index]
         may_be_shown = index == 0 and item.preview_step > 0
         message = Outbound(
-            chat=key.chat,
+            chat_id=key.chat,
             topic=key.topic,
             payload=chunk.payload,
             reply_to=item.reply_to if index == 0 else "",
@@ -416,7 +416,7 @@ class Sender:
         name = preview_nonce(self._session.session_id, item.turn, item.preview_step)
         platform_id = await self._adapter.send(replace(message, nonce=name))
         try:
-            await self._adapter.edit(message.chat, message.topic, platform_id, message.payload)
+            await self._adapter.edit(message.chat_id, message.topic, platform_id, message.payload)
         except RefusedError as error:
             if error.is_chat_gone:
                 raise

@@ -205,7 +205,7 @@ class DiscordAdapter:
 
     async def edit(
         self,
-        chat: str,
+        chat_id: str,
         topic: str,
         platform_id: str,
         payload: str,
@@ -213,21 +213,21 @@ class DiscordAdapter:
         buttons: tuple[Button, ...] = (),
     ) -> None:
         """As `Adapter.edit`."""
-        await self._sender.edit(channel_of(chat, topic), platform_id, payload, buttons)
+        await self._sender.edit(channel_of(chat_id, topic), platform_id, payload, buttons)
 
-    async def show_draft(self, chat: str, topic: str, draft: int, text: str) -> None:
+    async def show_draft(self, chat_id: str, topic: str, draft: int, text: str) -> None:
         """Refuse: Discord has no drafts."""
-        del chat, topic, draft, text
+        del chat_id, topic, draft, text
         text = "Discord has no drafts."
         raise RefusedError(text)
 
-    async def type(self, chat: str, topic: str) -> None:
+    async def type(self, chat_id: str, topic: str) -> None:
         """As `Adapter.type`."""
-        await self._sender.type(channel_of(chat, topic))
+        await self._sender.type(channel_of(chat_id, topic))
 
-    async def react(self, chat: str, message_id: str, emoji: str) -> None:
+    async def react(self, chat_id: str, message_id: str, emoji: str) -> None:
         """As `Adapter.react`."""
-        await self._sender.react(chat, message_id, emoji)
+        await self._sender.react(chat_id, message_id, emoji)
 
     def _answerer(
         self, message: discord.Message, chat: ChatRef
@@ -237,7 +237,7 @@ class DiscordAdapter:
         async def answer(text: str) -> None:
             for number, payload in enumerate(self.render(text)):
                 reply = Outbound(
-                    chat=chat.id,
+                    chat_id=chat.id,
                     topic=chat.topic,
                     payload=payload,
                     reply_to="" if number else str(message.id),

@@ -77,7 +77,7 @@ class Sender:
 
     async def send(self, message: Outbound) -> str:
         """As `Adapter.send`."""
-        channel = channel_of(message.chat, message.topic)
+        channel = channel_of(message.chat_id, message.topic)
         payload = _content(message.payload)
         if message.is_repeat and message.is_late:  # the nonce may be forgotten
             await self._label(message, payload)
@@ -112,7 +112,7 @@ class Sender:
             payload["content"] = text
             return
         line = json.dumps({"content": NEXT_IS_REPEAT})
-        before = Outbound(chat=message.chat, topic=message.topic, payload=line)
+        before = Outbound(chat_id=message.chat_id, topic=message.topic, payload=line)
         try:
             await self.send(before)
         except UnknownOutcomeError as error:  # the line may be there; the message surely is not
@@ -137,9 +137,9 @@ class Sender:
         route = Route("POST", "/channels/{channel_id}/typing", channel_id=channel)
         await self._request("typing", route)
 
-    async def react(self, chat: str, message_id: str, emoji: str) -> None:
+    async def react(self, chat_id: str, message_id: str, emoji: str) -> None:
         """As `Adapter.react`."""
-        channel = self._homes.get(message_id) or channel_of(chat, "")
+        channel = self._homes.get(message_id) or channel_of(chat_id, "")
         if emoji:
             await self._reaction("PUT", channel, message_id, emoji)
             _remember(self._reactions, message_id, emoji)

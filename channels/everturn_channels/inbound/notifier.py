@@ -115,7 +115,7 @@ class Notifier:
         below = buttons if self._adapter.capabilities.buttons else ()
         for index, payload in enumerate(payloads):
             line = Outbound(
-                chat=chat.id,
+                chat_id=chat.id,
                 topic=chat.topic,
                 payload=payload,
                 reply_to="" if index else reply_to,

@@ -259,7 +259,7 @@ class PluginAdapter:
         if message.is_repeat and not self._hello.nonces:
             text = REPEAT_MARK + text
         request = SendMessage(
-            chat=message.chat,
+            chat_id=message.chat_id,
             topic=message.topic,
             text=text,
             format=style,
@@ -283,7 +283,7 @@ class PluginAdapter:
 
     async def edit(
         self,
-        chat: str,
+        chat_id: str,
         topic: str,
         platform_id: str,
         payload: str,
@@ -301,20 +301,25 @@ class PluginAdapter:
             self._cannot("change messages")
         style, text = _format(payload)
         request = EditMessage(
-            chat=chat, topic=topic, message_id=platform_id, text=text, format=style, buttons=buttons
+            chat_id=chat_id,
+            topic=topic,
+            message_id=platform_id,
+            text=text,
+            format=style,
+            buttons=buttons,
         )
         await self._ask(connection, request)
 
-    async def show_draft(self, chat: str, topic: str, draft: int, text: str) -> None:
+    async def show_draft(self, chat_id: str, topic: str, draft: int, text: str) -> None:
         """Refuse: plug-ins have no drafts.
 
         Raises:
             RefusedError: Always.
         """
-        del chat, topic, draft, text
+        del chat_id, topic, draft, text
         self._cannot("show drafts")
 
-    async def type(self, chat: str, topic: str) -> None:
+    async def type(self, chat_id: str, topic: str) -> None:
         """Show the typing indicator once.
 
         Raises:
@@ -323,9 +328,9 @@ class PluginAdapter:
         connection = self._connected()
         if not self._hello.typing_s:
             self._cannot("show that somebody types")
-        await self._ask(connection, ShowTyping(chat=chat, topic=topic))
+        await self._ask(connection, ShowTyping(chat_id=chat_id, topic=topic))
 
-    async def react(self, chat: str, message_id: str, emoji: str) -> None:
+    async def react(self, chat_id: str, message_id: str, emoji: str) -> None:
         """Put a reaction on somebody's message; empty takes it away.
 
         Raises:
@@ -334,7 +339,7 @@ class PluginAdapter:
         connection = self._connected()
         if not self._hello.reactions:
             self._cannot("react")
-        await self._ask(connection, React(chat=chat, message_id=message_id, emoji=emoji))
+        await self._ask(connection, React(chat_id=chat_id, message_id=message_id, emoji=emoji))
 
     def _connected(self) -> Connection:
         if self._connection is None:

@@ -55,7 +55,7 @@ class SendMessage:
 
     type: Literal["send"] = "send"
     request: int = 0
-    chat: str
+    chat_id: str
     topic: str = ""
     text: str
     format: Format
@@ -72,7 +72,7 @@ class EditMessage:
 
     type: Literal["edit"] = "edit"
     request: int = 0
-    chat: str
+    chat_id: str
     topic: str = ""
     message_id: str
     text: str
@@ -86,7 +86,7 @@ class ShowTyping:
 
     type: Literal["typing"] = "typing"
     request: int = 0
-    chat: str
+    chat_id: str
     topic: str = ""
 
 
@@ -96,7 +96,7 @@ class React:
 
     type: Literal["react"] = "react"
     request: int = 0
-    chat: str
+    chat_id: str
     message_id: str
     emoji: str
 

@@ -125,7 +125,7 @@ class TelegramAdapter:
 
     async def edit(
         self,
-        chat: str,
+        chat_id: str,
         topic: str,  # noqa: ARG002 - Telegram finds a message by its chat
         platform_id: str,
         payload: str,
@@ -133,19 +133,19 @@ class TelegramAdapter:
         buttons: tuple[Button, ...] = (),
     ) -> None:
         """Change a message of the bot. See `Adapter.edit`."""
-        await self._sender().edit(chat, platform_id, payload, buttons)
+        await self._sender().edit(chat_id, platform_id, payload, buttons)
 
-    async def show_draft(self, chat: str, topic: str, draft: int, text: str) -> None:
+    async def show_draft(self, chat_id: str, topic: str, draft: int, text: str) -> None:
         """Show a draft. See `Adapter.show_draft`."""
-        await self._sender().show_draft(chat, topic, draft, text)
+        await self._sender().show_draft(chat_id, topic, draft, text)
 
-    async def type(self, chat: str, topic: str) -> None:
+    async def type(self, chat_id: str, topic: str) -> None:
         """Show the typing indicator once. See `Adapter.type`."""
-        await self._sender().type(chat, topic)
+        await self._sender().type(chat_id, topic)
 
-    async def react(self, chat: str, message_id: str, emoji: str) -> None:
+    async def react(self, chat_id: str, message_id: str, emoji: str) -> None:
         """Put a reaction on a message. See `Adapter.react`."""
-        await self._sender().react(chat, message_id, emoji)
+        await self._sender().react(chat_id, message_id, emoji)
 
     async def take_webhook(self, secret: str, body: bytes) -> int:
         """Take what Telegram sent to the webhook; return the HTTP status to answer with.

@@ -72,7 +72,7 @@ class Sender:
         if message.is_repeat:
             text, entities = markup.labelled(text, entities)
         request = SendMessage(
-            chat_id=_chat(message.chat),
+            chat_id=_chat(message.chat_id),
             text=text,
             message_thread_id=_topic(message.topic),
             entities=_entities(entities),
@@ -87,12 +87,12 @@ class Sender:
         return await self._refusing(self._sent(request.model_copy(update={"entities": None})))
 
     async def edit(
-        self, chat: str, platform_id: str, payload: str, buttons: tuple[Button, ...]
+        self, chat_id: str, platform_id: str, payload: str, buttons: tuple[Button, ...]
     ) -> None:
         """Put a payload in the place of a message. See `Adapter.edit`."""
         text, entities = _payload(payload)
         request = EditMessageText(
-            chat_id=_chat(chat),
+            chat_id=_chat(chat_id),
             message_id=_number(platform_id, "message"),
             text=text,
             entities=_entities(entities),
@@ -113,27 +113,27 @@ class Sender:
             plain = request.model_copy(update={"entities": None})
             await self._refusing(self._line.send(plain))
 
-    async def show_draft(self, chat: str, topic: str, draft: int, text: str) -> None:
+    async def show_draft(self, chat_id: str, topic: str, draft: int, text: str) -> None:
         """Show a draft. See `Adapter.show_draft`."""
         shown = markup.tail(text, markup.TEXT_UNITS - 1)
         if shown.strip():
-            number = _number(chat, "chat")
+            number = _number(chat_id, "chat")
             request = SendMessageDraft(
                 chat_id=number, draft_id=draft, message_thread_id=_topic(topic), text=shown
             )
             await self._refusing(self._line.send(request, deadline_s=_SIGN_S))
 
-    async def type(self, chat: str, topic: str) -> None:
+    async def type(self, chat_id: str, topic: str) -> None:
         """Show the typing sign. See `Adapter.type`."""
         request = SendChatAction(
-            chat_id=_chat(chat), action="typing", message_thread_id=_topic(topic)
+            chat_id=_chat(chat_id), action="typing", message_thread_id=_topic(topic)
         )
         await self._refusing(self._line.send(request, deadline_s=_SIGN_S))
 
-    async def react(self, chat: str, message_id: str, emoji: str) -> None:
+    async def react(self, chat_id: str, message_id: str, emoji: str) -> None:
         """Put a reaction on a message. See `Adapter.react`."""
         request = SetMessageReaction(
-            chat_id=_chat(chat),
+            chat_id=_chat(chat_id),
             message_id=_number(message_id, "message"),
             reaction=[ReactionTypeEmoji(emoji=emoji)] if emoji else [],
         )
@@ -146,7 +146,7 @@ class Sender:
             SendError: It could not be sent, or not all of it.
         """
         for payload in markup.render(text):
-            await self.send(Outbound(chat=chat, topic=topic, payload=payload, reply_to=reply_to))
+            await self.send(Outbound(chat_id=chat, topic=topic, payload=payload, reply_to=reply_to))
             reply_to = ""
 
     async def answer_click(self, query_id: str, text: str) -> None:
@@ -163,7 +163,7 @@ class Sender:
     async def _send_file(self, message: Outbound, file: OutgoingFile) -> str:
         upload = BufferedInputFile(file.data, _file_name(file.file_name))
         document = SendDocument(
-            chat_id=_chat(message.chat),
+            chat_id=_chat(message.chat_id),
             document=upload,
             message_thread_id=_topic(message.topic),
             caption=markup.REPEAT_LABEL if message.is_repeat else None,
