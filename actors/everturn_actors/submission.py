@@ -106,6 +106,8 @@ class _Taint:
                     self._turns.add(turn)
             case CallFinished(untrusted=True):
                 self._turns.add(self._open)
+            case ModelReplied(outside=sources) if sources:  # of an earlier turn, and still shown
+                self._turns.add(self._open)
             case _:
                 pass
 

@@ -86,8 +86,8 @@ async def test_what_it_is_told_besides_taints_it(how: str, *, untrusted: bool) -
         assert await both_ways(test, await say(test)) == (untrusted, untrusted)
 
 
-async def test_the_turn_before_does_not_taint_it() -> None:
-    """Text from outside taints a turn, not the conversation."""
+async def test_text_of_the_turn_before_that_is_still_shown_taints_it() -> None:
+    """The page still stands in the request, and may be behind the answer."""
     provider = ScriptedProvider(calling(("a", "fetch")), "done", "and done")
     tool = page(untrusted=True, held=True)
     async with open_test_service(provider=provider, tools={"fetch": tool}) as test:
@@ -97,7 +97,7 @@ async def test_the_turn_before_does_not_taint_it() -> None:
         tool.let_go("a")
 
         assert (await result_of(before)).untrusted
-        assert await both_ways(test, said) == (False, False)
+        assert await both_ways(test, said) == (True, True)
 
 
 async def test_a_message_that_joins_a_running_turn_shares_its_taint() -> None:
@@ -161,8 +161,8 @@ async def test_of_a_turn_that_is_long_gone_the_worse_is_told() -> None:
         assert (await result_of(again)).untrusted
 
 
-async def test_who_comes_back_is_not_told_of_the_turn_that_it_waited_for() -> None:
-    """Its log begins with the message, and the turn before went on after that."""
+async def test_who_comes_back_is_told_of_what_the_turn_before_had_read() -> None:
+    """Its log begins with the message; the page came before, and is shown all the same."""
     provider = ScriptedProvider(calling(("a", "fetch")), "done", calling(("b", "wait")), "and done")
     fetch, wait = page(untrusted=True, held=True), Deed("wait", held=True)
     async with open_test_service(provider=provider, tools={"fetch": fetch, "wait": wait}) as test:
@@ -175,4 +175,4 @@ async def test_who_comes_back_is_not_told_of_the_turn_that_it_waited_for() -> No
         wait.let_go("b")
 
         assert again.duplicate
-        assert not (await result_of(again)).untrusted
+        assert (await result_of(again)).untrusted

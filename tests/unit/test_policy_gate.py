@@ -192,7 +192,7 @@ async def test_after_text_from_outside_side_effects_ask_again(mode: str) -> None
     assert [each.word for each in (listed, noted, fetched)] == ["ask"] * 3
     assert recalled == ALLOW
     assert listed.pattern == ""
-    assert "read text from outside" in listed.reason
+    assert listed.reason == "what web_fetch gave is shown to the model, and may be behind this call"
 
 
 async def test_what_is_refused_anyway_is_not_asked_after_text_from_outside() -> None:
@@ -234,7 +234,7 @@ async def test_a_delegate_of_a_tainted_turn_is_tainted_itself() -> None:
     verdict = await _gate(policy("bash:ls *")).judge(_ls(), BASH, there)
 
     assert verdict.word == "deny"
-    assert "read text from outside" in verdict.reason
+    assert "given while text from outside was shown" in verdict.reason
 
 
 async def test_what_a_skill_grants_is_allowed_while_it_says_so() -> None:

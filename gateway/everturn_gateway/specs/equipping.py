@@ -27,7 +27,13 @@ def equipped(agent: Agent, file: AgentFile, workshop: Workshop) -> Agent:
             window; with the place that is at fault.
     """
     try:
-        made = workshop.equip(file.plan, agent=file.spec.name, home=file.folder, files=file.files)
+        made = workshop.equip(
+            file.plan,
+            agent=file.spec.name,
+            home=file.folder,
+            files=file.files,
+            owner_texts=(system_prompt(file.spec.prompt),),
+        )
     except ToolSettingsError as error:
         raise ConfigError(faults=[file.fault(TOOLS_FIELD, str(error))]) from error
     tools = tuple(tool.definition for tool in made.tools.values())

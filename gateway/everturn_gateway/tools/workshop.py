@@ -82,7 +82,15 @@ class Workshop:
         """The gateway's workspace."""
         return self._state
 
-    def equip(self, plan: ToolPlan, *, agent: str, home: Path, files: Path | None) -> Equipment:
+    def equip(
+        self,
+        plan: ToolPlan,
+        *,
+        agent: str,
+        home: Path,
+        files: Path | None,
+        owner_texts: Sequence[str] = (),
+    ) -> Equipment:
         """Return the tools of an agent and the gate before them; nothing is started.
 
         Resolves paths: not for the event loop.
@@ -92,6 +100,7 @@ class Workshop:
             agent: Its name.
             home: Its folder.
             files: Its workspace; None = a folder of its own in the gateway's.
+            owner_texts: Its prompt, in which addresses may stand that it is to read.
 
         Raises:
             ToolSettingsError: A setting makes no sense; the text names it.
@@ -103,7 +112,13 @@ class Workshop:
         kit.toolbox = Toolbox(
             own, look=kit.look, connect=connect if plan.mcp else None, guard=kit.guard
         )
-        gate = PolicyGate(plan.policy, site.home, guards=plan.hooks.before, granted=kit.granted)
+        gate = PolicyGate(
+            plan.policy,
+            site.home,
+            guards=plan.hooks.before,
+            granted=kit.granted,
+            owner_texts=owner_texts,
+        )
         return Equipment(tools=kit.toolbox, gate=gate)
 
     def site(self, *, agent: str, home: Path, files: Path | None) -> ToolSite:

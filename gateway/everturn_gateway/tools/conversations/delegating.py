@@ -16,10 +16,17 @@ from everturn_actors.errors import (
     UnknownAgentError,
 )
 from everturn_actors.model import Inbound, ToolCall, ToolDefinition
+from everturn_actors.outside import outside_of_all, together
 from everturn_actors.ports import ToolContext, ToolOutput, ToolTraits
 from everturn_actors.service import Submission, TurnResult, TurnService
 from everturn_gateway.tools.arguments import Arguments, parameters, read_arguments
-from everturn_gateway.tools.conversations.origins import delegate_key, depth_of, hops_of, label
+from everturn_gateway.tools.conversations.origins import (
+    delegate_key,
+    depth_of,
+    hops_of,
+    is_tainted,
+    label,
+)
 from everturn_gateway.tools.site import ToolSite
 
 logger = logging.getLogger(__name__)
@@ -159,17 +166,20 @@ async def _result(service: TurnService, submission: Submission) -> TurnResult:
 
 async def _conclusion(service: TurnService, result: TurnResult) -> ToolOutput:
     state = await service.view(result.session_id)
-    untrusted = any(
-        each.untrusted for turn in state.held_turns for step in turn.steps for each in step.results
-    )
+    read = outside_of_all(message for turn in state.held_turns for message in turn.messages)
+    summary = state.standing.summary
+    sources = together(read.sources, summary.outside if summary is not None else ())
+    untrusted = bool(sources) or result.untrusted or is_tainted(state.key)
+    source = f"what a delegate concluded from {', '.join(sources) or 'its task'}" * untrusted
     # Its answers stay in the log: after a crash the same call finds them in the ended session.
     if state.status != "ended":
         await _end(service, result.session_id)
     if result.outcome == "answered":
-        return ToolOutput(text=result.text.strip() or "(no conclusion)", untrusted=untrusted)
+        text = result.text.strip() or "(no conclusion)"
+        return ToolOutput(text=text, untrusted=untrusted, source=source)
     said = f"\nIts last words: {result.text}" if result.text else ""
     text = f"{state.key.agent} did not finish the task ({result.outcome}): {result.error}{said}"
-    return ToolOutput(text=text, is_error=True, untrusted=untrusted)
+    return ToolOutput(text=text, is_error=True, untrusted=untrusted, source=source)
 
 
 async def _end(service: TurnService, session_id: str) -> None:

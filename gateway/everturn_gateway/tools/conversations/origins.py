@@ -11,6 +11,7 @@ import re
 from typing import Final
 
 from everturn_actors.model import PROGRAM_SENDERS, Conversation, ConversationKey, ToolCall
+from everturn_actors.outside import behind_calls
 from everturn_actors.ports import ToolContext
 
 DELEGATE: Final = "delegate"
@@ -41,12 +42,10 @@ def is_tainted(key: ConversationKey) -> bool:
 def delegate_key(call: ToolCall, context: ToolContext, agent: str, number: int) -> ConversationKey:
     """Return the conversation of the `number`-th try of `agent` at a call, whenever it is asked.
 
-    Of what the turn has read, only finished steps count: what is read beside this very call was not
-    known when it was written, and may not be known again after a restart.
+    What is read beside this very call was not known when it was written, and may not be known again
+    after a restart: it does not count.
     """
-    current = context.conversation.current
-    steps = current.steps if current else ()
-    tainted = is_tainted(context.key) or any(r.untrusted for step in steps for r in step.results)
+    tainted = is_tainted(context.key) or bool(behind_calls(context.conversation.current))
     topic = f"{depth_of(context.key) + 1}{' untrusted' if tainted else ''}"
     chat = f"{name_of_call(call, context)}.{number}"
     return ConversationKey(channel=DELEGATE, chat=chat, agent=agent, topic=topic)

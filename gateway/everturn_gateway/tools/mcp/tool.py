@@ -72,15 +72,18 @@ class McpTool:
         """
         del context
         untrusted = not self._connection.settings.trusted
+        source = f"what {self.remote_name} of the MCP server {self.server} gave" * untrusted
         try:
             answer = await self._connection.call(self.remote_name, _arguments(call))
         except McpRefusedError as error:
             what = "does not take these arguments" if error.code == _INVALID_PARAMS else "refuses"
             text = f"the MCP server {self.server!r} {what}: {error.words}"
-            return ToolOutput(text=text, is_error=True, untrusted=untrusted)
+            return ToolOutput(text=text, is_error=True, untrusted=untrusted, source=source)
         except McpError as error:
             self._fail(error)
-        return ToolOutput(text=answer.text, is_error=answer.is_error, untrusted=untrusted)
+        return ToolOutput(
+            text=answer.text, is_error=answer.is_error, untrusted=untrusted, source=source
+        )
 
     def _fail(self, error: McpError) -> NoReturn:
         server = f"the MCP server {self.server!r}"

@@ -12,9 +12,16 @@ import anyio.to_thread
 from everturn_actors.model import ToolCall
 from everturn_actors.ports import ALLOW, Tool, ToolContext, Verdict
 from everturn_gateway.scheduler.jobs import ISOLATED
-from everturn_gateway.tools.conversations import DELEGATE, is_tainted
+from everturn_gateway.tools.conversations import DELEGATE
+from everturn_gateway.tools.policy.given import GivenAddresses
 from everturn_gateway.tools.policy.hooks import Guard, refusal
 from everturn_gateway.tools.policy.loading import LOCAL_FILE
+from everturn_gateway.tools.policy.outside import (
+    only_reads,
+    shown,
+    sources_behind,
+    why_not_read,
+)
 from everturn_gateway.tools.policy.patterns import Pattern, PatternError, read_pattern
 from everturn_gateway.tools.policy.policy import Policy
 from everturn_gateway.tools.policy.subjects import Subject, subject_of
@@ -23,7 +30,6 @@ from everturn_gateway.tools.site import traits_of
 
 NOBODY_ANSWERS: Final = frozenset((DELEGATE, ISOLATED, "once"))
 "Channels of conversations in which there is no person."
-_TAINTED: Final = "this turn has read text from outside, and what it says may be behind this call"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,7 @@ class PolicyGate:
         *,
         guards: Sequence[Guard] = (),
         granted: Callable[[ToolContext], Sequence[str]] | None = None,
+        owner_texts: Sequence[str] = (),
     ) -> None:
         """Build it.
 
@@ -57,11 +64,13 @@ class PolicyGate:
             guards: The agent's hooks before a call.
             granted: Patterns that are allowed besides, in the conversation as it stands: those of
                 the skills that were read. A text that is no pattern allows nothing.
+            owner_texts: What the agent's owner wrote for it. Addresses in them may be read.
         """
         self._policy = policy
         self._home = home
         self._guards = tuple(guards)
         self._granted = granted
+        self._given = GivenAddresses(owner_texts)
 
     @property
     def policy(self) -> Policy:
@@ -86,10 +95,17 @@ class PolicyGate:
         if policy.mode == "restrict" and not may_run:
             hint = "what is not allowed is refused here (mode restrict); do without, or say so"
             return Verdict(word="deny", reason=f"{_why_not(subject)}; {hint}")
-        if policy.after_untrusted == "ask" and _is_tainted(context):
+        if policy.after_untrusted == "ask" and (sources := sources_behind(context)):
             if is_safe and traits.read_only:
                 return ALLOW
-            return _asking(policy, context, reason=_TAINTED, pattern="")
+            why = "" if may_run else _why_not(subject)
+            if may_run and only_reads(traits, subject, is_told=policy.tells_to_read(subject)):
+                given = self._given.of(context.session_id, context.conversation)
+                why = why_not_read(call, subject, context, given)
+                if not why:
+                    return ALLOW
+            reason = "; ".join(each for each in (why, shown(sources, context)) if each)
+            return _asking(policy, context, reason=reason, pattern="")
         if may_run:
             return ALLOW
         return _asking(policy, context, reason=_why_not(subject), pattern=subject.pattern)
@@ -126,11 +142,6 @@ class PolicyGate:
             except PatternError:
                 continue  # whoever reads the skill has said so
         return granted
-
-
-def _is_tainted(context: ToolContext) -> bool:
-    current = context.conversation.current
-    return is_tainted(context.key) or (current is not None and current.is_tainted)
 
 
 def _asking(policy: Policy, context: ToolContext, *, reason: str, pattern: str) -> Verdict:

@@ -117,7 +117,8 @@ class GuardedTool:
             text = fence(text, session_id=context.session_id, call_id=call.call_id)
         if not output.is_error:
             text = "\n\n".join((text, *(f"Note: {note}" for note in notes(self._after, call))))
-        return replace(output, text=text)
+        source = clean(output.source, self._secrets) if output.source else ""
+        return replace(output, text=text, source=source)
 
     async def _cleaned(self, text: str) -> str:
         work = functools.partial(clean, text, self._secrets)

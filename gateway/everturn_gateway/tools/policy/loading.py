@@ -85,6 +85,7 @@ def _merged(tiers: list[PolicyDocument]) -> Policy:
     return Policy(
         deny=patterns_of(_together(tier.deny for tier in tiers)),
         allow=patterns_of(_together(tier.allow for tier in tiers)),
+        reads=patterns_of(_together(tier.reads for tier in tiers)),
         notify=_notify([tier.notify for tier in tiers if tier.notify is not None]),
         **{name: value for tier in tiers for name, value in _settings(tier)},
     )

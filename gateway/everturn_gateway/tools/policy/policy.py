@@ -56,7 +56,9 @@ class Policy:
     "Who may answer, see `Approval.approvers`; empty = all who may talk in the conversation."
     approval_timeout_s: int = DEFAULT_TIMEOUT_S
     after_untrusted: AfterUntrusted = "ask"
-    "What becomes of side effects once a turn has read text that nobody vouches for."
+    "What becomes of effects while text that nobody vouches for is shown to the model."
+    reads: tuple[Pattern, ...] = ()
+    "Calls that only read, on the owner's word: what is allowed of them goes on then."
 
     def allowing(self, *patterns: Pattern) -> Policy:
         """Return the same policy with further patterns that are allowed."""
@@ -74,6 +76,13 @@ class Policy:
         return any(
             pattern.concerns(subject.own_kind) and any(map(pattern.matches, subject.names))
             for pattern in self.allow
+        )
+
+    def tells_to_read(self, subject: Subject) -> bool:
+        """Return whether the owner says that a call only reads; of a command nobody can."""
+        return subject.line is None and any(
+            pattern.concerns(subject.own_kind) and any(map(pattern.matches, subject.names))
+            for pattern in self.reads
         )
 
     def tells_of(self, subject: Subject) -> bool:

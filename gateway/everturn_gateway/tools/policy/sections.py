@@ -96,7 +96,9 @@ class PolicyDocument(Section):
     approval_timeout_seconds: Annotated[int, Field(gt=0, le=30 * 24 * 3600)] = 3600
     "How long there is to answer; then the call is refused."
     after_untrusted: AfterUntrusted = "ask"
-    "Whether side effects ask again once a turn has read text from outside, such as a web page."
+    "Whether effects ask again while text from outside, such as a web page, is shown to the model."
+    reads: tuple[PatternText, ...] = ()
+    "Calls that only read: what is allowed of them goes on while text from outside is shown."
 
 
 def patterns_of(texts: tuple[str, ...]) -> tuple[Pattern, ...]:

@@ -263,7 +263,8 @@ class BackgroundProcess:
 
     def _told(self, process: Process, text: str, *, is_error: bool = False) -> ToolOutput:
         """Return what a process printed."""
-        return ToolOutput(text=text, is_error=is_error, untrusted=process.record.untrusted)
+        untrusted, source = process.record.untrusted, f"the output of {process.record.handle}"
+        return ToolOutput(text=text, is_error=is_error, untrusted=untrusted, source=source)
 
     # --- dealing with it ---
 

@@ -13,6 +13,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ConversationKey, ToolCall, ToolDefinition
+from everturn_actors.outside import behind_calls
 from everturn_actors.ports import Clock, ToolContext, ToolOutput, ToolTraits
 from everturn_gateway.scheduler.client import SchedulerClient
 from everturn_gateway.scheduler.errors import JobFixedError, JobRefusedError, UnknownJobError
@@ -36,6 +37,7 @@ NAME: Final = "schedule"
 _ID_DIGITS: Final = 12
 _WRITE_S: Final = 10.0  # how long a job may take to become durable
 _TIMEOUT_S: Final = 60.0
+_MARKED: Final = "a scheduled job that was made while text from outside was shown"
 _SHOWN_CHARACTERS: Final = 80  # of an id that is none
 
 _DESCRIPTION: Final = (
@@ -150,12 +152,11 @@ class ScheduleTool:
         section = section_of(asked, agent=self._site.agent, key=context.key, now=now)
         await to_thread.run_sync(check_interval, section, self._min_interval_s)
         self._check_process(asked.process, context.key)
-        current = context.conversation.current
         made = Made(
             by="tool",
             at=now,
             key=context.key,
-            untrusted=current is not None and current.is_tainted,
+            untrusted=bool(behind_calls(context.conversation.current)),
         )
         said = await self._add(desk, section, job_id, made)
         try:
@@ -200,7 +201,8 @@ class ScheduleTool:
         views = self._here(desk, context)
         own = [view for view in views if _is_own(view, context.key)]
         text = await to_thread.run_sync(listing, views, {view.job.job_id for view in own})
-        return ToolOutput(text=text, untrusted=any(view.job.made.untrusted for view in own))
+        untrusted = any(view.job.made.untrusted for view in own)
+        return ToolOutput(text=text, untrusted=untrusted, source=_MARKED * untrusted)
 
     async def _cancel(
         self, asked: ScheduleArguments, desk: SchedulerClient, context: ToolContext

@@ -25,6 +25,7 @@ from everturn_gateway.tools.site import ToolSite
 OUTPUT_BYTES: Final = 256 * 1024
 "What is kept of a command's output, head and tail; a model reads less, and can read it back."
 
+_SOURCE_CHARACTERS: Final = 100  # of a command, named as where a text is from
 _FETCHES: Final = re.compile(
     r"://|/dev/(?:tcp|udp)/|(?:^|[\s;|&(`'\"])(?:curl|wget|aria2c|lynx|w3m|http|https|xh|nc|ncat|netcat"
     r"|socat|telnet|ftp|sftp|scp|rsync|ssh|gh|glab"
@@ -60,10 +61,13 @@ async def run_command(
             limit_bytes=OUTPUT_BYTES,
         )
     text = await to_thread.run_sync(site.secrets.mask, done.text)
+    untrusted = confinement.reaches_network and fetches(command)
+    line = command if isinstance(command, str) else " ".join(command)
     return ToolOutput(
         text=result_text(text, done, timeout_s=timeout_s),
         is_error=done.is_error,
-        untrusted=confinement.reaches_network and fetches(command),
+        untrusted=untrusted,
+        source=f"what the command {line[:_SOURCE_CHARACTERS]!r} printed" * untrusted,
     )
 
 

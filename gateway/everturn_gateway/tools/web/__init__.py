@@ -6,12 +6,22 @@ from everturn_actors.ports import Tool
 from everturn_gateway.tools.quoting import PAGE_TOKENS
 from everturn_gateway.tools.site import ToolSite
 from everturn_gateway.tools.web.addresses import ToolSettingsError, read_allowed
+from everturn_gateway.tools.web.fetch_tool import NAME as FETCH
 from everturn_gateway.tools.web.fetch_tool import WebFetch
 from everturn_gateway.tools.web.reaching import Reaching, Resolve, resolve
 from everturn_gateway.tools.web.search_apis import SearchSettings
+from everturn_gateway.tools.web.search_tool import NAME as SEARCH
 from everturn_gateway.tools.web.search_tool import WebSearch
 
-__all__ = ["SearchSettings", "ToolSettingsError", "WebFetch", "WebSearch", "web_tools"]
+__all__ = [
+    "FETCH",
+    "SEARCH",
+    "SearchSettings",
+    "ToolSettingsError",
+    "WebFetch",
+    "WebSearch",
+    "web_tools",
+]
 
 
 def web_tools(

@@ -105,7 +105,8 @@ class WebFetch:
         except FetchError as error:
             if not error.heard:
                 raise ToolFailedError(str(error)) from error
-            return ToolOutput(text=str(error), is_error=True, untrusted=True)
+            source = f"what came from {asked.url}"
+            return ToolOutput(text=str(error), is_error=True, untrusted=True, source=source)
         return self._answer(document, asked.page)
 
     async def _document(self, url: str, *, anew: bool) -> _Document:
@@ -164,7 +165,8 @@ class WebFetch:
         head += [f"Note: {one_line(note, _ADDRESS_CHARACTERS)}" for note in notes]
         lines = [line for line in head if line]
         answer = quoted(lines, text) if text.strip() else "\n".join(lines)
-        return ToolOutput(text=answer, is_error=found.is_error, untrusted=True)
+        source = f"the page {found.address}"
+        return ToolOutput(text=answer, is_error=found.is_error, untrusted=True, source=source)
 
 
 def _load_fetch() -> Fetch:

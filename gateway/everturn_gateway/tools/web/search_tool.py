@@ -108,7 +108,8 @@ class WebSearch:
         if not hits:
             return ToolOutput(text="Nothing was found. Try other words.")
         listed = "\n\n".join(_entry(place, hit) for place, hit in enumerate(hits, 1))
-        return ToolOutput(text=quoted([_OUTSIDE], listed), untrusted=True)
+        source = f"what a search of the web for {one_line(asked.query)!r} gave"
+        return ToolOutput(text=quoted([_OUTSIDE], listed), untrusted=True, source=source)
 
 
 def _entry(place: int, hit: Hit) -> str:

@@ -1,0 +1,234 @@
+"""Which addresses a model was given, word for word, and which it made up itself. Pure.
+
+An address can carry what a conversation says: a page that the model obeys has it ask for
+`https://somebody.example/?what-it-knows`. One that stood in the message of a person, in what the
+agent's owner wrote, or in a result carries nothing but the choice of it. So addresses are compared
+whole, and one that the model wrote before it stood anywhere else is its own, whoever repeats it.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import log2
+from typing import Final
+
+from everturn_actors.model import (
+    Conversation,
+    OpenTurn,
+    Reply,
+    ToolCall,
+    ToolResult,
+    Turn,
+    UserMessage,
+    remember,
+)
+from everturn_gateway.tools.web import FETCH, SEARCH
+
+SESSIONS: Final = 32  # whose addresses are held; those of others are found again when needed
+MODEL_WORDS: Final = frozenset(
+    ("delegate", "recall", "recall_context", "reflect", "schedule", "session")
+)
+"Tools whose results, where they are marked, may hold what a model wrote under that mark."
+_FROM_THE_WEB: Final = frozenset((FETCH, SEARCH))
+"Tools that repeat no argument in what they mark as text from outside."
+_FOUND: Final = "addresses"
+_ADDRESS = re.compile(r"https?://[^\s<>\"`{}|\\^\x00-\x1f\x7f]+", re.IGNORECASE)
+_WHOLE = re.compile(
+    r"(?P<scheme>https?)://(?P<host>\[[0-9a-f:.]+\]|[\w.-]+?)\.?(?::(?P<port>[0-9]{1,5}))?"
+    r"(?P<rest>[/?][^\s#\\]*)?(?:#\S*)?",
+    re.IGNORECASE,
+)
+_BARE = re.compile(
+    r"(?<![\w@./:-])(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.)+[^\W\d_]{2,24}"
+    r"(?::[0-9]{1,5})?(?:[/?][^\s<>\"`]*)?"
+)
+"An address as people write it, without `https://`."
+_AFTER: Final = ".,;:!?)]}>*_~'\""
+"What may follow an address in a text and not belong to it."
+_ESCAPED = re.compile(r"\\([_*~()\[\]&=#.-])")
+_PORTS: Final = {"http": "80", "https": "443"}
+
+
+def address_key(text: str) -> str | None:
+    """Return an address in the form in which it is compared; None for what is none.
+
+    What does not reach a server differently is left out: the scheme, the case of the host, a port
+    that goes without saying, the fragment. Of the rest each character counts.
+
+    >>> address_key("HTTPS://Docs.Example:443/a?b=C#top")
+    'docs.example/a?b=C'
+    """
+    found = _WHOLE.fullmatch(text.strip())
+    if found is None:
+        return None
+    port = found["port"] or ""
+    if port == _PORTS[found["scheme"].lower()]:
+        port = ""
+    rest = found["rest"] or "/"
+    rest = rest if rest.startswith("/") else f"/{rest}"
+    return f"{found['host'].lower()}{port and f':{port}'}{rest}"
+
+
+def addresses_in(text: str, *, bare: bool = False) -> frozenset[str]:
+    """Return the addresses that stand in a text, as `address_key` writes them.
+
+    Where it is not plain what belongs to one (a bracket, a full stop), both readings count. JSON,
+    HTML and Markdown may write one with escapes.
+
+    Args:
+        text: Any text.
+        bare: Whether `example.org/a` without a scheme is one: people write so.
+    """
+    if "\\" in text:
+        text = f"{text}\n{_unescaped(text)}"
+    found = list(_ADDRESS.findall(text))
+    if bare:
+        found += [f"https://{each}" for each in _BARE.findall(text)]
+    keys: set[str] = set()
+    for address in found:
+        for reading in _readings(address):
+            if key := address_key(reading):
+                keys.add(key)
+    return frozenset(keys)
+
+
+def _unescaped(text: str) -> str:
+    plain = text.replace("\\/", "/").replace("\\u0026", "&").replace("\\u003d", "=")
+    return _ESCAPED.sub(r"\1", plain)
+
+
+def _readings(address: str) -> Iterable[str]:
+    yield address
+    before, quote, _ = address.partition("'")
+    if quote:
+        yield from _readings(before)
+    if "&" in address and (plain := html.unescape(address)) != address:
+        yield plain
+    while address and address[-1] in _AFTER:
+        address = address[:-1]
+        yield address
+
+
+@dataclass(slots=True)
+class Given:
+    """The addresses of one conversation, as far as it was read."""
+
+    first: frozenset[str] = frozenset()
+    "Those that the owner of the agent wrote."
+    known: set[str] = field(default_factory=set[str])
+    "Those that were given."
+    own: set[str] = field(default_factory=set[str])
+    "Those that the model wrote before they were given: its own, whoever repeats them."
+    _turn: int = 0
+    "The newest turn that was read, perhaps in part."
+    _steps: int = 0
+    "How many of its steps were read."
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.known or key in self.first
+
+    @property
+    def bits(self) -> float:
+        """How much the choice of one of them can tell, in bits; the scheme is one of them."""
+        return log2(max(len(self.known) + len(self.first), 1)) + 1
+
+    def read(self, conversation: Conversation) -> None:
+        """Take in what came since: a turn costs what is new in it."""
+        for turn in conversation.turns:
+            if turn.number >= self._turn:
+                self._read(turn)
+        if conversation.current is not None:
+            self._read(conversation.current)
+
+    def _read(self, turn: Turn | OpenTurn) -> None:
+        if turn.number > self._turn:
+            self._turn, self._steps = turn.number, 0
+        for user in turn.heard:
+            self._take(user)
+        for step in turn.steps[self._steps :]:
+            self._take(step.reply)
+            for result in step.results:
+                self._take(result)
+        self._steps = len(turn.steps)
+
+    def add_own(self, reply: Reply) -> None:
+        """Take note of what the reply of the open step holds: its results may repeat it."""
+        self._take(reply)
+
+    def _take(self, message: UserMessage | Reply | ToolResult) -> None:
+        found = remember(message, _FOUND, lambda: _found(message))
+        if isinstance(message, Reply):
+            self.own |= found - self.known - self.first
+        elif isinstance(message, UserMessage) or (
+            message.untrusted and message.name in _FROM_THE_WEB
+        ):
+            self.known |= found
+        else:  # a tool may repeat what it was called with
+            self.known |= found - self.own
+
+
+def _found(message: UserMessage | Reply | ToolResult) -> frozenset[str]:
+    """Return the addresses of a message that count: given ones, or the model's own."""
+    match message:
+        case Reply(text=text, reasoning=thought, calls=calls):
+            said = (text, thought, *(call.arguments for call in calls))
+            return frozenset[str]().union(*(addresses_in(each, bare=True) for each in said))
+        case UserMessage(text=text, untrusted=False):
+            return addresses_in(text, bare=True)
+        case ToolResult(text=text, untrusted=untrusted, name=name):
+            is_own = untrusted and name in MODEL_WORDS
+            return frozenset() if is_own else addresses_in(text)
+        case _:
+            return frozenset()
+
+
+class GivenAddresses:
+    """The addresses of the conversations of one agent; each is read once.
+
+    Nothing depends on what is held here: a conversation that is not is read anew.
+    """
+
+    def __init__(self, owner_texts: Iterable[str] = ()) -> None:
+        """Begin; `owner_texts` are those of the agent's owner, in which addresses may stand."""
+        every = (addresses_in(text, bare=True) for text in owner_texts)
+        self._owners = frozenset[str]().union(*every)
+        self._held: OrderedDict[str, Given] = OrderedDict()
+
+    def of(self, session_id: str, conversation: Conversation) -> Given:
+        """Return what the model of a conversation was given until it wrote its open step."""
+        given = self._held.get(session_id)
+        if given is None:
+            given = self._held[session_id] = Given(self._owners)
+        self._held.move_to_end(session_id)
+        while len(self._held) > SESSIONS:
+            self._held.popitem(last=False)
+        given.read(conversation)
+        step = conversation.current.step if conversation.current else None
+        if step is not None and step.reply is not None:
+            given.add_own(step.reply)
+        return given
+
+
+def fetches_before(call: ToolCall, turn: OpenTurn, fetch: str) -> int:
+    """Return how many pages the running turn asked for before a call, that call included.
+
+    Further pages of the text that was asked for last count once: they are of one address.
+    """
+    asked = [each for step in turn.steps for each in step.reply.calls if each.name == fetch]
+    reply = turn.step.reply if turn.step is not None else None
+    for each in reply.calls if reply is not None else ():
+        if each.name == fetch:
+            asked.append(each)
+        if each.call_id == call.call_id:
+            break
+    count, before = 0, ""
+    for each in asked:
+        found = _ADDRESS.search(each.arguments)
+        address = found[0] if found else each.arguments
+        count += address != before
+        before = address
+    return count

