@@ -27,11 +27,13 @@ RUN /opt/everturn/bin/pip install --no-cache-dir --no-deps . \
     && /opt/everturn/bin/pip uninstall --yes pip
 
 FROM python:${PYTHON}-slim
-# bubblewrap confines the commands of agents, where the container is allowed to make namespaces.
+# bubblewrap confines the commands of agents, where the container is allowed to make namespaces; where it
+# is not, they run as user 10002 (`sandbox: plain`, `run_as: commands`), or not at all. See docs/operate.md.
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends bubblewrap \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --system --uid 10001 --home-dir /srv/everturn --shell /usr/sbin/nologin everturn \
+    && useradd --system --uid 10002 --home-dir /nonexistent --shell /usr/sbin/nologin commands \
     && install --directory --owner=everturn --group=everturn --mode=700 /srv/everturn
 COPY --from=build /opt/everturn /opt/everturn
 ENV PATH=/opt/everturn/bin:$PATH PYTHONDONTWRITEBYTECODE=1

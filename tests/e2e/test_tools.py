@@ -28,11 +28,11 @@ ALLOWED = "mode: dangerous\n"
 
 @asynccontextmanager
 async def shell_agent(folder: Path, policy: str = "") -> AsyncGenerator[ModelApi]:
-    """Write the agent `helper` with a plain shell, and open the model API that it asks."""
+    """Write the agent `helper` with a shell, and open the model API that it asks."""
     async with open_model_api() as api:
         write_workspace(folder, api.url)
         agent = folder / "agents" / "helper"
-        tools = "  tools:\n    - {type: builtin, name: bash, sandbox: plain}\n"
+        tools = "  tools:\n    - {type: builtin, name: bash}\n"
         file = agent / "agent.yaml"
         file.write_text(file.read_text() + tools)
         if policy:
@@ -241,7 +241,7 @@ async def test_an_interactive_process_works_in_the_served_gateway(tmp_path: Path
 
     async with shell_agent(tmp_path, ALLOWED) as api:
         file = tmp_path / "agents" / "helper" / "agent.yaml"
-        tool = "    - {type: builtin, name: background_process, sandbox: plain}\n"
+        tool = "    - {type: builtin, name: background_process}\n"
         file.write_text(file.read_text() + tool)
         api.script(calling(spawn, "c1"), Answer(text="It runs."))
         async with gateway_process(tmp_path) as gateway, gateway.client() as client:

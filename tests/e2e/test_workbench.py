@@ -8,7 +8,6 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 import httpx2
-import pytest
 from support.command import DEADLINE_S, everturn, start
 from support.gateway import server_events
 from support.process import gateway_process
@@ -54,12 +53,8 @@ async def test_it_remembers_in_another_session_and_after_the_process_is_gone(
     assert recalled == "My notes say of “cat”:\nmy cat is called Mia"
 
 
-async def test_files_skills_and_commands_work_as_the_policy_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_files_skills_and_commands_work_as_the_policy_says(tmp_path: Path) -> None:
     """What the example shows is what an agent of one's own begins with."""
-    # Not every machine has bubblewrap; what holds here, holds in the sandbox too.
-    monkeypatch.setenv("WORKBENCH_SANDBOX", "plain")
     await anyio.to_thread.run_sync(set_up, tmp_path)
     async with gateway_process(tmp_path):
         written = await told(tmp_path, "write notes.txt: hello")

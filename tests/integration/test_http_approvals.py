@@ -36,12 +36,12 @@ def running(command: str, call_id: str = "c1") -> Reply:
 
 @asynccontextmanager
 async def shell_agent(folder: Path, **policy: Any) -> AsyncGenerator[HttpGateway]:  # noqa: ANN401 - YAML
-    """Open a gateway whose agent `second` has a plain shell and this tool policy."""
+    """Open a gateway whose agent `second` has a shell and this tool policy."""
 
     def write() -> None:
         file = write_agent(folder / "agents", name="second")
         document = yaml.safe_load(file.read_text())
-        document["spec"]["tools"] = [{"type": "builtin", "name": "bash", "sandbox": "plain"}]
+        document["spec"]["tools"] = [{"type": "builtin", "name": "bash"}]
         file.write_text(yaml.safe_dump(document))
         if policy:
             (file.parent / "policy.yaml").write_text(yaml.safe_dump(policy))

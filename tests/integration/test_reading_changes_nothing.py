@@ -52,7 +52,7 @@ def write_agents(folder: Path) -> None:
     write_agent(folder / "agents")
     file = write_agent(folder / "agents", name="second")
     document = yaml.safe_load(file.read_text())
-    document["spec"]["tools"] = [{"type": "builtin", "name": "bash", "sandbox": "plain"}]
+    document["spec"]["tools"] = [{"type": "builtin", "name": "bash"}]
     file.write_text(yaml.safe_dump(document))
 
 

@@ -44,8 +44,8 @@ spec:
   session: {{on_disconnect: continue, context: {{max_tool_result_tokens: 1000}}}}
   tools:
     - {{type: builtin, name: files}}
-    - {{type: builtin, name: bash, sandbox: plain}}
-    - {{type: builtin, name: background_process, sandbox: plain}}
+    - {{type: builtin, name: bash}}
+    - {{type: builtin, name: background_process}}
     - {{type: builtin, name: schedule}}
 """
 CONFIG = """\

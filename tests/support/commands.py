@@ -21,7 +21,7 @@ from everturn_gateway.observe import SecretRegistry
 from everturn_gateway.tools.shell.sandbox import Confinement, sandbox_fault
 from everturn_gateway.tools.site import ServiceLink, ToolSite
 
-PLAIN = Confinement(sandbox="plain")
+PLAIN = Confinement(sandbox="none")
 BWRAP = Confinement(sandbox="bwrap", bwrap=bwrap_path())
 _FAULT = sandbox_fault(os.environ, BWRAP)
 needs_sandbox = pytest.mark.skipif(_FAULT is not None, reason=_FAULT or "")

@@ -81,7 +81,7 @@ spec:
 
 POLICY = "apiVersion: duragent/v1alpha1\nkind: Policy\nmode: dangerous\n"
 TOOLS = """\
-{type: builtin, name: background_process, sandbox: plain},
+{type: builtin, name: background_process},
 {type: mcp, name: wiki, url: "http://127.0.0.1:9/"}"""
 "What the victim has besides its memory."
 CALLS = {

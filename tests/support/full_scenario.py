@@ -391,7 +391,7 @@ async def open_gateway(
             open_processes(folder, clock, link, environ=site.environ, secrets=site.secrets)
         )
         process = BackgroundProcess(
-            site, table, TrustedConfinement(sandbox="plain"), 8, wait_s=600, glance_s=0
+            site, table, TrustedConfinement(sandbox="none"), 8, wait_s=600, glance_s=0
         )
         tools: dict[str, Tool] = {"background_process": process}
         tools |= _tools(lambda: here[0], world, mark)

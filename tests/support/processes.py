@@ -160,7 +160,7 @@ async def open_desk(
         if resume:
             table.resume()
         kind = TrustedConfinement if trusted else Confinement
-        confinement = kind(sandbox="plain")
+        confinement = kind(sandbox="none")
         tool = BackgroundProcess(
             site, table, confinement, max_processes, wait_s=wait_s, glance_s=glance_s
         )

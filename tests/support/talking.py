@@ -36,7 +36,7 @@ spec:
   system_prompt: You help.
   access: {access}
   tools:
-    - {{type: builtin, name: bash, sandbox: plain}}
+    - {{type: builtin, name: bash}}
     - {{type: builtin, name: send_file}}
 """
 SOON = {"debounce": {"enabled": False}}

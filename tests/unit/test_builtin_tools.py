@@ -44,7 +44,7 @@ from everturn_gateway.tools.skills import Skill, skills_index
 from everturn_gateway.tools.web import SearchSettings
 from everturn_gateway.tools.workshop import open_workshop
 
-PLAIN = Confinement(sandbox="plain")
+PLAIN = Confinement(sandbox="none")
 Asked = tuple[str, Mapping[str, object]]
 
 

@@ -286,7 +286,7 @@ def test_a_row_tells_what_runs_and_for_how_long() -> None:
 def test_a_confined_command_keeps_its_own_terminal_when_interactive() -> None:
     """Ctrl-C has to reach what runs in the sandbox."""
     argv = ("/usr/bin/bwrap", "--new-session", "--ro-bind", "/", "/", "--", "echo", "--new-session")
-    bwrap, plain = Confinement(sandbox="bwrap"), Confinement(sandbox="plain")
+    bwrap, plain = Confinement(sandbox="bwrap"), Confinement(sandbox="none")
 
     assert _in_terminal(argv, bwrap) == (
         *("/usr/bin/bwrap", "--ro-bind", "/", "/", "--", "echo", "--new-session"),

@@ -7,7 +7,7 @@ import shutil
 import stat
 import sys
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from everturn_gateway.client import ask_channels, ask_readiness
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.agents import check_agents
 from everturn_gateway.commands.channel import channel_text
-from everturn_gateway.commands.crash import LOG_NAME
+from everturn_gateway.commands.crash import LOG_NAME, crash_log
 from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_OK
 from everturn_gateway.commands.job_health import ask_jobs, read_jobs
 from everturn_gateway.commands.job_words import fault_text
@@ -41,6 +41,8 @@ from everturn_gateway.private_environ import process_environ
 from everturn_gateway.specs import AgentFile
 from everturn_gateway.tools.plan import ToolPlan
 from everturn_gateway.tools.shell import Confinement, sandbox_fault
+from everturn_gateway.tools.site import ServiceLink, ToolSite
+from everturn_gateway.tools.workshop import FILES_FOLDER
 
 _FREE_WARN_BYTES = 1024**3
 _TOKEN_CHARACTERS = 16  # shorter tokens are words and dates; 16 at random nobody guesses
@@ -175,7 +177,7 @@ def _agents(config: Config) -> tuple[list[Finding], list[AgentFile]]:
             Finding(verdict="note", subject="agent", text=f"{name}: {note}")
             for note in hint_notes(model, memory.facts(model))
         ]
-        if fault := _sandbox_fault(agent.plan):
+        if fault := _sandbox_fault(config, agent):
             text = f"{name}: its commands cannot run: {fault}"
             found.append(Finding(verdict="note", subject="agent", text=text))
         if not config.server.api_token and _reaches_us(agent.plan):
@@ -240,9 +242,25 @@ def _confinements(plan: ToolPlan) -> list[Confinement]:
     return [*confined, *(each.confinement for each in plan.cli)]
 
 
-def _sandbox_fault(plan: ToolPlan) -> str | None:
+def _sandbox_fault(config: Config, agent: AgentFile) -> str | None:
     """Return why an agent's commands cannot be confined on this machine."""
-    faults = (sandbox_fault(process_environ(), each) for each in _confinements(plan))
+    environ = process_environ()
+    site = ToolSite(
+        agent=agent.spec.name,
+        home=agent.folder.absolute(),
+        files=(agent.files or config.workspace / FILES_FOLDER / agent.spec.name).absolute(),
+        state=config.workspace,
+        environ=environ,
+        secrets=crash_log.secrets,
+        link=ServiceLink(),
+    )
+    is_open = not config.server.api_token
+    faults = (
+        sandbox_fault(
+            environ, replace(each, hidden=config.private_files, has_open_api=is_open), site
+        )
+        for each in _confinements(agent.plan)
+    )
     return next((fault for fault in faults if fault), None)
 
 

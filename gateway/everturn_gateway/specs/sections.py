@@ -263,7 +263,9 @@ class BashToolSection(Section):
     type: Literal["builtin"]
     name: Literal["bash"]
     sandbox: SandboxKind = "bwrap"
-    "bwrap: the workspace is writable, the rest read-only; plain: as the gateway's own user."
+    "bwrap: the workspace is writable, the rest read-only; plain: as the user `run_as`."
+    run_as: Text | None = None
+    "plain: the user of its commands, by name, number or UID:GID; not the gateway's own."
     network: bool = False
     "Whether commands in the sandbox reach the network."
     timeout_seconds: Seconds = 120
@@ -276,6 +278,8 @@ class ProcessToolSection(Section):
     type: Literal["builtin"]
     name: Literal["background_process"]
     sandbox: SandboxKind = "bwrap"
+    run_as: Text | None = None
+    "plain: the user of its commands, as of bash."
     network: bool = False
     max_processes: Count = 8
     "Running at the same time, for this agent."
@@ -360,6 +364,8 @@ class CliToolSection(Section):
     "Path to a longer description, read when the tool is needed."
     sandbox: SandboxKind = "plain"
     "plain: it is the owner's program, and runs as the gateway does; bwrap: as bash's commands."
+    run_as: Text | None = None
+    "plain: the user that it runs as, as of bash; by default the gateway's own."
     network: bool = True
     "Whether it reaches the network from the sandbox."
     env: dict[str, str] = Field(default_factory=dict)

@@ -115,7 +115,7 @@ def read_plan(
     return Planned(
         plan=plan,
         faults=(*reader.faults, *_hook_faults(document, spec.hooks)),
-        warnings=(*skill_faults, *found.faults),
+        warnings=(*reader.warnings, *skill_faults, *found.faults),
         inactive=tuple(reader.inactive),
     )
 
@@ -145,6 +145,7 @@ class _Reader:
     cli: list[CliPlan] = field(default_factory=list[CliPlan])
     mcp: list[McpServerSettings] = field(default_factory=list[McpServerSettings])
     faults: list[Fault] = field(default_factory=list[Fault])
+    warnings: list[Fault] = field(default_factory=list[Fault])
     inactive: list[str] = field(default_factory=list[str])
     _names: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
 
@@ -156,11 +157,11 @@ class _Reader:
         self._names.add(kind)
         match section:
             case BashToolSection():
-                confinement = Confinement(sandbox=section.sandbox, network=section.network)
+                confinement = self._confinement(section, number)
                 bash = BashPlan(confinement=confinement, timeout_s=section.timeout_seconds)
                 self.plan = replace(self.plan, bash=bash)
             case ProcessToolSection():
-                confinement = Confinement(sandbox=section.sandbox, network=section.network)
+                confinement = self._confinement(section, number)
                 processes = ProcessPlan(
                     confinement=confinement, max_processes=section.max_processes
                 )
@@ -187,6 +188,22 @@ class _Reader:
                 self._server(section)
             case _:
                 assert_never(section)
+
+    def _confinement(
+        self, section: BashToolSection | ProcessToolSection | CliToolSection, number: int
+    ) -> Confinement:
+        """Return how far a tool reaches; a program of the owner's may run as the gateway does."""
+        is_owners = isinstance(section, CliToolSection) and section.run_as is None
+        if section.run_as is not None and section.sandbox != "plain":
+            self._complain(number, "run_as needs sandbox: plain; in the sandbox nobody else is")
+        if section.sandbox == "plain" and section.run_as is None and not is_owners:
+            message = (
+                "sandbox: plain runs nothing without run_as, another user than the gateway's own:"
+                " that one can read its tokens and write this agent's policy"
+            )
+            self.warnings.append(self.document.fault((*_TOOLS, number, "sandbox"), message))
+        kind = "none" if section.sandbox == "plain" and is_owners else section.sandbox
+        return Confinement(sandbox=kind, network=section.network, run_as=section.run_as or "")
 
     def _schedule(self, section: ScheduleToolSection) -> None:
         """Give the tool; of several names for it, each number that is written counts, the last."""
@@ -244,7 +261,7 @@ class _Reader:
         except CliToolError as error:
             self._complain(number, str(error))
             return
-        confinement = Confinement(sandbox=section.sandbox, network=section.network)
+        confinement = self._confinement(section, number)
         plan = CliPlan(program=program, confinement=confinement, environ=section.env)
         self.cli.append(plan)
 

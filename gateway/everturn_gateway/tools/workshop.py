@@ -40,7 +40,7 @@ from everturn_gateway.tools.web import web_tools
 
 logger = logging.getLogger(__name__)
 
-_OWNERS = Confinement(sandbox="plain")  # a program in a tools folder is its owner's
+_OWNERS = Confinement(sandbox="none")  # a program in a tools folder is its owner's
 FILES_FOLDER = "files"  # in the gateway's workspace: a folder for each agent
 
 
@@ -67,6 +67,7 @@ class Workshop:
         servers: McpServers,
         notifier: Notifier,
         hidden: tuple[Path, ...] = (),
+        has_open_api: bool = False,
         watch: CallWatch | None = None,
     ) -> None:
         self.link = link
@@ -74,7 +75,7 @@ class Workshop:
         self.processes = processes
         self._state, self._environ, self._secrets = state, environ, secrets
         self._clock, self._servers, self._notifier = clock, servers, notifier
-        self._hidden = hidden
+        self._hidden, self._has_open_api = hidden, has_open_api
         self._watch = watch
 
     @property
@@ -170,7 +171,7 @@ class Workshop:
 
     def confined(self, confinement: Confinement) -> Confinement:
         """Return a confinement in which the gateway's own secrets cannot be read."""
-        return replace(confinement, hidden=self._hidden)
+        return replace(confinement, hidden=self._hidden, has_open_api=self._has_open_api)
 
     def guarded(self, tool: Tool, plan: ToolPlan, site: ToolSite) -> Tool:
         """Return a tool behind the rules of its agent."""
@@ -244,6 +245,7 @@ async def open_workshop(
     secrets: SecretRegistry,
     clock: Clock,
     hidden: tuple[Path, ...] = (),
+    has_open_api: bool = False,
     watch: CallWatch | None = None,
     supervisor: Supervisor | None = None,
 ) -> AsyncGenerator[Workshop]:
@@ -259,7 +261,8 @@ async def open_workshop(
         environ: The gateway's environment.
         secrets: What no result may show.
         clock: The time.
-        hidden: Files with secrets, which no command in a sandbox can read.
+        hidden: Files with secrets, which no command of a model can read.
+        has_open_api: Whether the gateway's HTTP API asks nobody for a token.
         watch: Is told of every call of a tool that runs.
         supervisor: Runs the tasks behind the tools; by default one of its own.
 
@@ -288,5 +291,6 @@ async def open_workshop(
             servers=servers,
             notifier=notifier,
             hidden=hidden,
+            has_open_api=has_open_api,
             watch=watch,
         )

@@ -30,8 +30,8 @@ spec:
   access: {access}
   session: {{on_disconnect: continue, compaction: archive}}
   tools:
-    - {{type: builtin, name: bash, sandbox: plain}}
-    - {{type: builtin, name: background_process, sandbox: plain}}
+    - {{type: builtin, name: bash}}
+    - {{type: builtin, name: background_process}}
     - {{type: builtin, name: files}}
 """
 _SMALL: Final = ", context_window: 8000, max_output_tokens: 500"

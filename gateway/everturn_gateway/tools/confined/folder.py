@@ -26,7 +26,7 @@ import anyio
 from anyio import to_thread
 
 from everturn_actors.errors import ToolFailedError
-from everturn_gateway.tools.confined.place import Place, is_temporary
+from everturn_gateway.tools.confined.place import Place, give_to_owner, is_temporary
 from everturn_gateway.tools.wording import shown
 
 T = TypeVar("T")
@@ -290,10 +290,15 @@ def _enter(name: str, folder: int, *, create: bool) -> int:
     except FileNotFoundError:
         if not create:
             raise
+    made = False
     with suppress(FileExistsError):
         os.mkdir(name, dir_fd=folder)
+        made = True
         os.fsync(folder)
-    return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+    fd = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+    if made:
+        give_to_owner(fd, os.fstat(folder))
+    return fd
 
 
 def make_private(folder: Path) -> None:

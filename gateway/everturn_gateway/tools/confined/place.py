@@ -47,6 +47,16 @@ def is_temporary(name: str) -> bool:
     return name.startswith(TEMPORARY[0]) and name.endswith(TEMPORARY[1])
 
 
+def give_to_owner(fd: int, owner: os.stat_result) -> None:
+    """Give a file or folder that was made to whom `owner` belongs, where this user may do that.
+
+    Files of an agent whose commands run as another user are that user's, whoever writes them.
+    """
+    if owner.st_uid != os.geteuid():
+        with suppress(PermissionError):  # not root: it stays this user's, as anybody's file would
+            os.fchown(fd, owner.st_uid, owner.st_gid)
+
+
 def kind_of(info: os.stat_result) -> str:
     """Return what something that is neither file nor folder is, in words."""
     if stat.S_ISLNK(info.st_mode):
@@ -156,7 +166,7 @@ class Place:
         draft = f"{TEMPORARY[0]}{secrets.token_hex(8)}{TEMPORARY[1]}"
         mode = mode if before is None else before.st_mode & _PERMISSIONS
         try:
-            written_ns = self._write_draft(draft, data, mode, is_new=before is None)
+            written_ns = self._write_draft(draft, data, mode, before)
             if expected is not None:
                 self._refuse_changed(expected)
             os.replace(draft, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
@@ -181,6 +191,8 @@ class Place:
             self._refuse_to_change(before)
         fd = os.open(self._name, _ADD, 0o666, dir_fd=self._folder)
         try:
+            if before is None:
+                give_to_owner(fd, os.fstat(self._folder))
             size = os.fstat(fd).st_size
             try:
                 _write_all(fd, data)
@@ -247,11 +259,13 @@ class Place:
             msg = f"{shown(self.path)} was changed by someone else meanwhile; read it again"
             raise ToolFailedError(msg)
 
-    def _write_draft(self, draft: str, data: bytes, mode: int, *, is_new: bool) -> int:
+    def _write_draft(self, draft: str, data: bytes, mode: int, owner: os.stat_result | None) -> int:
         """Write a file beside the one that is meant, durably; return the disk's time."""
+        is_new = owner is None
         # Until it has its permissions it is nobody else's to read.
         fd = os.open(draft, _NEW, mode if is_new else 0o600, dir_fd=self._folder)
         try:
+            give_to_owner(fd, os.fstat(self._folder) if owner is None else owner)
             if not is_new:
                 os.fchmod(fd, mode)
             _write_all(fd, data)

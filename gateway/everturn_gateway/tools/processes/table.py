@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import secrets as random
 import shutil
+import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -44,13 +45,14 @@ from everturn_gateway.tools.processes.texts import message_of_end
 from everturn_gateway.tools.processes.tmux import Tmux
 from everturn_gateway.tools.processes.watching import watch
 from everturn_gateway.tools.shell.environment import home_environ
+from everturn_gateway.tools.shell.run_as import give_folder
 from everturn_gateway.tools.site import ServiceLink
 
 logger = logging.getLogger(__name__)
 
 FOLDER: Final = "processes"
 FINISHED_KEPT: Final = 30  # of an agent; each has up to 640 KB of output
-_HOME: Final = "home"  # of a plain process, in its folder, as long as it runs
+_HOME: Final = "everturn-home-{}"  # of a process without a sandbox, by its handle, while it runs
 _CANCEL_S: Final = 1.0
 _MESSAGE_LINES: Final = 30
 _MESSAGE_CHARACTERS: Final = 3_000
@@ -70,7 +72,9 @@ class Order:
     cwd: Path
     environ: Mapping[str, str]
     has_home: bool
-    "Whether its sandbox makes the home that `environ` names; else it gets one in its folder."
+    "Whether its sandbox makes the home that `environ` names; else it gets one for a while."
+    runs_as: str = ""
+    "The user that it becomes, to whom that home belongs; empty = the gateway's own."
     label: str
     interactive: bool
     takes_input: bool
@@ -78,6 +82,11 @@ class Order:
     untrusted: bool
     max_processes: int
     "How many of the agent may run at the same time."
+
+
+def _home(process: Process) -> Path:
+    """Return the home of a process without a sandbox: where also another user gets to."""
+    return Path(tempfile.gettempdir(), _HOME.format(process.record.handle))
 
 
 class ProcessTable:
@@ -203,7 +212,7 @@ class ProcessTable:
     def _prepare(process: Process, order: Order) -> None:
         environ = {**order.environ, keeper.COOKIE: process.record.handle}
         if not order.has_home:
-            environ |= home_environ(str(process.folder.absolute() / _HOME))
+            environ |= home_environ(str(_home(process)))
         start: keeper.Start = {
             "argv": list(order.argv),
             "cwd": str(order.cwd),
@@ -214,7 +223,9 @@ class ProcessTable:
         }
         create(process.folder, process.record, start)
         if not order.has_home:
-            (process.folder / _HOME).mkdir(mode=0o700)
+            _home(process).mkdir(mode=0o700)
+            if order.runs_as:
+                give_folder(_home(process), order.runs_as)
         process.connect()
 
     async def _undo(self, process: Process) -> None:
@@ -274,7 +285,8 @@ class ProcessTable:
                 process.command(keeper.KILL)
 
     async def _remove(self, process: Process) -> None:
-        await to_thread.run_sync(partial(shutil.rmtree, process.folder, ignore_errors=True))
+        for folder in (_home(process), process.folder):
+            await to_thread.run_sync(partial(shutil.rmtree, folder, ignore_errors=True))
         self._processes.pop(process.record.handle, None)
 
     # --- following ---
@@ -311,7 +323,7 @@ class ProcessTable:
             ending = await process.until_gone()
         finally:
             process.disconnect()
-        await to_thread.run_sync(partial(shutil.rmtree, process.folder / _HOME, ignore_errors=True))
+        await to_thread.run_sync(partial(shutil.rmtree, _home(process), ignore_errors=True))
         process.ending = ending
         if process.watching is not None:
             process.watching.cancel()

@@ -161,6 +161,7 @@ class BackgroundProcess:
             cwd=cwd,
             environ=command_environ(self._site, HOME, extra),
             has_home=self._confinement.sandbox == "bwrap",
+            runs_as=self._confinement.run_as if self._confinement.sandbox == "plain" else "",
             label=asked.label,
             interactive=asked.interactive,
             takes_input=not asked.wait,
@@ -334,7 +335,7 @@ def _in_terminal(argv: tuple[str, ...], confinement: Confinement) -> tuple[str, 
     whoever reads it next. This one is the command's own and ends with it, and without it neither
     Ctrl-C nor job control works.
     """
-    if confinement.sandbox == "plain" or _OWN_TERMINAL not in argv:
+    if confinement.sandbox != "bwrap" or _OWN_TERMINAL not in argv:
         return argv
     at = argv.index(_OWN_TERMINAL)
     return (*argv[:at], *argv[at + 1 :])

@@ -17,6 +17,7 @@ from anyio import to_thread
 
 from everturn_actors.ports import ToolOutput
 from everturn_gateway.tools.shell.environment import command_environ
+from everturn_gateway.tools.shell.run_as import give_folder
 from everturn_gateway.tools.shell.running import SIGNAL_BASE, Finished, run_process
 from everturn_gateway.tools.shell.sandbox import HOME, Confinement, confine
 from everturn_gateway.tools.shell.trees import OWNER, owner_of
@@ -97,12 +98,20 @@ async def _home(confinement: Confinement) -> AsyncGenerator[str]:
     if confinement.sandbox == "bwrap":
         yield HOME
         return
-    folder = await to_thread.run_sync(partial(tempfile.mkdtemp, prefix="everturn-home-"))
+    folder = await to_thread.run_sync(_made_home, confinement)
     try:
         yield folder
     finally:
         with anyio.CancelScope(shield=True):
             await to_thread.run_sync(partial(shutil.rmtree, folder, ignore_errors=True))
+
+
+def _made_home(confinement: Confinement) -> str:
+    """Make an empty home that belongs to whom the command runs as."""
+    folder = tempfile.mkdtemp(prefix="everturn-home-")
+    if confinement.sandbox == "plain":
+        give_folder(Path(folder), confinement.run_as)
+    return folder
 
 
 def _ended_by(exit_code: int) -> str:

@@ -24,17 +24,18 @@ from everturn_gateway.documents import resolved
 from everturn_gateway.tools.confined import make_private
 from everturn_gateway.tools.shell.environment import DEFAULT_PATH
 from everturn_gateway.tools.shell.hiding import secret_places
+from everturn_gateway.tools.shell.run_as import give_folder, other_user_line, plain_fault
 from everturn_gateway.tools.site import ToolSite
 
-SandboxKind: TypeAlias = Literal["bwrap", "plain"]
+SandboxKind: TypeAlias = Literal["bwrap", "plain", "none"]
 
 TMP_BYTES: Final = 512 * 1024**2  # of a command's private /tmp, which is kept in memory
 _PROBE_S: Final = 10  # a probe that takes longer has failed
 HOME: Final = "/run/home"
 "The home of a confined command: empty, and gone with it."
 _REMEDY: Final = (
-    "whoever runs this agent can {}, or set `sandbox: plain` for the tool in agent.yaml, which runs"
-    " commands unconfined, as the gateway's own user"
+    "whoever runs this agent can {}, or have commands run as another user (`sandbox: plain` with"
+    " `run_as`, docs/shell-and-processes.md)"
 )
 
 # What of a new /proc sets up the kernel: where the gateway runs as root, its owner may write there,
@@ -51,18 +52,24 @@ class Confinement:
     """How far the commands of a tool reach."""
 
     sandbox: SandboxKind
-    "bwrap: confined. plain: as the gateway's own user; only where the agent's owner chose it."
+    """bwrap: confined. plain: as another user, `run_as`. none: as the gateway's own user, for
+    programs that the agent's owner wrote, never for a command of a model.
+    """
     network: bool = False
     "Whether confined commands reach the network. Plain ones always do."
     hidden: tuple[Path, ...] = ()
     "Files and folders to hide beside the known ones: key files that the configuration names."
+    run_as: str = ""
+    "The user of plain commands: a name, a number, or UID:GID."
+    has_open_api: bool = False
+    "Whether the gateway's HTTP API asks nobody for a token."
     bwrap: Path | None = None
     "The program; by default the one on the gateway's PATH."
 
     @property
     def reaches_network(self) -> bool:
         """Whether what a command prints may come from the network."""
-        return self.network or self.sandbox == "plain"
+        return self.network or self.sandbox != "bwrap"
 
 
 def command_line(
@@ -86,8 +93,10 @@ def command_line(
             agent's owner can do.
     """
     argv = (_bash(site), "-c", "--", command) if isinstance(command, str) else tuple(command)
-    if confinement.sandbox == "plain":
+    if confinement.sandbox == "none":
         return argv
+    if confinement.sandbox == "plain":
+        return (*_as_other_user(site, confinement, cwd or site.files), *argv)
     bwrap = _find(site.environ, confinement)
     ability = _ability(bwrap, network=confinement.network)
     shown = _shown(site, confinement, writable, readable)
@@ -119,7 +128,11 @@ async def confine(
 
     def prepare() -> tuple[str, ...]:
         try:
+            is_new = not site.files.exists()
             make_private(site.files)
+            if is_new and confinement.sandbox == "plain" and confinement.run_as:
+                with suppress(ValueError):  # the next step says what is wrong with it
+                    give_folder(site.files, confinement.run_as)
             return command_line(
                 site, confinement, command, cwd=cwd, writable=writable, readable=readable
             )
@@ -130,18 +143,43 @@ async def confine(
     return await anyio.to_thread.run_sync(prepare)
 
 
-def sandbox_fault(environ: Mapping[str, str], confinement: Confinement) -> str | None:
+def sandbox_fault(
+    environ: Mapping[str, str], confinement: Confinement, site: ToolSite | None = None
+) -> str | None:
     """Return why commands cannot be confined here, and what to do; None where they can.
 
-    Starts a process the first time: not for the event loop.
+    Starts a process: not for the event loop.
+
+    Args:
+        environ: The gateway's environment.
+        confinement: How far they are to reach.
+        site: Whose commands; without one, what a plain command would reach is not tried.
     """
-    if confinement.sandbox == "plain":
+    if confinement.sandbox == "plain" and site is not None:
+        fault = plain_fault(
+            site,
+            confinement.run_as,
+            secret=confinement.hidden,
+            has_open_api=confinement.has_open_api,
+        )
+        return fault or None
+    if confinement.sandbox != "bwrap":
         return None
     try:
         _ability(_find(environ, confinement), network=confinement.network)
     except ToolFailedError as error:
         return str(error)
     return None
+
+
+def _as_other_user(site: ToolSite, confinement: Confinement, cwd: Path) -> tuple[str, ...]:
+    return other_user_line(
+        site,
+        confinement.run_as,
+        cwd=cwd,
+        secret=confinement.hidden,
+        has_open_api=confinement.has_open_api,
+    )
 
 
 # --- the program ---
