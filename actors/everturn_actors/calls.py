@@ -7,8 +7,8 @@ begun is known as such, a question that was asked is still open, a word that was
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import takewhile
 
 import anyio
@@ -16,13 +16,12 @@ from anyio import to_thread
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from everturn_actors.asking import Pace, TurnHost, standing_still
+from everturn_actors.clearing import OVERTAKEN, Cleared, cleared, finished, why_not_now
 from everturn_actors.errors import ActorStoppedError, CoreError, InvalidInputError
-from everturn_actors.events import ApprovalAsked, CallFinished, CallStarted
+from everturn_actors.events import CallFinished, CallStarted
 from everturn_actors.faults import is_cancelled
-from everturn_actors.ids import arguments_hash
 from everturn_actors.intake import attachment_of, check_uploads
 from everturn_actors.model import (
-    PROGRAM_SENDERS,
     Approval,
     Attachment,
     OpenStep,
@@ -31,24 +30,14 @@ from everturn_actors.model import (
     ToolCall,
     ToolResult,
     Upload,
-    UserMessage,
 )
 from everturn_actors.outside import one_source
-from everturn_actors.ports import ALLOW, Agent, Clock, Tool, ToolContext, ToolOutput, Verdict
+from everturn_actors.ports import Agent, Clock, ToolContext, ToolOutput
 from everturn_actors.queueing import steering
 
 logger = logging.getLogger(__name__)
 
 PARALLEL_CALLS = 8  # of one reply; a model that asks for more gets them in turns
-OVERTAKEN = "not run: a new message came first"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Cleared:
-    """A call that may run."""
-
-    call: ToolCall
-    tool: Tool
 
 
 async def run_calls(
@@ -78,10 +67,10 @@ async def run_calls(
     # Only those at the head: results are recorded in the order of the calls.
     overtaken = tuple(takewhile(lambda call: _is_overtaken(host, step, call, agent), waiting))
     if overtaken:
-        await host.record(*(_finished(call, OVERTAKEN, is_error=True) for call in overtaken))
+        await host.record(*(finished(call, OVERTAKEN, is_error=True) for call in overtaken))
         return
-    first = await _cleared(host, step, waiting[0], agent)
-    if not isinstance(first, _Cleared):
+    first = await cleared(host, step, waiting[0], agent)
+    if not isinstance(first, Cleared):
         await host.record(first)
         return
     batch = [first]
@@ -90,16 +79,12 @@ async def run_calls(
     begun = [each.call.call_id for each in batch if each.call.call_id not in step.started]
     if begun:
         await host.record(*(CallStarted(call_id=call_id) for call_id in begun))
-    outputs = await _run_all(batch, host.tool_context)
+    outputs = await _run_all(batch, host, agent)
     taken = [
         await _taken_in(host, turn, step, each.call, output, agent)
         for each, output in zip(batch, outputs, strict=True)
     ]
     await host.record(*taken)
-
-
-def _finished(call: ToolCall, text: str, *, is_error: bool) -> CallFinished:
-    return CallFinished(call_id=call.call_id, text=text, is_error=is_error)
 
 
 def _is_overtaken(host: TurnHost, step: OpenStep, call: ToolCall, agent: Agent) -> bool:
@@ -118,108 +103,18 @@ def _is_overtaken(host: TurnHost, step: OpenStep, call: ToolCall, agent: Agent) 
 
 async def _more_readers(
     host: TurnHost, step: OpenStep, calls: Sequence[ToolCall], agent: Agent
-) -> list[_Cleared]:
+) -> list[Cleared]:
     """Return the calls at the head of `calls` that only read and may run at once."""
-    cleared: list[_Cleared] = []
+    readers: list[Cleared] = []
     for call in calls:
         tool = agent.tools.get(call.name)
         if tool is None or not tool.traits.read_only or _is_overtaken(host, step, call, agent):
             break
-        found = await _cleared(host, step, call, agent)
-        if not isinstance(found, _Cleared):
+        found = await cleared(host, step, call, agent)
+        if not isinstance(found, Cleared):
             break
-        cleared.append(found)
-    return cleared
-
-
-async def _cleared(
-    host: TurnHost, step: OpenStep, call: ToolCall, agent: Agent
-) -> _Cleared | CallFinished | ApprovalAsked:
-    """Return the call as one that may run, its result where it may not, or the question."""
-    tool = agent.tools.get(call.name)
-    if tool is None:
-        known = ", ".join(sorted(agent.tools)) or "none"
-        text = f"there is no tool {call.name!r}; there are: {known}"
-        return _finished(call, text, is_error=True)
-    if call.call_id in step.started:  # it was cleared before a restart
-        return _Cleared(call=call, tool=tool)
-    hashed = arguments_hash(call.name, call.arguments)
-    approval = step.approvals.get(call.call_id)
-    if approval is not None and approval.arguments_hash == hashed:
-        if not approval.is_allowed:
-            return _finished(call, _not_allowed(approval), is_error=True)
-        if approval.settled == "allow_always":
-            await _remember(agent, approval.pattern)
-        return _Cleared(call=call, tool=tool)
-    verdict = await _judge(host, call, tool, agent)
-    if verdict.word == "allow":
-        return _Cleared(call=call, tool=tool)
-    if verdict.word == "deny":
-        return _finished(call, verdict.reason or "the tool policy refuses it", is_error=True)
-    return ApprovalAsked(
-        call_id=call.call_id,
-        arguments_hash=hashed,
-        timeout_s=verdict.timeout_s,
-        reason=verdict.reason,
-        pattern=verdict.pattern,
-        approvers=verdict.approvers or _who_began(host),
-    )
-
-
-def _not_allowed(approval: Approval) -> str:
-    if approval.settled == "deny":
-        return f"not allowed by {approval.by}" if approval.by else "not allowed"
-    if approval.settled == "expired":
-        return "not run: nobody allowed it in time"
-    return OVERTAKEN
-
-
-def _who_began(host: TurnHost) -> tuple[str, ...]:
-    """Return who may answer where the policy names nobody: whoever the turn answers.
-
-    Not those that it only heard: they did not speak to the agent. Where a program began it, who
-    spoke last. A platform's message without a sender lets nobody on the platform answer, and
-    whoever runs the gateway always may; elsewhere nobody has a name, and all may.
-    """
-    state = host.state
-    turn = state.open_turn
-    senders = _askers(turn.heard) if turn else ()
-    if not senders:
-        before = (_askers(each.heard) for each in reversed(state.held_turns))
-        senders = next(filter(None, before), ())
-    delivers = turn is not None and turn.delivers
-    return ("",) if delivers and not senders else () if "" in senders and not delivers else senders
-
-
-def _askers(users: Iterable[UserMessage]) -> tuple[str, ...]:
-    """Return who spoke to the agent, each once.
-
-    Somebody whose own id ends with a star is left out: among approvers it would mean others too.
-    """
-    asked = (user.sender for user in users if not user.quiet and not user.sender.endswith("*"))
-    return tuple(dict.fromkeys(each for each in asked if each not in PROGRAM_SENDERS))
-
-
-async def _judge(host: TurnHost, call: ToolCall, tool: Tool, agent: Agent) -> Verdict:
-    if agent.gate is None:
-        return ALLOW
-    try:
-        return await agent.gate.judge(call, tool, host.tool_context)
-    except Exception as error:  # a boundary: a policy that fails allows nothing
-        logger.exception("a tool policy failed", extra={"tool": call.name})
-        return Verdict(word="deny", reason=f"the tool policy could not be asked: {_told(error)}")
-
-
-async def _remember(agent: Agent, pattern: str) -> None:
-    if agent.gate is None or not pattern:
-        return
-    try:
-        await agent.gate.remember(pattern)
-    except CoreError as error:
-        logger.warning(
-            "what is allowed for good could not be kept; it holds for this call alone",
-            extra={"agent": agent.spec.name, "pattern": pattern, "error": str(error)},
-        )
+        readers.append(found)
+    return readers
 
 
 # --- the word of a person ---
@@ -264,14 +159,14 @@ async def _wake(clock: Clock, delay_s: float, sleeper: anyio.CancelScope) -> Non
 # --- running ---
 
 
-async def _run_all(batch: Sequence[_Cleared], context: ToolContext) -> list[ToolOutput]:
+async def _run_all(batch: Sequence[Cleared], host: TurnHost, agent: Agent) -> list[ToolOutput]:
     """Run calls side by side; return what they gave, in the order of the calls."""
     if len(batch) == 1:
-        return [await _run(batch[0], context)]
+        return [await _run(batch[0], host, agent)]
     outputs: dict[int, ToolOutput] = {}
 
-    async def run(index: int, each: _Cleared) -> None:
-        outputs[index] = await _run(each, context)
+    async def run(index: int, each: Cleared) -> None:
+        outputs[index] = await _run(each, host, agent)
 
     async with anyio.create_task_group() as tasks:
         for index, each in enumerate(batch):
@@ -279,17 +174,21 @@ async def _run_all(batch: Sequence[_Cleared], context: ToolContext) -> list[Tool
     return [outputs[index] for index in range(len(batch))]
 
 
-async def _run(cleared: _Cleared, context: ToolContext) -> ToolOutput:
-    """Run a call; whatever it fails of is its result.
+async def _run(each: Cleared, host: TurnHost, agent: Agent) -> ToolOutput:
+    """Run a call, if it still may; whatever it fails of is its result.
 
     Raises:
         ActorStoppedError: The gateway stops; the call goes on, or is told of, at its next start.
     """
-    call, timeout_s = cleared.call, cleared.tool.traits.timeout_s
+    call, timeout_s = each.call, each.tool.traits.timeout_s
+    # Right before it begins: what it was judged by may be another since it was written down.
+    if reason := await why_not_now(host, each, agent):
+        return ToolOutput(text=reason, is_error=True)
+    context = host.tool_context
     with anyio.move_on_after(timeout_s):
         try:
             await checkpoint_if_cancelled()  # what begins with an effect must not even begin
-            output = await cleared.tool.run(call, context)
+            output = await each.tool.run(call, context)
         except anyio.get_cancelled_exc_class() as error:
             if is_cancelled():
                 raise

@@ -13,6 +13,7 @@ from everturn_actors.model import (
     Attachment,
     ConversationKey,
     EndReason,
+    FileDigest,
     Joins,
     Mark,
     Outcome,
@@ -247,7 +248,7 @@ class ApprovalAsked:
 
     call_id: str
     arguments_hash: str
-    "Of the arguments it was asked for; see `ids.arguments_hash`."
+    "Of the arguments it was asked for, and of `files`; see `ids.arguments_hash`."
     timeout_s: int
     "How long there is to answer, from this event on."
     reason: str = ""
@@ -255,6 +256,8 @@ class ApprovalAsked:
     "What allow_always would allow from then on; empty = this cannot be allowed for good."
     approvers: tuple[str, ...] = ()
     "Who may answer; empty = all who may talk in this conversation."
+    files: tuple[FileDigest, ...] = ()
+    "Files of the workspace that the call names, as they stood: the word holds for no others."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 RANDOM_HEX_DIGITS = 8
@@ -28,9 +29,17 @@ def result_name(path: str) -> str:
     return _NO_RESULT_NAME.sub("_", path.strip().rpartition("/")[2])[:100]
 
 
-def arguments_hash(name: str, arguments: str) -> str:
-    """Return what binds an approval to one call: a hash of the tool's name and its arguments."""
-    text = f"{name}\n{arguments}"
+def arguments_hash(name: str, arguments: str, files: Iterable[tuple[str, str]] = ()) -> str:
+    """Return what binds an approval to what was asked for: 32 hex digits.
+
+    Args:
+        name: The tool.
+        arguments: As the model wrote them.
+        files: Path and digest of what the call names of the workspace; without any, the hash is
+            that of the call alone.
+    """
+    parts = (f"{name}\n{arguments}", *map("\0".join, files))
+    text = "\0\n".join(parts)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 

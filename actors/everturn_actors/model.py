@@ -355,12 +355,27 @@ class Turn(Remembering):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FileDigest:
+    """What stood in a file of the workspace at one moment, so that a change of it is seen."""
+
+    path: str
+    "As people read it: below the workspace; a folder ends with `/`."
+    digest: str
+    "Equal only while what stands there is the same; in the words of whoever made it."
+    is_there: bool = True
+    "Whether anything stands there."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
     """A call that waits for a person's word, or has it."""
 
     call_id: str
     arguments_hash: str
-    "Of the arguments it was asked for; the word holds for no others. See `ids.arguments_hash`."
+    """Of the arguments it was asked for, and of `files`; the word holds for no others.
+
+    See `ids.arguments_hash`.
+    """
     expires_at: datetime
     "UTC. Nobody can answer after it, and the call does not run."
     reason: str = ""
@@ -369,6 +384,8 @@ class Approval:
     "What allow_always would allow from then on; empty = this cannot be allowed for good."
     approvers: tuple[str, ...] = ()
     "Who may answer: sender ids, a trailing `*` matches the rest; empty = all who may talk here."
+    files: tuple[FileDigest, ...] = ()
+    "What the call may read or run of the workspace, as it stood when it was asked for."
     settled: Settled | None = None
     by: str = ""
     "Who answered."

@@ -19,6 +19,7 @@ from everturn_actors.model import (
     Compaction,
     Conversation,
     ConversationKey,
+    FileDigest,
     ModelRequest,
     Reply,
     SessionStatus,
@@ -385,6 +386,12 @@ class Verdict:
     "ask: who may answer, see `Approval.approvers`; empty = whoever began the turn."
     timeout_s: int = 3600
     "ask: how long there is to answer."
+    files: tuple[FileDigest, ...] = ()
+    """What it was judged by beside the call: files of the workspace, as they stood.
+
+    Where there are any, the call is judged once more as it begins, and does not run where they
+    have changed.
+    """
 
 
 ALLOW = Verdict(word="allow")
@@ -394,7 +401,11 @@ class Gate(Protocol):
     """Decides which calls of an agent may run."""
 
     async def judge(self, call: ToolCall, tool: Tool, context: ToolContext) -> Verdict:
-        """Say whether a call may run. Asked again for the same call, it may say something else."""
+        """Say whether a call may run. Asked again for the same call, it may say something else.
+
+        Asked before a call runs, when a person has answered, and, where the verdict names files,
+        once more as the call begins.
+        """
         ...
 
     async def remember(self, pattern: str) -> None:

@@ -642,6 +642,7 @@ def _approval_asked(state: SessionState, event: Event, body: ApprovalAsked) -> S
         reason=body.reason,
         pattern=body.pattern,
         approvers=body.approvers,
+        files=body.files,
     )
     step = replace(step, approvals={**step.approvals, body.call_id: approval})
     outbox = (*state.outbox, *owed_question(event, turn, body))

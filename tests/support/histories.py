@@ -48,6 +48,7 @@ from everturn_actors.model import (
     Attachment,
     ConversationKey,
     Fate,
+    FileDigest,
     Joins,
     Mark,
     OpenStep,
@@ -498,6 +499,9 @@ def _asked(call_ids: SearchStrategy[str]) -> SearchStrategy[Body]:
         reason=texts,
         pattern=names,
         approvers=st.lists(names, max_size=2).map(tuple),
+        files=st.lists(
+            st.builds(FileDigest, path=texts, digest=names, is_there=st.booleans()), max_size=2
+        ).map(tuple),
     )
 
 

@@ -22,6 +22,7 @@ from everturn_actors.journal.snapshot_outbox import item_line, overheard_line
 from everturn_actors.model import (
     Approval,
     Attachment,
+    FileDigest,
     OpenTurn,
     Outage,
     Replaced,
@@ -209,7 +210,7 @@ def _outage(outage: Outage) -> dict[str, Any]:
 
 
 def _approval(approval: Approval) -> dict[str, Any]:
-    return {
+    line = {
         "call_id": approval.call_id,
         "arguments_hash": approval.arguments_hash,
         "expires_at": utc_text(approval.expires_at),
@@ -219,6 +220,8 @@ def _approval(approval: Approval) -> dict[str, Any]:
         "settled": approval.settled or "",
         "by": approval.by,
     }
+    # Left out where there are none: then a version that knows no such field reads it as well.
+    return {**line, "files": [_fields(each) for each in approval.files]} if approval.files else line
 
 
 def _messages(blocks: Iterable[UserMessage | Step]) -> Iterator[UserMessage | Reply | ToolResult]:
@@ -316,7 +319,7 @@ def _summary(summary: Summary) -> dict[str, Any]:
     return {**line, "outside": list(outside)} if outside else line
 
 
-def _fields(value: Attachment | Sent | Summary) -> dict[str, Any]:
+def _fields(value: Attachment | FileDigest | Sent | Summary) -> dict[str, Any]:
     return {field.name: getattr(value, field.name) for field in fields(value)}
 
 

@@ -79,6 +79,8 @@ class Questions:
         for call_id, approval in turn.step.approvals.items():
             if approval.settled is not None:
                 self._settled[turn.number, call_id] = (approval.settled, approval.by)
+            else:  # asked anew: what was said before is not the answer to this question
+                self._settled.pop((turn.number, call_id), None)
 
     def outcome(self, item: OutboxItem) -> tuple[Settled | None, str]:
         """Return how the question of an outbox item was settled, and by whom; None = not known."""

@@ -6,12 +6,22 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
-from everturn_actors.model import OWNER_PREFIX, Approval, Attachment, OutboxItem, Settled, ToolCall
+from everturn_actors.model import (
+    OWNER_PREFIX,
+    Approval,
+    Attachment,
+    FileDigest,
+    OutboxItem,
+    Settled,
+    ToolCall,
+)
 from everturn_channels.names import visible
 from everturn_channels.texts import BUTTONS, turn_ended
 
 _NAMES_MAX: Final = 6  # tools in a line; more tell nobody anything
 _ARGUMENTS_INDENT: Final = 2
+_FILES_NAMED: Final = 10  # files in a question; a number tells of the rest
+_FILE_CHARACTERS: Final = 120  # of one of their paths
 
 
 def end_text(item: OutboxItem) -> str:
@@ -51,6 +61,8 @@ def question_text(
     parts = [call_text(call)]
     if approval.reason.strip():
         parts.append(visible(approval.reason.strip()))
+    if held := files_text(approval.files):
+        parts.append(held)
     always = visible(approval.pattern)
     if always and has_buttons:
         parts.append(f"{BUTTONS['allow_always']}: every call that fits {always}")
@@ -65,6 +77,18 @@ def question_text(
         if always:
             parts.append(f"(with --always: from now on every call that fits {always})")
     return "\n\n".join(parts)
+
+
+def files_text(files: Sequence[FileDigest]) -> str:
+    """Return which files an answer is bound to, in one line; empty where there are none."""
+    names = [
+        visible(each.path).replace("\n", " ")[:_FILE_CHARACTERS] for each in files if each.is_there
+    ]
+    if not names:
+        return ""
+    more = len(names) - _FILES_NAMED
+    shown = ", ".join(names[:_FILES_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return f"An answer holds only while this stays as it is: {shown}."
 
 
 def _who(approvers: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ from typing import Final
 from everturn_actors.model import Approval, ConversationKey, ToolCall
 from everturn_actors.state import SessionState
 from everturn_channels.delivery.approvals import approval_token
-from everturn_channels.delivery.words import call_text
+from everturn_channels.delivery.words import call_text, files_text
 from everturn_channels.names import one_line, visible
 from everturn_channels.owners import Owner
 from everturn_channels.texts import BUTTONS
@@ -77,6 +77,8 @@ def owner_question_text(question: OpenQuestion) -> str:
     ]
     if approval.reason.strip():
         parts.append(visible(approval.reason.strip()))
+    if held := files_text(approval.files):
+        parts.append(held)
     allow = f"/approve {question.code}"
     if approval.pattern:
         pattern = visible(approval.pattern)

@@ -124,8 +124,12 @@ class Client(Protocol):
         """Ask the newest turn again, which failed; return the event that begins it."""
         ...
 
-    async def decide(self, session_id: str, call_id: str, decision: Decision) -> None:
+    async def decide(
+        self, session_id: str, call_id: str, decision: Decision, *, arguments_hash: str = ""
+    ) -> None:
         """Answer the approval of a call, as whoever runs the gateway.
+
+        `arguments_hash` is that of what was shown; empty = it is not compared.
 
         Raises:
             UnknownApprovalError: No call of this id waits.
@@ -231,9 +235,11 @@ class LocalClient:
         """Cancel the running turn; return whether there was one, when it is closed."""
         return await self._service.cancel(session_id)
 
-    async def decide(self, session_id: str, call_id: str, decision: Decision) -> None:
+    async def decide(
+        self, session_id: str, call_id: str, decision: Decision, *, arguments_hash: str = ""
+    ) -> None:
         """Answer the approval of a call, as whoever runs the gateway."""
-        await self._service.decide(session_id, call_id, decision)
+        await self._service.decide(session_id, call_id, decision, arguments_hash=arguments_hash)
 
     async def reset(self, session_id: str) -> None:
         """End the session."""

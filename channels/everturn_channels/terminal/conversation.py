@@ -178,8 +178,15 @@ class Conversation:
             raise NothingToRetryError
         return await self._client.retry(self.session_id, idempotency_key=self._new_id())
 
-    async def decide(self, decision: Decision, call_id: str = "") -> Approval:
+    async def decide(
+        self, decision: Decision, call_id: str = "", *, arguments_hash: str = ""
+    ) -> Approval:
         """Answer an approval, by default the oldest open one; return it.
+
+        Args:
+            decision: The word.
+            call_id: The call; empty = the oldest that waits.
+            arguments_hash: Of what was shown, see `Approval`; empty = of what is asked now.
 
         Raises:
             UnknownApprovalError: Nothing waits, or not this call.
@@ -190,7 +197,8 @@ class Conversation:
         approval = next((each for each in waiting if call_id in {"", each.call_id}), None)
         if approval is None:
             raise UnknownApprovalError(call_id)
-        await self._client.decide(self.session_id, approval.call_id, decision)
+        shown = arguments_hash or approval.arguments_hash
+        await self._client.decide(self.session_id, approval.call_id, decision, arguments_hash=shown)
         return approval
 
     async def reset(self) -> bool:

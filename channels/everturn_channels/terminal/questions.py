@@ -88,7 +88,9 @@ class Questions:
 
     async def _decide(self, decision: Decision, asked: ApprovalAsked) -> None:
         try:
-            await self._conversation.decide(decision, asked.call_id)
+            await self._conversation.decide(
+                decision, asked.call_id, arguments_hash=asked.arguments_hash
+            )
         except (CoreError, ChannelError) as error:
             self._screen.error(str(error))
 

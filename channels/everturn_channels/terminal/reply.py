@@ -39,6 +39,7 @@ from everturn_actors.events import (
 )
 from everturn_actors.model import Attachment, ToolCall, UserMessage
 from everturn_actors.service import TextDelta, Update
+from everturn_channels.delivery.words import files_text
 from everturn_channels.names import clean, visible
 
 Style: TypeAlias = Literal["reply", "user", "note", "warning", "error"]
@@ -206,6 +207,8 @@ def _asked(body: ApprovalAsked, call: ToolCall | None) -> str:
             lines.append(
                 f"  ... and {len(arguments) - ASKED_SHOWN:,} characters that are not shown"
             )
+    if held := files_text(body.files):
+        lines.append(f"  {held}")
     return "\n".join(lines)
 
 

@@ -22,7 +22,14 @@ from everturn_actors.errors import (
     UnknownRequestError,
     UnknownSessionError,
 )
-from everturn_actors.model import Approval, Attachment, ConversationKey, Outage, Usage
+from everturn_actors.model import (
+    Approval,
+    Attachment,
+    ConversationKey,
+    FileDigest,
+    Outage,
+    Usage,
+)
 from everturn_actors.records import from_record
 from everturn_actors.service import TextDelta, Update
 from everturn_channels.errors import ClientError
@@ -105,6 +112,7 @@ def approval_of(data: Mapping[str, Any]) -> Approval:
         reason=data["reason"],
         pattern=data["pattern"],
         approvers=tuple(data["approvers"]),
+        files=tuple(FileDigest(path=path, digest="") for path in data["files"]),
     )
 
 

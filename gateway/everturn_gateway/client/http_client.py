@@ -210,9 +210,11 @@ class HttpClient:
         data = await self._post(f"{_session(session_id)}/resume", {}, repeat=True)
         return bool(data["resumed"])
 
-    async def decide(self, session_id: str, call_id: str, decision: Decision) -> None:
+    async def decide(
+        self, session_id: str, call_id: str, decision: Decision, *, arguments_hash: str = ""
+    ) -> None:
         """Answer the approval of a call, as whoever runs the gateway."""
-        word = {"call_id": call_id, "decision": decision}
+        word = {"call_id": call_id, "decision": decision, "arguments_hash": arguments_hash}
         await self._post(f"{_session(session_id)}/approve", word, repeat=True)
 
     async def reset(self, session_id: str) -> None:

@@ -210,7 +210,13 @@ class ApprovalBody(Body):
     call_id: str
     name: str = Field(description="The tool.")
     arguments: str = Field(description="JSON text of its arguments, as the model wrote it.")
-    arguments_hash: str = Field(description="Sent back with the answer, it binds it to these.")
+    arguments_hash: str = Field(
+        description="Of arguments and files; sent back with the answer, it binds it to these."
+    )
+    files: tuple[str, ...] = Field(
+        description="Files of the workspace that the answer is bound to: the call does not run, but"
+        " is asked about anew, once one of them has changed. A folder ends with /."
+    )
     reason: str = Field(description="Why it is asked.")
     pattern: str = Field(
         description="What allow_always would allow from then on; empty = it cannot be."
@@ -228,6 +234,7 @@ class ApprovalBody(Body):
             name=call.name,
             arguments=call.arguments,
             arguments_hash=approval.arguments_hash,
+            files=tuple(each.path for each in approval.files if each.is_there),
             reason=approval.reason,
             pattern=approval.pattern,
             approvers=approval.approvers,

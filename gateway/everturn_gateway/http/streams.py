@@ -163,6 +163,7 @@ def _turn_event(event: Event, calls: dict[str, ToolCall]) -> bytes:
                 {
                     **ToolCallBody.of(calls[asked.call_id]).model_dump(),
                     "arguments_hash": asked.arguments_hash,
+                    "files": [each.path for each in asked.files if each.is_there],
                     "reason": asked.reason,
                     "pattern": asked.pattern,
                     "approvers": list(asked.approvers),

@@ -119,6 +119,7 @@ class Workshop:
             guards=plan.hooks.before,
             granted=kit.granted,
             owner_texts=owner_texts,
+            workspace=site.files,
         )
         return Equipment(tools=kit.toolbox, gate=gate)
 

@@ -13,6 +13,7 @@ from everturn_actors.model import ToolCall
 from everturn_actors.ports import ALLOW, Tool, ToolContext, Verdict
 from everturn_gateway.scheduler.jobs import ISOLATED
 from everturn_gateway.tools.conversations import DELEGATE
+from everturn_gateway.tools.policy.binding import bound
 from everturn_gateway.tools.policy.given import GivenAddresses
 from everturn_gateway.tools.policy.hooks import Guard, refusal
 from everturn_gateway.tools.policy.loading import LOCAL_FILE
@@ -55,6 +56,7 @@ class PolicyGate:
         guards: Sequence[Guard] = (),
         granted: Callable[[ToolContext], Sequence[str]] | None = None,
         owner_texts: Sequence[str] = (),
+        workspace: Path | None = None,
     ) -> None:
         """Build it.
 
@@ -65,12 +67,14 @@ class PolicyGate:
             granted: Patterns that are allowed besides, in the conversation as it stands: those of
                 the skills that were read. A text that is no pattern allows nothing.
             owner_texts: What the agent's owner wrote for it. Addresses in them may be read.
+            workspace: The folder whose files a call names; None = no verdict is bound to files.
         """
         self._policy = policy
         self._home = home
         self._guards = tuple(guards)
         self._granted = granted
         self._given = GivenAddresses(owner_texts)
+        self._workspace = workspace
 
     @property
     def policy(self) -> Policy:
@@ -78,9 +82,21 @@ class PolicyGate:
         return self._policy
 
     async def judge(self, call: ToolCall, tool: Tool, context: ToolContext) -> Verdict:
-        """Say whether a call may run."""
-        policy = self._policy
+        """Say whether a call may run.
+
+        What a person is asked for is bound to the files of the workspace that the call names, and
+        can be allowed for good only where its words mean the same tomorrow.
+        """
         subject = await subject_of(call, tool)
+        verdict = await self._judge(subject, call, tool, context)
+        if verdict.word != "ask" or self._workspace is None:
+            return verdict
+        return await anyio.to_thread.run_sync(bound, verdict, subject, call, self._workspace)
+
+    async def _judge(
+        self, subject: Subject, call: ToolCall, tool: Tool, context: ToolContext
+    ) -> Verdict:
+        policy = self._policy
         weighed = await self._weigh(policy, subject, context)
         if weighed.denied is not None:
             reason = f"the policy denies it (deny: {weighed.denied.text})"

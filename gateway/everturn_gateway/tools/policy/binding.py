@@ -1,0 +1,51 @@
+"""Binds a question to the files of the workspace that the call names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from everturn_actors.model import FileDigest, ToolCall
+from everturn_actors.ports import Verdict
+from everturn_gateway.tools.policy.file_digests import ALL_FILES, digests
+from everturn_gateway.tools.policy.named_files import (
+    NamedFiles,
+    named_by_arguments,
+    named_by_line,
+)
+from everturn_gateway.tools.policy.subjects import Subject, arguments_of
+
+_TOO_MANY: Final = (
+    "its workspace has too many files to see whether one of them changes before it runs"
+)
+
+
+def bound(verdict: Verdict, subject: Subject, call: ToolCall, workspace: Path) -> Verdict:
+    """Return a question with the files that it is about, as they stand now. Blocking.
+
+    Args:
+        verdict: The question.
+        subject: The call as patterns see it.
+        call: The call.
+        workspace: Where its files lie, absolute.
+    """
+    line = subject.line
+    named = named_by_arguments(arguments_of(call))
+    if line is not None:
+        by_line = named_by_line(line)
+        names = (*(name for name in named.names if name != line.text), *by_line.names)
+        named = replace(by_line, names=names, is_any=by_line.is_any or named.is_any)
+    files = digests(workspace, named.names, all_files=named.is_any)
+    reason = verdict.reason
+    if any(each.path == ALL_FILES for each in files):
+        reason = f"{reason}; {_TOO_MANY}" if reason else _TOO_MANY
+    pattern = verdict.pattern if line is None or _is_lasting(named, files) else ""
+    return replace(verdict, reason=reason, pattern=pattern, files=files)
+
+
+def _is_lasting(named: NamedFiles, files: tuple[FileDigest, ...]) -> bool:
+    """Return whether the words of a command mean the same whatever files say."""
+    if named.runs_code:
+        return False
+    return not named.runs_unknown or not any(each.is_there for each in files)
