@@ -43,7 +43,14 @@ from everturn_actors.model import (
     ToolDefinition,
     ToolResult,
 )
-from everturn_actors.ports import ModelProvider, SessionStore, Tool, ToolContext, ToolTraits
+from everturn_actors.ports import (
+    ModelProvider,
+    SessionStore,
+    Tool,
+    ToolContext,
+    ToolOutput,
+    ToolTraits,
+)
 from everturn_actors.recovery import recover
 from everturn_actors.spec import ModelSpec
 from everturn_actors.state import SessionState, apply
@@ -88,6 +95,8 @@ class Talk:
     page_characters: int = 6000
     state: SessionState | None = None
     unwritten: list[Event] = field(default_factory=list[Event])
+    answered: str | ToolOutput = ""
+    "What the tool gave last."
 
     def log(self, *bodies: Body) -> int:
         """Add events to the log and return the number of the last one."""
@@ -164,7 +173,9 @@ class Talk:
         given = {name.rstrip("_"): value for name, value in arguments.items()}
         call = ToolCall(call_id="r", name="recall_context", arguments=json.dumps(given))
         await self.write()
-        return await RecallContext(page_characters=self.page_characters).run(call, self.context)
+        answer = await RecallContext(page_characters=self.page_characters).run(call, self.context)
+        self.answered = answer
+        return answer if isinstance(answer, str) else answer.text
 
     async def refused(self, **arguments: Any) -> str:  # noqa: ANN401 - whatever a model writes
         """Call the tool and return why it refuses."""
@@ -813,3 +824,37 @@ async def test_recovery_gives_the_tool_the_same_answers() -> None:
         talk.store, talk.state = store, recovered.state
 
         assert await talk.recall() == before
+
+
+async def test_what_is_read_back_of_text_from_outside_is_marked(world: World) -> None:
+    """A page that was cleared comes back by this tool, and with it the orders in it."""
+    page = "the page https://a.example/"
+    async with world.open() as store:
+        talk = Talk(store=store)
+        talk.begin("read it")
+        call = ToolCall(call_id="p", name="web_fetch")
+        talk.log(StepStarted(turn=1, step=1, model="m"), ModelReplied(text="", calls=(call,)))
+        done = CallFinished(call_id="p", text="canary of a page", untrusted=True, source=page)
+        read = talk.log(CallStarted(call_id="p"), done)
+        reply = ModelReplied(text="canary of an answer", outside=(page,))
+        said = talk.log(StepStarted(turn=1, step=2, model="m"), reply)
+        talk.end()
+        retold = ModelReplied(text="later", outside=(page,), retells=True)
+        asked = talk.begin("and then?")
+        later = talk.log(StepStarted(turn=2, step=1, model="m"), retold)
+        talk.end()
+
+        for arguments in (
+            {"message": read},
+            {"message": said},
+            {"call_id": "p"},
+            {"from_": 1},
+            {"search": "canary"},
+        ):
+            await talk.recall(**arguments)
+            assert isinstance(talk.answered, ToolOutput), arguments
+            assert talk.answered.untrusted
+            assert talk.answered.source == f"what was read back of {page}"
+        for arguments in ({"message": asked}, {"message": later}, {"from_": asked}, {}):
+            await talk.recall(**arguments)
+            assert isinstance(talk.answered, str), arguments

@@ -8,6 +8,7 @@ from everturn_gateway.tools.conversations.origins import (
     is_asked_by_person,
     is_tainted,
     name_of_call,
+    sources_behind,
 )
 from everturn_gateway.tools.conversations.sessions import SessionTool
 
@@ -18,4 +19,5 @@ __all__ = [
     "is_asked_by_person",
     "is_tainted",
     "name_of_call",
+    "sources_behind",
 ]

@@ -39,13 +39,23 @@ def is_tainted(key: ConversationKey) -> bool:
     return key.channel == DELEGATE and (found is None or found[2] is not None)
 
 
+def sources_behind(context: ToolContext) -> tuple[str, ...]:
+    """Return the text from outside that may be behind the calls that are made now, by source.
+
+    Empty where none was shown to the model when it wrote them.
+    """
+    if sources := behind_calls(context.conversation.current):
+        return sources
+    return ("a task that was given while text from outside was shown",) * is_tainted(context.key)
+
+
 def delegate_key(call: ToolCall, context: ToolContext, agent: str, number: int) -> ConversationKey:
     """Return the conversation of the `number`-th try of `agent` at a call, whenever it is asked.
 
     What is read beside this very call was not known when it was written, and may not be known again
     after a restart: it does not count.
     """
-    tainted = is_tainted(context.key) or bool(behind_calls(context.conversation.current))
+    tainted = bool(sources_behind(context))
     topic = f"{depth_of(context.key) + 1}{' untrusted' if tainted else ''}"
     chat = f"{name_of_call(call, context)}.{number}"
     return ConversationKey(channel=DELEGATE, chat=chat, agent=agent, topic=topic)

@@ -19,7 +19,6 @@ from everturn_actors.errors import (
     UnknownSessionError,
 )
 from everturn_actors.model import ConversationKey, Inbound, ToolCall, ToolDefinition
-from everturn_actors.outside import behind_calls
 from everturn_actors.ports import SessionSummary, ToolContext, ToolOutput, ToolTraits
 from everturn_actors.state import SessionState
 from everturn_gateway.tools.arguments import Arguments, parameters, read_arguments
@@ -27,9 +26,9 @@ from everturn_gateway.tools.conversations.origins import (
     DELEGATE,
     hops_of,
     is_delegate_of,
-    is_tainted,
     label,
     name_of_call,
+    sources_behind,
 )
 from everturn_gateway.tools.quoting import PAGE_TOKENS, quoted
 from everturn_gateway.tools.recall.messages import Said, one_line, said, transcript
@@ -266,7 +265,7 @@ class SessionTool:
             key=key,
             sender=label(context.session_id, hops),
             idempotency_key=f"send.{name_of_call(call, context)}",
-            untrusted=is_tainted(context.key) or bool(behind_calls(context.conversation.current)),
+            untrusted=bool(sources_behind(context)),
         )
         await self._site.link.service.submit(inbound)
         return f"Sent to {one_line(_place(key))}. What is answered there is said there, not here."

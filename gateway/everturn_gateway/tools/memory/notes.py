@@ -6,21 +6,26 @@
 
 Nobody's note is lost to somebody else's: entries are added under a lock, and what is rewritten as a
 whole has to have been read by the conversation that does it, as it stands.
+
+What was written while text from outside was shown to the agent keeps a mark that names that text,
+in the file itself: whoever reads it later is shown text from outside.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import threading
 import unicodedata
 from collections import OrderedDict
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from everturn_actors.errors import ToolFailedError
+from everturn_actors.outside import one_source, together
 from everturn_gateway.tools.confined import Confined, Place
 from everturn_gateway.tools.wording import counted, shown
 
@@ -35,6 +40,12 @@ _TOPIC_CHARACTERS = 64
 _SEEN_MAX = 4096  # of notes that some conversation read
 _MEMORY, _DAILY, _ENDING = "MEMORY.md", "daily", ".md"
 _MARKS = frozenset("-_")
+_MARK, _BETWEEN, _MARK_END = "<!-- written while this was shown: ", " | ", " -->"
+"""Stands before what was written while text from outside was shown to the agent.
+
+A comment, so that it stays with the text whoever moves it, and a person who vouches for the text
+can take it out. One that somebody forges only marks more."""
+_MARKED = re.compile(rf"^{re.escape(_MARK)}(.*){re.escape(_MARK_END)}$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +56,23 @@ class Section:
     text: str
     file: str
     "What `Notes.saw` calls it; empty where it is never rewritten as a whole."
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The text from outside that was shown when a part of it was written."""
+        return sources_in(self.text)
+
+
+class UnreadNotesError(ToolFailedError):
+    """What was to be replaced was not read.
+
+    Attributes:
+        sources: The text from outside behind what it says, which the message repeats.
+    """
+
+    def __init__(self, message: str, sources: tuple[str, ...]) -> None:
+        self.sources = sources
+        super().__init__(message)
 
 
 class Notes:
@@ -92,15 +120,17 @@ class Notes:
             while len(self._seen) > _SEEN_MAX:
                 self._seen.popitem(last=False)
 
-    def remember(self, now: datetime, text: str) -> str:
+    def remember(self, now: datetime, text: str, sources: Sequence[str] = ()) -> str:
         """Add an entry to the notes of the day; return their file when it is durable.
+
+        `sources` is the text from outside that is shown to whoever writes it; so below.
 
         Raises:
             ToolFailedError: It is too long, the day is full, or it could not be written.
         """
         _refuse_large("content", text, ENTRY_MAX_BYTES, "keep what matters")
         day = f"{now:%Y-%m-%d}"
-        entry = f"\n## {now:%H:%M} UTC\n\n{text}\n"
+        entry = f"\n## {now:%H:%M} UTC\n{_mark(sources)}\n{text}\n"
         file = f"{_DAILY}/{day}{_ENDING}"
         with _changing(self._own, file) as place:
             found = place.read_if_there(_READ_MAX_BYTES)
@@ -116,12 +146,12 @@ class Notes:
             place.append(_encoded(entry))
         return file
 
-    def reflect(self, session_id: str, text: str) -> None:
+    def reflect(self, session_id: str, text: str, sources: Sequence[str] = ()) -> None:
         """Replace MEMORY.md; return when it is durable.
 
         Raises:
-            ToolFailedError: It is too long, this conversation has not read what it replaces, or
-                it could not be written.
+            UnreadNotesError: This conversation has not read what it replaces.
+            ToolFailedError: It is too long, or it could not be written.
         """
         _refuse_large(
             "content",
@@ -129,14 +159,17 @@ class Notes:
             MEMORY_MAX_BYTES,
             "condense it: merge what belongs together, drop the rest",
         )
-        self._rewrite(self._own, _MEMORY, _MEMORY, session_id, text)
+        self._rewrite(self._own, _MEMORY, _MEMORY, session_id, f"{_mark(sources)}{text}")
 
-    def update_world(self, session_id: str, topic: str, text: str) -> str:
+    def update_world(
+        self, session_id: str, topic: str, text: str, sources: Sequence[str] = ()
+    ) -> str:
         """Replace what all agents know of a topic; return its file when it is durable.
 
         Raises:
-            ToolFailedError: The name is none, there are too many topics, the text is too long, this
-                conversation has not read what it replaces, or it could not be written.
+            UnreadNotesError: This conversation has not read what it replaces.
+            ToolFailedError: The name is none, there are too many topics, the text is too long, or
+                it could not be written.
         """
         _refuse_large("content", text, TOPIC_MAX_BYTES, "condense it, or make two topics of it")
         wanted = f"{topic_name(topic)}{_ENDING}"
@@ -145,6 +178,7 @@ class Notes:
         if name not in names and len(names) >= TOPICS_MAX:
             msg = f"topic: there are {TOPICS_MAX} already; add to one of them"
             raise ToolFailedError(msg)
+        text = f"{_mark(sources)}{text}"
         self._rewrite(self._world, name, f"world/{name}", session_id, text)
         return name
 
@@ -163,7 +197,7 @@ class Notes:
                     f"nothing was written: {why}. Keep what is still true of it, then call this"
                     f" again. It says:\n\n{before}"
                 )
-                raise ToolFailedError(msg)
+                raise UnreadNotesError(msg, sources_in(before))
             place.replace(_encoded(text), expected=None if found is None else found[1])
         self.saw(session_id, file, text)
 
@@ -207,6 +241,19 @@ def topic_name(topic: str) -> str:
         )
         raise ToolFailedError(msg)
     return name
+
+
+def sources_in(text: str) -> tuple[str, ...]:
+    """Return the text from outside behind a text of notes, as the marks in it name it."""
+    return together(*(marked.split(_BETWEEN) for marked in _MARKED.findall(text)))
+
+
+def _mark(sources: Sequence[str]) -> str:
+    """Return the line that marks what follows it; nothing where nothing from outside was shown."""
+    if not sources:
+        return ""
+    told = (one_source(each).replace("--", "- -").replace("|", "/") for each in sources)
+    return f"{_MARK}{_BETWEEN.join(told)}{_MARK_END}\n"
 
 
 @contextmanager

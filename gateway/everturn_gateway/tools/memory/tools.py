@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Final
 
 from pydantic import Field
 
 from everturn_actors.errors import ToolFailedError
-from everturn_actors.ports import Clock, Tool, ToolContext, ToolTraits
+from everturn_actors.outside import AND_MORE, together
+from everturn_actors.ports import Clock, Tool, ToolContext, ToolOutput, ToolTraits
 from everturn_gateway.tools.arguments import Arguments
 from everturn_gateway.tools.confined import Confined
+from everturn_gateway.tools.conversations import sources_behind
 from everturn_gateway.tools.function import FunctionTool
-from everturn_gateway.tools.memory.notes import Notes
+from everturn_gateway.tools.memory.notes import Notes, UnreadNotesError, sources_in
 from everturn_gateway.tools.quoting import PAGE_TOKENS, page_of
 from everturn_gateway.tools.site import ToolSite
 
@@ -21,6 +24,7 @@ _READS: Final = ToolTraits(read_only=True, safe=True, timeout_s=60)
 _REWRITES: Final = ToolTraits(repeatable=True, safe=True, timeout_s=60)
 _ADDS: Final = ToolTraits(safe=True, timeout_s=60)
 
+_NOTED: Final = "notes that were written after reading "
 _DIRECTIVE: Final = """\
 You have notes that outlast this conversation:
 - recall reads them. Do so at the beginning of a conversation in which they may help, not before \
@@ -113,36 +117,52 @@ class _Memory:
         self._world = Confined(site.state / "memory" / "world", what="the shared notes")
         self._notes, self._clock = Notes(self._own, self._world), clock
 
-    async def recall(self, asked: Recall, context: ToolContext) -> str:
+    async def recall(self, asked: Recall, context: ToolContext) -> ToolOutput:
         work = partial(self._page, asked, context.session_id)
         return await self._own.run(work, reads=True)
 
-    async def remember(self, asked: Remember, _context: ToolContext) -> str:
-        now = self._clock.now()
-        file = await self._own.run(partial(self._notes.remember, now, asked.content.strip()))
+    async def remember(self, asked: Remember, context: ToolContext) -> str:
+        now, sources = self._clock.now(), sources_behind(context)
+        work = partial(self._notes.remember, now, asked.content.strip(), sources)
+        file = await self._own.run(work)
         return f"noted in memory/{file}"
 
-    async def reflect(self, asked: Reflect, context: ToolContext) -> str:
+    async def reflect(self, asked: Reflect, context: ToolContext) -> str | ToolOutput:
         if asked.content is None:
             work = partial(self._memory, context.session_id)
             return await self._own.run(work, reads=True)
-        write = partial(self._notes.reflect, context.session_id, asked.content)
-        await self._own.run(write)
+        sources = sources_behind(context)
+        write = partial(self._notes.reflect, context.session_id, asked.content, sources)
+        try:
+            await self._own.run(write)
+        except UnreadNotesError as error:
+            if not error.sources:
+                raise
+            return _output(str(error), error.sources, is_error=True)
         return "MEMORY.md is replaced"
 
-    async def update_world(self, asked: UpdateWorld, context: ToolContext) -> str:
-        work = partial(self._notes.update_world, context.session_id, asked.topic, asked.content)
-        return f"memory/world/{await self._world.run(work)} is replaced, for all agents"
+    async def update_world(self, asked: UpdateWorld, context: ToolContext) -> str | ToolOutput:
+        topic, sources = asked.topic, sources_behind(context)
+        update = self._notes.update_world
+        work = partial(update, context.session_id, topic, asked.content, sources)
+        try:
+            return f"memory/world/{await self._world.run(work)} is replaced, for all agents"
+        except UnreadNotesError as error:
+            if not error.sources:
+                raise
+            return _output(str(error), error.sources, is_error=True)
 
-    def _memory(self, session_id: str) -> str:
+    def _memory(self, session_id: str) -> ToolOutput:
         text = self._notes.memory()
         self._notes.saw(session_id, "MEMORY.md", text)
-        return text if text.strip() else "MEMORY.md is empty; call reflect with content to begin it"
+        if not text.strip():
+            return ToolOutput(text="MEMORY.md is empty; call reflect with content to begin it")
+        return _output(text, sources_in(text))
 
-    def _page(self, asked: Recall, session_id: str) -> str:
+    def _page(self, asked: Recall, session_id: str) -> ToolOutput:
         sections = self._notes.sections(self._clock.now(), asked.days)
         if not sections:
-            return "there are no notes yet"
+            return ToolOutput(text="there are no notes yet")
         text = "\n\n".join(f"{each.heading}\n\n{each.text}".strip() for each in sections)
         page = page_of(text, asked.page, PAGE_TOKENS)
         if page is None:
@@ -153,4 +173,14 @@ class _Memory:
             if each.file and each.text.strip() in page.text:
                 self._notes.saw(session_id, each.file, each.text)
         more = f"\n\n(page {page.number} of {page.total})" if page.total > 1 else ""
-        return f"{page.text}{more}"
+        # Of a note that begins on one page and ends on the next, only one of them shows the mark.
+        sources = together(*(each.sources for each in sections))
+        return _output(f"{page.text}{more}", sources)
+
+
+def _output(text: str, sources: Sequence[str], *, is_error: bool = False) -> ToolOutput:
+    """Return notes; those that were written while text from outside was shown are such text."""
+    if not sources:
+        return ToolOutput(text=text, is_error=is_error)
+    named = ", ".join(each.removeprefix(_NOTED) for each in sources if each != AND_MORE)
+    return ToolOutput(text=text, is_error=is_error, untrusted=True, source=f"{_NOTED}{named}")

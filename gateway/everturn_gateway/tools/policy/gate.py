@@ -12,7 +12,7 @@ import anyio.to_thread
 from everturn_actors.model import ToolCall
 from everturn_actors.ports import ALLOW, Tool, ToolContext, Verdict
 from everturn_gateway.scheduler.jobs import ISOLATED
-from everturn_gateway.tools.conversations import DELEGATE
+from everturn_gateway.tools.conversations import DELEGATE, sources_behind
 from everturn_gateway.tools.policy.binding import bound
 from everturn_gateway.tools.policy.given import GivenAddresses
 from everturn_gateway.tools.policy.hooks import Guard, refusal
@@ -20,7 +20,6 @@ from everturn_gateway.tools.policy.loading import LOCAL_FILE
 from everturn_gateway.tools.policy.outside import (
     only_reads,
     shown,
-    sources_behind,
     why_not_read,
 )
 from everturn_gateway.tools.policy.patterns import Pattern, PatternError, read_pattern

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final, cast
 
 from everturn_actors.model import ToolCall
-from everturn_actors.outside import AND_MORE, behind_calls
+from everturn_actors.outside import AND_MORE
 from everturn_actors.ports import ToolContext, ToolTraits
-from everturn_gateway.tools.conversations.origins import is_tainted
 from everturn_gateway.tools.policy.given import Given, address_key, addresses_in, fetches_before
 from everturn_gateway.tools.policy.subjects import Subject, arguments_of
 from everturn_gateway.tools.web import FETCH, SEARCH
@@ -36,14 +35,6 @@ _TOO_MANY: Final = (
 _PLACES: Final = frozenset(("address", "domain", "endpoint", "host", "link", "uri", "url"))
 "Arguments of these names are addresses, however they are written."
 _DEPTH: Final = 20  # of arguments that are looked into; deeper ones count as made up
-
-
-def sources_behind(context: ToolContext) -> tuple[str, ...]:
-    """Return the text from outside that may be behind the calls that are made now, by source."""
-    current = context.conversation.current
-    if sources := behind_calls(current):
-        return sources
-    return ("a task that was given while text from outside was shown",) * is_tainted(context.key)
 
 
 def shown(sources: Iterable[str], context: ToolContext) -> str:

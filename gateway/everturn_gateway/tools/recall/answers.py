@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +13,7 @@ from anyio import to_thread
 
 from everturn_actors.errors import JournalError, ToolFailedError
 from everturn_actors.model import Conversation
+from everturn_actors.outside import together
 from everturn_actors.ports import ToolContext
 from everturn_gateway.tools.recall.log import LogReader
 from everturn_gateway.tools.recall.messages import (
@@ -31,6 +32,7 @@ logger = logging.getLogger(__name__)
 
 _ORIGIN_CHUNKS: Final = 10  # of the log, looked through for the message that a file belongs to
 _FILES_CHUNKS: Final = 50  # for the names of files
+_OLD_FILE: Final = "an old file of this conversation"  # nobody looks for what it was
 _NEAR_EVENTS: Final = 20  # a number that is no message is near one
 
 
@@ -55,6 +57,12 @@ class Answers:
         self.log = LogReader(context)
         self.limit = limit
         self._context, self._page = context, page
+        self.sources: tuple[str, ...] = ()
+        "The text from outside in what was found, or behind it."
+
+    def found(self, messages: Iterable[Said]) -> None:
+        """Take note of what the answer is made of."""
+        self.sources = together(self.sources, *(message.sources for message in messages))
 
     @property
     def conversation(self) -> Conversation:
@@ -107,6 +115,7 @@ class Answers:
         async with aclosing(self.log.forward(first, last)) as chunks:
             async for chunk in chunks:
                 is_empty = is_empty and not chunk
+                self.found(chunk)
                 await to_thread.run_sync(partial(_add, pager, chunk))
         if is_empty:
             newest = await self.log.last_seq()
@@ -129,12 +138,14 @@ class Answers:
         if isinstance(text, str):
             origin = await self._newest(owns, chunks=_ORIGIN_CHUNKS)
             of = f", the whole {_origin(origin)}" if origin and origin.kind == "result" else ""
+            self.sources = (_OLD_FILE,) if origin is None else origin.sources
             return await self.paged(f"file {name}{of}", text)
         origin = await self._newest(owns)
         if origin is None:
             known = "".join(f"; {ask(file=each.path)}" for each in await self._files())
             msg = f"file: there is no file {name!r}{known and f'. There are:{known[1:]}'}"
             raise ToolFailedError(msg)
+        self.found([origin])
         label = f"what is left of file {name}, {_origin(origin)}"
         return await self.paged(label, whole(origin, origin.text), [text.note])
 
@@ -184,6 +195,7 @@ class Answers:
         return framed(label, page, notes)
 
     async def _quoted(self, message: Said, *, arguments: bool = False) -> str:
+        self.found([message])
         text, notes = message.text, list[str]()
         if message.kind == "result" and message.path:
             kept = await self.read_file(message.path)

@@ -24,6 +24,7 @@ from everturn_actors.events import (
     TurnFinished,
 )
 from everturn_actors.model import ToolCall, UserMessage
+from everturn_actors.outside import one_source, source_of
 from everturn_gateway.tools.recall.pages import Page, character_start
 
 NAME: Final = RECALL_TOOL
@@ -52,6 +53,8 @@ class Said:
     is_error: bool = False
     path: str = ""
     "The file that holds its whole text."
+    sources: tuple[str, ...] = ()
+    "The text from outside that stands in it, or was shown to the model that wrote it."
 
 
 def said(events: Iterable[Event], calls: Sequence[ToolCall] = ()) -> Iterator[Said]:
@@ -71,16 +74,22 @@ def said(events: Iterable[Event], calls: Sequence[ToolCall] = ()) -> Iterator[Sa
 def _said(event: Event, calls: dict[str, ToolCall]) -> Said | None:
     seq, at = event.seq, event.at
     match event.body:
-        case Received(text=text, sender=sender, attachments=attached):
-            told = UserMessage(text=text, attachments=attached).told
-            return Said(seq=seq, at=at, kind="user", text=told, name=sender)
-        case ModelReplied(text=text, calls=made):
-            return Said(seq=seq, at=at, kind="assistant", text=text, calls=made)
-        case Announced(text=text, title=title):
+        case Received(text=text, sender=sender, attachments=attached, untrusted=untrusted):
+            message = UserMessage(text=text, sender=sender, attachments=attached)
+            sources = (source_of(message),) * untrusted
+            return Said(
+                seq=seq, at=at, kind="user", text=message.told, name=sender, sources=sources
+            )
+        case ModelReplied(text=text, calls=made, outside=sources, retells=retells):
+            shown = () if retells else sources
+            return Said(seq=seq, at=at, kind="assistant", text=text, calls=made, sources=shown)
+        case Announced(text=text, title=title, untrusted=untrusted):
             name = f"for {title}" if title else ""
-            return Said(seq=seq, at=at, kind="assistant", text=text, name=name)
-        case CallFinished(call_id=call_id, text=text, is_error=is_error, path=path):
+            sources = ("what a scheduled job said",) * untrusted
+            return Said(seq=seq, at=at, kind="assistant", text=text, name=name, sources=sources)
+        case CallFinished(call_id=call_id, text=text, is_error=is_error, path=path) as body:
             call = calls.get(call_id)
+            source = body.source or one_source(f"what {call.name if call else 'a call'} gave")
             return Said(
                 seq=seq,
                 at=at,
@@ -91,10 +100,13 @@ def _said(event: Event, calls: dict[str, ToolCall]) -> Said | None:
                 call_id=call_id,
                 is_error=is_error,
                 path=path,
+                sources=(source,) * body.untrusted,
             )
-        case Summarised(text=text, last_turn=last_turn, path=path):
+        case Summarised(text=text, last_turn=last_turn, path=path, outside=sources):
             name = f"turn {last_turn}"
-            return Said(seq=seq, at=at, kind="summary", text=text, name=name, path=path)
+            return Said(
+                seq=seq, at=at, kind="summary", text=text, name=name, path=path, sources=sources
+            )
         case TurnFinished(outcome=outcome, error=error) if outcome != "answered":
             text = f"{outcome}: {error}" if error else outcome
             return Said(seq=seq, at=at, kind="turn", text=text)

@@ -11,6 +11,7 @@ from typing import Final
 
 from anyio import to_thread
 
+from everturn_actors.outside import together
 from everturn_gateway.tools.recall.answers import Answers, Lost
 from everturn_gateway.tools.recall.messages import Said, ask, heading, one_line, whole
 from everturn_gateway.tools.recall.overview import discarded
@@ -84,6 +85,7 @@ async def _search_chunk(
         else:
             line = lines.get(message.seq)
         if line is not None:
+            answers.found([message])
             found.lines.append(line)
 
 
@@ -101,6 +103,7 @@ async def _search_summarised(answers: Answers, words: Sequence[str], found: _Fou
         line = await to_thread.run_sync(partial(_file_line, name, text, words, answers.limit))
         if line is not None:
             found.lines.append(line)
+            answers.sources = together(answers.sources, summary.outside if summary else ())
         before = _FILE_BEFORE.search(text.partition("\n## ")[0])
         name = before[1] if before else ""
 

@@ -9,7 +9,7 @@ import anyio
 
 from everturn_actors.errors import JournalError, ToolFailedError
 from everturn_actors.model import ToolCall, ToolDefinition
-from everturn_actors.ports import ToolContext, ToolTraits
+from everturn_actors.ports import ToolContext, ToolOutput, ToolTraits
 from everturn_gateway.tools.recall.answers import Answers
 from everturn_gateway.tools.recall.asking import (
     AskCall,
@@ -74,8 +74,10 @@ class RecallContext:
         """It reads this conversation alone."""
         return _TRAITS
 
-    async def run(self, call: ToolCall, context: ToolContext) -> str:
+    async def run(self, call: ToolCall, context: ToolContext) -> str | ToolOutput:
         """Return one page of what is asked for, as a quote that says where it comes from.
+
+        What holds text from outside, or was written by a model that was shown some, still does.
 
         Raises:
             ToolFailedError: The arguments make no sense, there is no such thing, or the log cannot
@@ -96,8 +98,15 @@ class RecallContext:
             msg = "this conversation's log cannot be read now; go on without it"
             raise ToolFailedError(msg) from error
 
-    async def _answer(self, asked: Asked, context: ToolContext) -> str:
+    async def _answer(self, asked: Asked, context: ToolContext) -> str | ToolOutput:
         answers = Answers(context, page=asked.page, limit=self._limit)
+        text = await self._text(asked, answers)
+        if not answers.sources:
+            return text
+        source = f"what was read back of {', '.join(answers.sources)}"
+        return ToolOutput(text=text, untrusted=True, source=source)
+
+    async def _text(self, asked: Asked, answers: Answers) -> str:
         match asked.ask:
             case AskMessage(seq=seq):
                 return await answers.message(seq)

@@ -13,14 +13,13 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ConversationKey, ToolCall, ToolDefinition
-from everturn_actors.outside import behind_calls
 from everturn_actors.ports import Clock, ToolContext, ToolOutput, ToolTraits
 from everturn_gateway.scheduler.client import SchedulerClient
 from everturn_gateway.scheduler.errors import JobFixedError, JobRefusedError, UnknownJobError
 from everturn_gateway.scheduler.jobs import JobView, Made, ToChat, ToSession
 from everturn_gateway.scheduler.sections import JobSection
 from everturn_gateway.tools.arguments import parameters, read_arguments
-from everturn_gateway.tools.conversations import is_asked_by_person, name_of_call
+from everturn_gateway.tools.conversations import is_asked_by_person, name_of_call, sources_behind
 from everturn_gateway.tools.policy.gate import NOBODY_ANSWERS
 from everturn_gateway.tools.processes import ProcessTable
 from everturn_gateway.tools.scheduling.arguments import (
@@ -156,7 +155,7 @@ class ScheduleTool:
             by="tool",
             at=now,
             key=context.key,
-            untrusted=bool(behind_calls(context.conversation.current)),
+            untrusted=bool(sources_behind(context)),
         )
         said = await self._add(desk, section, job_id, made)
         try:
