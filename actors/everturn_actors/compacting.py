@@ -60,7 +60,7 @@ class Compactor:
     mailbox: Mailbox[Command]
     present: Callable[[], SessionState]
     "Returns the session's present state."
-    _considered: int = 0
+    considered: int = 0
     "The newest turn after which it was asked whether there is need."
     _useless_at: int | None = None
     "The turn after which a summary would not have made the context smaller."
@@ -81,9 +81,9 @@ class Compactor:
         state = self.present()
         if self.busy or agent.summariser is None or state.status == "ended":
             return
-        if state.turns == self._considered:
+        if state.turns == self.considered:
             return
-        self._considered = state.turns
+        self.considered = state.turns
         if self._useless_at is not None and state.turns < self._useless_at + USELESS_TURNS:
             return
         try:

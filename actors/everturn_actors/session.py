@@ -463,8 +463,8 @@ class SessionActor:
 
         Asked anew whenever something that runs beside the command loop has ended.
         """
-        if self._turn is not None or self._compactor.busy or self._is_held():
-            return None
+        if self._turn is not None or self._compactor.busy or self._alarm is not None:
+            return None  # with an alarm, a message is held
         if self._delivery.works:  # who has ended owes nothing, and does not wait for long
             return CARRY_ON_S if self._has_ended() else None
         return self._rest_s if self._resumes and not self._rests_soon else 0.0
@@ -499,14 +499,13 @@ class SessionActor:
     def _has_ended(self) -> bool:
         return self._state is not None and self._state.status == "ended"
 
-    def _is_held(self) -> bool:
-        return self._alarm is not None
-
     def _consider_summary(self) -> None:
         """Between two turns, when everybody has been answered, older ones may be summarised."""
         state = self._state
         if state is None or self._turn is not None or self._stopping or not self._resumes:
             return
+        if state.turns == self._compactor.considered:
+            return  # most commands end no turn
         agent = self._agent(state.key)
         if agent is not None:
             self._compactor.consider(agent, self._tasks)
@@ -923,10 +922,12 @@ class SessionActor:
     def _plan_expiry(self, draft: _Draft) -> None:
         """End a session in which nothing was said for longer than its agent allows."""
         state = draft.state
-        if state is None or not self._resumes or self._delivery.is_due:
+        if state is None or not self._resumes:
             return
         agent = self._agent(state.key)
-        if agent is not None and is_expired(state, agent.spec.session.ttl_hours, draft.now):
+        if agent is None or not is_expired(state, agent.spec.session.ttl_hours, draft.now):
+            return
+        if not self._delivery.is_due:
             self._ending = self._ending or "expired"
             self._plan_end(draft)
 

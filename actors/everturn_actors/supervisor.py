@@ -214,7 +214,16 @@ class Supervisor:
         try:
             while True:
                 began = self._clock.now()
-                failure = await self._once(body, policy)
+                # As `attempt` does it, without its frame: each wake of a child passes through here.
+                failure: Exception | None = None
+                try:
+                    await body()
+                except Exception as error:  # noqa: BLE001 - the boundary around a child; logged below
+                    failure = error
+                except anyio.get_cancelled_exc_class() as error:
+                    failure = _cancelled_from_elsewhere(error)
+                if failure is None and policy.restart == "permanent":
+                    failure = UnexpectedEndError("it ended, and should not have")
                 if failure is None:
                     self._enter(row, "finished")
                     return
@@ -239,13 +248,6 @@ class Supervisor:
             is_ended = row.state in {"running", "backing_off"} or is_one_of_many
             if is_ended and self._rows.get(name) is row:
                 del self._rows[name]
-
-    async def _once(self, body: Body, policy: RestartPolicy) -> Exception | None:
-        """Return why a run failed; None where it ended as it may."""
-        failure = await attempt(body)
-        if failure is None and policy.restart == "permanent":
-            return UnexpectedEndError("it ended, and should not have")
-        return failure
 
     def _take_failure(
         self, row: _Row, failure: Exception, policy: RestartPolicy, *, lasted: timedelta
@@ -301,12 +303,21 @@ async def attempt(body: Body) -> Exception | None:
     except Exception as error:  # noqa: BLE001 - the boundary around one task; the caller logs it
         return error
     except anyio.get_cancelled_exc_class() as error:
-        if is_cancelled():
-            raise
-        failure = UnexpectedEndError("it was cancelled from elsewhere")
-        failure.__cause__ = error
-        return failure
+        return _cancelled_from_elsewhere(error)
     return None
+
+
+def _cancelled_from_elsewhere(error: BaseException) -> Exception:
+    """Return the failure that a cancellation is which no scope around the task asked for.
+
+    Raises:
+        BaseException: `error` itself, where one did.
+    """
+    if is_cancelled():
+        raise error
+    failure = UnexpectedEndError("it was cancelled from elsewhere")
+    failure.__cause__ = error
+    return failure
 
 
 async def contain(

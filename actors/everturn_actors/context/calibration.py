@@ -200,6 +200,8 @@ def without_hints(facts: ModelFacts) -> ModelFacts:
 
 def facts_at(facts: ModelFacts, now: datetime) -> ModelFacts:
     """Return what is known at an instant: hints that have expired are marked as over."""
+    if facts.limit is None and facts.no_tools is None:  # of most models; asked for several times
+        return facts  # in each turn
     limit, no_tools = _at(facts.limit, now), _at(facts.no_tools, now)
     if limit is facts.limit and no_tools is facts.no_tools:
         return facts

@@ -61,7 +61,9 @@ hold.
 
 def with_summary(system: str, summary: str) -> str:
     """Return a system prompt with a summary after it."""
-    return "\n\n".join(part for part in (system, f"{_SUMMARY}{summary}" if summary else "") if part)
+    if not summary:
+        return system
+    return f"{system}\n\n{_SUMMARY}{summary}" if system else f"{_SUMMARY}{summary}"
 
 
 def _nothing(_numbers: Any, _limits: Limits) -> tuple[Stage, ...]:  # noqa: ANN401 - any numbers

@@ -446,7 +446,13 @@ class Renderer:
         """Return what a request can be made of; the last one is kept, for who asks twice."""
         facts = facts or cold_facts(spec.model.name)
         known = self._last
-        if known is None or known[0] is not conversation or known[1:4] != (spec, tools, facts):
+        if (
+            known is None
+            or known[0] is not conversation
+            or not (known[1] is spec or known[1] == spec)  # field by field only where it must be
+            or known[2] != tools
+            or not (known[3] is facts or known[3] == facts)
+        ):
             scene = self._made(conversation, spec, tools, facts)
             known = self._last = (conversation, spec, tools, facts, scene)
         return known[4]

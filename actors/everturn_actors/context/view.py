@@ -118,7 +118,9 @@ class View(Remembering):
     @property
     def whole_summary(self) -> str:
         """The summary, and what it does not tell."""
-        return "\n\n".join(part for part in (self.summary, self.note) if part)
+        if self.summary and self.note:
+            return f"{self.summary}\n\n{self.note}"
+        return self.summary or self.note
 
     @property
     def messages(self) -> tuple[AnyMessage, ...]:

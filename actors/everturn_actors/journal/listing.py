@@ -82,8 +82,14 @@ class Listing:
         """Take notice of an append that is durable."""
         first = events[0].body
         agent = first.key.agent if isinstance(first, SessionStarted) else None
-        is_ended = any(isinstance(event.body, SessionEnded) for event in events)
-        viewers = _viewers(events)
+        is_ended = False
+        viewers: tuple[str, ...] = ()
+        for event in events:  # a loop, as each append of each turn comes here
+            body = event.body
+            if isinstance(body, SessionEnded):
+                is_ended = True
+            elif isinstance(body, SessionStarted | SessionShared):
+                viewers = _with_viewer(viewers, body)
         with self._mutex:
             before = self._news.get(session_id)
             if before is not None:
@@ -316,14 +322,12 @@ def _new_row(session_id: str, news: _News) -> Row:
     )
 
 
-def _viewers(events: Sequence[Event]) -> tuple[str, ...]:
-    """Return who may see a session from these events on; one from whom it was taken stays.
+def _with_viewer(viewers: tuple[str, ...], body: SessionStarted | SessionShared) -> tuple[str, ...]:
+    """Return who may see a session from this event on; one from whom it was taken stays.
 
     A row too many costs a look at the session's files, which say that it is not theirs.
     """
-    bodies = (event.body for event in events)
-    named = (body.principal for body in bodies if isinstance(body, SessionStarted | SessionShared))
-    return tuple(filter(None, named))
+    return (*viewers, body.principal) if body.principal else viewers
 
 
 def _microseconds(instant: datetime) -> int:

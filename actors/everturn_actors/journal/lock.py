@@ -31,6 +31,8 @@ class WorkspaceLock:
     def __init__(self, held: Iterable[tuple[Path, int]]) -> None:
         """Only `take_lock` makes one, of paths and the descriptors that are locked."""
         self._held = tuple(held)
+        # An open descriptor stays at its file, so each look needs no more than the path's.
+        self._places = tuple((path, str(path), _identity(os.fstat(fd))) for path, fd in self._held)
         self._lost_path: Path | None = None
 
     def check(self) -> None:
@@ -42,15 +44,16 @@ class WorkspaceLock:
             WorkspaceLostError: What was locked has been removed or replaced.
         """
         if self._lost_path is None:
-            lost = (path for path, fd in self._held if not _is_at(path, fd))
-            self._lost_path = next(lost, None)
+            for path, place, identity in self._places:
+                if not _is_at(place, identity):
+                    self._lost_path = path
+                    break
         if self._lost_path is not None:
             raise WorkspaceLostError(self._lost_path)
 
     def release(self) -> None:
         """Let go. The file stays: removing it would let two processes hold "the" lock."""
-        for _, fd in self._held:
-            os.close(fd)
+        _close(self._held)
 
 
 def take_lock(workspace: Path, path: Path) -> WorkspaceLock:
@@ -76,7 +79,7 @@ def take_lock(workspace: Path, path: Path) -> WorkspaceLock:
         os.ftruncate(file, 0)
         write_all(file, b"%d\n" % os.getpid(), 0)
     except BaseException as error:
-        WorkspaceLock(held).release()
+        _close(held)
         if isinstance(error, BlockingIOError):
             raise WorkspaceLockedError(path, _holder(path)) from None
         if isinstance(error, OSError):
@@ -102,14 +105,24 @@ def _lock_folder(fd: int, workspace: Path, path: Path) -> None:
         )
 
 
-def _is_at(path: Path, fd: int) -> bool:
-    """Return whether `path` still leads to the file that is open as `fd`."""
+def _close(held: Iterable[tuple[Path, int]]) -> None:
+    for _, fd in held:
+        os.close(fd)
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+def _is_at(place: str, identity: tuple[int, int]) -> bool:
+    """Return whether `place` still leads to the file of that identity. Each batch asks."""
     try:
-        return os.path.samestat(os.fstat(fd), path.stat())
+        status = os.stat(place)  # noqa: PTH116 - a `Path` makes its text anew with each look
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:  # the disk fails: that proves nothing, and whoever writes will see it
         return True
+    return (status.st_dev, status.st_ino) == identity
 
 
 def _holder(path: Path) -> int:

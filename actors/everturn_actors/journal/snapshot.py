@@ -84,10 +84,10 @@ def encode_state(state: SessionState, archive: ArchiveRecord | None = None) -> b
     """
     sections: tuple[Iterable[dict[str, Any]], ...] = (
         ({"key": key, "seq": seq} for key, seq in state.seen.items()),
-        (_message(message, {}) for message in state.waiting),
+        [_message(message, {}) for message in state.waiting],
         _open_turn_lines(state.open_turn),
-        (line for turn in state.checkpointed for line in _turn_lines(turn)),
-        (line for turn in state.pending for line in _turn_lines(turn)),
+        _lines_of(state.checkpointed),
+        _lines_of(state.pending),
         () if state.standing.summary is None else (_summary(state.standing.summary),),
         (_replaced(each) for _, each in sorted(state.standing.replaced.items())),
         map(overheard_line, state.overheard),
@@ -95,7 +95,7 @@ def encode_state(state: SessionState, archive: ArchiveRecord | None = None) -> b
     )
     parts = [_COMMENT.encode(), _header(state, archive)]
     for name, lines in zip(SECTIONS, sections, strict=True):
-        body = b"".join(b"- %b\n" % _json(line) for line in lines)
+        body = b"".join([b"- %b\n" % _json(line) for line in lines])
         parts.append(b"%b:\n%b" % (name.encode(), body) if body else b"%b: []\n" % name.encode())
     return b"".join(parts)
 
@@ -154,12 +154,21 @@ def _replaced(replaced: Replaced) -> dict[str, Any]:
     return line
 
 
-def _turn_lines(turn: Turn) -> Iterator[dict[str, Any]]:
-    head = {"turn": turn.number}
-    for message in _messages(turn.blocks):
-        yield _message(message, head)
-    if turn.outcome != "answered" or turn.error:
-        yield {**head, "role": "outcome", "outcome": turn.outcome, "error": turn.error}
+def _lines_of(turns: Iterable[Turn]) -> list[dict[str, Any]]:
+    """Return the lines of turns. A list: all that is held is written with every snapshot."""
+    lines: list[dict[str, Any]] = []
+    for turn in turns:
+        head = {"turn": turn.number}
+        for block in turn.blocks:
+            if isinstance(block, Step):
+                lines.append(_message(block.reply, head))
+                lines += [_message(result, head) for result in block.results]
+            else:
+                lines.append(_message(block, head))
+        if turn.outcome != "answered" or turn.error:
+            outcome = {"role": "outcome", "outcome": turn.outcome, "error": turn.error}
+            lines.append(head | outcome)
+    return lines
 
 
 def _open_turn_lines(turn: OpenTurn | None) -> Iterator[dict[str, Any]]:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Annotated, Any, Final, TypeAlias
 
-from fastapi import FastAPI, Path
+from fastapi import Path
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
+from starlette.routing import BaseRoute
 
 from everturn_gateway.http import problems as documents
 from everturn_gateway.http.auth import Access, is_open
@@ -74,10 +75,10 @@ def _responses(
     }
 
 
-def describe(app: FastAPI, *, version: str, access: Access) -> dict[str, Any]:
-    """Return the OpenAPI document of `app`."""
+def describe(routes: Sequence[BaseRoute], *, version: str, access: Access) -> dict[str, Any]:
+    """Return the OpenAPI document of `routes`, in their order."""
     document = get_openapi(
-        title="Everturn", version=version, description=_DESCRIPTION.strip(), routes=app.routes
+        title="Everturn", version=version, description=_DESCRIPTION.strip(), routes=routes
     )
     has_token = bool(access.api_token or access.admin_token)
     for path, operations in document["paths"].items():

@@ -7,8 +7,7 @@ none, as a call that finds no connection in time would fail, and with it its tur
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -74,20 +73,19 @@ class CallQueue:
             waiting=len(self._urgent) + len(self._background),
         )
 
-    @asynccontextmanager
-    async def place(self, *, in_background: bool) -> AsyncGenerator[None]:
-        """Hold a place while the block runs, having waited for it."""
-        if self._running < self.limit:  # then nobody waits: a free place is always given away
-            self._running += 1
-            self._on_wait(self.name, 0.0)
-        else:
-            began_s = anyio.current_time()
-            await self._wait(self._background if in_background else self._urgent)
-            self._on_wait(self.name, anyio.current_time() - began_s)
-        try:
-            yield
-        finally:
-            self._leave()
+    def take(self) -> bool:
+        """Take a place if one is free, which has to be given back with `leave`."""
+        if self._running >= self.limit:  # else nobody waits: a free place is always given away
+            return False
+        self._running += 1
+        self._on_wait(self.name, 0.0)
+        return True
+
+    async def wait(self, *, in_background: bool) -> None:
+        """Wait for a place where none is free; it has to be given back with `leave`."""
+        began_s = anyio.current_time()
+        await self._wait(self._background if in_background else self._urgent)
+        self._on_wait(self.name, anyio.current_time() - began_s)
 
     async def _wait(self, line: deque[anyio.Event]) -> None:
         given = anyio.Event()
@@ -100,12 +98,12 @@ class CallQueue:
                 await given.wait()
         except BaseException:
             if given.is_set():  # in the same moment: somebody else can have it
-                self._leave()
+                self.leave()
             else:
                 line.remove(given)
             raise
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
         """Give the place to who waits longest; who does not wait for it could overtake him."""
         line = self._urgent or self._background
         if line:
@@ -175,8 +173,13 @@ class Limited:
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         """Return the complete reply; see `ModelProvider.complete`."""
-        async with self._queue.place(in_background=request.in_background):
+        queue = self._queue
+        if not queue.take():
+            await queue.wait(in_background=request.in_background)
+        try:
             return await self._provider.complete(request, on_text)
+        finally:
+            queue.leave()
 
     async def window_tokens(self) -> int | None:
         """Return the window; see `WindowSource.window_tokens`."""

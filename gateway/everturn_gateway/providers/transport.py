@@ -7,7 +7,7 @@ it ended; everything else is one of the kinds of `ModelError`, with a text that 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from functools import cached_property
 from math import inf
@@ -169,8 +169,13 @@ class Transport:
             ) as response:
                 if not response.is_success:
                     raise await self._refused(response, where)
-                named = request_id(response.headers)
-                await self._read(response, reader, where)
+                # Once: httpx2's own go through all fields at each look.
+                headers = {
+                    name.decode("latin-1").lower(): value.decode("latin-1")
+                    for name, value in response.headers.raw
+                }
+                named = request_id(headers)
+                await self._read(response, headers, reader, where)
             return reader.reply()
         except httpx2.InvalidURL as error:
             msg = f"{where}: base_url is not an address: {error}"
@@ -210,14 +215,16 @@ class Transport:
             case _:
                 return ModelTransientError(f"{where}: the connection broke: {error}")
 
-    async def _read(self, response: httpx2.Response, reader: Reader, where: str) -> None:
+    async def _read(
+        self, response: httpx2.Response, headers: Mapping[str, str], reader: Reader, where: str
+    ) -> None:
         """Read the body of a reply to its end, so that the connection can be used again."""
-        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind == "text/html":
             msg = f"{where}: answered with a web page; is base_url the address of an API?"
             raise ModelRefusedError(msg)
         # Nothing is compressed, as asked, unless a server does not care: then httpx2 unpacks it.
-        packed = response.headers.get("content-encoding", "identity") != "identity"
+        packed = headers.get("content-encoding", "identity") != "identity"
         async with aclosing(response.aiter_bytes() if packed else response.aiter_raw()) as pieces:
             if kind == "application/json":
                 reader.take(b"", await _limited(pieces, REPLY_BODY_LIMIT_BYTES))

@@ -124,7 +124,8 @@ class AgentLibrary:
         Raises:
             UnknownAgentError: There is none of this name; says so where its folder has faults.
         """
-        return self._entry(name).agent
+        entry = self._by_name.get(name)
+        return entry.agent if entry is not None else self._entry(name).agent
 
     def file(self, name: str) -> AgentFile:
         """Return an agent as it was read.

@@ -151,7 +151,9 @@ def _intake(numbers: Numbers, limits: Limits, result: ToolResult, path: str) -> 
 def _room(numbers: Numbers, view: View, budget: Budget, count: Estimates) -> int:
     """Return what all messages may cost, in tokens; may be below 0."""
     notice = count.tokens(_notice_units(numbers.markers))
-    return budget.free_tokens - notice - count.text(with_summary("", view.whole_summary))
+    summary = view.whole_summary
+    told = count.text(with_summary("", summary)) if summary else 0
+    return budget.free_tokens - notice - told
 
 
 @cache
