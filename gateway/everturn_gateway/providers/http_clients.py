@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ssl
+from urllib.request import getproxies
 
 import anyio
 import anyio.to_thread
 import httpx2
 
 from everturn_actors.errors import ModelRefusedError
+from everturn_gateway.providers.connections import ModelTransport
 from everturn_gateway.providers.endpoints import is_loopback
 
 CONNECT_TIMEOUT_S = 10.0
@@ -68,16 +70,23 @@ class HttpClients:
 
     def _make(self, address: str) -> httpx2.AsyncClient:
         own = is_loopback(httpx2.URL(address).host)
-        plain = address.startswith("http://")
+        # Plain HTTP to this machine needs no certificates; reading them takes 20 ms.
+        certificates = (
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            if own and address.startswith("http://")
+            else httpx2.create_ssl_context(trust_env=not own)
+        )
+        limits = httpx2.Limits(
+            max_connections=None,  # calls wait in the queues of `limits`, where none is lost
+            max_keepalive_connections=KEPT_CONNECTIONS,
+            keepalive_expiry=KEPT_S,
+        )
+        is_proxied = not own and bool(getproxies())
         return httpx2.AsyncClient(
-            # Plain HTTP to this machine needs no certificates; reading them takes 20 ms.
-            verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if own and plain else True,
+            transport=None if is_proxied else ModelTransport(certificates, limits),
+            verify=certificates,
             trust_env=not own,
             follow_redirects=False,
             headers={"user-agent": "everturn", "accept-encoding": "identity"},
-            limits=httpx2.Limits(
-                max_connections=None,  # calls wait in the queues of `limits`, where none is lost
-                max_keepalive_connections=KEPT_CONNECTIONS,
-                keepalive_expiry=KEPT_S,
-            ),
+            limits=limits,
         )
