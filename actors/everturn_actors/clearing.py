@@ -160,9 +160,13 @@ def _who_began(host: TurnHost) -> tuple[str, ...]:
 
     Not those that it only heard: they did not speak to the agent. Where a program began it, who
     spoke last. A platform's message without a sender lets nobody on the platform answer, and
-    whoever runs the gateway always may; elsewhere nobody has a name, and all may.
+    whoever runs the gateway always may; elsewhere nobody has a name, and all may. A session that
+    belongs to somebody is closed to others, and who of those who see it may answer is for whoever
+    brings their answers to say.
     """
     state = host.state
+    if state.principal:
+        return ()
     turn = state.open_turn
     senders = _askers(turn.heard) if turn else ()
     if not senders:

@@ -734,6 +734,8 @@ class Announcement:
     "The conversation, which goes on in its current session or starts one."
     session_id: str = ""
     "Or exactly this session."
+    principal: str = ""
+    "Who begins the session, where this is the first of it; empty = it belongs to nobody."
     sender: str = ""
     "Who has it said."
     idempotency_key: str = ""

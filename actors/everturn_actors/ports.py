@@ -179,6 +179,13 @@ class SessionStore(Protocol):
         """
         ...
 
+    async def summary(self, session_id: str) -> SessionSummary | None:
+        """Return what a list says of one session; None where there is none, or it cannot be read.
+
+        Costs the same however much is stored of it.
+        """
+        ...
+
     async def agents(self) -> tuple[str, ...]:
         """Return the names of the agents with sessions that have not ended, in any order."""
         ...
@@ -313,6 +320,8 @@ class ToolContext:
     "Holds the session's log and large results. For reading alone."
     conversation: Conversation = field(default_factory=Conversation)
     "The session as it stands when the call begins."
+    principal: str = ""
+    "Whose session it is; empty = a chat channel's, or that of whoever runs the gateway."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -223,7 +223,7 @@ class TurnService:
         if announcement.key is None:
             msg = "an announcement needs a conversation or a session"
             raise InvalidInputError(msg)
-        return await self._in_current(announcement.key, say)
+        return await self._in_current(announcement.key, say, principal=announcement.principal)
 
     async def keep_aside(self, aside: Aside) -> bool:
         """Keep a message that did not speak to the agent; return whether it is a new one.
@@ -539,6 +539,31 @@ class TurnService:
         if not recovered:
             raise UnknownSessionError(session_id)
         return recovered.state
+
+    def present(self, session_id: str) -> SessionState | None:
+        """Return the state of a session that is in memory; None where it is not.
+
+        One of a stateless call counts too. Looks into memory alone.
+        """
+        return self._registry.present(session_id) or self._scratch_registry.present(session_id)
+
+    async def summary(self, session_id: str) -> SessionSummary | None:
+        """Return what a list says of a session; None where there is none, or it cannot be read.
+
+        Costs the same however much is stored of it. Nobody wakes for it.
+        """
+        state = self._registry.present(session_id)
+        if state is None:
+            return await self._store.summary(session_id)
+        return SessionSummary(
+            session_id=session_id,
+            key=state.key,
+            status=state.status,
+            created_at=state.created_at,
+            updated_at=state.updated_at,
+            principal=state.principal,
+            shared_with=state.shared_with,
+        )
 
     def waiting_for(self, session_id: str) -> str:
         """Return what a session's model call waits for, in words, before it is made.

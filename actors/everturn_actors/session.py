@@ -293,6 +293,7 @@ class SessionActor:
             key=self.state.key,
             store=self._runtime.store,
             conversation=self.state.conversation,
+            principal=self.state.principal,
         )
 
     async def read_media(self, names: Iterable[str]) -> Mapping[str, bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import logging
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -29,6 +29,8 @@ from everturn_gateway.config_changes import take_over
 from everturn_gateway.heap import trim_heap_after_work
 from everturn_gateway.model_memory import FileMemory, open_model_memory
 from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.principals import FOLDER as PRINCIPALS_FOLDER
+from everturn_gateway.principals import TokenRegistry, open_tokens
 from everturn_gateway.providers import open_providers
 from everturn_gateway.scheduler.scheduler import FOLDER as SCHEDULES_FOLDER
 from everturn_gateway.scheduler.scheduler import Scheduler, open_scheduler
@@ -36,7 +38,7 @@ from everturn_gateway.specs import AgentLibrary, open_library
 from everturn_gateway.telemetry import Sources, Telemetry, open_telemetry
 from everturn_gateway.tools.web.posting import make_poster
 from everturn_gateway.tools.workshop import open_workshop
-from everturn_gateway.usage import Meter, PriceList, UsageLedger, open_ledger
+from everturn_gateway.usage import Meter, PriceList, Spending, UsageLedger, open_ledger
 from everturn_gateway.usage.price_table import PRICES
 
 logger = logging.getLogger(__name__)
@@ -44,6 +46,7 @@ logger = logging.getLogger(__name__)
 DRAIN_SHARE = 0.4  # of the time there is to stop: how long running turns may take to finish
 MODELS_FILE = "models.json"  # what was learnt about models
 USAGE_FOLDER = "usage"  # what agents used, a file for each month
+SPENDING_FOLDER = "usage/principals"  # what those with tokens spent, in the same form
 MODELS_FOLDER = "models"  # in the workspace: weights of local models
 
 
@@ -65,6 +68,8 @@ class Gateway:
     telemetry: Telemetry
     supervisor: Supervisor
     models: FileMemory
+    tokens: TokenRegistry
+    spending: Spending
     journal: WriteHealth
     meter: Meter
     secrets: SecretRegistry
@@ -95,9 +100,39 @@ class Gateway:
         return await self.journal.check()
 
 
-def make_meter(config: Config, ledger: UsageLedger, clock: Clock) -> Meter:
-    """Return what counts the agents' model calls in `ledger`, by the prices of `config`."""
-    return Meter(ledger=ledger, prices=PriceList(config.prices, PRICES), clock=clock)
+def make_meter(
+    config: Config, ledger: UsageLedger, clock: Clock, spending: Spending | None = None
+) -> Meter:
+    """Return what counts the agents' model calls in `ledger`, by the prices of `config`.
+
+    Args:
+        config: Has the owner's own prices.
+        ledger: Of agents.
+        clock: Says which day it is.
+        spending: Of principals; by default nobody counts it.
+    """
+    prices = PriceList(config.prices, PRICES)
+    return Meter(ledger=ledger, prices=prices, clock=clock, spending=spending)
+
+
+def make_spending(ledger: UsageLedger, tokens: TokenRegistry, clock: Clock) -> Spending:
+    """Return what counts in `ledger` what principals spend, by the limits of their `tokens`."""
+
+    def limit_usd_of(principal: str) -> float | None:
+        record = tokens.record(principal)
+        return record.daily_cost_usd if record is not None else None
+
+    return Spending(ledger, clock, limit_usd_of)
+
+
+def payer_in(service: TurnService) -> Callable[[str], str]:
+    """Return what tells who pays for a session that is in memory, by its id."""
+
+    def payer_of(session_id: str) -> str:
+        state = service.present(session_id)
+        return state.principal if state is not None else ""
+
+    return payer_of
 
 
 @asynccontextmanager
@@ -165,6 +200,12 @@ async def open_gateway(
             on_wait=telemetry.model_waited,
         ) as providers,
         open_ledger(config.workspace / USAGE_FOLDER, clock, supervisor=supervisor) as usage,
+        open_ledger(
+            config.workspace / SPENDING_FOLDER, clock, supervisor=supervisor, name="spending"
+        ) as spent,
+        open_tokens(
+            config.workspace / PRINCIPALS_FOLDER, clock, supervisor=supervisor, watch=watch
+        ) as tokens,
         open_workshop(
             state=config.workspace,
             environ=environ,
@@ -176,7 +217,8 @@ async def open_gateway(
             supervisor=supervisor,
         ) as workshop,
     ):
-        meter = make_meter(config, usage, clock)
+        spending = make_spending(spent, tokens, clock)
+        meter = make_meter(config, usage, clock, spending)
         library = await open_library(
             config.agents_dir,
             environ,
@@ -219,6 +261,7 @@ async def open_gateway(
             ) as schedules,
             anyio.create_task_group() as upkeep,
         ):
+            spending.payer_of = payer_in(service)
             workshop.link.connect(service, schedules)
             workshop.processes.on_ended = schedules.process_ended
             if resume:
@@ -262,6 +305,8 @@ async def open_gateway(
                 telemetry=telemetry,
                 supervisor=supervisor,
                 models=memory,
+                tokens=tokens,
+                spending=spending,
                 journal=files.health,
                 meter=meter,
                 secrets=secrets,

@@ -36,6 +36,7 @@ agent_app = typer.Typer(help="List, show, check and create agents.", no_args_is_
 context_app = typer.Typer(help="See what a model is shown.", no_args_is_help=True)
 channel_app = typer.Typer(help="The chat platforms that the gateway is on.", no_args_is_help=True)
 pair_app = typer.Typer(help="Let people in who asked a bot for it.", no_args_is_help=True)
+token_app = typer.Typer(help="Who may ask over HTTP, and what.", no_args_is_help=True)
 schedule_app = typer.Typer(help="What agents do by the clock.", no_args_is_help=True)
 model_app = typer.Typer(help="What was learnt about models.", no_args_is_help=True)
 local_app = typer.Typer(help="The small model that runs on this machine.", no_args_is_help=True)
@@ -44,6 +45,7 @@ app.add_typer(agent_app, name="agent")
 app.add_typer(context_app, name="context")
 app.add_typer(channel_app, name="channel")
 app.add_typer(pair_app, name="pair")
+app.add_typer(token_app, name="token")
 app.add_typer(schedule_app, name="schedule")
 app.add_typer(model_app, name="model")
 app.add_typer(local_app, name="local")
@@ -337,6 +339,23 @@ def delete_session(
 
     options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
     _end(sessions.delete_session(options, session, ask=not yes))
+
+
+@sessions_app.command("share")
+def share_session(
+    session: SessionId,
+    name: Annotated[str, typer.Argument(help="Of a principal.", show_default=False)],
+    *,
+    withdraw: Annotated[bool, typer.Option("--withdraw", help="Take it back.")] = False,
+    config: Config = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """Give a session to a principal to see and to talk in, or take it back."""
+    from everturn_gateway.commands import sessions  # noqa: PLC0415 - as above
+
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    _end(sessions.share_session(options, session, name, is_withdrawn=withdraw))
 
 
 @agent_app.command("list")
@@ -674,6 +693,82 @@ def remove_pair(
 
     options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
     _end(pair.remove_pair(options, channel, sender))
+
+
+@token_app.command("create")
+def create_token(
+    name: Annotated[str, typer.Argument(help="Of the principal.", show_default=False)],
+    *,
+    scope: Annotated[
+        list[str],
+        typer.Option(help="read, talk, approve, operate or admin; may be repeated."),
+    ],
+    agent: Annotated[
+        list[str] | None,
+        typer.Option(help="The only agent it gets to know; may be repeated.", show_default="all"),
+    ] = None,
+    daily_cost: Annotated[
+        float | None,
+        typer.Option(
+            help="What its sessions may cost a day (UTC), in dollars.",
+            min=0,
+            show_default="any amount",
+        ),
+    ] = None,
+    requests_per_minute: Annotated[
+        int | None, typer.Option(help="Requests a minute.", min=1, show_default="any number")
+    ] = None,
+    expires: Annotated[
+        str, typer.Option(help="12h, 90d, 2027-01-31.", metavar="WHEN", show_default="never")
+    ] = "",
+    as_json: Json = False,
+    config: Config = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """Make a token for a person or a program, and print it, this once."""
+    from everturn_gateway.commands import token  # noqa: PLC0415 - as above
+
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    wanted = token.NewToken(
+        name=name,
+        scopes=scope,
+        agents=agent or (),
+        daily_cost_usd=daily_cost,
+        requests_per_minute=requests_per_minute,
+        expires=expires,
+    )
+    _end(token.create(options, wanted, as_json=as_json))
+
+
+@token_app.command("list")
+def list_tokens(
+    *,
+    as_json: Json = False,
+    config: Config = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """List the tokens: what each opens, until when, and when it was used last."""
+    from everturn_gateway.commands import token  # noqa: PLC0415 - as above
+
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    _end(token.list_tokens(options, as_json=as_json))
+
+
+@token_app.command("revoke")
+def revoke_token(
+    name: Annotated[str, typer.Argument(help="As `token list` shows it.", show_default=False)],
+    *,
+    config: Config = None,
+    workspace: Workspace = None,
+    agents_dir: AgentsDir = None,
+) -> None:
+    """Let a token open nothing any more, at once."""
+    from everturn_gateway.commands import token  # noqa: PLC0415 - as above
+
+    options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
+    _end(token.revoke(options, name))
 
 
 @schedule_app.command("list")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
@@ -43,6 +44,8 @@ STOP_TIMEOUT_S = 25.0
 _PORTS = 65_535
 _MEGABYTE = 1024 * 1024
 
+ProxyNetwork: TypeAlias = IPv4Network | IPv6Network
+
 # --- values --------------------------------------------------------------------------------------
 
 
@@ -57,6 +60,12 @@ class ServerConfig:
     "Empty = none is asked for, which is allowed on loopback only."
     admin_token: str = field(default="", repr=False)
     "Empty = none."
+    require_token: bool = False
+    "Whether programs of this machine need a token too; with it no `api_token` is needed."
+    trusted_proxies: tuple[ProxyNetwork, ...] = ()
+    "Whose word about the address of a client is believed."
+    address_requests_per_minute: int = 0
+    "From one address; 0 = any number."
     request_timeout_s: float = 300
     idle_timeout_s: float = 60
     max_connections: int = 1024
@@ -194,6 +203,24 @@ def _private_host(value: str) -> str:
     return value
 
 
+def _proxy(value: str) -> str:
+    proxy_network(value)
+    return value
+
+
+def proxy_network(value: str) -> ProxyNetwork:
+    """Return the network of a proxy; an address is a network of its own.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    try:
+        return ipaddress.ip_network(value.strip().strip("[]"))
+    except ValueError as error:
+        msg = f"must be an address or a network, like 10.0.0.7 or 10.0.0.0/24, not {value!r}"
+        raise ValueError(msg) from error
+
+
 def _http_address(value: str) -> str:
     parts = urlsplit(value)
     if value and (parts.scheme not in {"http", "https"} or not parts.hostname):
@@ -212,6 +239,9 @@ class _Server(Section):
     port: Annotated[int, Field(ge=0, le=_PORTS)] = 8080
     api_token: _Token = ""
     admin_token: _Token = ""
+    require_token: bool = False
+    trusted_proxies: tuple[Annotated[str, AfterValidator(_proxy)], ...] = ()
+    address_requests_per_minute: _Count | None = None
     request_timeout_seconds: _Seconds = 300
     idle_timeout_seconds: _Seconds = 60
     keep_alive_interval_seconds: _Seconds | None = None
@@ -379,13 +409,14 @@ def check_listener(server: ServerConfig, file: Path | None = None) -> Fault | No
 
     Closed by default: beyond loopback it needs a token.
     """
-    if is_loopback(server.host) or server.api_token:
+    if is_loopback(server.host) or server.api_token or server.require_token:
         return None
     return Fault(
         file=file or DEFAULT_FILE,
         field="server.host",
         message=f"refusing to listen on {server.host!r}, which others can reach, without a token;"
-        " set server.api_token, or listen on 127.0.0.1",
+        " set server.api_token, or server.require_token and make tokens with `everturn token"
+        " create`, or listen on 127.0.0.1",
     )
 
 
@@ -395,6 +426,9 @@ def _server(values: _Server, host: str | None, port: int | None) -> ServerConfig
         port=values.port if port is None else port,
         api_token=values.api_token,
         admin_token=values.admin_token,
+        require_token=values.require_token,
+        trusted_proxies=tuple(map(proxy_network, values.trusted_proxies)),
+        address_requests_per_minute=values.address_requests_per_minute or 0,
         request_timeout_s=values.request_timeout_seconds,
         idle_timeout_s=values.idle_timeout_seconds,
         max_connections=values.max_connections,

@@ -123,7 +123,7 @@ async def test_a_running_gateway_forgets_at_once(tmp_path: Path) -> None:
         running.process.send_signal(signal.SIGTERM)
         await running.end()
 
-    assert refused.status_code == 401
+    assert refused.status_code == 403
     assert 'everturn_model_learnt_limit_tokens{model="openai/gpt-5"} 8192.0' in metrics
     assert 'everturn_model_tools_refused{model="openai/gpt-5 at host:8000/v1"} 1.0' in metrics
     held = {each["model"]: each["limit"] for each in json.loads(listed.out)}

@@ -73,7 +73,7 @@ async def test_the_administration_needs_its_own_token_where_there_is_one(tmp_pat
             async with gateway.client(token=token) as client:
                 answers[token] = (await client.get("/api/v1/admin/agents")).status_code
 
-    assert answers == {"": 401, USER: 401, ADMIN: 200}
+    assert answers == {"": 401, USER: 403, ADMIN: 200}
 
 
 async def test_without_an_admin_token_the_administration_is_closed_beyond_loopback(

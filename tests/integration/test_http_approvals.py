@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest
 import yaml
 from support.gateway import HttpGateway, open_http_gateway, server_events, write_agent
 
-from everturn_actors.events import ApprovalAsked, CallFinished, Event
+from everturn_actors.events import ApprovalAsked, ApprovalDecided, CallFinished, Event
 from everturn_actors.model import Reply, ToolCall
 from everturn_channels.terminal.client import Client, LocalClient
 from everturn_gateway.client import open_http_client
@@ -231,3 +231,90 @@ async def test_a_call_of_a_conversation_that_nobody_keeps_is_refused_not_asked(
 
         assert answer.status_code == 200
         assert answer.json()["choices"][0]["message"]["content"] == "I may not"
+
+
+async def test_who_may_answer_is_a_matter_of_scope_and_policy(tmp_path: Path) -> None:
+    """To see a session and to talk in it does not yet let its tools run."""
+    async with shell_agent(tmp_path) as gateway:
+        tokens = {
+            "alice": await gateway.token("alice", "talk"),
+            "bob": await gateway.token("bob", "talk", "approve"),
+            "carol": await gateway.token("carol", "approve", "operate"),
+        }
+        gateway.provider.script += [running("echo one"), "done"]
+        async with AsyncExitStack() as stack:
+            clients = {
+                name: await stack.enter_async_context(gateway.client(token=token))
+                for name, token in tokens.items()
+            }
+            begun = await clients["alice"].post("/api/v1/sessions", json={"agent": "second"})
+            session_id = begun.json()["id"]
+            await clients["alice"].post(
+                path(session_id, "messages"),
+                json={"content": "look"},
+                headers={"Prefer": "respond-async"},
+            )
+            asked = await until_asked(gateway, session_id)
+            word = {"call_id": asked.call_id, "decision": "allow_once", "sender": "alice"}
+            answers = {
+                "alice": await clients["alice"].post(path(session_id, "approve"), json=word),
+                "unseen": await clients["bob"].post(path(session_id, "approve"), json=word),
+            }
+            await clients["alice"].put(path(session_id, "shares", "bob"))
+            answers["bob"] = await clients["bob"].post(path(session_id, "approve"), json=word)
+            answers["carol"] = await clients["carol"].post(path(session_id, "approve"), json=word)
+            await gateway.provider.until_called(2)
+        log = await gateway.service.history(session_id, after=0, limit=99)
+
+    assert {name: answer.status_code for name, answer in answers.items()} == {
+        "alice": 403,
+        "unseen": 404,
+        "bob": 200,
+        "carol": 200,  # the same word again
+    }
+    assert asked.approvers == ()
+    assert [e.body.by for e in log if isinstance(e.body, ApprovalDecided)] == ["bob"]
+
+
+async def test_a_policy_that_names_approvers_holds_for_principals_too(tmp_path: Path) -> None:
+    """A scope opens the way to a question; who is responsible stands in the policy."""
+    async with shell_agent(tmp_path, approvers=["bob"]) as gateway, AsyncExitStack() as stack:
+        clients = {
+            name: await stack.enter_async_context(
+                gateway.client(token=await gateway.token(name, *scopes))
+            )
+            for name, scopes in (
+                ("alice", ("talk", "approve")),
+                ("bob", ("operate", "approve")),
+                ("root", ("admin",)),
+            )
+        }
+        gateway.provider.script.append(running("echo one"))
+        for _ in range(3):
+            gateway.provider.script += (running("echo one"), "done")
+        calls = 0
+        told: list[tuple[str, int, str]] = []
+        for name, sender in (("alice", "bob"), ("bob", ""), ("root", "bob"), ("root", "")):
+            session_id = (
+                await clients["alice"].post("/api/v1/sessions", json={"agent": "second"})
+            ).json()["id"]
+            await clients["alice"].post(
+                path(session_id, "messages"),
+                json={"content": "look"},
+                headers={"Prefer": "respond-async"},
+            )
+            asked = await until_asked(gateway, session_id)
+            word = {"call_id": asked.call_id, "decision": "deny", "sender": sender}
+            answer = await clients[name].post(path(session_id, "approve"), json=word)
+            log = await gateway.service.history(session_id, after=0, limit=99)
+            by = [e.body.by for e in log if isinstance(e.body, ApprovalDecided)]
+            told.append((name, answer.status_code, ",".join(by)))
+            calls += 2 if answer.status_code == 200 else 1
+            await gateway.provider.until_called(calls)
+
+    assert told == [
+        ("alice", 403, ""),  # whatever she says who she is
+        ("bob", 200, "bob"),
+        ("root", 200, "bob"),  # an admin speaks for somebody
+        ("root", 200, "root"),
+    ]

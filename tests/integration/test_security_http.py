@@ -46,20 +46,24 @@ async def test_every_route_needs_a_token_but_the_one_that_says_that_it_lives(
     async with (
         open_http_gateway(tmp_path, server=config) as gateway,
         gateway.client(token=USER) as knows,
+        gateway.client() as stranger,
         gateway.client(token=USER[:-1]) as guesses,
     ):
         paths = (await knows.get("/openapi.json")).json()["paths"]
         routes = [(method, path) for path, methods in paths.items() for method in methods]
         answers = {
-            (method, path): (await guesses.request(method, path, json={})).status_code
+            (method, path): (await stranger.request(method, path, json={})).status_code
             for method, path in routes
             if path != WEBHOOK
         }
-        unknown = (await guesses.get("/nothing")).status_code
+        unknown = (await stranger.get("/nothing")).status_code
+        guessed = {(await guesses.request(each, path, json={})).status_code for each, path in OPEN}
+        guessed |= {(await guesses.get(path)).status_code for path in ("/version", "/nothing")}
 
     assert len(answers) > 30
     assert {route for route, status in answers.items() if status != 401} == OPEN
     assert unknown == 401
+    assert guessed == {200, 401}
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/api/v1/sessions", "/v1/models"])

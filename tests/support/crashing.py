@@ -166,6 +166,10 @@ class CrashingStore:
         """See `SessionStore.sessions`."""
         return await self._do(lambda: self._inner.sessions(after=after, limit=limit, wanted=wanted))
 
+    async def summary(self, session_id: str) -> SessionSummary | None:
+        """See `SessionStore.summary`."""
+        return await self._do(lambda: self._inner.summary(session_id))
+
     async def agents(self) -> tuple[str, ...]:
         """See `SessionStore.agents`."""
         return await self._do(self._inner.agents)

@@ -25,7 +25,14 @@ from everturn_actors.service import ServiceSettings, TurnService, open_service
 from everturn_actors.spec import OnDisconnect
 from everturn_actors.supervisor import Supervisor
 from everturn_actors.testing import ScriptedProvider
-from everturn_gateway.app import MODELS_FILE, USAGE_FOLDER, make_meter
+from everturn_gateway.app import (
+    MODELS_FILE,
+    SPENDING_FOLDER,
+    USAGE_FOLDER,
+    make_meter,
+    make_spending,
+    payer_in,
+)
 from everturn_gateway.channels import no_channels
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.config import Config, ServerConfig
@@ -33,6 +40,16 @@ from everturn_gateway.http import serve_http
 from everturn_gateway.http.ports import Channels
 from everturn_gateway.model_memory import FileMemory, open_model_memory
 from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.principals import FOLDER as PRINCIPALS_FOLDER
+from everturn_gateway.principals import (
+    Scope,
+    TokenRecord,
+    TokenRegistry,
+    add_token,
+    digest_of,
+    new_token,
+    open_tokens,
+)
 from everturn_gateway.scheduler.client import SchedulerClient
 from everturn_gateway.scheduler.scheduler import FOLDER as SCHEDULES_FOLDER
 from everturn_gateway.scheduler.scheduler import open_scheduler
@@ -40,7 +57,7 @@ from everturn_gateway.specs import AgentLibrary, open_library
 from everturn_gateway.telemetry import Telemetry
 from everturn_gateway.tools.web.posting import make_poster
 from everturn_gateway.tools.workshop import open_workshop
-from everturn_gateway.usage import UsageLedger, open_ledger
+from everturn_gateway.usage import Spending, UsageLedger, open_ledger
 
 # Reading the machine's certificates takes 80 ms a client, and nothing here uses TLS.
 _NO_CERTIFICATES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -60,6 +77,8 @@ class HttpGateway:
     provider: ScriptedProvider
     started_at: datetime
     models: FileMemory
+    tokens: TokenRegistry
+    spending: Spending
     telemetry: Telemetry = field(default_factory=Telemetry)
     version: str = "1.2.3"
     supervisor: Supervisor = field(default_factory=lambda: Supervisor(SystemClock()))
@@ -87,6 +106,35 @@ class HttpGateway:
             timeout=DEADLINE_S,
             verify=_NO_CERTIFICATES,
         )
+
+    async def token(
+        self,
+        name: str,
+        *scopes: Scope,
+        agents: tuple[str, ...] = (),
+        daily_cost_usd: float | None = None,
+        requests_per_minute: int | None = None,
+        expires_at: datetime | None = None,
+    ) -> str:
+        """Make a token of a principal, as the command line does, and return it."""
+        token = new_token()
+        record = TokenRecord(
+            name=name,
+            digest=digest_of(token),
+            scopes=scopes,
+            agents=agents,
+            daily_cost_usd=daily_cost_usd,
+            requests_per_minute=requests_per_minute,
+            created_at=datetime.now(UTC),  # noqa: TID251 - that of the command line
+            expires_at=expires_at,
+        )
+        await anyio.to_thread.run_sync(add_token, self.principals_folder, record)
+        return token
+
+    @property
+    def principals_folder(self) -> Path:
+        """Where the files of tokens are."""
+        return self.config.workspace / PRINCIPALS_FOLDER
 
     async def session(self, agent: str = "test") -> str:
         """Begin a session and return its id."""
@@ -126,6 +174,8 @@ async def open_http_gateway(
         open_file_store(config.workspace, keeps_index=False) as store,
         open_memory_store(MemoryDisk()) as scratch,
         open_ledger(config.workspace / USAGE_FOLDER, clock or SystemClock()) as usage,
+        open_ledger(config.workspace / SPENDING_FOLDER, clock or SystemClock()) as spent,
+        open_tokens(config.workspace / PRINCIPALS_FOLDER, clock or SystemClock()) as tokens,
         open_model_memory(config.workspace / MODELS_FILE, clock or SystemClock()) as models,
         open_workshop(
             state=config.workspace,
@@ -134,11 +184,13 @@ async def open_http_gateway(
             clock=clock or SystemClock(),
         ) as workshop,
     ):
+        spending = make_spending(spent, tokens, clock or SystemClock())
+        telemetry = Telemetry()
         library = await open_library(
             config.agents_dir,
             {},
             lambda _spec, _folder: provider,
-            meter=make_meter(config, usage, clock or SystemClock()),
+            meter=make_meter(config, usage, clock or SystemClock(), spending),
             workshop=workshop,
         )
         async with (
@@ -148,6 +200,7 @@ async def open_http_gateway(
                 agents=library,
                 clock=clock or SystemClock(),
                 settings=settings or ServiceSettings(leave_grace_s=0, drain_s=0),
+                observer=telemetry,
             ) as service,
             open_scheduler(
                 config.workspace / SCHEDULES_FOLDER,
@@ -160,6 +213,7 @@ async def open_http_gateway(
                 is_running=workshop.processes.is_running,
             ) as schedules,
         ):
+            spending.payer_of = payer_in(service)
             workshop.link.connect(service, schedules)
             workshop.processes.resume()
             await schedules.load()
@@ -172,6 +226,9 @@ async def open_http_gateway(
                 schedules=schedules,
                 provider=provider,
                 models=models,
+                tokens=tokens,
+                spending=spending,
+                telemetry=telemetry,
                 started_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
             )
             async with serving(gateway):

@@ -298,6 +298,13 @@ class FileStore:
         work = partial(self._listing.page, after=after, limit=limit, wanted=wanted)
         return await self._in_thread(work, self._layout.sessions)
 
+    async def summary(self, session_id: str) -> SessionSummary | None:
+        """See `SessionStore.summary`."""
+        if not is_session_id(session_id):
+            return None
+        work = partial(self._listing.summary, session_id)
+        return await self._in_thread(work, self._layout.sessions)
+
     async def agents(self) -> tuple[str, ...]:
         """See `SessionStore.agents`."""
         return await self._in_thread(self._listing.agents, self._layout.sessions)

@@ -185,7 +185,7 @@ class Listing:
             found = self._table.idle(agent, before_us=before_us, after=place, limit=IDLE_AT_ONCE)
             rows, moved = list[SessionSummary](), list[SessionSummary]()
             for _, session_id in found:
-                row = self._summary(session_id)
+                row = self.summary(session_id)
                 if row is None:
                     continue
                 # Where an idle one stands is left as it is, or the next page would have it again.
@@ -211,19 +211,20 @@ class Listing:
             )
         ):
             after = ids[-1]
-            found = map(self._summary, ids)
+            found = map(self.summary, ids)
             rows = [row for row in found if row is not None and wanted.admits(row)]
             left -= len(rows)
             yield from rows
 
-    def _summary(self, session_id: str) -> SessionSummary | None:
+    def summary(self, session_id: str) -> SessionSummary | None:
+        """Return what the files say of a session; see `SessionStore.summary`."""
         try:
             return index.summarise(self._layout.session(session_id))
         except (BadLineError, BadSnapshotError, JournalError, OSError):
             return None
 
     def _all(self) -> Iterator[SessionSummary]:
-        found = map(self._summary, index.session_ids(self._layout))
+        found = map(self.summary, index.session_ids(self._layout))
         return (row for row in found if row is not None)
 
     def _catch_up(self) -> None:
@@ -275,7 +276,7 @@ class Listing:
             TableError: The index cannot be used.
         """
         ids = self._table.unread(READ_AT_ONCE)
-        found = {session_id: self._summary(session_id) for session_id in ids}
+        found = {session_id: self.summary(session_id) for session_id in ids}
         self._table.put(_read_rows(found))
         return bool(ids)
 

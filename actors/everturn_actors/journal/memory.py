@@ -281,6 +281,11 @@ class MemoryStore:
         found = (s for s in summaries if s is not None and wanted.admits(s))
         return tuple(islice(found, max(limit, 0)))
 
+    async def summary(self, session_id: str) -> SessionSummary | None:
+        """See `SessionStore.summary`."""
+        stored = (await self._powered()).sessions.get(session_id)
+        return None if stored is None else _summary(session_id, stored)
+
     async def agents(self) -> tuple[str, ...]:
         """See `SessionStore.agents`."""
         rows = await self.sessions(after="", limit=_ALL)

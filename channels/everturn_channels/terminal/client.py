@@ -141,6 +141,10 @@ class Client(Protocol):
         """End the session."""
         ...
 
+    async def share(self, session_id: str, principal: str, *, is_withdrawn: bool) -> Sequence[str]:
+        """Give a principal the session, or take it back; return the names of those who have it."""
+        ...
+
     async def delete(self, session_id: str) -> None:
         """Remove the session and all that belongs to it."""
         ...
@@ -244,6 +248,10 @@ class LocalClient:
     async def reset(self, session_id: str) -> None:
         """End the session."""
         await self._service.reset(session_id)
+
+    async def share(self, session_id: str, principal: str, *, is_withdrawn: bool) -> Sequence[str]:
+        """Give a principal the session, or take it back; return the names of those who have it."""
+        return await self._service.share(session_id, principal, is_withdrawn=is_withdrawn)
 
     async def delete(self, session_id: str) -> None:
         """Remove the session and all that belongs to it."""

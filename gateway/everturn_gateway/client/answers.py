@@ -71,7 +71,10 @@ def _raise(problem: Mapping[str, Any], otherwise: str) -> NoReturn:
     if kind in _TRY_AGAIN:
         raise TryAgainError(detail)
     if kind == "unauthorized":
-        msg = f"{detail}; set server.api_token in everturn.yaml, or EVERTURN_API_TOKEN"
+        msg = (
+            f"{detail}; set EVERTURN_TOKEN to one of yours, or server.api_token in everturn.yaml,"
+            " or EVERTURN_API_TOKEN"
+        )
         raise ClientError(msg)
     session_id = unquote(str(problem.get("instance", "")).removeprefix(SESSIONS).split("/")[0])
     match kind:

@@ -221,6 +221,13 @@ class HttpClient:
         """End the session."""
         await self._post(f"{_session(session_id)}/reset", {})
 
+    async def share(self, session_id: str, principal: str, *, is_withdrawn: bool) -> Sequence[str]:
+        """Give a principal the session, or take it back; return the names of those who have it."""
+        method = "DELETE" if is_withdrawn else "PUT"
+        path = f"{_session(session_id)}/shares/{quote(principal, safe='')}"
+        data = await self._ask(method, path, repeat=True)  # twice is once
+        return tuple(data["shared_with"])
+
     async def delete(self, session_id: str) -> None:
         """Remove the session and all that belongs to it."""
         await self._ask("DELETE", _session(session_id))
@@ -286,6 +293,8 @@ class HttpClient:
                 status=row["status"],
                 created_at=datetime.fromisoformat(row["created_at"]),
                 updated_at=datetime.fromisoformat(row["updated_at"]),
+                principal=row["principal"],
+                shared_with=tuple(row["shared_with"]),
             )
             for row in data["sessions"]
         ]

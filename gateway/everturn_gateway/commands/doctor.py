@@ -34,9 +34,12 @@ from everturn_gateway.commands.printing import print_line
 from everturn_gateway.commands.running import NOTE_NAME, Running, find_running, is_alive, read_note
 from everturn_gateway.commands.settings import api_token, load, run_async
 from everturn_gateway.commands.talk import HISTORY_NAME
+from everturn_gateway.commands.token import token_notes
 from everturn_gateway.config import Config, check_listener
 from everturn_gateway.errors import ConfigError, GatewayError
 from everturn_gateway.model_memory import look_up
+from everturn_gateway.principals import FOLDER as PRINCIPALS_FOLDER
+from everturn_gateway.principals import private_paths
 from everturn_gateway.private_environ import process_environ
 from everturn_gateway.specs import AgentFile
 from everturn_gateway.tools.plan import ToolPlan
@@ -91,6 +94,8 @@ async def _examine(options: Options, *, repair: bool) -> AsyncGenerator[Finding]
         yield finding
     findings, agents = await anyio.to_thread.run_sync(_agents, config)
     for finding in findings:
+        yield finding
+    for finding in await anyio.to_thread.run_sync(_tokens, config):
         yield finding
     for finding in await anyio.to_thread.run_sync(_permissions, config, repair):
         yield finding
@@ -152,10 +157,19 @@ def _config(config: Config) -> Iterator[Finding]:
     for field, token in (("api_token", server.api_token), ("admin_token", server.admin_token)):
         if 0 < len(token) < _TOKEN_CHARACTERS:
             text = (
-                f"server.{field} has {len(token)} characters, and may be guessed: nobody counts the"
-                " tries; `openssl rand -hex 32` makes a good one"
+                f"server.{field} has {len(token)} characters, and may be guessed, slowly: tries are"
+                " counted and limited; `openssl rand -hex 32` makes a good one"
             )
             yield Finding(verdict="note", subject="config", text=text)
+
+
+def _tokens(config: Config) -> list[Finding]:
+    """Say which tokens of principals expire, are over, or were never used."""
+    try:
+        notes = token_notes(config)
+    except GatewayError as error:
+        return [Finding(verdict="problem", subject="token", text=str(error))]
+    return [Finding(verdict="note", subject="token", text=text) for text in notes]
 
 
 def _agents(config: Config) -> tuple[list[Finding], list[AgentFile]]:
@@ -302,6 +316,7 @@ def _permissions(config: Config, repair: bool) -> list[Finding]:  # noqa: FBT001
             (workspace / NOTE_NAME, 0o600),
             (workspace / HISTORY_NAME, 0o600),
             (workspace / LOG_NAME, 0o600),
+            *private_paths(workspace / PRINCIPALS_FOLDER),
             *(((config.path, 0o600),) if _holds_secret(config) else ()),
         )
         if path is not None and (finding := _private(path, mode, repair=repair)) is not None

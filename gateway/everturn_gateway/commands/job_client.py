@@ -14,7 +14,7 @@ from typing import Protocol
 from everturn_gateway.client.schedules import open_http_schedules
 from everturn_gateway.commands.clients import reach
 from everturn_gateway.commands.running import Running
-from everturn_gateway.commands.settings import api_token
+from everturn_gateway.commands.settings import admin_token, api_token
 from everturn_gateway.config import Config
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.observe import SecretRegistry
@@ -96,7 +96,7 @@ async def open_job_client(config: Config, *, resume: bool = False) -> AsyncGener
 
     def over_http(running: Running) -> AbstractAsyncContextManager[JobClient]:
         return open_http_schedules(
-            running.url, token=api_token(config), admin_token=config.server.admin_token
+            running.url, token=api_token(config), admin_token=admin_token(config)
         )
 
     async with reach(config, over_http, partial(_open_here, config, resume=resume)) as jobs:

@@ -10,7 +10,7 @@ import anyio
 
 from everturn_gateway.client.schedules import open_http_schedules
 from everturn_gateway.commands.running import Running
-from everturn_gateway.commands.settings import api_token
+from everturn_gateway.commands.settings import admin_token, api_token
 from everturn_gateway.config import Config
 from everturn_gateway.errors import Fault
 from everturn_gateway.scheduler.bodies import JobFaultBody, Places
@@ -42,9 +42,8 @@ async def ask_jobs(config: Config, running: Running) -> JobHealth:
     Raises:
         CoreError, DoorError: It refuses, or cannot be reached.
     """
-    admin_token = config.server.admin_token
     async with open_http_schedules(
-        running.url, token=api_token(config), admin_token=admin_token
+        running.url, token=api_token(config), admin_token=admin_token(config)
     ) as desk:
         found = await desk.all()
     return JobHealth(jobs=len(found.schedules), faults=found.faults)

@@ -22,7 +22,7 @@ from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_OK
 from everturn_gateway.commands.options import Options
 from everturn_gateway.commands.printing import print_json, print_line
 from everturn_gateway.commands.running import find_running
-from everturn_gateway.commands.settings import api_token, load, run_async
+from everturn_gateway.commands.settings import admin_token, api_token, load, run_async
 from everturn_gateway.commands.tables import print_table
 from everturn_gateway.config import Config
 from everturn_gateway.errors import GatewayError
@@ -116,7 +116,7 @@ def _file(config: Config) -> Path:
 
 
 def _token(config: Config) -> str:
-    return config.server.admin_token or api_token(config)
+    return admin_token(config) or api_token(config)
 
 
 def _is_named(label: str, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""`everturn sessions`: list, show, retry, delete."""
+"""`everturn sessions`: list, show, retry, share, delete."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ from everturn_gateway.commands.questions import confirm
 from everturn_gateway.commands.screens import stdout_screen
 from everturn_gateway.commands.settings import load, run_async
 from everturn_gateway.commands.tables import print_table
+from everturn_gateway.errors import GatewayError
+from everturn_gateway.principals import is_principal_name
 
 _PAGE = 100  # sessions asked for at once
 _LOOK_BACK_EVENTS = 50  # per message that is wanted; a message seldom has more events around it
@@ -168,6 +170,24 @@ def answer_approval(
     return run_async(main)
 
 
+def share_session(options: Options, session_id: str, name: str, *, is_withdrawn: bool) -> int:
+    """Give a principal a session, or take it back; return the exit code."""
+    if not is_principal_name(name):
+        msg = (
+            f"{name!r} cannot be the name of a principal; `everturn token list` has those there are"
+        )
+        raise GatewayError(msg)
+    config = load(options)
+
+    async def main() -> int:
+        async with open_client(config, resume=False) as client:
+            shared_with = await client.share(session_id, name, is_withdrawn=is_withdrawn)
+        print_line(f"{session_id} is shared with: {', '.join(shared_with) or 'nobody'}")
+        return EXIT_OK
+
+    return run_async(main)
+
+
 def delete_session(options: Options, session_id: str, *, ask: bool) -> int:
     """Remove a session; return the exit code."""
     config = load(options)
@@ -193,6 +213,8 @@ def _summary(row: SessionSummary) -> dict[str, Any]:
         "status": row.status,
         "created_at": utc_text(row.created_at),
         "updated_at": utc_text(row.updated_at),
+        "principal": row.principal,
+        "shared_with": row.shared_with,
     }
 
 

@@ -20,6 +20,7 @@ from everturn_gateway.observe import SecretRegistry, setup_logging
 from everturn_gateway.private_environ import process_environ
 
 API_TOKEN_VARIABLE = "EVERTURN_API_TOKEN"  # noqa: S105 - the variable's name
+OWN_TOKEN_VARIABLE = "EVERTURN_TOKEN"  # noqa: S105 - the variable's name
 
 
 def load(
@@ -70,10 +71,23 @@ def read_again(options: Options, *, host: str | None, port: int | None) -> Confi
 
 
 def api_token(config: Config) -> str:
-    """Return the token with which commands speak to a running gateway; empty = none is needed."""
-    token = config.server.api_token or process_environ().get(API_TOKEN_VARIABLE, "")
+    """Return the token with which commands speak to a running gateway; empty = none is needed.
+
+    That of whoever types, in `EVERTURN_TOKEN`, goes before the one of the configuration.
+    """
+    token = own_token() or config.server.api_token or process_environ().get(API_TOKEN_VARIABLE, "")
     crash_log.secrets.add(token)
     return token
+
+
+def admin_token(config: Config) -> str:
+    """Return the token for what is for the administration; empty = the one for all else."""
+    return "" if own_token() else config.server.admin_token
+
+
+def own_token() -> str:
+    """Return the token of whoever types; empty = there is none."""
+    return process_environ().get(OWN_TOKEN_VARIABLE, "")
 
 
 def run_async(main: Callable[[], Awaitable[int]], *, fast_loop: bool = False) -> int:

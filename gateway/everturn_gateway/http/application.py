@@ -19,7 +19,8 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import Scope
 
 from everturn_actors.errors import CoreError
-from everturn_gateway.http.auth import Access, Guard
+from everturn_gateway.http.auth import Access
+from everturn_gateway.http.guard import Guard, WrongTokens
 from everturn_gateway.http.limits import BodyTooLargeError, RequestLimits, too_large
 from everturn_gateway.http.openapi import describe
 from everturn_gateway.http.ports import Gateway
@@ -31,6 +32,7 @@ from everturn_gateway.http.problems import (
     problem_response,
     status_problem,
 )
+from everturn_gateway.http.protected import protect
 from everturn_gateway.http.routes.admin import admin_router
 from everturn_gateway.http.routes.agents import agents_router
 from everturn_gateway.http.routes.channels import channels_router
@@ -41,6 +43,7 @@ from everturn_gateway.http.routes.metrics import metrics_router
 from everturn_gateway.http.routes.openai import openai_router
 from everturn_gateway.http.routes.schedules import schedules_router
 from everturn_gateway.http.routes.sessions import sessions_router
+from everturn_gateway.http.routes.shares import shares_router
 from everturn_gateway.http.routes.turns import turns_router
 from everturn_gateway.http.routes.usage import usage_router
 from everturn_gateway.http.validation import body_problem, validation_problem
@@ -88,7 +91,13 @@ def create_app(gateway: Gateway, waits: OpenWaits | None = None) -> FastAPI:
     """
     waits = waits or OpenWaits()
     server = gateway.config.server
-    access = Access(host=server.host, api_token=server.api_token, admin_token=server.admin_token)
+    access = Access(
+        host=server.host,
+        api_token=server.api_token,
+        admin_token=server.admin_token,
+        require_token=server.require_token,
+    )
+    wrong_tokens = WrongTokens()
     app = _Application(
         version=gateway.version,
         openapi_url=None,
@@ -105,6 +114,7 @@ def create_app(gateway: Gateway, waits: OpenWaits | None = None) -> FastAPI:
         metrics_router(gateway),
         agents_router(gateway),
         sessions_router(gateway),
+        shares_router(gateway),
         turns_router(gateway, waits),
         media_router(gateway),
         context_router(gateway, waits),
@@ -139,6 +149,7 @@ def create_app(gateway: Gateway, waits: OpenWaits | None = None) -> FastAPI:
         }
         return FileResponse(_DOCS, media_type="text/html", headers=headers)
 
+    protect(app.router.routes, gateway, access=access, wrong_tokens=wrong_tokens)
     # The last one added is the first one asked.
     app.add_middleware(
         RequestLimits,
@@ -147,7 +158,15 @@ def create_app(gateway: Gateway, waits: OpenWaits | None = None) -> FastAPI:
         timeout_s=server.request_timeout_s,
     )
     gateway.telemetry.requests.followers = waits.followers
-    app.add_middleware(Guard, access=access)
+    app.add_middleware(
+        Guard,
+        access=access,
+        tokens=gateway.tokens,
+        instruments=gateway.telemetry.instruments,
+        wrong_tokens=wrong_tokens,
+        trusted_proxies=server.trusted_proxies,
+        address_requests_per_minute=server.address_requests_per_minute,
+    )
     app.add_middleware(MeasuredRequests, counts=gateway.telemetry.requests)
     _add_error_handlers(app)
     return app

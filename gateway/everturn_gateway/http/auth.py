@@ -1,24 +1,42 @@
-"""Who may ask: bearer tokens, and on loopback without a token only programs of this machine."""
+"""Who asks: bearer tokens, and on loopback without a token programs of this machine."""
 
 from __future__ import annotations
 
 import hmac
 import re
 from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Scope as AsgiScope
 
 from everturn_gateway.channel_config import WEBHOOK_PATH
 from everturn_gateway.config import is_loopback
-from everturn_gateway.http.problems import Problem, problem_response
+from everturn_gateway.http.addresses import is_forwarded
+from everturn_gateway.http.problems import Problem
+from everturn_gateway.principals import (
+    ADMIN_TOKEN,
+    API_TOKEN,
+    LOCAL,
+    PREFIX,
+    Principal,
+    Scope,
+    TokenRecord,
+    TokenRegistry,
+)
 
 OPEN_PATHS = frozenset({"/livez", "/docs"})  # answer without a token; they say nothing about anyone
 # Platforms deliver here, and have a secret of their own.
 _WEBHOOK = re.compile(WEBHOOK_PATH.format(name="[^/]+"))
-ADMIN_PREFIX = "/api/v1/admin/"
-SCHEDULES_PATH = "/api/v1/schedules"
+STRONG_CHARACTERS: Final = 32  # of a token that nobody finds by trying, however often
+REALM: Final = 'Bearer realm="everturn"'
+CALLER: Final = "everturn.caller"  # in the ASGI scope: who asks
+
+_EVERYTHING: Final[frozenset[Scope]] = frozenset(("operate", "approve", "admin"))
+_ALL_BUT_ADMINISTRATION: Final[frozenset[Scope]] = frozenset(("operate", "approve"))
+
+Refusal: TypeAlias = Literal["missing", "wrong", "expired", "slowed", "doubled"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,83 +46,176 @@ class Access:
     host: str
     "The address that it listens on."
     api_token: str
-    "Empty = none is needed; the server then listens on loopback alone."
+    "Empty = there is none."
     admin_token: str
-    "Empty = the administration is open to those who may use the API, on loopback alone."
+    "Empty = the administration is open to whoever runs the gateway, on loopback alone."
+    require_token: bool = False
+    "Whether programs of this machine need a token too."
+
+    @property
+    def is_open_here(self) -> bool:
+        """Whether programs of this machine need no token; the server then listens on loopback."""
+        return not self.api_token and not self.require_token and is_loopback(self.host)
+
+    @property
+    def owner_scopes(self) -> frozenset[Scope]:
+        """What whoever runs the gateway may do without the admin token."""
+        may_administer = not self.admin_token and is_loopback(self.host)
+        return _EVERYTHING if may_administer else _ALL_BUT_ADMINISTRATION
 
 
-class Guard:
-    """Turns away whoever may not ask, before anything of the request is read. Plain ASGI."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Whoever sends a request, as far as that is known."""
 
-    def __init__(self, app: ASGIApp, *, access: Access) -> None:
-        self._app = app
-        self._access = access
+    principal: Principal
+    address: str
+    "By which limits count, see `client_address`."
+    record: TokenRecord | None = None
+    "Of a token that can be revoked; None = the configuration has it, or none was needed."
+    has_stray_token: bool = False
+    "Whether a token was sent that is none, where none was needed."
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
-        if scope["type"] == "http":
-            problem = refusal(self._access, scope["path"], Headers(scope=scope))
-            if problem is not None:
-                await problem_response(problem, scope)(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Nobody was recognised."""
+
+    why: Refusal
+    problem: Problem
+
+
+def caller_of(scope: AsgiScope) -> Caller:
+    """Return who sends the request of `scope`, which came past the guard."""
+    found: Caller = scope[CALLER]
+    return found
 
 
 def is_open(path: str) -> bool:
     """Return whether a path answers without a token; names in it may stand in braces."""
-    return path in OPEN_PATHS or _WEBHOOK.fullmatch(path) is not None
+    return path in OPEN_PATHS or is_webhook(path)
 
 
-def refusal(access: Access, path: str, headers: Headers) -> Problem | None:
-    """Return why a request is turned away; None where it may pass."""
-    if _WEBHOOK.fullmatch(path):
-        return None
-    if not access.api_token and (problem := _foreign(access, headers)) is not None:
-        return problem
-    if is_open(path):
-        return None
-    if path.startswith(ADMIN_PREFIX) and (access.admin_token or not is_loopback(access.host)):
-        return admin_refusal(access, headers)
-    # Some jobs are for the administration alone, and whoever has its token makes the others too.
-    if path == SCHEDULES_PATH and access.admin_token and admin_refusal(access, headers) is None:
-        return None
-    return _check_token(access.api_token, headers, "API token") if access.api_token else None
+def is_webhook(path: str) -> bool:
+    """Return whether platforms deliver at a path."""
+    return _WEBHOOK.fullmatch(path) is not None
 
 
-def admin_refusal(access: Access, headers: Headers) -> Problem | None:
-    """Return why a request may not do what is for the administration; None where it may."""
-    if access.admin_token:
-        return _check_token(access.admin_token, headers, "admin token")
-    return None if is_loopback(access.host) else _ADMIN_CLOSED
+class Authenticator:
+    """Recognises whoever sends a request by what its headers say."""
+
+    def __init__(self, access: Access, tokens: TokenRegistry) -> None:
+        self._access, self._tokens = access, tokens
+
+    async def identify(self, headers: Headers, address: str, *, slowed: bool) -> Caller | Refused:
+        """Return who asks, or why nobody is recognised.
+
+        Args:
+            headers: Of the request.
+            address: Of the client.
+            slowed: Whether too many wrong tokens came from there: then only such as nobody finds by
+                trying are looked at.
+        """
+        lines = headers.getlist("authorization")
+        if len(lines) > 1:
+            # What stands in front may have looked at another one of them.
+            return Refused("doubled", _unauthorized("there is more than one Authorization header"))
+        token = _bearer(lines[0]) if lines else ""
+        if token:
+            found = await self._holder(token, address, slowed=slowed)
+            if found is not None:
+                return found
+        passed_on = is_forwarded(headers)
+        if self._access.is_open_here and not token.startswith(PREFIX) and not passed_on:
+            local = Principal(name=LOCAL, scopes=self._access.owner_scopes, is_owner=True)
+            return Caller(principal=local, address=address, has_stray_token=bool(token))
+        if token:
+            return Refused("wrong", WRONG_TOKEN)
+        what = "the bearer token is missing"
+        if self._access.is_open_here:
+            what += "; only programs of this machine need none, and a proxy passed this on"
+        return Refused("missing", _unauthorized(what, has_token=False))
+
+    async def _holder(self, token: str, address: str, *, slowed: bool) -> Caller | Refused | None:
+        """Return whose token it is; None = nobody's."""
+        for name, own, scopes in (
+            (ADMIN_TOKEN, self._access.admin_token, frozenset[Scope]({"admin"})),
+            (API_TOKEN, self._access.api_token, self._access.owner_scopes),
+        ):
+            if own and not (slowed and len(own) < STRONG_CHARACTERS) and _is_same(token, own):
+                principal = Principal(name=name, scopes=scopes, is_owner=True)
+                return Caller(principal=principal, address=address)
+        if not token.startswith(PREFIX):
+            return None
+        record = await self._tokens.recognise(token)
+        if record is None:
+            return None
+        if not self._tokens.is_valid(record):
+            return Refused("expired", _unauthorized("the bearer token has expired"))
+        self._tokens.note_use(record)
+        return Caller(principal=record.principal, address=address, record=record)
 
 
-_ADMIN_CLOSED = Problem(
+def _bearer(line: str) -> str:
+    """Return the token of an `Authorization` header; empty where it has none."""
+    scheme, _, given = line.partition(" ")
+    return given.strip() if scheme.lower() == "bearer" else ""
+
+
+def _is_same(given: str, token: str) -> bool:
+    return hmac.compare_digest(given.encode("latin-1", "replace"), token.encode())
+
+
+def _unauthorized(what: str, *, has_token: bool = True) -> Problem:
+    error = ', error="invalid_token"' if has_token else ""
+    return Problem(
+        kind="unauthorized",
+        title="A valid token is needed",
+        status=401,
+        detail=f"{what} (Authorization: Bearer ...)",
+        headers={"WWW-Authenticate": f"{REALM}{error}"},
+    )
+
+
+WRONG_TOKEN: Final = _unauthorized("the bearer token is not one of this gateway, or was revoked")
+NOT_THE_ADMIN_TOKEN: Final = _unauthorized("this needs the admin token")
+ENDED: Final = _unauthorized("the bearer token was revoked, or has expired, or opens this no more")
+
+_ADMIN_CLOSED: Final = Problem(
     kind="admin-closed",
     title="The administration is closed",
     status=403,
     detail=(
         "this server listens beyond loopback and has no admin token; set server.admin_token in"
-        " everturn.yaml to open /api/v1/admin, and to schedule what goes to a webhook"
+        " everturn.yaml, or make a token with the scope admin, to open /api/v1/admin and to"
+        " schedule what goes to a webhook"
     ),
 )
 
 
-def _check_token(token: str, headers: Headers, name: str) -> Problem | None:
-    scheme, _, given = headers.get("authorization", "").partition(" ")
-    right = hmac.compare_digest(given.strip().encode("latin-1"), token.encode())
-    if right and scheme.lower() == "bearer":
+def scope_refusal(access: Access, principal: Principal, need: Scope) -> Problem | None:
+    """Return why a principal may not do what needs a scope; None where it may.
+
+    RFC 6750, section 3.1, has the words of the header.
+    """
+    if principal.may(need):
         return None
-    what = f"is not the {name}" if given else f"is missing: this needs the {name}"
+    if need == "admin" and principal.is_owner:
+        if not access.admin_token:
+            return _ADMIN_CLOSED
+        if principal.name == LOCAL:
+            return NOT_THE_ADMIN_TOKEN
     return Problem(
-        kind="unauthorized",
-        title="A valid token is needed",
-        status=401,
-        detail=f"the bearer token {what} (Authorization: Bearer ...)",
-        headers={"WWW-Authenticate": 'Bearer realm="everturn"'},
+        kind="insufficient-scope",
+        title="The token is not for this",
+        status=403,
+        detail=f"this needs the scope {need}, which the token of {principal.name} does not have",
+        extra={"scope": need},
+        headers={"WWW-Authenticate": f'{REALM}, error="insufficient_scope", scope="{need}"'},
     )
 
 
-def _foreign(access: Access, headers: Headers) -> Problem | None:
+def foreign_refusal(access: Access, headers: Headers) -> Problem | None:
     """Refuse what a page from elsewhere makes a browser on this machine send.
 
     Without a token, that a request comes from this machine is all its authority. A browser is on

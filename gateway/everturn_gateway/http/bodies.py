@@ -259,7 +259,8 @@ class DecisionBody(Body):
     sender: str = Field(
         default="",
         max_length=255,
-        description="Who gives it, as the sender of a message; empty = whoever runs the gateway.",
+        description="In whose name, as the sender of a message; only whoever runs the gateway, and"
+        " who has the scope admin, may name somebody. Otherwise it is the caller.",
     )
     arguments_hash: str = Field(
         default="", max_length=64, description="What they were shown; empty = not compared."
@@ -283,6 +284,11 @@ class SessionRow(Body):
     status: SessionStatus
     created_at: Instant
     updated_at: Instant
+    principal: str = Field(
+        default="",
+        description="Who began it; empty: a chat channel, or whoever runs the gateway.",
+    )
+    shared_with: tuple[str, ...] = Field(default=(), description="Who was given it besides.")
 
     @staticmethod
     def row(summary: SessionSummary) -> SessionRow:
@@ -295,6 +301,8 @@ class SessionRow(Body):
             status=summary.status,
             created_at=utc_text(summary.created_at),
             updated_at=utc_text(summary.updated_at),
+            principal=summary.principal,
+            shared_with=summary.shared_with,
         )
 
 
@@ -321,6 +329,8 @@ class SessionBody(SessionRow):
             status=state.status,
             created_at=utc_text(state.created_at),
             updated_at=utc_text(state.updated_at),
+            principal=state.principal,
+            shared_with=state.shared_with,
             ended_reason=state.ended_reason,
             turns=state.turns,
             messages=state.logged_messages,
@@ -330,6 +340,13 @@ class SessionBody(SessionRow):
             usage=UsageBody.of(state.usage),
             last_event=state.last_seq,
         )
+
+
+class ShareList(Body):
+    """Who was given a session."""
+
+    session_id: str
+    shared_with: tuple[str, ...] = Field(description="Names of principals, sorted.")
 
 
 class SessionList(Body):

@@ -13,8 +13,9 @@ from pydantic.json_schema import models_json_schema
 from starlette.routing import BaseRoute
 
 from everturn_gateway.http import problems as documents
-from everturn_gateway.http.auth import Access, is_open
+from everturn_gateway.http.auth import Access
 from everturn_gateway.http.bodies import OpenAIErrorBody, ProblemBody
+from everturn_gateway.http.scopes import rule_of
 
 SessionId: TypeAlias = Annotated[
     str, Path(description="Id of a session.", examples=["20261121T224956123-3f9a2c1b"])
@@ -24,6 +25,7 @@ _REF: Final = "#/components/schemas/{model}"
 _ERRORS: Final[tuple[type[BaseModel], ...]] = (ProblemBody, OpenAIErrorBody)
 # What any request may meet: it is malformed, too large or too slow, or the gateway fails.
 _ANY: Final = (400, 403, 413, 422, 500, 503, 504)
+_CLOSED_TO_STRANGERS: Final = (401, 429)
 
 # Each message of a stream; its data is a JSON object.
 _EVENTS: Final = {
@@ -44,6 +46,12 @@ answered once, whatever happens to the connection or to the process.
 Errors are RFC 9457 problem documents (`application/problem+json`); under `/v1` they have the shape
 that OpenAI's clients read. Ids of server-sent events are numbers of the session's events: send the
 last one back as `Last-Event-ID`, and a broken stream goes on without a gap or a repeat.
+"""
+_TOKENS: Final = """
+A token of a principal (`everturn token create`), or one of the configuration. Each operation names
+the scope that it needs: `read`, `talk`, `approve`, `operate` or `admin`. `talk` and `approve`
+include `read`; `operate` includes `talk`; `admin` includes all. Sessions of others are answered
+like sessions that are not there.
 """
 
 
@@ -80,12 +88,13 @@ def describe(routes: Sequence[BaseRoute], *, version: str, access: Access) -> di
     document = get_openapi(
         title="Everturn", version=version, description=_DESCRIPTION.strip(), routes=routes
     )
-    has_token = bool(access.api_token or access.admin_token)
     for path, operations in document["paths"].items():
         is_openai = path.startswith(documents.OPENAI_PREFIX)
         shared = openai_errors if is_openai else problems
-        statuses = (*_ANY, 401) if has_token and not is_open(path) else _ANY
-        for operation in operations.values():
+        for method, operation in operations.items():
+            rule = rule_of(method.upper(), path)
+            needs_token = rule is None or rule.need != "open"
+            statuses = (*_ANY, *_CLOSED_TO_STRANGERS) if needs_token else _ANY
             for parameter in operation.get("parameters", ()):
                 _without_null(parameter["schema"])
             # FastAPI's own 422 names models that no answer of ours follows.
@@ -93,8 +102,10 @@ def describe(routes: Sequence[BaseRoute], *, version: str, access: Access) -> di
                 del operation["responses"]["422"]
             for status, response in shared(*statuses).items():
                 operation["responses"].setdefault(str(status), response)
-            if has_token:
-                operation["security"] = [] if is_open(path) else [{"token": []}]
+            # OpenAPI 3.1: of a scheme without scopes of its own, the roles that are needed.
+            scopes = [rule.need] if rule is not None else []
+            security: list[dict[str, list[str]]] = [{"token": [*scopes]}] if needs_token else []
+            operation["security"] = [{}, *security] if access.is_open_here else security
     components: dict[str, Any] = document.setdefault("components", {})
     schemas = components.setdefault("schemas", {})
     for unused in ("HTTPValidationError", "ValidationError"):
@@ -103,8 +114,9 @@ def describe(routes: Sequence[BaseRoute], *, version: str, access: Access) -> di
         [(model, "serialization") for model in _ERRORS], ref_template=_REF
     )
     schemas.update(errors["$defs"])
-    if has_token:
-        components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    components["securitySchemes"] = {
+        "token": {"type": "http", "scheme": "bearer", "description": _TOKENS.strip()}
+    }
     return document
 
 

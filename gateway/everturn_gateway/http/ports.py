@@ -14,9 +14,10 @@ from everturn_channels.health import ChannelStatus
 from everturn_gateway.config import Config
 from everturn_gateway.errors import Fault
 from everturn_gateway.model_memory import KnownModel
+from everturn_gateway.principals import TokenRegistry
 from everturn_gateway.scheduler.client import SchedulerClient
 from everturn_gateway.telemetry import Telemetry
-from everturn_gateway.usage import UsageLedger
+from everturn_gateway.usage import Spending, UsageLedger
 
 
 class AgentView(Protocol):
@@ -178,6 +179,16 @@ class Gateway(Protocol):
     @property
     def supervisor(self) -> Tasks:
         """Its long tasks."""
+        ...
+
+    @property
+    def tokens(self) -> TokenRegistry:
+        """The tokens of its principals."""
+        ...
+
+    @property
+    def spending(self) -> Spending:
+        """What its principals have spent."""
         ...
 
     @property

@@ -7,14 +7,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Literal, TypeAlias, get_args
 
+from everturn_actors.model import PROGRAM_SENDERS
+
 Scope: TypeAlias = Literal["read", "talk", "approve", "operate", "admin"]
 """A kind of action.
 
 `read`: look at agents, and at the sessions that the principal began or was given.
 `talk`: begin such sessions, send messages, cancel turns, share what it began.
 `approve`: answer the questions of such sessions.
-`operate`: all sessions, jobs, channels, metrics; retry, reset, delete; speak as others.
-`admin`: everything, also what no other scope has: reload, tokens, what was learnt of models.
+`operate`: all sessions, jobs, channels, metrics, files of agents; retry, reset, delete.
+`admin`: everything, also what no other scope has: reload, what was learnt of models, jobs that go
+to a webhook, and answers in the name of somebody else.
 """
 
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
@@ -39,8 +42,8 @@ API_TOKEN: Final = "api_token"  # noqa: S105 - a name
 "Whoever has the one token of the configuration."
 ADMIN_TOKEN: Final = "admin_token"  # noqa: S105 - a name
 "Whoever has the token of the configuration that opens the administration."
-RESERVED_NAMES: Final = frozenset({LOCAL, API_TOKEN, ADMIN_TOKEN})
-"Nobody else is called so."
+RESERVED_NAMES: Final = frozenset({LOCAL, API_TOKEN, ADMIN_TOKEN}) | PROGRAM_SENDERS
+"Nobody else is called so: the gateway's own, and senders that are programs of it."
 
 
 def with_included(scopes: frozenset[Scope]) -> frozenset[Scope]:
@@ -49,7 +52,7 @@ def with_included(scopes: frozenset[Scope]) -> frozenset[Scope]:
     >>> sorted(with_included(frozenset({"talk"})))
     ['read', 'talk']
     """
-    return frozenset().union(*(_INCLUDES[scope] for scope in scopes))
+    return frozenset[Scope](included for scope in scopes for included in _INCLUDES[scope])
 
 
 def is_principal_name(text: str) -> bool:
@@ -67,9 +70,7 @@ class Principal:
     agents: frozenset[str] | None = None
     "The only agents it gets to know; None = all."
     is_owner: bool = False
-    "Whether it stands for whoever owns the installation; an owner of a chat is one."
-    accounts: frozenset[str] = frozenset()
-    "Its accounts on chat platforms, as `channel:sender id`."
+    "Whether it stands for whoever owns the installation: what it begins belongs to nobody else."
     granted: frozenset[Scope] = field(init=False, compare=False, repr=False)
     "Everything that it may, by what its scopes include."
 
@@ -80,6 +81,21 @@ class Principal:
     def may(self, scope: Scope) -> bool:
         """Return whether `scope` is granted."""
         return scope in self.granted
+
+    @property
+    def may_claim(self) -> bool:
+        """Whether it may answer in the name of somebody else, and where policies name others."""
+        return self.is_owner or self.may("admin")
+
+    @property
+    def owns_as(self) -> str:
+        """To whom what it begins belongs; empty = to whoever runs the gateway."""
+        return "" if self.is_owner else self.name
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether every session is open to it."""
+        return self.agents is None and self.may("operate")
 
     def knows_agent(self, agent: str) -> bool:
         """Return whether an agent is one of its own."""
@@ -117,6 +133,8 @@ class TokenRecord:
     "UTC, aware."
     expires_at: datetime | None = None
     "UTC, aware; from this instant on it is refused. None = never."
+    revoked_at: datetime | None = None
+    "UTC, aware. It opens nothing any more; its limits hold for what its sessions still do."
 
     @property
     def principal(self) -> Principal:
@@ -130,3 +148,7 @@ class TokenRecord:
     def is_expired(self, now: datetime) -> bool:
         """Return whether its time is over."""
         return self.expires_at is not None and now >= self.expires_at
+
+    def is_valid(self, now: datetime) -> bool:
+        """Return whether it opens anything."""
+        return self.revoked_at is None and not self.is_expired(now)

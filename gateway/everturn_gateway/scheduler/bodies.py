@@ -248,6 +248,10 @@ class MadeBody(ScheduleBody):
         description="It was made in a turn that had read text from outside; its own turns count as"
         " if they had, too."
     )
+    principal: str = Field(
+        description="Whose job it is, and who pays for its sessions; empty: whoever runs the"
+        " gateway."
+    )
 
     @staticmethod
     def of(made: Made) -> MadeBody:
@@ -257,6 +261,7 @@ class MadeBody(ScheduleBody):
             at=_instant(made.at),
             conversation=ConversationBody.of(made.key),
             untrusted=made.untrusted,
+            principal=made.principal,
         )
 
 

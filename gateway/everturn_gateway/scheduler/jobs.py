@@ -136,6 +136,8 @@ class Made:
     "tool: the conversation in which it was made."
     untrusted: bool = False
     "tool: made in a turn that had read text from outside; its own turns count as if they had, too."
+    principal: str = ""
+    "Whose job it is, and who pays for its sessions; empty = whoever runs the gateway."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -173,6 +173,7 @@ def made_of(section: MadeSection | None) -> Made:
         if key is None
         else ConversationKey(channel=key.channel, chat=key.chat, topic=key.topic, agent=key.agent),
         untrusted=section.untrusted,
+        principal=section.principal,
     )
 
 

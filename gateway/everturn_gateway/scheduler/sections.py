@@ -190,6 +190,8 @@ class MadeSection(Section):
     "The conversation in which it was made."
     untrusted: bool = False
     "Whether what it was made of came from outside."
+    principal: str = ""
+    "Whose job it is; left out = whoever runs the gateway."
 
 
 class JobFields(Section):
@@ -304,4 +306,6 @@ def made_section(made: Made) -> MadeSection:
         }
     if made.untrusted:
         fields["untrusted"] = True
+    if made.principal:
+        fields["principal"] = made.principal
     return MadeSection.model_validate(fields)

@@ -320,6 +320,17 @@ class Instruments:
             ("method", "route"),
             buckets=_REQUEST_S,
         )
+        self.http_unauthorized = Count(
+            "everturn_http_unauthorized_total",
+            "Requests of nobody, by reason: missing (no token), wrong, slowed (wrong, after many"
+            " others), expired, doubled (two of them).",
+            ("reason",),
+        )
+        self.http_throttled = Count(
+            "everturn_http_throttled_total",
+            "Requests over a limit, by limit: address, principal, cost (of a day), wrong_tokens.",
+            ("limit",),
+        )
         self.loop_lag_seconds = Spread(
             "everturn_loop_lag_seconds",
             "How much later than due a timer of the event loop woke, four times a second.",

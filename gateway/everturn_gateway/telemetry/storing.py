@@ -83,6 +83,10 @@ class MeasuredStore:
         """See `SessionStore.sessions`."""
         return await self._store.sessions(after=after, limit=limit, wanted=wanted)
 
+    async def summary(self, session_id: str) -> SessionSummary | None:
+        """See `SessionStore.summary`."""
+        return await self._store.summary(session_id)
+
     async def agents(self) -> tuple[str, ...]:
         """See `SessionStore.agents`."""
         return await self._store.agents()

@@ -12,6 +12,7 @@ from everturn_gateway.usage.ledger import (
 )
 from everturn_gateway.usage.metering import DailyLimit, Meter, UsageLimitError
 from everturn_gateway.usage.prices import NANODOLLARS, Price, PriceList, Rates, model_label
+from everturn_gateway.usage.spending import Spending, Spent, next_midnight
 
 __all__ = [
     "NANODOLLARS",
@@ -20,11 +21,14 @@ __all__ = [
     "Price",
     "PriceList",
     "Rates",
+    "Spending",
+    "Spent",
     "Tally",
     "UsageLedger",
     "UsageLimitError",
     "UsageRow",
     "model_label",
+    "next_midnight",
     "open_ledger",
     "read_usage",
     "total",

@@ -8,7 +8,7 @@ limits. A write that fails is logged and tried again; a file that cannot be read
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, fields
 from datetime import date, timedelta
@@ -137,9 +137,13 @@ class UsageLedger:
 
     def today(self, agent: str) -> Tally:
         """Return what an agent has used since midnight, UTC."""
+        return self.today_of(lambda who: who == agent)
+
+    def today_of(self, is_wanted: Callable[[str], bool]) -> Tally:
+        """Return what those have used together since midnight, UTC, whose names are wanted."""
         day = self._today()
         rows = self._month(day).rows.get(day, {})
-        return total(tally for (who, _), tally in rows.items() if who == agent)
+        return total(tally for (who, _), tally in rows.items() if is_wanted(who))
 
     async def rows(self, *, days: int, agent: str = "") -> tuple[UsageRow, ...]:
         """Return what was used in the last `days` days, today included, oldest first.
@@ -215,7 +219,7 @@ class UsageLedger:
 
 @asynccontextmanager
 async def open_ledger(
-    folder: Path, clock: Clock, *, supervisor: Supervisor | None = None
+    folder: Path, clock: Clock, *, supervisor: Supervisor | None = None, name: str = "usage"
 ) -> AsyncGenerator[UsageLedger]:
     """Open the ledger of a workspace; at the end what is new is saved.
 
@@ -223,13 +227,14 @@ async def open_ledger(
         folder: Where its files are; created with the first of them.
         clock: Says which day it is, and when to save.
         supervisor: Runs the task that saves; by default one of its own.
+        name: Of that task.
     """
     supervisor = supervisor or Supervisor(clock)
     ledger = UsageLedger(folder, clock)
     await ledger.load()
     try:
         async with anyio.create_task_group() as tasks:
-            supervisor.start(tasks, "usage", ledger.save_for_ever)
+            supervisor.start(tasks, name, ledger.save_for_ever)
             yield ledger
             tasks.cancel_scope.cancel()
     finally:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, time, timedelta
 from typing import Final
 
 from anyio import get_cancelled_exc_class
@@ -16,6 +15,7 @@ from everturn_actors.ports import Clock, ModelProvider
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.usage.ledger import Tally, UsageLedger
 from everturn_gateway.usage.prices import NANODOLLARS, PriceList, model_label
+from everturn_gateway.usage.spending import Spending, next_midnight
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ REPORT_COST: Final = frozenset(("openrouter",))  # they say with each reply what
 
 
 class UsageLimitError(ModelRefusedError):
-    """The agent has used up what it may use in a day."""
+    """The agent, or whoever pays for the session, has used up what it may use in a day."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +55,19 @@ _NO_LIMIT: Final = DailyLimit()
 class Meter:
     """What the metered models of a gateway share."""
 
-    def __init__(self, *, ledger: UsageLedger, prices: PriceList, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        ledger: UsageLedger,
+        prices: PriceList,
+        clock: Clock,
+        spending: Spending | None = None,
+    ) -> None:
         self.ledger = ledger
         self.prices = prices
         self.clock = clock
+        self.spending = spending
+        "What principals spend; None = nobody counts it."
         self._warned: set[str] = set()
 
     def metered(
@@ -109,7 +118,8 @@ class Metered:
         Raises:
             UsageLimitError: The agent has used up its limit of today; says when there is a new one.
         """
-        self._refuse_beyond_limit()
+        payer = self._payer()
+        self._refuse_beyond_limit(payer)
         reply = await self._provider.complete(request, on_text)
         answered = self._answered(reply)
         usage, priced = self._priced(answered, reply.usage)
@@ -118,17 +128,26 @@ class Metered:
             self._meter.warn_unpriced(label)
         try:
             self._meter.ledger.add(self._agent, label, usage, priced=priced)
+            if self._meter.spending is not None and payer:
+                self._meter.spending.add(payer, self._agent, label, usage, priced=priced)
         except (Exception, get_cancelled_exc_class()):  # a boundary: the answer counts more
             logger.exception("a call could not be counted", extra={"agent": self._agent})
         return reply if usage == reply.usage else replace(reply, usage=usage)
 
-    def _refuse_beyond_limit(self) -> None:
+    def _payer(self) -> str:
+        return self._meter.spending.payer() if self._meter.spending is not None else ""
+
+    def _refuse_beyond_limit(self, payer: str) -> None:
+        spending = self._meter.spending
+        if spending is not None and (spent := spending.reached(payer)) is not None:
+            msg = f"{spent}, or with a token that allows more"
+            raise UsageLimitError(msg)
         if self._limit == _NO_LIMIT:
             return
         reached = self._limit.reached_by(self._meter.ledger.today(self._agent))
         if not reached:
             return
-        again = _next_midnight(self._meter.clock.now())
+        again = next_midnight(self._meter.clock.now())
         msg = (
             f"agent {self._agent!r} has used up {reached};"
             f" it goes on at {again:%Y-%m-%d %H:%M} UTC,"
@@ -155,7 +174,3 @@ class Metered:
         cost = price.nanodollars(usage)
         is_told = bool(usage.input_tokens or usage.output_tokens)
         return replace(usage, cost_nanodollars=cost), is_told
-
-
-def _next_midnight(now: datetime) -> datetime:
-    return datetime.combine(now.date() + timedelta(days=1), time(), UTC)

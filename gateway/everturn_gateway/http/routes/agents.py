@@ -6,9 +6,11 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from everturn_gateway.http.bodies import AgentBody, AgentList, AgentSpecBody, answer
+from everturn_gateway.http.callers import CallerOf
 from everturn_gateway.http.masking import masked
 from everturn_gateway.http.openapi import problems
 from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.visibility import visible_agents
 
 
 def agents_router(gateway: Gateway) -> APIRouter:
@@ -17,9 +19,10 @@ def agents_router(gateway: Gateway) -> APIRouter:
     library = gateway.library
 
     @router.get("", response_model=AgentList)
-    async def list_agents() -> Response:
-        """List all agents by name."""
-        agents = tuple(AgentBody.of(library.file(name)) for name in library.names())
+    async def list_agents(caller: CallerOf) -> Response:
+        """List the agents that the caller may talk to, by name."""
+        names = visible_agents(caller, library)
+        agents = tuple(AgentBody.of(library.file(name)) for name in names)
         return answer(AgentList(agents=agents))
 
     @router.get("/{name}", response_model=AgentBody, responses=problems(404))

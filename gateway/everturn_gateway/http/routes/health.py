@@ -10,6 +10,7 @@ from starlette.responses import Response
 from everturn_actors.records import utc_text
 from everturn_channels.health import ChannelStatus
 from everturn_gateway.http.bodies import ReadyBody, StatusBody, TaskBody, VersionBody, answer
+from everturn_gateway.http.callers import CallerOf
 from everturn_gateway.http.openapi import problems
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.problems import Problem, ProblemError
@@ -49,6 +50,15 @@ def _stuck(tasks: Sequence[TaskBody]) -> Problem:
     )
 
 
+_NO_DETAILS = Problem(
+    kind="not-ready",
+    title="The gateway is not ready",
+    status=503,
+    detail="messages are not taken on all ways; whoever operates the gateway is told why",
+    headers={"Retry-After": "5"},
+)
+
+
 def _unwritable(fault: str) -> Problem:
     """Return the problem of a disk that takes nothing."""
     return Problem(
@@ -70,14 +80,24 @@ def health_router(gateway: Gateway) -> APIRouter:
         return answer(StatusBody(status="ok"))
 
     @router.get("/readyz", response_model=ReadyBody, responses=problems(503))
-    async def readyz() -> Response:
+    async def readyz(caller: CallerOf) -> Response:
         """Answer 200 while messages are taken and kept, on all channels too, else 503.
 
         Long tasks that are down are named; one that no message needs leaves it at 200. So do
-        single chats in which nothing can be taken: their messages stay with the platform.
+        single chats in which nothing can be taken: their messages stay with the platform. Whoever
+        does not operate the gateway is told of neither by name.
         """
         if not gateway.ready():
             raise ProblemError(_NOT_READY)
+        if caller.may("operate"):
+            return await details()
+        try:
+            await details()
+        except ProblemError:
+            raise ProblemError(_NO_DETAILS) from None
+        return answer(ReadyBody(status="ready", tasks=(), blocked_chats={}, quarantined_sessions=0))
+
+    async def details() -> Response:
         tasks = tuple(map(TaskBody.of, gateway.supervisor.down()))
         if any(each.needed for each in tasks):
             raise ProblemError(_stuck(tasks))

@@ -19,6 +19,7 @@ from everturn_actors.ids import is_session_id
 from everturn_actors.model import ConversationKey, Inbound
 from everturn_actors.service import Submission
 from everturn_gateway.http.bodies import RETRY_FOR_MAX_S
+from everturn_gateway.http.callers import CallerOf
 from everturn_gateway.http.openai_answer import Completion, chunks, created_at, farewell
 from everturn_gateway.http.openai_request import (
     Asked,
@@ -35,7 +36,14 @@ from everturn_gateway.http.problems import ProblemError, with_headers
 from everturn_gateway.http.routes.turns import IdempotencyKey, refuse_other_content, replay_headers
 from everturn_gateway.http.sse import EventStream
 from everturn_gateway.http.turns import turn_problem
+from everturn_gateway.http.visibility import (
+    check_agent,
+    own_key,
+    visible_agents,
+    visible_session,
+)
 from everturn_gateway.http.waiting import OpenWaits, leave, wait_for_turn
+from everturn_gateway.principals import Principal
 
 T = TypeVar("T")
 
@@ -80,9 +88,10 @@ def openai_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
     started = int(gateway.started_at.timestamp())
 
     @router.get("/models", response_model=ModelRows)
-    async def list_models() -> Response:
+    async def list_models(caller: CallerOf) -> Response:
         """List the agents."""
-        rows = ModelRows(data=[ModelRow(id=name, created=started) for name in library.names()])
+        names = visible_agents(caller, library)
+        rows = ModelRows(data=[ModelRow(id=name, created=started) for name in names])
         return Response(rows.model_dump_json(), media_type="application/json")
 
     @router.get("/models/{model}", response_model=ModelRow, responses=openai_errors(404))
@@ -108,6 +117,7 @@ def openai_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
     async def complete_chat(
         request: Request,
         body: ChatRequest,
+        caller: CallerOf,
         conversation: Annotated[
             str | None,
             Header(
@@ -123,18 +133,19 @@ def openai_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
         retry_for_s: RetryFor = None,
     ) -> Response:
         """Answer the last message; stateful with a conversation, else from the given messages."""
+        check_agent(caller, library, body.model)
         without_effect = ignored(body)
         headers: dict[str, str] = {}
         name = conversation or body.user or ""
         if name:
-            inbound = await _inbound(gateway, name, body, key or "")
-            inbound = replace(inbound, retry_for_s=retry_for_s)
+            inbound = await _inbound(gateway, caller, name, body)
+            inbound = replace(inbound, retry_for_s=retry_for_s, idempotency_key=key or "")
             submission = await service.submit(inbound)
             await refuse_other_content(service, submission, inbound.text)
             headers = {SESSION_HEADER: submission.session_id, **replay_headers(submission)}
         else:
             asked = await _beside(body, stateless)
-            submission = await _submit_once(gateway, body.model, asked, retry_for_s or 0)
+            submission = await _submit_once(gateway, caller, body.model, asked, retry_for_s or 0)
             without_effect += ("Idempotency-Key",) if key else ()
         if without_effect:
             headers[IGNORED_HEADER] = _header(without_effect)
@@ -159,21 +170,28 @@ def openai_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
     return router
 
 
-async def _inbound(gateway: Gateway, name: str, body: ChatRequest, key: str) -> Inbound:
+async def _inbound(gateway: Gateway, caller: Principal, name: str, body: ChatRequest) -> Inbound:
     """Return the message for the conversation or session `name`.
 
     Raises:
-        UnknownSessionError: `name` is an id, and there is no such session.
+        UnknownSessionError: `name` is an id, and there is no such session that the caller may see.
         ProblemError: The session's agent is another one (400).
     """
     text, images = await _beside(body, newest)
     if not is_session_id(name):
         conversation = ConversationKey(channel=CHANNEL, chat=name, agent=body.model)
-        return Inbound(text=text, key=conversation, idempotency_key=key, attachments=images)
+        return Inbound(
+            text=text,
+            key=own_key(caller, conversation),
+            principal=caller.owns_as,
+            sender=caller.owns_as,
+            attachments=images,
+        )
+    await visible_session(gateway.service, caller, name)
     agent = (await gateway.service.view(name)).key.agent
     if agent != body.model:
         refuse("model", f"the session {name!r} talks to the agent {agent!r}")
-    return Inbound(text=text, session_id=name, idempotency_key=key, attachments=images)
+    return Inbound(text=text, session_id=name, sender=caller.owns_as, attachments=images)
 
 
 async def _beside(body: ChatRequest, read: Callable[[ChatRequest], T]) -> T:
@@ -181,7 +199,9 @@ async def _beside(body: ChatRequest, read: Callable[[ChatRequest], T]) -> T:
     return await run_sync(partial(read, body)) if has_parts(body) else read(body)
 
 
-async def _submit_once(gateway: Gateway, agent: str, asked: Asked, retry_for_s: int) -> Submission:
+async def _submit_once(
+    gateway: Gateway, caller: Principal, agent: str, asked: Asked, retry_for_s: int
+) -> Submission:
     return await gateway.service.submit_once(
         agent=agent,
         instructions=asked.instructions,
@@ -190,6 +210,8 @@ async def _submit_once(gateway: Gateway, agent: str, asked: Asked, retry_for_s: 
         attachments=asked.attachments,
         shown_before=asked.shown_before,
         retry_for_s=retry_for_s,
+        principal=caller.owns_as,
+        sender=caller.owns_as,
     )
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import Annotated, Final, TypeAlias
 
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import APIRouter, Depends, Path, Query
 from starlette.responses import Response
 
-from everturn_gateway.http.auth import SCHEDULES_PATH, Access, admin_refusal
+from everturn_gateway.http.auth import Access, scope_refusal
 from everturn_gateway.http.bodies import answer
+from everturn_gateway.http.callers import CallerOf
 from everturn_gateway.http.openapi import problems
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.problems import ProblemError
 from everturn_gateway.http.schedule_bodies import NewJob, cannot_run, told
+from everturn_gateway.http.visibility import check_agent, visible_jobs, visible_session
 from everturn_gateway.scheduler.bodies import (
     ComingList,
     JobBody,
@@ -27,6 +29,7 @@ from everturn_gateway.scheduler.bodies import (
 from everturn_gateway.scheduler.errors import JobRefusedError
 from everturn_gateway.scheduler.jobs import Made
 
+SCHEDULES_PATH: Final = "/api/v1/schedules"
 LIST_LIMIT: Final = 100  # jobs a page: 8 ms
 FAULTS_LIMIT: Final = 200  # where one thing is missing, thousands of jobs may say so
 RUNS_LIMIT: Final = 100  # runs
@@ -50,11 +53,13 @@ def schedules_router(gateway: Gateway, access: Access) -> APIRouter:
 
     @router.get("", response_model=JobList)
     async def list_schedules(
+        caller: CallerOf,
         after: Annotated[str, Query(max_length=256, description="`next` of the page before.")] = "",
         limit: Annotated[int, Query(ge=1, le=LIST_LIMIT)] = 50,
     ) -> Response:
         """List scheduled jobs by id; on the first page, what is wrong with definitions as well."""
-        found = [job_id for job_id in gateway.schedules.ids() if job_id > after]
+        visible = visible_jobs(caller, gateway.schedules)
+        found = [job_id for job_id in visible if job_id > after]
         page = found[:limit]
         return answer(
             JobList(
@@ -62,7 +67,10 @@ def schedules_router(gateway: Gateway, access: Access) -> APIRouter:
                 next=page[-1] if len(found) > limit else None,
                 faults=tuple(
                     JobFaultBody.of(fault, places)
-                    for fault in (() if after else gateway.schedules.faults()[:FAULTS_LIMIT])
+                    # They name files and ids of all agents.
+                    for fault in (
+                        () if after or caller.agents else gateway.schedules.faults()[:FAULTS_LIMIT]
+                    )
                 ),
             )
         )
@@ -70,16 +78,20 @@ def schedules_router(gateway: Gateway, access: Access) -> APIRouter:
     @router.post(
         "", status_code=201, response_model=JobBody, responses=problems(401, 403, 409, 507)
     )
-    async def create_schedule(body: NewJob, request: Request) -> Response:
+    async def create_schedule(body: NewJob, caller: CallerOf) -> Response:
         """Make a scheduled job.
 
         One that goes to a webhook makes the gateway send something to an address: it is for the
         administration alone.
         """
-        if body.is_for_admin and (refusal := admin_refusal(access, request.headers)) is not None:
+        if body.is_for_admin and (refusal := scope_refusal(access, caller, "admin")) is not None:
             raise ProblemError(refusal)
+        check_agent(caller, gateway.library, body.agent)
+        if body.to is not None and body.to.session:
+            await visible_session(gateway.service, caller, body.to.session)
         with told(places):
-            view = await gateway.schedules.add(body.section(), made=Made(by="http"))
+            made = Made(by="http", principal=caller.owns_as)
+            view = await gateway.schedules.add(body.section(), made=made)
         headers = {"Location": f"{SCHEDULES_PATH}/{view.job.job_id}"}
         return answer(JobBody.of(view, places), 201, headers)
 

@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
+from everturn_actors.errors import UnknownSessionError
 from everturn_actors.model import ConversationKey
 from everturn_gateway.http.bodies import (
     NewSession,
@@ -16,8 +17,10 @@ from everturn_gateway.http.bodies import (
     SessionRow,
     answer,
 )
+from everturn_gateway.http.callers import CallerOf
 from everturn_gateway.http.openapi import SessionId, problems
 from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.visibility import check_agent, own_key, sees_state, session_filter
 
 LIST_LIMIT = 200  # sessions a page
 
@@ -36,25 +39,32 @@ def sessions_router(gateway: Gateway) -> APIRouter:
             **problems(404, 507),
         },
     )
-    async def create_session(body: NewSession) -> Response:
+    async def create_session(body: NewSession, caller: CallerOf) -> Response:
         """Begin a session, or find the one of a conversation that you named."""
+        check_agent(caller, gateway.library, body.agent)
+        key = own_key(caller, _key(body, body.chat or uuid.uuid4().hex))
         if body.chat is None:
-            session_id, is_new = await service.create(_key(body, uuid.uuid4().hex)), True
+            session_id, is_new = await service.create(key, principal=caller.owns_as), True
         else:
-            session_id, is_new = await service.open(_key(body, body.chat))
+            session_id, is_new = await service.open(key, principal=caller.owns_as)
+        state = await service.view(session_id)
+        if not sees_state(caller, state):  # somebody who operates began it under this name
+            raise UnknownSessionError(session_id)
         return answer(
-            SessionBody.of(await service.view(session_id)),
+            SessionBody.of(state),
             201 if is_new else 200,
             {"Location": f"/api/v1/sessions/{session_id}"},
         )
 
     @router.get("", response_model=SessionList)
     async def list_sessions(
+        caller: CallerOf,
         after: Annotated[str, Query(max_length=128, description="`next` of the page before.")] = "",
         limit: Annotated[int, Query(ge=1, le=LIST_LIMIT)] = 50,
     ) -> Response:
-        """List sessions, newest first."""
-        found = await service.sessions(after=after, limit=limit + 1)
+        """List the sessions that the caller may see, newest first."""
+        wanted = session_filter(caller)
+        found = await service.sessions(after=after, limit=limit + 1, wanted=wanted)
         page = found[:limit]
         return answer(
             SessionList(
@@ -76,9 +86,9 @@ def sessions_router(gateway: Gateway) -> APIRouter:
         return Response(status_code=204)
 
     @router.post("/{session_id}/reset", status_code=204, responses=problems(404, 409))
-    async def reset_session(session_id: SessionId) -> Response:
+    async def reset_session(session_id: SessionId, caller: CallerOf) -> Response:
         """End a session; its conversation starts a new one with the next message."""
-        await service.reset(session_id)
+        await service.reset(session_id, by=caller.name)
         return Response(status_code=204)
 
     return router

@@ -24,6 +24,7 @@ from everturn_gateway.http.bodies import (
     RetriedBody,
     answer,
 )
+from everturn_gateway.http.callers import CallerOf
 from everturn_gateway.http.history import read_messages
 from everturn_gateway.http.openapi import SessionId, event_stream, problems
 from everturn_gateway.http.ports import Gateway
@@ -96,11 +97,12 @@ def turns_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
         request: Request,
         session_id: SessionId,
         body: NewMessage,
+        caller: CallerOf,
         key: IdempotencyKey = None,
         prefer: Prefer = None,
     ) -> Response:
         """Send a message; the answer comes when its turn is done."""
-        submission = await _submit(service, session_id, body, key)
+        submission = await _submit(service, session_id, body, key, sender=caller.owns_as)
         headers = replay_headers(submission)
         if wants_async(prefer):
             events = events_path(submission.session_id, submission.seq)
@@ -133,11 +135,12 @@ def turns_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
     async def stream_message(
         session_id: SessionId,
         body: NewMessage,
+        caller: CallerOf,
         key: IdempotencyKey = None,
         last_event_id: LastEventId = _BEGINNING,
     ) -> Response:
         """Send a message; its turn comes as server-sent events."""
-        submission = await _submit(service, session_id, body, key)
+        submission = await _submit(service, session_id, body, key, sender=caller.owns_as)
         return EventStream(
             turn_messages(submission, after=int(last_event_id)),
             waits,
@@ -179,9 +182,10 @@ def turns_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
         )
 
     @router.post("/cancel", response_model=CancelledBody, responses=problems(404))
-    async def cancel_turn(session_id: SessionId) -> Response:
+    async def cancel_turn(session_id: SessionId, caller: CallerOf) -> Response:
         """Cancel the running turn; the answer comes when it is closed in the log."""
-        return answer(CancelledBody(cancelled=await service.cancel(session_id)))
+        cancelled = await service.cancel(session_id, by=caller.name)
+        return answer(CancelledBody(cancelled=cancelled))
 
     @router.post("/resume", response_model=ResumedBody, responses=problems(404, 507))
     async def resume_turn(session_id: SessionId) -> Response:
@@ -221,13 +225,15 @@ def turns_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
         return answer(ReplyBody.of(result), headers=headers)
 
     @router.post("/approve", response_model=DecidedBody, responses=problems(403, 404, 409))
-    async def approve_call(session_id: SessionId, body: DecisionBody) -> Response:
+    async def approve_call(session_id: SessionId, body: DecisionBody, caller: CallerOf) -> Response:
         """Answer the approval of a call; the turn goes on. The same word again changes nothing."""
+        claimed = body.sender if caller.may_claim else ""
         await service.decide(
             session_id,
             body.call_id,
             body.decision,
-            by=body.sender,
+            by=claimed or caller.name,
+            may_always=caller.may_claim and not claimed,
             arguments_hash=body.arguments_hash,
         )
         return answer(DecidedBody(call_id=body.call_id, decision=body.decision))
@@ -236,11 +242,12 @@ def turns_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
 
 
 async def _submit(
-    service: TurnService, session_id: str, body: NewMessage, key: str | None
+    service: TurnService, session_id: str, body: NewMessage, key: str | None, *, sender: str
 ) -> Submission:
     inbound = Inbound(
         text=body.content,
         session_id=session_id,
+        sender=sender,
         idempotency_key=key or "",
         attachments=await uploads_of(body.attachments),
         retry_for_s=body.retry_for_seconds,

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from everturn_gateway.http.bodies import answer
+from everturn_gateway.http.callers import CallerOf
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.usage_bodies import UsageReport
 
@@ -20,6 +21,7 @@ def usage_router(gateway: Gateway) -> APIRouter:
 
     @router.get("", response_model=UsageReport)
     async def get_usage(
+        caller: CallerOf,
         days: Annotated[
             int, Query(ge=1, le=DAYS_MAX, description="How many days, today (UTC) included.")
         ] = 7,
@@ -27,7 +29,15 @@ def usage_router(gateway: Gateway) -> APIRouter:
             str, Query(max_length=128, description="Of one agent; of all where it is left out.")
         ] = "",
     ) -> Response:
-        """Tell what agents used of models, by day, agent and model."""
-        return answer(UsageReport.of(await gateway.usage.rows(days=days, agent=agent)))
+        """Tell what agents used of models, by day, agent and model.
+
+        Whoever does not operate the gateway is told of what it used itself.
+        """
+        if caller.may("operate"):
+            rows = await gateway.usage.rows(days=days, agent=agent)
+        else:
+            rows = await gateway.spending.rows(caller.name, days=days, agent=agent)
+        known = tuple(row for row in rows if caller.knows_agent(row.agent))
+        return answer(UsageReport.of(known))
 
     return router

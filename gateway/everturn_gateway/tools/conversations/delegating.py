@@ -104,7 +104,13 @@ class Delegate:
         try:
             return await self._work(
                 [
-                    Inbound(text=text, key=key, sender=sender, idempotency_key=key.chat)
+                    Inbound(
+                        text=text,
+                        key=key,
+                        principal=context.principal,
+                        sender=sender,
+                        idempotency_key=key.chat,
+                    )
                     for key in tries
                 ]
             )

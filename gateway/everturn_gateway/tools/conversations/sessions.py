@@ -177,6 +177,8 @@ class SessionTool:
     def _may_see(self, row: SessionSummary, context: ToolContext) -> bool:
         if row.session_id == context.session_id or row.key.agent != self._site.agent:
             return False
+        if not _is_open_to(context.principal, row):
+            return False
         return self._may_read(row.key, context) or self._may_send(row.key, context)
 
     def _row(self, row: SessionSummary, context: ToolContext) -> str:
@@ -198,7 +200,7 @@ class SessionTool:
     async def _read(
         self, session_id: str, before: int | None, limit: int, context: ToolContext
     ) -> ToolOutput:
-        state = await self._state(session_id)
+        state = await self._state(session_id, context)
         if not self._may_read(state.key, context):
             msg = f"{session_id} may not be read; action list shows which may"
             raise ToolFailedError(msg)
@@ -232,13 +234,17 @@ class SessionTool:
             end = after + 1
         return found[::-1], end > 1
 
-    async def _state(self, session_id: str) -> SessionState:
-        """Return the state of one of the agent's own sessions."""
+    async def _state(self, session_id: str, context: ToolContext) -> SessionState:
+        """Return the state of one of the agent's own sessions, as far as it is open to a caller."""
         try:
             state = await self._site.link.service.view(session_id.strip())
         except UnknownSessionError:
             state = None
-        if state is None or state.key.agent != self._site.agent:
+        if (
+            state is None
+            or state.key.agent != self._site.agent
+            or not _is_open_to(context.principal, state)
+        ):
             msg = f"there is no session {session_id!r} of yours; action list shows them"
             raise ToolFailedError(msg)
         return state
@@ -276,7 +282,7 @@ class SessionTool:
             msg = "send needs one of to (channel:chat) and session_id"
             raise ToolFailedError(msg)
         if asked.session_id:
-            key = (await self._state(asked.session_id)).key
+            key = (await self._state(asked.session_id, context)).key
         else:
             channel, mark, chat = asked.to.strip().partition(":")
             if not (channel and mark and chat):
@@ -306,6 +312,15 @@ class SessionTool:
         if key == context.key or key.channel == DELEGATE:
             return False
         return _matches(key, self._send_to)
+
+
+def _is_open_to(principal: str, session: SessionSummary | SessionState) -> bool:
+    """Return whether a session may be looked at from one of a principal's.
+
+    An agent that several people talk to carries nothing from one to another; from sessions that
+    belong to nobody, the patterns of its owner alone decide.
+    """
+    return not principal or principal in {session.principal, *session.shared_with}
 
 
 def _place(key: ConversationKey) -> str:

@@ -156,6 +156,7 @@ class ScheduleTool:
             at=now,
             key=context.key,
             untrusted=bool(sources_behind(context)),
+            principal=context.principal,
         )
         said = await self._add(desk, section, job_id, made)
         try:
