@@ -74,14 +74,14 @@ class Policy:
         if subject.line is not None:
             return _allows_line(self.allow, self.deny, subject.line)
         return any(
-            pattern.concerns(subject.own_kind) and any(map(pattern.matches, subject.names))
+            pattern.concerns(subject.own_kind) and any(map(pattern.matches, subject.allowed_by))
             for pattern in self.allow
         )
 
     def tells_to_read(self, subject: Subject) -> bool:
         """Return whether the owner says that a call only reads; of a command nobody can."""
         return subject.line is None and any(
-            pattern.concerns(subject.own_kind) and any(map(pattern.matches, subject.names))
+            pattern.concerns(subject.own_kind) and any(map(pattern.matches, subject.allowed_by))
             for pattern in self.reads
         )
 
