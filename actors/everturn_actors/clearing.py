@@ -65,10 +65,11 @@ async def cleared(
     if approval is not None and not _is_about(approval, call):
         approval = None
     if approval is not None and not approval.is_allowed:
-        return finished(call, _not_allowed(approval), is_error=True)
+        is_late = approval.settled == "expired"
+        return finished(call, _not_allowed(approval), is_error=True, is_refused=is_late)
     verdict = await _judge(host, call, tool, agent)
     if verdict.word == "deny":
-        return finished(call, _refused(verdict), is_error=True)
+        return finished(call, _refused(verdict), is_error=True, is_refused=True)
     if verdict.word == "allow":
         return Cleared(call=call, tool=tool, files=verdict.files)
     if approval is None:
@@ -105,9 +106,11 @@ async def why_not_now(host: TurnHost, call: Cleared, agent: Agent) -> str:
     return ""
 
 
-def finished(call: ToolCall, text: str, *, is_error: bool) -> CallFinished:
+def finished(
+    call: ToolCall, text: str, *, is_error: bool, is_refused: bool = False
+) -> CallFinished:
     """Return the result of a call that did not run."""
-    return CallFinished(call_id=call.call_id, text=text, is_error=is_error)
+    return CallFinished(call_id=call.call_id, text=text, is_error=is_error, is_refused=is_refused)
 
 
 def changed_files(before: Iterable[FileDigest], now: Iterable[FileDigest]) -> tuple[str, ...]:

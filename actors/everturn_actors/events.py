@@ -290,6 +290,8 @@ class CallFinished:
     "Whether it holds text from outside that nobody vouches for."
     source: str = ""
     "untrusted: what that text is, in words; empty = not told."
+    is_refused: bool = False
+    "Whether the call did not run: the policy refuses it, or nobody allowed it in time."
     attachments: tuple[Attachment, ...] = ()
     "Files that the call sends to the people of the conversation; their bytes were kept before."
 

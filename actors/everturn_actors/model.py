@@ -222,6 +222,8 @@ class ToolResult(Message):
     "Whether it holds text from outside that nobody vouches for: a web page, another's message."
     source: str = ""
     "untrusted: what that text is, in words: `the page https://...`; empty = not told."
+    is_refused: bool = False
+    "Whether the call did not run: the policy refuses it, or nobody allowed it in time."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

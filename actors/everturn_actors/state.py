@@ -680,6 +680,7 @@ def _call_finished(state: SessionState, event: Event, body: CallFinished) -> Ses
         path=body.path,
         untrusted=body.untrusted,
         source=body.source,
+        is_refused=body.is_refused,
     )
     results = {**step.results, body.call_id: result}
     if len(results) == len(reply.calls):

@@ -32,11 +32,13 @@ from everturn_actors.model import (
     Inbound,
     Outcome,
     Overheard,
+    ToolCall,
     Turn,
     Usage,
     UserMessage,
 )
 from everturn_actors.ports import SessionStore
+from everturn_actors.refusals import refusal, refusals_of
 from everturn_actors.registry import Registry
 from everturn_actors.state import SessionState
 
@@ -58,6 +60,8 @@ class TurnResult:
     stop_reason: str = ""
     untrusted: bool = False
     "Whether it read text from outside that nobody vouches for; also where that is not known."
+    refused: tuple[str, ...] = ()
+    "Calls that did not run because they were refused, and why; see `refusals`."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +160,7 @@ class Submission:
             return _held_result(self.session_id, held)
         turn, reply, usage = 0, None, Usage()
         taint = _Taint(self, self._state)
+        calls, refused = dict[str, ToolCall](), list[str]()
         async with aclosing(self._follow("none", taint)) as updates:
             async for update in updates:
                 if isinstance(update, TextDelta):
@@ -165,9 +170,13 @@ class Submission:
                         turn = number
                     case ModelReplied() as body:
                         reply, usage = (update.seq, body), usage + body.usage
+                        calls = {call.call_id: call for call in body.calls}
+                    case CallFinished(is_refused=True, call_id=call_id, text=reason):
+                        refused.append(refusal(calls.get(call_id), reason))
                     case TurnFinished() as body:
                         untrusted = taint.has(body.turn)
-                        return _result(self.session_id, body, reply, usage, untrusted=untrusted)
+                        made = _result(self.session_id, body, reply, usage, untrusted=untrusted)
+                        return replace(made, refused=tuple(refused))
                     case Discarded(reason=reason):
                         body = TurnFinished(
                             turn=0, outcome="cancelled", error=f"the message was dropped: {reason}"
@@ -375,4 +384,5 @@ def _held_result(session_id: str, turn: Turn) -> TurnResult:
         usage=turn.usage,
         stop_reason=reply.stop_reason if reply else "",
         untrusted=turn.is_tainted,
+        refused=refusals_of(turn),
     )

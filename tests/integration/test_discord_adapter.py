@@ -621,7 +621,7 @@ async def test_slash_commands_are_acknowledged_at_once_and_answered_to_one_perso
 
     assert (got.name, got.argument, got.sender.id) == ("compact", "the plan", ann["id"])
     assert state["callbacks"] == [{"type": 5, "data": {"flags": 64}}]
-    assert [s["flags"] for s in state["said"]] == [64, 64]
+    assert [s["flags"] for s in state["said"]] == [64 | 4, 64 | 4]
 
 
 async def test_a_click_is_acknowledged_and_can_be_answered() -> None:

@@ -84,7 +84,7 @@ def texts(inbox: Inbox, chat: int = ANN) -> list[str]:
 def out(text: str = "hello", **fields: Any) -> Outbound:  # noqa: ANN401 - fields of Outbound
     """Return a message to send to Ann."""
     payload = json.dumps({"text": text, "entities": []}) if text else ""
-    return Outbound(**{"chat": HERE, "payload": payload, **fields})
+    return Outbound(**{"chat_id": HERE, "payload": payload, **fields})
 
 
 # --- receiving -----------------------------------------------------------------------------------
@@ -517,6 +517,16 @@ async def test_signs_and_drafts_are_shown() -> None:
     ]
 
 
+async def test_nothing_that_is_said_is_previewed() -> None:
+    """Telegram fetches what it previews, and an address may carry what the conversation says."""
+    async with open_bot() as (api, adapter, _):
+        sent = await adapter.send(out("see https://evil.example/?what-it-knows"))
+        await adapter.edit(HERE, "", sent, out("see https://evil.example/?more").payload)
+
+    said = [*api.sent("sendMessage"), *api.sent("editMessageText")]
+    assert [each.params["link_preview_options"]["is_disabled"] for each in said] == [True, True]
+
+
 async def test_flood_control_quiets_the_whole_bot_for_as_long_as_told() -> None:
     """Who goes on sending is blocked for longer; nothing may be dropped meanwhile."""
     clock = QuickClock()
@@ -524,7 +534,7 @@ async def test_flood_control_quiets_the_whole_bot_for_as_long_as_told() -> None:
         api.fail("editMessageText", 429, "Too Many Requests: retry after 33", retry_after=33)
         sent = await adapter.send(out())
         others: list[Callable[[], Awaitable[object]]] = [
-            lambda: adapter.send(out(chat="1002")),
+            lambda: adapter.send(out(chat_id="1002")),
             lambda: adapter.type(HERE, ""),
             lambda: adapter.show_draft(HERE, "", 1, "x"),
             lambda: adapter.react(HERE, "5", ""),
@@ -614,7 +624,7 @@ async def test_each_failure_says_whether_it_may_be_tried_again() -> None:
         with pytest.raises(UnknownOutcomeError):
             await adapter.send(out())
         arrived = len(api.sent("sendMessage"))
-        for where in ({"chat": "nobody"}, {"topic": "x"}):
+        for where in ({"chat_id": "nobody"}, {"topic": "x"}):
             with pytest.raises(RefusedError):
                 await adapter.send(out(**where))
         upgraded = "Bad Request: group chat was upgraded to a supergroup chat"

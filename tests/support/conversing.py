@@ -28,7 +28,7 @@ from everturn_actors.model import (
     ToolResult,
     UserMessage,
 )
-from everturn_actors.ports import Agent, Tool
+from everturn_actors.ports import Agent, Gate, Tool
 from everturn_actors.service import TurnResult
 from everturn_actors.spec import AgentSpec
 from everturn_actors.testing import ScriptedProvider, TestService, make_spec, open_test_service
@@ -59,12 +59,13 @@ async def open_agents(
     names: tuple[str, ...] = ("test",),
     disk: MemoryDisk | None = None,
     spec: AgentSpec | None = None,
+    gate: Gate | None = None,
 ) -> AsyncGenerator[TestService]:
     """Open a service with agents of these names; every one has its own tools and the same model."""
     link = ServiceLink()
     model = Thinker(plan)
     async with open_test_service(
-        disk=disk, provider=model, spec=spec, tools=_tools(tools_of, "test", link)
+        disk=disk, provider=model, spec=spec, gate=gate, tools=_tools(tools_of, "test", link)
     ) as test:
         first = test.agents.agents["test"]
         for name in names:
@@ -72,6 +73,7 @@ async def open_agents(
                 spec=replace(spec or make_spec(), name=name),
                 provider=model,
                 tools=_tools(tools_of, name, link),
+                gate=gate,
             )
             test.agents.agents[name] = first if name == "test" else made
         link.connect(test.service)

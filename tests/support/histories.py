@@ -474,6 +474,7 @@ def _in_calls(step: OpenStep, reply: Reply) -> list[SearchStrategy[Body]]:
         path=paths,
         untrusted=_seldom,
         source=st.sampled_from(["", "", "the page https://a.example/"]),
+        is_refused=_seldom,
         attachments=_ATTACHED,
     )
     moves: list[SearchStrategy[Body]] = [st.builds(CallStarted, call_id=chosen), finished, finished]

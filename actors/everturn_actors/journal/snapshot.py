@@ -297,6 +297,8 @@ def _message(message: UserMessage | Reply | ToolResult, head: dict[str, Any]) ->
                 line["untrusted"] = True
             if message.source:
                 line["source"] = message.source
+            if message.is_refused:
+                line["is_refused"] = True
         case _:
             assert_never(message)
     return line

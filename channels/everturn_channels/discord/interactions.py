@@ -13,7 +13,7 @@ from everturn_channels.adapter import ButtonClick, ChatRef, Command, CommandName
 from everturn_channels.discord.client import Client
 from everturn_channels.discord.failures import NETWORK_ERRORS
 from everturn_channels.discord.mapping import UNREADABLE, chat_ref_of, person_of
-from everturn_channels.discord.sender import NO_PINGS, Sender
+from everturn_channels.discord.sender import NO_EMBEDS, NO_PINGS, Sender
 from everturn_channels.errors import SendError
 from everturn_channels.menu import COMMANDS
 
@@ -207,7 +207,8 @@ def _webhook(interaction: discord.Interaction) -> str:
 
 def _only_for_one(payload: str) -> dict[str, Any]:
     content = json.loads(payload)["content"]
-    return {"content": content, "flags": EPHEMERAL, "allowed_mentions": NO_PINGS}
+    flags = EPHEMERAL | NO_EMBEDS
+    return {"content": content, "flags": flags, "allowed_mentions": NO_PINGS}
 
 
 def _chat(interaction: discord.Interaction) -> ChatRef:

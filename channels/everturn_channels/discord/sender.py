@@ -44,6 +44,10 @@ LABEL_CHARS = 80
 REPEAT_LABEL = "(This may be a repeat.)"
 NEXT_IS_REPEAT = "(The next message may be a repeat.)"
 ROW_BUTTONS, ROWS = 5, 5
+# SUPPRESS_EMBEDS: Discord fetches an address that it embeds before anybody clicks, and one in an
+# answer, or in the question about a call, may carry what the conversation says.
+# Source: https://discord.com/developers/docs/resources/message#message-object-message-flags.
+NO_EMBEDS = 1 << 2
 NO_PINGS: dict[str, Any] = {"parse": [], "replied_user": False}
 "Nobody is notified by what a text holds."
 _REMEMBERED = 2_000
@@ -81,7 +85,7 @@ class Sender:
         payload = _content(message.payload)
         if message.is_repeat and message.is_late:  # the nonce may be forgotten
             await self._label(message, payload)
-        payload |= {"allowed_mentions": NO_PINGS}
+        payload |= {"allowed_mentions": NO_PINGS, "flags": NO_EMBEDS}
         # the library repeats a request after some errors of the server: never without a nonce
         payload |= {"nonce": message.nonce or secrets.token_hex(8), "enforce_nonce": True}
         if message.reply_to.isdecimal():
@@ -129,7 +133,8 @@ class Sender:
             message_id=_id(platform_id),
         )
         body = _content(payload)
-        body |= {"allowed_mentions": NO_PINGS, "components": button_components(buttons)}
+        body |= {"allowed_mentions": NO_PINGS, "flags": NO_EMBEDS}
+        body |= {"components": button_components(buttons)}
         await self._request("edit", route, body)
 
     async def type(self, channel: int) -> None:

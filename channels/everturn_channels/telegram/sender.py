@@ -26,6 +26,7 @@ from aiogram.types import (
     BufferedInputFile,
     InlineKeyboardButton,
     InlineKeyboardMarkup,
+    LinkPreviewOptions,
     Message,
     MessageEntity,
     ReactionTypeEmoji,
@@ -53,6 +54,10 @@ _FILE_NAME_MAX: Final = 120  # characters
 _SIGN_S: Final = 10.0  # a sign that takes longer is of no use to anybody
 _ROW_CHARS: Final = 16  # longer labels would be cut off beside others
 _ROW_BUTTONS: Final = 3
+# Telegram fetches what it previews before anybody clicks. An address in an answer, or in the
+# question about a call, may carry what the conversation says.
+# Source: https://core.telegram.org/bots/api#linkpreviewoptions.
+_NO_PREVIEW: Final = LinkPreviewOptions(is_disabled=True)
 
 _ENTITY_FAULT: Final = re.compile(r"entit|can't parse", re.IGNORECASE)
 _PHOTO_FAULT: Final = re.compile(r"photo|image", re.IGNORECASE)
@@ -76,6 +81,7 @@ class Sender:
             text=text,
             message_thread_id=_topic(message.topic),
             entities=_entities(entities),
+            link_preview_options=_NO_PREVIEW,
             reply_parameters=_reply(message.reply_to),
             reply_markup=_keyboard(message.buttons),
         )
@@ -96,6 +102,7 @@ class Sender:
             message_id=_number(platform_id, "message"),
             text=text,
             entities=_entities(entities),
+            link_preview_options=_NO_PREVIEW,
             reply_markup=_keyboard(buttons),
         )
         try:

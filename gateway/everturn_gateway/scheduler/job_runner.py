@@ -26,6 +26,7 @@ from everturn_actors.errors import (
 )
 from everturn_actors.model import Announcement, ConversationKey, Inbound, Queueing
 from everturn_actors.records import utc_text
+from everturn_actors.refusals import with_refusals
 from everturn_actors.service import Told, TurnResult, TurnService
 from everturn_gateway.scheduler.errors import NotWrittenError
 from everturn_gateway.scheduler.jobs import (
@@ -188,7 +189,7 @@ class JobRunner:
         if result.outcome != "answered":
             error = result.error or f"its turn was {result.outcome}"
             return Ended(outcome="failed", turn=result.turn, error=error, may_retry=True)
-        answer = _answer(result, task)
+        answer = _answer(result, task, job)
         if answer is None:
             return Ended(outcome="silent", turn=result.turn)
         if job.where == "isolated" and job.to is not None:
@@ -288,9 +289,14 @@ def _inbound(job: Job, task: RunTask, run: Run) -> Inbound:
     )
 
 
-def _answer(result: TurnResult, task: RunTask) -> _Answer | None:
-    """Return what is to be passed on; None where there is nothing to say."""
+def _answer(result: TurnResult, task: RunTask, job: Job) -> _Answer | None:
+    """Return what is to be passed on; None where there is nothing to say.
+
+    A task that runs apart has nobody to be asked: what it was refused is told with its answer.
+    """
     text = _without_marker(result.text.strip(), task.silent_answer)
+    if job.where == "isolated":
+        text = with_refusals(text, result.refused)
     return _Answer(text=text, untrusted=result.untrusted, turn=result.turn) if text else None
 
 

@@ -18,6 +18,7 @@ from everturn_actors.errors import (
 from everturn_actors.model import Inbound, ToolCall, ToolDefinition
 from everturn_actors.outside import outside_of_all, together
 from everturn_actors.ports import ToolContext, ToolOutput, ToolTraits
+from everturn_actors.refusals import with_refusals
 from everturn_actors.service import Submission, TurnResult, TurnService
 from everturn_gateway.tools.arguments import Arguments, parameters, read_arguments
 from everturn_gateway.tools.conversations.origins import (
@@ -181,10 +182,11 @@ async def _conclusion(service: TurnService, result: TurnResult) -> ToolOutput:
     if state.status != "ended":
         await _end(service, result.session_id)
     if result.outcome == "answered":
-        text = result.text.strip() or "(no conclusion)"
+        text = with_refusals(result.text.strip() or "(no conclusion)", result.refused)
         return ToolOutput(text=text, untrusted=untrusted, source=source)
     said = f"\nIts last words: {result.text}" if result.text else ""
     text = f"{state.key.agent} did not finish the task ({result.outcome}): {result.error}{said}"
+    text = with_refusals(text, result.refused)
     return ToolOutput(text=text, is_error=True, untrusted=untrusted, source=source)
 
 
