@@ -22,6 +22,7 @@ from everturn_actors.model import (
 )
 from everturn_actors.ports import SessionStore, ToolContext, ToolOutput, ToolTraits
 from everturn_gateway.tools.policy import Policy, read_pattern
+from everturn_gateway.tools.policy.command_state import LineState
 from everturn_gateway.tools.policy.commands.analysis import analyse
 from everturn_gateway.tools.policy.subjects import Subject
 
@@ -125,14 +126,17 @@ def policy(
     )
 
 
-def command(text: str) -> Subject:
-    """Return a call of `bash` as a policy sees it."""
-    return Subject(kind="bash", names=("bash",), line=analyse(text))
+def command(text: str, *, is_sealed: bool = False) -> Subject:
+    """Return a call of `bash` as a policy sees it, in the sandbox without network or anywhere."""
+    line = analyse(text)
+    faults = tuple(use.fault for use in line.uses)
+    state = LineState(faults=faults, configured_by=(), is_sealed=is_sealed)
+    return Subject(kind="bash", names=("bash",), line=line, state=state)
 
 
-def allows(text: str, *allow: str, deny: Sequence[str] = ()) -> bool:
-    """Return whether a command line is allowed by patterns."""
-    subject, rules = command(text), policy(*allow, deny=deny)
+def allows(text: str, *allow: str, deny: Sequence[str] = (), is_sealed: bool = False) -> bool:
+    """Return whether a command line is allowed by patterns, in a workspace with nothing in it."""
+    subject, rules = command(text, is_sealed=is_sealed), policy(*allow, deny=deny)
     return rules.denied_by(subject) is None and rules.allows(subject)
 
 

@@ -262,13 +262,15 @@ def test_no_trick_makes_a_pattern_allow_more_than_it_says(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "pattern"),
     [
-        ("bash -c 'git status'", "bash:bash -c 'git status'"),
-        ("env git status", "bash:env *"),
-        ("xargs git status", "bash:xargs git *"),
-        ("time git status", "bash:time git *"),
+        ("bash -c 'git status'", "code:bash -c 'git status'"),
+        ("env git status", "code:env *"),
+        ("xargs git status", "code:xargs git *"),
+        ("time git status", "code:time git *"),
         ("[ -f x ]", "bash:[ *"),
-        ("[ -f x ] && [ $y = z ]", "bash:[ *"),
-        ("./run.sh a", "bash:./run.sh *"),
+        ("[ -f x ] && [ y = z ]", "bash:[ *"),
+        ("[ $x = z ]", "code:[ *"),
+        ("./run.sh a", "code:./run.sh *"),
+        ("pytest -q && git status", "code:*"),
         ('git commit -m "a b"', 'bash:git commit -m "a b"'),
         ("git commit -m 'a b'", "bash:git commit -m 'a b'"),
         ('git commit -m "a b"', "bash:git commit -m 'a b'"),
@@ -278,9 +280,34 @@ def test_no_trick_makes_a_pattern_allow_more_than_it_says(text: str) -> None:
         ("rm -rf build", "rm -rf build"),
     ],
 )
-def test_a_wrapper_is_allowed_for_what_it_says_itself(text: str, pattern: str) -> None:
-    """An owner who writes it down means it."""
-    assert allows(text, pattern)
+def test_a_command_is_allowed_for_what_it_says_itself(text: str, pattern: str) -> None:
+    """An owner who writes it down means it; what runs code has to be said to do so."""
+    assert allows(text, pattern, is_sealed=True)
+    assert allows(text, pattern) == (not pattern.startswith("code:"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "bash -c 'git status'",
+        "env git status",
+        "./run.sh a",
+        "pytest -q",
+        "python -c 1",
+        "git -c a=b status",
+        "find . -exec x {} +",
+        "[ $x = z ]",
+    ],
+)
+def test_a_pattern_for_commands_allows_no_code(text: str) -> None:
+    """Whatever it says: what runs is decided by files and texts, which a model writes."""
+    for pattern in (
+        f"bash:{text.replace('*', '')}",
+        "bash:*",
+        "*",
+        f"bash:{text.partition(chr(32))[0]} *",
+    ):
+        assert not allows(text, pattern, is_sealed=True), pattern
 
 
 @pytest.mark.parametrize(
@@ -309,10 +336,12 @@ def test_what_only_looks_like_a_pattern_is_not_allowed(text: str, pattern: str) 
     "text", ["echo x > y", "f() { ls; }; f", "x=1", "cat <<E\na\nE", "case x in y) ls;; esac"]
 )
 def test_everything_means_everything(text: str) -> None:
-    """`bash:*` is an owner's word that no command needs a question."""
-    assert allows(text, "bash:*")
-    assert allows(text, "*")
-    assert allows(text, "bash:*", deny=["bash:rm *"])
+    """`code:*` is an owner's word that no command needs a question, in the sandbox."""
+    assert allows(text, "code:*", is_sealed=True)
+    assert allows(text, "code:*", deny=["bash:rm *"], is_sealed=True)
+    assert not allows(text, "code:*")
+    assert not allows(text, "bash:*", is_sealed=True)
+    assert not allows(text, "*", is_sealed=True)
 
 
 @pytest.mark.parametrize(
@@ -333,12 +362,13 @@ def test_everything_means_everything(text: str) -> None:
 )
 def test_what_may_turn_out_to_be_denied_is_not_allowed(text: str, allow: str, deny: str) -> None:
     """A file called `push` or a variable must not carry a command past the deny list."""
-    assert not allows(text, allow, deny=[deny])
+    assert not allows(text, allow, deny=[deny], is_sealed=True)
+    assert not allows(text, allow.replace("bash:", "code:"), deny=[deny], is_sealed=True)
 
 
 def test_what_cannot_become_a_denied_command_is_allowed() -> None:
     """The rule above must not ask about every star."""
-    assert allows("git add *.py $X", "bash:git *", deny=["bash:git push*", "bash:*sudo*"])
+    assert allows("git add -- *.py $X", "bash:git *", deny=["bash:git push*", "bash:*sudo*"])
     assert allows("rm build/*", "bash:rm *", deny=["bash:rm -rf /*"])
 
 
@@ -524,8 +554,8 @@ def test_scripts_in_scripts_are_looked_into_up_to_a_limit() -> None:
     hidden = "".join(f"bash -c 'ls; echo {number}'; " for number in range(80))
 
     assert not analyse(hidden).is_clear
-    assert not allows(hidden, "bash:*", deny=["bash:rm *"])
-    assert allows(hidden, "bash:*")
+    assert not allows(hidden, "code:*", deny=["bash:rm *"], is_sealed=True)
+    assert allows(hidden, "code:*", is_sealed=True)
 
 
 def test_judging_is_bounded_whatever_the_text() -> None:

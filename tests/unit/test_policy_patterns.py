@@ -61,7 +61,10 @@ def test_a_pattern_without_a_type_concerns_every_tool(kind: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("bsh:rm *", "'bsh', which is no type of tool; there are: bash, builtin, cli, mcp, *"),
+        (
+            "bsh:rm *",
+            "'bsh', which is no type of tool; there are: bash, code, write, builtin, cli, mcp, *",
+        ),
         ("git push origin main:main", "Write *: in front"),
         ("", "says nothing"),
         ("bash:", "says nothing"),

@@ -72,6 +72,52 @@ class RunsCommands(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandPlace:
+    """Where the command of a call would run, for whoever judges it by what it would meet there."""
+
+    root: Path
+    "The workspace, absolute; links may be in the path."
+    folder: Path
+    "Where it begins: the workspace or a folder in it."
+    path: str
+    "Where programs are looked for, as in PATH."
+    is_sealed: bool
+    "Whether it runs in the sandbox, without network: then code of the workspace may be allowed."
+    is_typed: bool = False
+    "Whether it is no command line but what a running program is given to read."
+
+
+@runtime_checkable
+class PlacesCommands(Protocol):
+    """A tool that can say where the command of a call would run."""
+
+    def place_of(self, call: ToolCall) -> CommandPlace:
+        """Return where the command of the call would run."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileWrite:
+    """What a call would write, as it stands when it is judged."""
+
+    root: Path
+    "The workspace."
+    path: str
+    "The file, as seen from the workspace, without links."
+    head: bytes | None = None
+    "How the new content begins; None = not known."
+
+
+@runtime_checkable
+class WritesFiles(Protocol):
+    """A tool that writes files of the workspace by itself."""
+
+    async def write_of(self, call: ToolCall) -> FileWrite | None:
+        """Return which file the call would write; None where it would fail before."""
+        ...
+
+
 @runtime_checkable
 class JudgedByCall(Protocol):
     """A tool of which some calls reach less far than others."""

@@ -8,11 +8,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from anyio import to_thread
 
-from everturn_actors.ports import Clock, Gate, Tool, ToolContext, ToolKind
+from everturn_actors.ports import Clock, Gate, Tool, ToolContext
 from everturn_actors.supervisor import Supervisor
 from everturn_gateway.observe import SecretRegistry
 from everturn_gateway.tools.cli import CliProgram, CliTool, discover
@@ -22,9 +21,8 @@ from everturn_gateway.tools.mcp import McpServers, open_mcp
 from everturn_gateway.tools.memory import memory_tools
 from everturn_gateway.tools.plan import ToolPlan
 from everturn_gateway.tools.policy import (
-    AllowedWords,
     CallWatch,
-    DescriptionGate,
+    JudgedWrites,
     Notifier,
     PolicyGate,
     guarded,
@@ -44,13 +42,6 @@ from everturn_gateway.tools.web import web_tools
 logger = logging.getLogger(__name__)
 
 _OWNERS = Confinement(sandbox="none")  # a program in a tools folder is its owner's
-MCP_FOLDER = "mcp"  # in the gateway's workspace: how tools of MCP servers were allowed, by agent
-_KINDS: Final[Mapping[ToolKind, str]] = {
-    "builtin": "the built-in tool",
-    "bash": "the built-in tool",
-    "cli": "the program",
-    "mcp": "the server's tool",
-}
 FILES_FOLDER = "files"  # in the gateway's workspace: a folder for each agent
 
 
@@ -87,7 +78,6 @@ class Workshop:
         self._clock, self._servers, self._notifier = clock, servers, notifier
         self._hidden, self._has_open_api = hidden, has_open_api
         self._watch = watch
-        self._words: dict[str, AllowedWords] = {}
 
     @property
     def state(self) -> Path:
@@ -122,11 +112,7 @@ class Workshop:
         own = kit.make(plan.found, plan.skills)
         connect = partial(self._servers.toolbox, site, plan.mcp, taken=tuple(own))
         kit.toolbox = Toolbox(
-            own,
-            look=kit.look,
-            connect=connect if plan.mcp else None,
-            guard=kit.guard,
-            hidden=kit.hidden,
+            own, look=kit.look, connect=connect if plan.mcp else None, guard=kit.guard
         )
         gate = PolicyGate(
             plan.policy,
@@ -135,14 +121,9 @@ class Workshop:
             granted=kit.granted,
             owner_texts=owner_texts,
             workspace=site.files,
+            writes=kit.judged,
         )
-        return Equipment(tools=kit.toolbox, gate=DescriptionGate(gate, self._words_of(agent)))
-
-    def _words_of(self, agent: str) -> AllowedWords:
-        """Return how the tools of an agent were allowed, the same for all its versions."""
-        if agent not in self._words:
-            self._words[agent] = AllowedWords(self._state / MCP_FOLDER / f"{agent}.json")
-        return self._words[agent]
+        return Equipment(tools=kit.toolbox, gate=gate)
 
     def site(self, *, agent: str, home: Path, files: Path | None) -> ToolSite:
         """Return where the tools of an agent work; the arguments are those of `equip`."""
@@ -156,14 +137,14 @@ class Workshop:
             link=self.link,
         )
 
-    def fixed(self, plan: ToolPlan, site: ToolSite) -> Iterator[Tool]:
-        """Yield the built-in tools of a plan."""
+    def fixed(self, plan: ToolPlan, site: ToolSite, judged: JudgedWrites) -> Iterator[Tool]:
+        """Yield the built-in tools of a plan; `judged` is what its gate notes of files."""
         if plan.recall_page_characters:
             yield RecallContext(page_characters=plan.recall_page_characters)
         if plan.memory:
             yield from memory_tools(site, clock=self._clock)
         if plan.files:
-            yield from file_tools(site, read_only=plan.files_read_only)
+            yield from file_tools(site, read_only=plan.files_read_only, judged=judged)
         if plan.send_file:
             yield send_file_tool(site)
         if plan.bash is not None:
@@ -220,13 +201,13 @@ class _Kit:
     def __init__(self, shop: Workshop, plan: ToolPlan, site: ToolSite) -> None:
         self._shop, self._plan, self._site = shop, plan, site
         self._skills = plan.skills
-        self._hidden: tuple[str, ...] = ()
+        self.judged = JudgedWrites()
 
     def make(self, found: Sequence[CliProgram], skills: tuple[Skill, ...]) -> dict[str, Tool]:
         """Return all tools but those of MCP servers; of two with one name, the first."""
         shop, plan, site = self._shop, self._plan, self._site
         self._skills = skills
-        tools: list[Tool] = [*shop.fixed(plan, site), *skill_tools(skills)]
+        tools: list[Tool] = [*shop.fixed(plan, site, self.judged), *skill_tools(skills)]
         tools += [
             CliTool(site, each.program, shop.confined(each.confinement), environ=each.environ)
             for each in plan.cli
@@ -235,20 +216,9 @@ class _Kit:
         if plan.reload:
             tools.append(ReloadTools(self._reload))
         made: dict[str, Tool] = {}
-        hidden: list[str] = []
         for tool in tools:
-            name = tool.definition.name
-            if name in made:
-                kinds = _KINDS[tool.traits.kind], _KINDS[made[name].traits.kind]
-                hidden.append(f"{kinds[0]} {name} is hidden by {kinds[1]} of that name")
-            else:
-                made[name] = self.guard(tool)
-        self._hidden = tuple(hidden)
+            made.setdefault(tool.definition.name, self.guard(tool))
         return made
-
-    def hidden(self) -> tuple[str, ...]:
-        """Return which of its own tools others of them hide, one line each."""
-        return self._hidden
 
     def look(self) -> Found:
         """Look for programs and skills anew. Reads folders: not for the event loop."""

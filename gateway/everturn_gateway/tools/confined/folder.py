@@ -98,16 +98,18 @@ class Confined:
                 block, in words for the model.
         """
         steps: list[int] = []
+        names: list[str] = []
         with _told(path):
             try:
                 steps.append(self._open_root(create=create))
                 closed = self.closed()
                 _refuse_closed(closed, path, steps[0])
-                name = self._walk(path, steps, closed, create=create)
+                name = self._walk(path, steps, names, closed, enter=partial(_enter, create=create))
                 yield Place(
                     steps[-1],
                     name,
                     path,
+                    inside=_joined(names, name),
                     refuse_closed=partial(_refuse_closed, closed, path),
                     needs_sweep=self._needs_sweep,
                 )
@@ -128,6 +130,26 @@ class Confined:
                 yield fd
             finally:
                 os.close(fd)
+
+    def where(self, path: str) -> str:
+        """Return where a path leads, as seen from the folder and without links.
+
+        Nothing has to be there, and nothing is made but the folder itself; below what is not there,
+        the path counts as it is written.
+
+        Raises:
+            ToolFailedError: It leads outside, or nowhere.
+        """
+        steps: list[int] = []
+        names: list[str] = []
+        with _told(path):
+            try:
+                steps.append(self._open_root(create=True))
+                name = self._walk(path, steps, names, self.closed())
+            finally:
+                for fd in steps:
+                    os.close(fd)
+        return _joined(names, name)
 
     def is_there(self) -> bool:
         """Return whether the folder was made."""
@@ -192,11 +214,20 @@ class Confined:
         self,
         path: str,
         steps: list[int],
+        names: list[str],
         closed: frozenset[tuple[int, int]],
         *,
-        create: bool,
+        enter: Callable[[str, int], int] | None = None,
     ) -> str:
-        """Open the folders of a path, and return the last name; `.` where it ends in a folder."""
+        """Open the folders of a path, and return the last name; `.` where it ends in a folder.
+
+        Args:
+            path: The path.
+            steps: The root; gets the folders below it, opened.
+            names: Gets their names.
+            closed: What is not entered.
+            enter: Opens a folder; without it, what is not there counts by its name alone.
+        """
         _refuse_unusable(path)
         todo, links = deque(self._names(path, path)), 0
         while todo:
@@ -207,6 +238,7 @@ class Confined:
                 if len(steps) == 1:
                     raise self._outside(path)
                 os.close(steps.pop())
+                names.pop()
                 continue
             target = _link_target(name, steps[-1])
             if target is not None:
@@ -216,6 +248,7 @@ class Confined:
                 if target.startswith("/"):
                     while len(steps) > 1:
                         os.close(steps.pop())
+                    names.clear()
                 todo.extendleft(reversed(self._names(target, path)))
                 continue
             if all(rest in {"", "."} for rest in todo):
@@ -223,9 +256,28 @@ class Confined:
             if len(steps) > _FOLDERS_MAX:
                 msg = f"{shown(path)}: it is deeper than {_FOLDERS_MAX} folders"
                 raise ToolFailedError(msg)
-            steps.append(_enter(name, steps[-1], create=create))
+            try:
+                steps.append((enter or partial(_enter, create=False))(name, steps[-1]))
+            except FileNotFoundError:
+                if enter is not None:
+                    raise
+                return self._unmade([name, *todo], names, path)
+            names.append(name)
             _refuse_closed(closed, path, steps[-1])
         return "."
+
+    def _unmade(self, rest: list[str], names: list[str], path: str) -> str:
+        """Go down folders that are not there, and return the last name."""
+        for name in rest:
+            if name in {"", "."}:
+                continue
+            if name != "..":
+                names.append(name)
+            elif names:
+                names.pop()
+            else:
+                raise self._outside(path)
+        return names.pop() if names else "."
 
     def _names(self, path: str, whole: str) -> list[str]:
         """Return the names of a path below the root; an absolute one has to begin with it."""
@@ -241,6 +293,10 @@ class Confined:
         return ToolFailedError(
             f"{shown(path)} leads out of {self._what}; give a path inside, for example notes/a.md"
         )
+
+
+def _joined(names: list[str], name: str) -> str:
+    return "/".join(names if name == "." else (*names, name)) or "."
 
 
 @contextmanager

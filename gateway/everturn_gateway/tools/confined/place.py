@@ -80,15 +80,17 @@ class Place:
         name: str,
         path: str,
         *,
+        inside: str,
         refuse_closed: Callable[[int], None],
         needs_sweep: Callable[[os.stat_result], bool],
     ) -> None:
         """Stand for `name` in `folder`, an open descriptor; `path` is what it was asked for as.
 
+        `inside` is where that is, as seen from the root and without links.
         `refuse_closed` refuses a folder that is not entered; `needs_sweep` says whether what a
         crash left in one should be looked for.
         """
-        self.path = path
+        self.path, self.inside = path, inside
         self._folder, self._name = folder, name
         self._refuse_closed, self._needs_sweep = refuse_closed, needs_sweep
 

@@ -13,7 +13,7 @@ from everturn_actors.errors import ToolFailedError
 from everturn_actors.ports import Tool, ToolContext, ToolTraits
 from everturn_gateway.documents import resolved
 from everturn_gateway.tools.arguments import Arguments
-from everturn_gateway.tools.confined import Confined
+from everturn_gateway.tools.confined import Confined, Place
 from everturn_gateway.tools.files import reading
 from everturn_gateway.tools.files.editing import Edited, edit
 from everturn_gateway.tools.files.finding import FILE_MAX_BYTES, Finding, Wanted
@@ -24,14 +24,18 @@ from everturn_gateway.tools.files.listing import (
     folder_text,
     hits_text,
 )
+from everturn_gateway.tools.files.writing import CallId, WritingTool
 from everturn_gateway.tools.function import FunctionTool
-from everturn_gateway.tools.site import ToolSite
+from everturn_gateway.tools.policy.judged_writes import JudgedWrites
+from everturn_gateway.tools.policy.protected_files import reason_on_disk
+from everturn_gateway.tools.site import FileWrite, ToolSite
 from everturn_gateway.tools.wording import counted, shown
 
 READ_MAX_BYTES: Final = 8 * 1024 * 1024  # of one file; also the largest that can be edited
 WRITE_MAX_BYTES: Final = 2 * 1024 * 1024
 _PATTERN_CHARACTERS = 300
 _QUERY_CHARACTERS = 1000
+_HEAD_CHARACTERS = 8  # of a file, which say whether it is a program
 _READS: Final = ToolTraits(read_only=True, safe=True, timeout_s=60)
 _WRITES: Final = ToolTraits(repeatable=True, safe=True, timeout_s=60)
 _EDITS: Final = ToolTraits(safe=True, timeout_s=60)
@@ -107,9 +111,18 @@ def _closed(site: ToolSite) -> Iterator[Path]:
             yield folder
 
 
-def file_tools(site: ToolSite, *, read_only: bool) -> tuple[Tool, ...]:
-    """Return the file tools of one agent, confined to `site.files`."""
-    files = _Files(site)
+def file_tools(
+    site: ToolSite, *, read_only: bool, judged: JudgedWrites | None = None
+) -> tuple[Tool, ...]:
+    """Return the file tools of one agent, confined to `site.files`.
+
+    Args:
+        site: Where they work.
+        read_only: Whether those are left out that write.
+        judged: For which file the gate judged a call; without it none was judged for one, and no
+            protected file is written.
+    """
+    files = _Files(site, judged or JudgedWrites())
     reads: tuple[Tool, ...] = (
         FunctionTool(
             "read_file",
@@ -137,27 +150,30 @@ def file_tools(site: ToolSite, *, read_only: bool) -> tuple[Tool, ...]:
         return reads
     return (
         *reads,
-        FunctionTool(
+        WritingTool(
             "write_file",
             "Write a whole text file in your workspace; what was in it is gone. Makes folders.",
             arguments=WriteFile,
             traits=_WRITES,
-            answer=files.write,
+            write=files.write,
+            intent=files.intent_to_write,
         ),
-        FunctionTool(
+        WritingTool(
             "edit_file",
             "Replace text in a file of your workspace. old_text has to stand there exactly once,"
             " to the blank, without line numbers; or use replace_all.",
             arguments=EditFile,
             traits=_EDITS,
-            answer=files.edit,
+            write=files.edit,
+            intent=files.intent_to_edit,
         ),
     )
 
 
 class _Files:
-    def __init__(self, site: ToolSite) -> None:
+    def __init__(self, site: ToolSite, judged: JudgedWrites) -> None:
         self._folder = workspace_of(site)
+        self._judged = judged
         self._finding = Finding(self._folder, site.environ)
 
     async def read(self, asked: ReadFile, _context: ToolContext) -> str:
@@ -185,11 +201,43 @@ class _Files:
         )
         return hits_text(await self._finding.find(wanted))
 
-    async def write(self, asked: WriteFile, _context: ToolContext) -> str:
-        return await self._folder.run(partial(self._write, asked))
+    async def write(self, asked: WriteFile, by: CallId) -> str:
+        return await self._folder.run(partial(self._write, asked, by))
 
-    async def edit(self, asked: EditFile, _context: ToolContext) -> str:
-        return await self._folder.run(partial(self._edit, asked))
+    async def edit(self, asked: EditFile, by: CallId) -> str:
+        return await self._folder.run(partial(self._edit, asked, by))
+
+    async def intent_to_write(self, asked: WriteFile) -> FileWrite:
+        return await self._folder.run(partial(self._intent, asked.path, asked.content), reads=True)
+
+    async def intent_to_edit(self, asked: EditFile) -> FileWrite:
+        def intent() -> FileWrite:
+            with self._folder.place(asked.path) as place:
+                data, _ = place.read(READ_MAX_BYTES)
+            return self._intent(asked.path, self._edited(asked, data).text)
+
+        return await self._folder.run(intent, reads=True)
+
+    def _intent(self, path: str, content: str) -> FileWrite:
+        head = content[:_HEAD_CHARACTERS].encode("utf-8", "replace")
+        return FileWrite(root=self._folder.root, path=self._folder.where(path), head=head)
+
+    def _check(self, place: Place, by: CallId, head: bytes) -> None:
+        """Refuse a protected file that the call was not judged for, at the moment of writing.
+
+        Raises:
+            ToolFailedError: It leads elsewhere than it did, or the file became another.
+        """
+        if self._judged.is_judged(*by, place.inside):
+            return
+        named = self._judged.named
+        if reason := reason_on_disk(self._folder.root, place.inside, named=named, data=head):
+            msg = (
+                f"{shown(place.path)} is {shown(place.inside)}, which needs a person's word"
+                f" ({reason}), and was not that when the call was judged; nothing was written, call"
+                " it again"
+            )
+            raise ToolFailedError(msg)
 
     def _page(self, asked: ReadFile) -> str:
         with self._folder.place(asked.path) as place:
@@ -209,24 +257,27 @@ class _Files:
         wanted = reading.Wanted(line=asked.offset, lines=asked.limit, column=asked.column)
         return reading.page(asked.path, text, wanted, notes=tuple(notes))
 
-    def _write(self, asked: WriteFile) -> str:
+    def _write(self, asked: WriteFile, by: CallId) -> str:
         data = _encoded("content", asked.content)
         if len(data) > WRITE_MAX_BYTES:
             msg = f"content: {len(data):,} bytes; {WRITE_MAX_BYTES:,} are the most"
             raise ToolFailedError(msg)
         with self._folder.place(asked.path, create=True) as place, place.locked():
+            self._check(place, by, data[:_HEAD_CHARACTERS])
             before = place.replace(data)
         was = "a new file" if before is None else f"it had {counted(before, 'byte')}"
         return f"wrote {counted(len(data), 'byte')} to {shown(asked.path)} ({was})"
 
-    def _edit(self, asked: EditFile) -> str:
+    def _edit(self, asked: EditFile, by: CallId) -> str:
         with self._folder.place(asked.path) as place, place.locked():
             data, version = place.read(READ_MAX_BYTES)
             if version[2] > READ_MAX_BYTES:
                 msg = f"{shown(asked.path)} has {version[2]:,} bytes; that is too large to edit"
                 raise ToolFailedError(msg)
             edited = self._edited(asked, data)
-            place.replace(_encoded("new_text", edited.text), expected=version)
+            new = _encoded("new_text", edited.text)
+            self._check(place, by, new[:_HEAD_CHARACTERS])
+            place.replace(new, expected=version)
         lines = ", ".join(map(str, edited.lines))
         more = ", …" if edited.count > len(edited.lines) else ""
         places = counted(edited.count, "place")

@@ -6,10 +6,10 @@ runs what tells people of calls.
 
 from __future__ import annotations
 
-from everturn_gateway.tools.policy.descriptions import AllowedWords, DescriptionGate
 from everturn_gateway.tools.policy.gate import PolicyGate
 from everturn_gateway.tools.policy.guarding import CallWatch, GuardedTool, guarded
 from everturn_gateway.tools.policy.hooks import AfterTool, DependsOn, Guard, SkipDuplicate
+from everturn_gateway.tools.policy.judged_writes import JudgedWrites
 from everturn_gateway.tools.policy.loading import LOCAL_FILE, POLICY_FILE, load_policy
 from everturn_gateway.tools.policy.notifying import Notifier, ToolNotice, open_notifier
 from everturn_gateway.tools.policy.patterns import (
@@ -33,12 +33,11 @@ __all__ = [
     "LOCAL_FILE",
     "POLICY_FILE",
     "AfterTool",
-    "AllowedWords",
     "CallWatch",
     "DependsOn",
-    "DescriptionGate",
     "Guard",
     "GuardedTool",
+    "JudgedWrites",
     "LogDelivery",
     "Mode",
     "NamedForPolicy",

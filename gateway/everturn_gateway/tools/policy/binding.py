@@ -36,12 +36,28 @@ def bound(verdict: Verdict, subject: Subject, call: ToolCall, workspace: Path) -
         by_line = named_by_line(line)
         names = (*(name for name in named.names if name != line.text), *by_line.names)
         named = replace(by_line, names=names, is_any=by_line.is_any or named.is_any)
-    files = digests(workspace, named.names, all_files=named.is_any)
+    names = (*named.names, *subject.configured_by)
+    files = digests(workspace, names, all_files=named.is_any)
     reason = verdict.reason
     if any(each.path == ALL_FILES for each in files):
         reason = f"{reason}; {_TOO_MANY}" if reason else _TOO_MANY
     pattern = verdict.pattern if line is None or _is_lasting(named, files) else ""
     return replace(verdict, reason=reason, pattern=pattern, files=files)
+
+
+def bound_to_state(
+    verdict: Verdict,
+    subject: Subject,
+    call: ToolCall,  # noqa: ARG001 - as `bound` has it
+    workspace: Path,
+) -> Verdict:
+    """Return the word that a command may run, with the files that it was judged by. Blocking.
+
+    These configure what it runs: it is judged once more as it begins, and does not run where one of
+    them has changed.
+    """
+    files = subject.configured_by
+    return replace(verdict, files=digests(workspace, files)) if files else verdict
 
 
 def _is_lasting(named: NamedFiles, files: tuple[FileDigest, ...]) -> bool:

@@ -13,9 +13,10 @@ from everturn_actors.model import ToolCall
 from everturn_actors.ports import ALLOW, Tool, ToolContext, Verdict
 from everturn_gateway.scheduler.jobs import ISOLATED
 from everturn_gateway.tools.conversations import DELEGATE, sources_behind
-from everturn_gateway.tools.policy.binding import bound
+from everturn_gateway.tools.policy.binding import bound, bound_to_state
 from everturn_gateway.tools.policy.given import GivenAddresses
 from everturn_gateway.tools.policy.hooks import Guard, refusal
+from everturn_gateway.tools.policy.judged_writes import JudgedWrites
 from everturn_gateway.tools.policy.loading import LOCAL_FILE
 from everturn_gateway.tools.policy.outside import (
     only_reads,
@@ -24,7 +25,7 @@ from everturn_gateway.tools.policy.outside import (
 )
 from everturn_gateway.tools.policy.patterns import Pattern, PatternError, read_pattern
 from everturn_gateway.tools.policy.policy import Policy
-from everturn_gateway.tools.policy.subjects import Subject, subject_of
+from everturn_gateway.tools.policy.subjects import Subject, looked_at, subject_of
 from everturn_gateway.tools.policy.writing import PolicyWriteError, add_allowed
 from everturn_gateway.tools.site import traits_of
 
@@ -37,7 +38,8 @@ class _Weighed:
     """What the policy itself says of a call."""
 
     denied: Pattern | None
-    is_allowed: bool
+    refusal: str
+    "Why its allow list does not let the call run; empty where it does."
 
 
 class PolicyGate:
@@ -56,6 +58,7 @@ class PolicyGate:
         granted: Callable[[ToolContext], Sequence[str]] | None = None,
         owner_texts: Sequence[str] = (),
         workspace: Path | None = None,
+        writes: JudgedWrites | None = None,
     ) -> None:
         """Build it.
 
@@ -67,6 +70,7 @@ class PolicyGate:
                 the skills that were read. A text that is no pattern allows nothing.
             owner_texts: What the agent's owner wrote for it. Addresses in them may be read.
             workspace: The folder whose files a call names; None = no verdict is bound to files.
+            writes: Is told which file a call was judged for; the file tools look there.
         """
         self._policy = policy
         self._home = home
@@ -74,6 +78,7 @@ class PolicyGate:
         self._granted = granted
         self._given = GivenAddresses(owner_texts)
         self._workspace = workspace
+        self._writes = writes or JudgedWrites()
 
     @property
     def policy(self) -> Policy:
@@ -83,20 +88,27 @@ class PolicyGate:
     async def judge(self, call: ToolCall, tool: Tool, context: ToolContext) -> Verdict:
         """Say whether a call may run.
 
-        What a person is asked for is bound to the files of the workspace that the call names, and
-        can be allowed for good only where its words mean the same tomorrow.
+        It is judged by the state that it would meet: what the files of the workspace make of it. A
+        question is bound to the files that the call names, and can be allowed for good only where
+        its words mean the same tomorrow; a command that may run is bound to what configures it.
         """
+        allowing = self._policy.allowing(*self._granted_now(context))
+        self._writes.named = allowing.named_files
         subject = await subject_of(call, tool)
-        verdict = await self._judge(subject, call, tool, context)
-        if verdict.word != "ask" or self._workspace is None:
+        subject = await looked_at(subject, call, tool, named=self._writes.named)
+        if subject.write is not None and subject.protected:
+            self._writes.note(context.session_id, call.call_id, subject.write.path)
+        verdict = await self._judge(allowing, subject, call, tool, context)
+        if self._workspace is None or verdict.word == "deny":
             return verdict
-        return await anyio.to_thread.run_sync(bound, verdict, subject, call, self._workspace)
+        bind = bound if verdict.word == "ask" else bound_to_state
+        return await anyio.to_thread.run_sync(bind, verdict, subject, call, self._workspace)
 
     async def _judge(
-        self, subject: Subject, call: ToolCall, tool: Tool, context: ToolContext
+        self, policy: Policy, subject: Subject, call: ToolCall, tool: Tool, context: ToolContext
     ) -> Verdict:
-        policy = self._policy
-        weighed = await self._weigh(policy, subject, context)
+        sources = sources_behind(context)
+        weighed = await _weigh(policy, subject, is_tainted=bool(sources))
         if weighed.denied is not None:
             reason = f"the policy denies it (deny: {weighed.denied.text})"
             return Verdict(word="deny", reason=reason)
@@ -105,15 +117,15 @@ class PolicyGate:
         if policy.mode == "dangerous":
             return ALLOW
         traits = traits_of(tool, call)
-        is_safe = traits.safe and subject.line is None
-        may_run = weighed.is_allowed or is_safe
+        is_safe = traits.safe and subject.line is None and not subject.protected
+        may_run = is_safe or not weighed.refusal
         if policy.mode == "restrict" and not may_run:
             hint = "what is not allowed is refused here (mode restrict); do without, or say so"
-            return Verdict(word="deny", reason=f"{_why_not(subject)}; {hint}")
-        if policy.after_untrusted == "ask" and (sources := sources_behind(context)):
+            return Verdict(word="deny", reason=f"{weighed.refusal}; {hint}")
+        if policy.after_untrusted == "ask" and sources:
             if is_safe and traits.read_only:
                 return ALLOW
-            why = "" if may_run else _why_not(subject)
+            why = "" if may_run else weighed.refusal
             if may_run and only_reads(traits, subject, is_told=policy.tells_to_read(subject)):
                 given = self._given.of(context.session_id, context.conversation)
                 why = why_not_read(call, subject, context, given)
@@ -123,7 +135,7 @@ class PolicyGate:
             return _asking(policy, context, reason=reason, pattern="")
         if may_run:
             return ALLOW
-        return _asking(policy, context, reason=_why_not(subject), pattern=subject.pattern)
+        return _asking(policy, context, reason=weighed.refusal, pattern=subject.pattern)
 
     async def remember(self, pattern: str) -> None:
         """Allow `pattern` for good; return when that is durable, and in force.
@@ -139,16 +151,6 @@ class PolicyGate:
         await anyio.to_thread.run_sync(add_allowed, file, pattern)
         self._policy = self._policy.allowing(read)
 
-    async def _weigh(self, policy: Policy, subject: Subject, context: ToolContext) -> _Weighed:
-        allowing = policy.allowing(*self._granted_now(context))
-
-        def weigh() -> _Weighed:
-            denied = allowing.denied_by(subject)
-            return _Weighed(denied, is_allowed=denied is None and allowing.allows(subject))
-
-        # Many patterns over a long command line take their time.
-        return weigh() if subject.line is None else await anyio.to_thread.run_sync(weigh)
-
     def _granted_now(self, context: ToolContext) -> list[Pattern]:
         granted: list[Pattern] = []
         for text in self._granted(context) if self._granted is not None else ():
@@ -157,6 +159,16 @@ class PolicyGate:
             except PatternError:
                 continue  # whoever reads the skill has said so
         return granted
+
+
+async def _weigh(policy: Policy, subject: Subject, *, is_tainted: bool) -> _Weighed:
+    def weigh() -> _Weighed:
+        denied = policy.denied_by(subject)
+        refusal = "" if denied else policy.refusal(subject, is_tainted=is_tainted)
+        return _Weighed(denied, refusal)
+
+    # Many patterns over a long command line take their time.
+    return weigh() if subject.line is None else await anyio.to_thread.run_sync(weigh)
 
 
 def _asking(policy: Policy, context: ToolContext, *, reason: str, pattern: str) -> Verdict:
@@ -170,10 +182,3 @@ def _asking(policy: Policy, context: ToolContext, *, reason: str, pattern: str) 
         approvers=policy.approvers,
         timeout_s=policy.approval_timeout_s,
     )
-
-
-def _why_not(subject: Subject) -> str:
-    line = subject.line
-    if line is not None and line.refusal:
-        return f"no pattern can allow this command: {line.refusal}"
-    return "it is not on the allow list"

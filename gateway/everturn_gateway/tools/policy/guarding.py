@@ -18,13 +18,15 @@ from everturn_gateway.tools.policy.fencing import fence
 from everturn_gateway.tools.policy.hooks import AfterTool, notes
 from everturn_gateway.tools.policy.notifying import Notifier, ToolNotice
 from everturn_gateway.tools.policy.policy import Policy
-from everturn_gateway.tools.policy.subjects import (
-    SaysItself,
-    Subject,
-    policy_name_of,
-    subject_of,
+from everturn_gateway.tools.policy.subjects import Subject, policy_name_of, subject_of
+from everturn_gateway.tools.site import (
+    CommandPlace,
+    FileWrite,
+    PlacesCommands,
+    RunsCommands,
+    WritesFiles,
+    traits_of,
 )
-from everturn_gateway.tools.site import RunsCommands, traits_of
 
 _LARGE_CHARACTERS = 50_000  # cleaning more takes over a millisecond: in a thread
 
@@ -81,14 +83,23 @@ class GuardedTool:
         """Its name in patterns; empty where that is the one the model knows."""
         return policy_name_of(self._tool)
 
-    @property
-    def says_itself(self) -> bool:
-        """Whether nobody but its server stands behind its description."""
-        return isinstance(self._tool, SaysItself) and self._tool.says_itself
-
     def command_of(self, call: ToolCall) -> str | None:
         """Return the command that the call would run; None where it runs none."""
         return self._tool.command_of(call) if isinstance(self._tool, RunsCommands) else None
+
+    def place_of(self, call: ToolCall) -> CommandPlace:
+        """Return where the command of the call would run.
+
+        Raises:
+            ToolFailedError: As the tool's own, or it is a tool that does not say.
+        """
+        if not isinstance(self._tool, PlacesCommands):
+            raise ToolFailedError
+        return self._tool.place_of(call)
+
+    async def write_of(self, call: ToolCall) -> FileWrite | None:
+        """Return which file the call would write; None where it writes none by itself."""
+        return await self._tool.write_of(call) if isinstance(self._tool, WritesFiles) else None
 
     def traits_of(self, call: ToolCall) -> ToolTraits:
         """How this call may be run."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, get_args
 
-PatternKind: TypeAlias = Literal["bash", "builtin", "cli", "mcp", "*"]
+PatternKind: TypeAlias = Literal["bash", "code", "write", "builtin", "cli", "mcp", "*"]
 KINDS: Final[tuple[PatternKind, ...]] = get_args(PatternKind)
 MAX_PATTERN_CHARACTERS = 40_000  # an exact pattern of the longest command that is judged
 
@@ -24,7 +24,8 @@ class Pattern:
     """Which calls are meant."""
 
     kind: PatternKind
-    "`*` = every type of tool."
+    """`*` = every type of tool. `code` = a command, whatever files of the workspace it runs;
+    `write` = a protected file, by its path."""
     parts: tuple[str, ...]
     "The glob, split at its stars: as many parts as stars, and one."
     text: str
@@ -43,6 +44,11 @@ class Pattern:
     def concerns(self, kind: str) -> bool:
         """Return whether it speaks of this type of tool."""
         return self.kind in ("*", kind)
+
+    @property
+    def is_for_commands(self) -> bool:
+        """Whether it speaks of commands: to deny and to notify, `code:` means what `bash:` does."""
+        return self.kind in ("*", "bash", "code")
 
     def matches(self, text: str, start: int = 0) -> bool:
         """Return whether the glob matches `text` from `start` to its end, all of it."""

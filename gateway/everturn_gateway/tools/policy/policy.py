@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
-from everturn_gateway.tools.policy.commands.analysis import CommandLine, Seen
-from everturn_gateway.tools.policy.commands.words import FILLED
+from everturn_gateway.tools.policy.commands.analysis import Seen
 from everturn_gateway.tools.policy.patterns import Pattern
+from everturn_gateway.tools.policy.rulings import NOT_LISTED, Ruling, named_by
 from everturn_gateway.tools.policy.subjects import Subject
 
 Mode: TypeAlias = Literal["dangerous", "ask", "restrict"]
@@ -69,19 +68,45 @@ class Policy:
         """Return the first pattern that forbids a call."""
         return next((each for each in self.deny if hits(each, subject)), None)
 
-    def allows(self, subject: Subject) -> bool:
-        """Return whether the allow list lets a call run that nothing forbids."""
+    def allows(self, subject: Subject, *, is_tainted: bool = False) -> bool:
+        """Return whether the allow list lets a call run that nothing forbids; see `refusal`."""
+        return not self.refusal(subject, is_tainted=is_tainted)
+
+    def refusal(self, subject: Subject, *, is_tainted: bool = False) -> str:
+        """Return why the allow list does not let a call run, in words; empty where it does.
+
+        Args:
+            subject: The call.
+            is_tainted: Whether text from outside may be behind it: then no `code:` counts.
+        """
         if subject.line is not None:
-            return _allows_line(self.allow, self.deny, subject.line)
-        return any(
-            pattern.concerns(subject.own_kind) and any(map(pattern.matches, subject.allowed_by))
+            is_sealed = subject.state is not None and subject.state.is_sealed
+            line = Ruling(self.allow, self.deny, is_sealed=is_sealed, is_tainted=is_tainted)
+            return line.refusal(subject.line, subject.faults)
+        if subject.protected and subject.write is not None:
+            path = subject.write.path
+            allowing = (each for each in self.allow if each.kind == "write")
+            if any(pattern.matches(path) for pattern in allowing):
+                return ""
+            return (
+                f"writing {path} needs a person: {subject.protected}"
+                f" (a pattern write:{path} would allow it)"
+            )
+        is_listed = any(
+            pattern.concerns(subject.own_kind) and any(map(pattern.matches, subject.names))
             for pattern in self.allow
         )
+        return "" if is_listed else NOT_LISTED
+
+    @property
+    def named_files(self) -> frozenset[str]:
+        """Files of the workspace that patterns allow to be run, as seen from there."""
+        return frozenset(name for pattern in self.allow for name in named_by(pattern))
 
     def tells_to_read(self, subject: Subject) -> bool:
         """Return whether the owner says that a call only reads; of a command nobody can."""
         return subject.line is None and any(
-            pattern.concerns(subject.own_kind) and any(map(pattern.matches, subject.allowed_by))
+            pattern.concerns(subject.own_kind) and any(map(pattern.matches, subject.names))
             for pattern in self.reads
         )
 
@@ -101,8 +126,10 @@ def hits(pattern: Pattern, subject: Subject) -> bool:
     """
     if pattern.concerns(subject.own_kind) and any(map(pattern.matches, subject.names)):
         return True
+    if pattern.kind == "write" and subject.write is not None:
+        return pattern.matches(subject.write.path)
     line = subject.line
-    if line is None or not pattern.concerns("bash"):
+    if line is None or not pattern.is_for_commands:
         return False
     texts = dict.fromkeys((line.text, line.text.strip(), _BLANKS.sub(" ", line.text).strip()))
     return any(map(pattern.matches, texts)) or any(_hits(pattern, seen) for seen in line.seen)
@@ -112,37 +139,3 @@ def _hits(pattern: Pattern, seen: Seen) -> bool:
     return any(pattern.matches(seen.flat, start) for start in seen.starts) or any(
         map(pattern.matches, seen.forms)
     )
-
-
-def _allows_line(allow: Iterable[Pattern], deny: Iterable[Pattern], line: CommandLine) -> bool:
-    """Return whether patterns allow a command line: each of its commands, in the narrow sense."""
-    allowing = [pattern for pattern in allow if pattern.concerns("bash")]
-    denying = [pattern for pattern in deny if pattern.concerns("bash")]
-    if any(_may_hit(pattern, seen) for pattern in denying for seen in line.seen):
-        return False
-    if any(pattern.is_everything for pattern in allowing):
-        return line.is_clear or not denying
-    return bool(line.commands) and all(
-        any(
-            pattern.matches(command.shown) or (command.is_fixed and pattern.matches(command.source))
-            for pattern in allowing
-        )
-        for command in line.commands
-    )
-
-
-def _may_hit(pattern: Pattern, seen: Seen) -> bool:
-    """Return whether what the shell fills in could make a command one that `pattern` denies.
-
-    Only of patterns that begin with a fixed text: one that begins with a star looks for a text
-    inside a command line, and looks at the line as it is written.
-    """
-    beginning = pattern.beginning
-    if not beginning or FILLED not in seen.hazy:
-        return False
-    for start in seen.starts:
-        filled = seen.hazy.find(FILLED, start)
-        known = seen.hazy[start:filled]
-        if filled >= 0 and (beginning.startswith(known) or known.startswith(beginning)):
-            return True
-    return False

@@ -147,16 +147,26 @@ def reason_on_disk(
         named: Paths that the policy or an approval names, as seen from the workspace.
         data: The new content, or its beginning; None = not known.
     """
-    whole = root / path
-    real = Path(os.path.realpath(whole))
     base = Path(os.path.realpath(root))
-    inside = real.relative_to(base).as_posix() if real.is_relative_to(base) else str(real)
-    reason = reason_of_name(inside) or reason_of_name(path) or reason_of_use(inside, named)
+    real = Path(os.path.realpath(root / path))
+    written = Path(os.path.normpath(root / path))
+    inside = _seen_from((base,), real)
+    reason = (
+        reason_of_name(inside)
+        or reason_of_name(_seen_from((base, root), written))
+        or reason_of_use(inside, named)
+    )
     if reason:
         return reason
     if data is not None and (reason := reason_of_content(data)):
         return reason
     return _reason_of_file(real)
+
+
+def _seen_from(roots: tuple[Path, ...], path: Path) -> str:
+    """Return a path as seen from the first of `roots` that it is in; whole where it is in none."""
+    root = next((each for each in roots if path.is_relative_to(each)), None)
+    return str(path) if root is None else path.relative_to(root).as_posix()
 
 
 def _reason_of_file(file: Path) -> str:

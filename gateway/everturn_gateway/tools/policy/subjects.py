@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Final, Protocol, cast, runtime_checkable
 
 import anyio.to_thread
@@ -12,9 +13,11 @@ import anyio.to_thread
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall
 from everturn_actors.ports import Tool, ToolKind
+from everturn_gateway.tools.policy.command_state import LineState, look_at_line
 from everturn_gateway.tools.policy.commands.analysis import CommandLine, analyse
 from everturn_gateway.tools.policy.patterns import exact_pattern
-from everturn_gateway.tools.site import RunsCommands
+from everturn_gateway.tools.policy.protected_files import reason_on_disk
+from everturn_gateway.tools.site import FileWrite, PlacesCommands, RunsCommands, WritesFiles
 
 _FAMILIES: Final = {
     "web_fetch": "web:fetch",
@@ -64,16 +67,6 @@ class FromServer(Protocol):
         ...
 
 
-@runtime_checkable
-class SaysItself(Protocol):
-    """A tool that somebody else describes: a server that its owner has not vouched for."""
-
-    @property
-    def says_itself(self) -> bool:
-        """Whether nobody but its server stands behind its words."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
     """One call, as patterns see it."""
@@ -83,6 +76,12 @@ class Subject:
     "Its names, the most precise first."
     line: CommandLine | None = None
     "The command that it would run; None where it runs none."
+    state: LineState | None = None
+    "What that command would meet; None where nobody looked, and then no code is allowed."
+    write: FileWrite | None = None
+    "The file that it would write; None where it writes none, or would fail before."
+    protected: str = ""
+    "Why writing that file asks; empty where it does not."
 
     @property
     def own_kind(self) -> ToolKind:
@@ -90,31 +89,63 @@ class Subject:
         return "builtin" if self.kind == "bash" else self.kind
 
     @property
-    def allowed_by(self) -> tuple[str, ...]:
-        """The names by which a pattern allows it.
-
-        A server's tool has one, the server's own: by which name the model knows it depends on what
-        other tools there are.
-        """
-        return self.names[:1] if self.kind == "mcp" else self.names
+    def faults(self) -> tuple[str, ...]:
+        """For each simple command, why no `bash:` pattern allows it; empty where one may."""
+        if self.state is not None:
+            return self.state.faults
+        return tuple(use.fault for use in self.line.uses) if self.line is not None else ()
 
     @property
     def pattern(self) -> str:
-        """The pattern that matches this and nothing else; empty where there is none."""
+        """The pattern that matches this and nothing else; empty where there is none.
+
+        There is none for what may be another thing tomorrow, since files decide it.
+        """
+        if self.protected or any(self.faults):
+            return ""
         if self.line is None:
             return exact_pattern(self.own_kind, self.names[0])
         return exact_pattern("bash", self.line.exact) if self.line.exact else ""
 
+    @property
+    def configured_by(self) -> tuple[str, ...]:
+        """Files of the workspace that configure what its command runs, as seen from there."""
+        return self.state.configured_by if self.state is not None else ()
+
 
 async def subject_of(call: ToolCall, tool: Tool) -> Subject:
-    """Return what a policy has to judge of a call of `tool`."""
+    """Return what a policy has to judge of a call of `tool`, by its words alone."""
     command = _command_of(call, tool)
     # In a thread: a long text takes its time, and the first one loads the grammar.
     line = None if command is None else await anyio.to_thread.run_sync(analyse, command)
-    # No argument of a server's tool is an action: a model could write another tool's name with it.
-    own = policy_name_of(tool)
-    names = (own, call.name) if own else call_names(call)
+    names = filter(None, (policy_name_of(tool), *call_names(call)))
     return Subject(kind=tool.traits.kind, names=tuple(dict.fromkeys(names)), line=line)
+
+
+async def looked_at(
+    subject: Subject, call: ToolCall, tool: Tool, *, named: Collection[str]
+) -> Subject:
+    """Return the same with what the call would meet in the workspace, as that is now.
+
+    Args:
+        subject: What `subject_of` gave.
+        call: The call.
+        tool: The tool.
+        named: Files that the policy names, as seen from the workspace: others run them.
+    """
+    if subject.line is not None and isinstance(tool, PlacesCommands):
+        try:
+            place = tool.place_of(call)
+        except ToolFailedError:  # its arguments do not fit, and it will say so when it runs
+            return subject
+        work = functools.partial(look_at_line, subject.line, place, named=named)
+        return replace(subject, state=await anyio.to_thread.run_sync(work))
+    write = await tool.write_of(call) if isinstance(tool, WritesFiles) else None
+    if write is None:
+        return subject
+    root, path, head = write.root, write.path, write.head
+    reason = functools.partial(reason_on_disk, root, path, named=named, data=head)
+    return replace(subject, write=write, protected=await anyio.to_thread.run_sync(reason))
 
 
 def policy_name_of(tool: Tool) -> str:

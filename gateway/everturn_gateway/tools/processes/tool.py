@@ -20,8 +20,9 @@ from everturn_gateway.tools.processes.records import read_pid
 from everturn_gateway.tools.processes.table import Order, ProcessTable
 from everturn_gateway.tools.processes.texts import lasting, name_of, outcome, row
 from everturn_gateway.tools.shell.environment import command_environ
+from everturn_gateway.tools.shell.placing import place_of
 from everturn_gateway.tools.shell.sandbox import HOME, Confinement, confine
-from everturn_gateway.tools.site import ToolSite
+from everturn_gateway.tools.site import CommandPlace, ToolSite
 
 NAME: Final = "background_process"
 WAIT_S: Final = 600.0  # what takes longer goes on in the background
@@ -39,9 +40,10 @@ _DESCRIPTION: Final = (
 
 
 class BackgroundProcess:
-    """Starts processes of one agent and deals with them; implements `Tool` and `RunsCommands`.
+    """Starts processes of one agent and deals with them.
 
-    A conversation sees the processes that were started in it, and no others.
+    Implements `Tool`, `RunsCommands` and `PlacesCommands`. A conversation sees the processes that
+    were started in it, and no others.
     """
 
     def __init__(
@@ -94,6 +96,17 @@ class BackgroundProcess:
                 return asked.keys
             case _:
                 return None
+
+    def place_of(self, call: ToolCall) -> CommandPlace:
+        """Return where the command would run: in the folder of the workspace that the call names.
+
+        Raises:
+            ToolFailedError: The arguments do not fit.
+        """
+        asked = read_arguments(call, ProcessArguments)
+        folder = self._site.files / (asked.workdir or ".")
+        is_typed = asked.action in {"write", "send_keys"}
+        return place_of(self._site, self._confinement, folder, is_typed=is_typed)
 
     async def run(self, call: ToolCall, context: ToolContext) -> str | ToolOutput:
         """Do one action; return what the model should know of it.

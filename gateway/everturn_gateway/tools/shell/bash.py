@@ -12,8 +12,9 @@ from everturn_actors.model import ToolCall, ToolDefinition
 from everturn_actors.ports import ToolContext, ToolOutput, ToolTraits
 from everturn_gateway.tools.arguments import Arguments, parameters, read_arguments
 from everturn_gateway.tools.shell.commands import run_command
+from everturn_gateway.tools.shell.placing import place_of
 from everturn_gateway.tools.shell.sandbox import Confinement
-from everturn_gateway.tools.site import ToolSite
+from everturn_gateway.tools.site import CommandPlace, ToolSite
 
 NAME: Final = "bash"
 MARGIN_S: Final = 10.0  # beyond a command's own deadline, so that its own words are read, not ours
@@ -40,10 +41,10 @@ class _Arguments(Arguments):
 
 
 class BashTool:
-    """Runs commands in the agent's workspace; implements `Tool` and `RunsCommands`.
+    """Runs commands in the agent's workspace.
 
-    Each call is a shell of its own, as confined as `confinement` says, with no input; what it
-    leaves running is ended with it.
+    Implements `Tool`, `RunsCommands` and `PlacesCommands`. Each call is a shell of its own, as
+    confined as `confinement` says, with no input; what it leaves running is ended with it.
     """
 
     def __init__(self, site: ToolSite, confinement: Confinement, *, timeout_s: float = 120) -> None:
@@ -72,6 +73,10 @@ class BashTool:
             return read_arguments(call, _Arguments).command
         except ToolFailedError:
             return None
+
+    def place_of(self, call: ToolCall) -> CommandPlace:  # noqa: ARG002 - `PlacesCommands`
+        """Return where the command would run: in the workspace."""
+        return place_of(self._site, self._confinement, self._site.files)
 
     async def run(self, call: ToolCall, context: ToolContext) -> ToolOutput:  # noqa: ARG002 - `Tool`
         """Run the command and return what it printed, and its exit code where it is not 0.

@@ -18,6 +18,7 @@ from everturn_gateway.tools.policy.commands.strict import (
     join_lines,
     read_strictly,
 )
+from everturn_gateway.tools.policy.commands.uses import Use, use_of
 from everturn_gateway.tools.policy.commands.words import FILLED, Word, loose_word
 from everturn_gateway.tools.policy.commands.wrappers import FEEDERS, WRAPPERS
 
@@ -60,6 +61,10 @@ class CommandLine:
     "Every command that may run."
     is_clear: bool
     "Whether `seen` is known to be complete, but for what is filled in."
+    uses: tuple[Use, ...] = ()
+    "What each of `commands` does, by its words."
+    has_pipe: bool = False
+    "Whether one of `commands` may read what another prints."
 
 
 @functools.lru_cache(maxsize=_CACHED)
@@ -71,7 +76,7 @@ def analyse(text: str) -> CommandLine:
         refusal = f"it is longer than {MAX_CHARACTERS} characters"
         return CommandLine(text, (), refusal, "", seen, is_clear=False)
     commands: tuple[SimpleCommand, ...] = ()
-    refusal, exact = "", ""
+    refusal, exact, has_pipe = "", "", False
     try:
         reading = _vouched(text)
     except RefusedError as error:
@@ -80,9 +85,19 @@ def analyse(text: str) -> CommandLine:
         commands = reading.commands
         is_exact = reading.is_one and commands[0].is_fixed
         exact = commands[0].shown if is_exact else ""
+        has_pipe = reading.has_pipe
     finder = _Finder()
     finder.look(clean)
-    return CommandLine(text, commands, refusal, exact, tuple(finder.seen), finder.is_clear)
+    return CommandLine(
+        text,
+        commands,
+        refusal,
+        exact,
+        tuple(finder.seen),
+        finder.is_clear,
+        uses=tuple(use_of(command.words) for command in commands),
+        has_pipe=has_pipe,
+    )
 
 
 def _vouched(text: str) -> Reading:

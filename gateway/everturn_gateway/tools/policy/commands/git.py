@@ -256,3 +256,20 @@ def risky_keys(text: str, *, is_nested: bool) -> Iterator[GitKey]:
         if _KEYS.fullmatch(whole) or (not is_nested and whole in FORCED):
             continue
         yield GitKey(key=whole, line=number)
+
+
+def settings(text: str) -> Iterator[tuple[str, str]]:
+    """Yield key and value of a configuration in which `risky_keys` finds nothing.
+
+    A value that is written with quotes or backslashes comes as it is written.
+    """
+    section = ""
+    for line in text.removeprefix("\ufeff").split("\n"):
+        rest = line
+        while found := _SECTION.match(rest):
+            name, part = found[1].casefold(), found[2]
+            section = name if part is None else f"{name}.{part}"
+            rest = rest[found.end() :]
+        key, equals, value = rest.partition("=")
+        if equals and section:
+            yield f"{section}.{key.strip().casefold()}", value.strip(" \t\r")

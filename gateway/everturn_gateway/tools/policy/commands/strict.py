@@ -74,6 +74,8 @@ class Reading:
     "Every simple command, those in substitutions included."
     is_one: bool
     "Whether the text is one simple command and nothing else."
+    has_pipe: bool = False
+    "Whether the output of a command goes to another."
 
 
 def join_lines(text: str) -> str:
@@ -101,7 +103,7 @@ def read_strictly(text: str) -> Reading:
     if not reader.commands:
         _refuse("it holds no command")
     is_one = len(reader.commands) == 1 and not reader.has_more
-    return Reading(tuple(reader.commands), is_one)
+    return Reading(tuple(reader.commands), is_one, reader.has_pipe)
 
 
 def _refuse(reason: str) -> NoReturn:
@@ -118,6 +120,7 @@ class _Reader:
     commands: list[SimpleCommand] = field(default_factory=list[SimpleCommand])
     has_more: bool = False
     "Whether there is anything beside simple commands: operators, redirections, reserved words."
+    has_pipe: bool = False
 
     def script(self, *, inside: bool) -> None:
         """Read commands up to the end, or to the bracket that closes a substitution."""
@@ -308,6 +311,7 @@ class _Script:
             _refuse(f"nothing stands before {operator!r}")
         reader.at += len(operator)
         reader.has_more = True
+        reader.has_pipe = reader.has_pipe or operator in {"|", "|&"}
         self._end_command()
 
     def _open(self) -> None:

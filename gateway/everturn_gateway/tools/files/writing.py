@@ -1,0 +1,63 @@
+"""A tool that writes a file of the workspace, and says which before it does."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeAlias, TypeVar
+
+from everturn_actors.errors import ToolFailedError
+from everturn_actors.model import ToolCall, ToolDefinition
+from everturn_actors.ports import ToolContext, ToolTraits
+from everturn_gateway.tools.arguments import Arguments, parameters, read_arguments
+from everturn_gateway.tools.site import FileWrite
+
+ArgumentsT = TypeVar("ArgumentsT", bound=Arguments)
+CallId: TypeAlias = tuple[str, str]
+"The session's id, and the call's in it."
+
+
+class WritingTool(Generic[ArgumentsT]):
+    """A function that writes, behind a definition; implements `Tool` and `WritesFiles`."""
+
+    def __init__(
+        self,
+        name: str,
+        description: str,
+        *,
+        arguments: type[ArgumentsT],
+        traits: ToolTraits,
+        write: Callable[[ArgumentsT, CallId], Awaitable[str]],
+        intent: Callable[[ArgumentsT], Awaitable[FileWrite]],
+    ) -> None:
+        """Offer `write` under `name`; `intent` says what it would write, and writes nothing."""
+        self._definition = ToolDefinition(
+            name=name, description=description, parameters=parameters(arguments)
+        )
+        self._arguments, self._traits = arguments, traits
+        self._write, self._intent = write, intent
+
+    @property
+    def definition(self) -> ToolDefinition:
+        """How the model sees it."""
+        return self._definition
+
+    @property
+    def traits(self) -> ToolTraits:
+        """How it may be run."""
+        return self._traits
+
+    async def write_of(self, call: ToolCall) -> FileWrite | None:
+        """Return which file the call would write; None where it would fail before."""
+        try:
+            return await self._intent(read_arguments(call, self._arguments))
+        except ToolFailedError:
+            return None
+
+    async def run(self, call: ToolCall, context: ToolContext) -> str:
+        """Run one call.
+
+        Raises:
+            ToolFailedError: The arguments do not fit, or it failed.
+        """
+        by = (context.session_id, call.call_id)
+        return await self._write(read_arguments(call, self._arguments), by)

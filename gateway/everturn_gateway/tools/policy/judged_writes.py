@@ -1,0 +1,37 @@
+"""Which file a call was judged for, between the gate that judged it and the tool that writes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+_KEPT: Final = 4096  # calls; the last ones judged, of all conversations of an agent
+
+
+class JudgedWrites:
+    """The protected files that calls were judged for, of one agent; in memory alone.
+
+    A path may lead elsewhere when a call runs than when it was judged, and a file may have become
+    another: a link can take the place of a folder. Whoever writes a protected file asks here
+    whether the call was judged for this one. A call that was judged before the gateway was started
+    again was not.
+    """
+
+    def __init__(self) -> None:
+        self._paths: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self.named: frozenset[str] = frozenset()
+        "Files that the policy names, see `protected_files`, as of the last call that was judged."
+
+    def note(self, session_id: str, call_id: str, path: str) -> None:
+        """Keep that a call was judged for writing `path`, which is protected.
+
+        `path` is as seen from the workspace, without links.
+        """
+        self._paths[session_id, call_id] = path
+        self._paths.move_to_end((session_id, call_id))
+        if len(self._paths) > _KEPT:
+            self._paths.popitem(last=False)
+
+    def is_judged(self, session_id: str, call_id: str, path: str) -> bool:
+        """Return whether a call was judged for this protected file."""
+        return self._paths.get((session_id, call_id)) == path

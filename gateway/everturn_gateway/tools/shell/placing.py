@@ -1,0 +1,25 @@
+"""Where commands of an agent run, for whoever judges them. Pure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from everturn_gateway.tools.shell.environment import DEFAULT_PATH
+from everturn_gateway.tools.shell.sandbox import Confinement
+from everturn_gateway.tools.site import CommandPlace, ToolSite
+
+
+def place_of(
+    site: ToolSite, confinement: Confinement, folder: Path, *, is_typed: bool = False
+) -> CommandPlace:
+    """Return what a command would meet that begins in `folder` of the workspace.
+
+    With `is_typed` it is a text that a running program reads.
+    """
+    return CommandPlace(
+        root=site.files,
+        folder=folder,
+        path=site.environ.get("PATH") or DEFAULT_PATH,
+        is_sealed=confinement.sandbox == "bwrap" and not confinement.network,
+        is_typed=is_typed,
+    )
