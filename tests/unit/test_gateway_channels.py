@@ -411,5 +411,5 @@ async def test_what_a_command_s_turn_says_waits_for_the_gateway_that_serves(tmp_
     async with open_gateway(config, environ={}, watch=False, resume=False) as gateway:
         outbox = (await gateway.service.view(result.session_id)).outbox
 
-    assert result.text == "2+3 = 5"
-    assert [item.text for item in outbox] == ["2+3 = 5"]
+    assert result.text.startswith("You said: “2+3”.")
+    assert [item.text for item in outbox] == [result.text]
