@@ -66,7 +66,7 @@ async def test_a_day_of_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         async with gateway_process(tmp_path, imported=TELEGRAM) as gateway:
             await until_listening(telegram)
             async with anyio.create_task_group() as people:
-                people.start_soon(a_digest_is_posted, telegram, gateway, tmp_path)
+                people.start_soon(a_digest_is_posted, telegram, tmp_path)
                 people.start_soon(a_reminder_is_asked_for, brain, telegram)
                 people.start_soon(files_are_dropped, telegram, gateway, tmp_path)
             code = await gateway.stop()
@@ -79,13 +79,8 @@ async def test_a_day_of_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert "bad.yaml:1: cron: needs five fields" in log
 
 
-async def a_digest_is_posted(telegram: TelegramApi, gateway: GatewayProcess, folder: Path) -> None:
+async def a_digest_is_posted(telegram: TelegramApi, folder: Path) -> None:
     """From YAML: by hand, and at its own time, once it is near; each is one message."""
-    async with gateway.client() as client:
-        created = await client.post("/api/v1/sessions", json={"agent": "digest"})
-        path = f"/api/v1/sessions/{created.json()['id']}/messages"
-        told = {"content": "Remember that the plumber comes at ten."}
-        (await client.post(path, json=told)).raise_for_status()
     by_hand = await everturn("schedule", "run", "digest.weekdays", cwd=folder)
     await until(lambda: read(telegram, DIGEST))
     file = folder / "agents" / "digest" / "agent.yaml"
@@ -98,7 +93,7 @@ async def a_digest_is_posted(telegram: TelegramApi, gateway: GatewayProcess, fol
     assert by_hand.code == 0
     assert by_hand.out.startswith("answered in session ")
     for posted in read(telegram, DIGEST):
-        assert "the plumber comes at ten" in posted
+        assert "What did I ask you to remember?" in posted
 
 
 async def a_reminder_is_asked_for(brain: Brain, telegram: TelegramApi) -> None:

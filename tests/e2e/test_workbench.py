@@ -46,26 +46,32 @@ async def test_it_remembers_in_another_session_and_after_the_process_is_gone(
 ) -> None:
     """Notes are what outlasts a conversation."""
     await anyio.to_thread.run_sync(set_up, tmp_path)
-    noted = await told(tmp_path, "remember that my cat is called Mia")
-    recalled = await told(tmp_path, "what do you know about cat?")
+    noted = await told(tmp_path, 'call remember {"content": "my cat is called Mia"}')
+    recalled = await told(tmp_path, 'call recall {"days": 7}')
 
     assert noted.startswith("remember: noted in memory/daily/")
-    assert recalled == "My notes say of “cat”:\nmy cat is called Mia"
+    assert "my cat is called Mia" in recalled
 
 
 async def test_files_skills_and_commands_work_as_the_policy_says(tmp_path: Path) -> None:
     """What the example shows is what an agent of one's own begins with."""
     await anyio.to_thread.run_sync(set_up, tmp_path)
     async with gateway_process(tmp_path):
-        written = await told(tmp_path, "write notes.txt: hello")
-        read = await told(tmp_path, "read notes.txt")
-        skill = await told(tmp_path, "use the skill daily-note, then: $ date -u +%H:%M")
-        ran = await told(tmp_path, "$ pwd")
-        denied = await told(tmp_path, "$ rm -rf x")
+        written = await told(
+            tmp_path, 'call write_file {"path": "notes.txt", "content": "hello\\n"}'
+        )
+        read = await told(tmp_path, 'call read_file {"path": "notes.txt"}')
+        skill = await told(
+            tmp_path,
+            'call read_skill {"name": "daily-note"}\nthen call bash {"command": "date -u +%H:%M"}',
+        )
+        ran = await told(tmp_path, 'call bash {"command": "pwd"}')
+        denied = await told(tmp_path, 'call bash {"command": "rm -rf x"}')
 
     assert written == "write_file: wrote 6 bytes to notes.txt (a new file)"
-    assert read == "read_file:\nnotes.txt, line 1 of 1:\nhello"
-    assert skill.startswith("I read: Skill daily-note, SKILL.md.\n\nbash: ")
+    assert read == "read_file:\nnotes.txt, line 1 of 1:\n1\thello"
+    assert skill.startswith("read_skill:\nSkill daily-note, SKILL.md:")
+    assert "\n\nbash: " in skill
     assert ran == f"bash: {tmp_path / '.everturn' / 'files' / 'workbench'}"
     assert denied == "bash did not work: the policy denies it (deny: bash:rm *)"
 
@@ -76,11 +82,13 @@ async def test_its_program_waits_for_a_persons_word(tmp_path: Path) -> None:
     async with gateway_process(tmp_path) as gateway, gateway.client() as client:
         created = await client.post("/api/v1/sessions", json={"agent": "workbench"})
         session = str(created.raise_for_status().json()["id"])
-        async with start("run", "--session", session, "word-count a b a", cwd=tmp_path) as waiting:
+        async with start(
+            "run", "--session", session, 'call word-count {"args": ["a", "b", "a"]}', cwd=tmp_path
+        ) as waiting:
             await until(client, session, "approval_asked")
             approved = await everturn("approve", session, "--always", cwd=tmp_path)
             first = await waiting.end()
-        again = await told(tmp_path, "word-count c")
+        again = await told(tmp_path, 'call word-count {"args": ["c"]}')
         left = (await client.get(f"/api/v1/sessions/{session}")).json()["approvals"]
 
     assert "cli:word-count from now on" in approved.out

@@ -59,7 +59,7 @@ async def test_a_session_is_shown_with_its_last_messages(tmp_path: Path) -> None
     data = json.loads(as_json.out)
     assert "turns     3, messages 6" in alone.out
     assert "2+2" not in alone.out
-    assert alone.out.index("user, ") < alone.out.index("3+3 = 6")
+    assert alone.out.index("user, ") < alone.out.index("You said: “3+3”.")
     assert served.out == alone.out
     assert [m["text"] for m in data["history"]][::2] == ["1+1", "2+2", "3+3"]
     assert json.loads(served_json.out) == data

@@ -96,7 +96,7 @@ async def test_a_new_folder_works_at_once(tmp_path: Path) -> None:
     assert made.code == 0
     assert "cd home" in made.out
     assert "everturn chat" in made.out
-    assert answer.out == "2+3 = 5\n"
+    assert answer.out.startswith("You said: “2+3”.")
     assert checked.code == 0
     assert health.code == 0, health.out
     assert (home / ".gitignore").read_text() == ".everturn/\n"
@@ -187,7 +187,7 @@ async def test_a_created_agent_is_valid_and_found_by_a_running_gateway(tmp_path:
 
     assert made.code == 0
     assert "everturn chat second" in made.out
-    assert answer.out == "2+3 = 5\n"
+    assert answer.out.startswith("You said: “2+3”.")
     assert checked.out.startswith("ok  second")
     assert [agent["name"] for agent in json.loads(listed.out)] == ["helper", "second"]
 

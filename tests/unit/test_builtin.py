@@ -1,125 +1,159 @@
-"""The built-in responder: honest, deterministic, and of some use."""
+"""The built-in responder: honest, deterministic, and able to call any tool by its name."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from everturn_actors.model import AnyMessage, ModelRequest, Notice, Reply, UserMessage
-from everturn_gateway.providers.builtin import HELP, WHAT_IT_IS, answer, words
+from everturn_actors.model import (
+    AnyMessage,
+    ModelRequest,
+    Notice,
+    Reply,
+    ToolDefinition,
+    ToolResult,
+    UserMessage,
+)
+from everturn_gateway.providers.builtin import WHAT_IT_IS, BuiltinResponder, reply_to, words
+
+TOOLS = tuple(
+    ToolDefinition(name=name, description=f"Does {name}. And more.", parameters={"type": "object"})
+    for name in ("read_file", "write_file")
+)
+WRITE = 'call write_file {"path": "a.txt", "content": "hello"}'
+READ = 'call read_file {"path": "a.txt"}'
 
 
-def request(*said: str, system: str = "", first: AnyMessage | None = None) -> ModelRequest:
+def request(
+    *said: str, since: Sequence[AnyMessage] = (), tools: tuple[ToolDefinition, ...] = TOOLS
+) -> ModelRequest:
     """Return a conversation in which each message but the last was answered."""
-    messages: list[AnyMessage] = [] if first is None else [first]
+    messages: list[AnyMessage] = []
     for text in said[:-1]:
         messages += [UserMessage(text=text), Reply(text=f"re: {text}")]
+    newest = UserMessage(text=said[-1])
     return ModelRequest(
-        model="builtin", system=system, messages=(*messages, UserMessage(text=said[-1]))
+        model="builtin", system="", messages=(*messages, newest, *since), tools=tools
     )
 
 
+def result(reply: Reply, *texts: str, is_error: bool = False) -> list[AnyMessage]:
+    """Return a reply and the results of its calls."""
+    pairs = zip(reply.calls, texts, strict=True)
+    return [
+        reply,
+        *(
+            ToolResult(call_id=call.call_id, name=call.name, text=text, is_error=is_error)
+            for call, text in pairs
+        ),
+    ]
+
+
+@pytest.mark.parametrize("said", ["hello", "are you an AI?", "call 030-1234 please", "2 + 3", ""])
+def test_the_first_answer_says_what_it_is(said: str) -> None:
+    """Nobody may take it for a language model."""
+    told = reply_to(request(said)).text
+    assert told == f"You said: “{said}”. {WHAT_IT_IS}"
+    assert "not a language model" in WHAT_IT_IS
+
+
+def test_later_answers_show_that_the_conversation_is_there() -> None:
+    """So a restart that lost something would be seen."""
+    assert reply_to(request("a", "b", "c")).text == "You said: “c”. I can see 3 messages of yours."
+
+
+@pytest.mark.parametrize("said", ["help", "Help!", "/help"])
+def test_help_names_the_tools(said: str) -> None:
+    """The first thing that people type has to lead somewhere."""
+    told = reply_to(request(said)).text
+    assert told.startswith(WHAT_IT_IS)
+    assert "- call write_file: Does write_file\n" in f"{told}\n"
+    assert "call" not in reply_to(request(said, tools=())).text.removeprefix(WHAT_IT_IS)
+
+
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("said", "names"),
     [
-        ("12 * (3 + 4)", "12 * (3 + 4) = 84"),
-        ("What is 7/2?", "7/2 = 3.5"),
-        ("how much is 1/3", "1/3 is about 0.333333333333333"),
-        ("calculate 2^10 =", "2^10 = 1024"),
-        ("1/0", "I cannot work out “1/0”: that divides by zero."),
-        ("what is 5", "5 = 5"),
+        (READ, ["read_file"]),
+        (f"{READ}\n{WRITE}", ["read_file", "write_file"]),
+        (f"[Ann] {READ}", ["read_file"]),
+        (f"[Said here before, not to you:]\nx\n[Now to you:]\n[Ann] {READ}", ["read_file"]),
+        (f"[Scheduled task daily]\n{READ}", ["read_file"]),
+        ("call read_file", ["read_file"]),
+        ('CALL read_file {"path":\n "a"}', ["read_file"]),
     ],
 )
-def test_sums_are_worked_out(asked: str, said: str) -> None:
-    """It is of use without a model, and right."""
-    assert answer(request(asked)) == said
+def test_tools_are_called_by_name(said: str, names: list[str]) -> None:
+    """Lines are calls side by side, whoever says them."""
+    reply = reply_to(request(said))
+    assert [call.name for call in reply.calls] == names
+    assert all(isinstance(json.loads(call.arguments), dict) for call in reply.calls)
+    assert reply_to(request(said)) == reply
+
+
+def test_then_is_a_step_of_its_own_and_the_results_are_shown() -> None:
+    """What depends on a result waits for it; notices in between do not matter."""
+    said = f"{WRITE}\nthen {READ}"
+    first = reply_to(request(said))
+    written = result(first, "wrote 5 bytes")
+    second = reply_to(request(said, since=[*written, Notice(text="n")]))
+    both = [*written, *result(second, "line one\nline two")]
+    last = reply_to(request(said, since=both))
+
+    assert [call.name for call in first.calls] == ["write_file"]
+    assert [call.name for call in second.calls] == ["read_file"]
+    assert first.calls[0].call_id != second.calls[0].call_id
+    assert last.text == "write_file: wrote 5 bytes\n\nread_file:\nline one\nline two"
+    assert not last.calls
+
+
+def test_an_error_ends_the_steps() -> None:
+    """It cannot judge whether to go on, so it shows what it was told."""
+    said = f"{WRITE}\nthen {READ}"
+    failed = result(reply_to(request(said)), "no room", is_error=True)
+    told = reply_to(request(said, since=failed))
+    assert (told.text, told.calls) == ("write_file did not work: no room", ())
 
 
 @pytest.mark.parametrize(
-    "asked",
-    ["What is the capital of France?", "call 030-1234 please", "42", "", "tell me a joke", "a+b"],
+    ("said", "why"),
+    [
+        ("call rocket {}", "I have no tool rocket. My tools: read_file, write_file."),
+        ("call read_file {path}", "The arguments of read_file are not a JSON object: "),
+        (
+            "call read_file " + '{"a":' * 10_000 + "1" + "}" * 10_000,
+            "The arguments of read_file are not",
+        ),
+    ],
 )
-def test_what_it_cannot_do_it_says(asked: str) -> None:
-    """Nobody may take it for a language model, or a number for a question."""
-    assert answer(request(asked)) == WHAT_IT_IS
+def test_what_cannot_be_called_is_said(said: str, why: str) -> None:
+    """Whoever tries it out learns what to write."""
+    told = reply_to(request(said))
+    assert told.text.startswith(why)
+    assert not told.calls
 
 
-@pytest.mark.parametrize("asked", ["help", "Help!", "/help", "what can you do?"])
-def test_help_lists_what_it_can(asked: str) -> None:
-    """The first thing that people type has to lead somewhere."""
-    assert answer(request(asked)) == HELP
-    assert "not a language model" in HELP
+@given(said=st.text(max_size=80), tools=st.sampled_from([(), TOOLS]))
+def test_any_message_is_answered(said: str, tools: tuple[ToolDefinition, ...]) -> None:
+    """It has to answer whatever people type, and in few words."""
+    told = reply_to(request(said, tools=tools))
+    assert told.text or told.calls
+    assert len(told.text) < 2_000
 
 
-@pytest.mark.parametrize("asked", ["are you an AI?", "Who are you?", "hello"])
-def test_it_never_passes_for_a_model(asked: str) -> None:
-    """It is asked directly, so it answers directly."""
-    assert "not a language model" in answer(request(asked))
-
-
-def test_the_conversation_can_be_looked_up() -> None:
-    """What it finds shows that the conversation survived."""
-    said = ("my cat is called Mia", "the weather is fine", "my dog is called Rex")
-
-    assert answer(request(*said, "What did I say last?")) == (
-        "Before this you said: “my dog is called Rex”"
-    )
-    assert answer(request(*said, "what did I say first")) == (
-        "You began with: “my cat is called Mia”"
-    )
-    assert answer(request(*said, "search CALLED")) == (
-        "You said 'called' in 2 messages:\n- “my cat is called Mia”\n- “my dog is called Rex”"
-    )
-    assert answer(request(*said, "search bird")) == (
-        "None of your 3 messages before this one has 'bird' in it."
-    )
-    assert answer(request(*said, "how many messages are there?")) == (
-        "I can see 4 messages of yours, this one included, and 3 replies."
-    )
-    assert answer(request(*said, "repeat that")) == "re: my dog is called Rex"
-
-
-def test_it_does_not_call_the_oldest_it_sees_the_first() -> None:
-    """Where the window left messages out, what it sees first is not what was said first."""
-    cut = request("b", "what did I say first?", first=Notice(text="3 messages are left out"))
-
-    assert answer(cut) == "The oldest message of yours that I can see is: “b”"
-
-
-def test_what_it_was_asked_to_remember_is_recalled() -> None:
-    """The conversation is its memory; nothing else is claimed."""
-    said = ("remember that the key is under the mat", "remember: milk", "3+4")
-
-    assert answer(request(*said, "recall")) == (
-        "You asked me to remember:\n- “the key is under the mat”\n- “milk”"
-    )
-    assert answer(request(*said, "recall key")) == (
-        "You asked me to remember:\n- “the key is under the mat”"
-    )
-    assert (
-        answer(request("recall")) == "I can see nothing like that which you asked me to remember."
-    )
-
-
-def test_date_and_time_come_from_the_prompt_alone() -> None:
-    """A request has one answer, today and after a restart tomorrow."""
-    told = "It is 2026-11-21, 10:30 UTC."
-
-    assert answer(request("what day is it?", system=told)) == (
-        "My prompt says that it is 2026-11-21."
-    )
-    assert answer(request("What time is it?", system=told)) == (
-        "My prompt says that it is 10:30 UTC."
-    )
-    assert "{{date}}" in answer(request("what day is it?"))
-    assert "{{time}}" in answer(request("what time is it"))
-
-
-def test_a_long_message_is_quoted_in_part() -> None:
-    """A reply is for a person to read, not a copy of a file."""
-    assert len(answer(request("x" * 100_000, "what did I say last"))) < 400
-
-
-@pytest.mark.parametrize("text", ["a", "two words", " lead and trail \n", "a\n\n- b\n", HELP])
-def test_words_join_to_the_text(text: str) -> None:
-    """What is streamed must be what is stored."""
+@pytest.mark.parametrize("text", ["a", "two words", " lead and trail \n", "a\n\n- b\n", WHAT_IT_IS])
+def test_the_words_are_the_text(text: str) -> None:
+    """Shown word by word, it reads as it is kept."""
     assert "".join(words(text)) == text
+
+
+async def test_it_streams_what_it_says() -> None:
+    """As a model would."""
+    said: list[str] = []
+    reply = await BuiltinResponder().complete(request("hello", tools=()), said.append)
+    assert "".join(said) == reply.text
+    assert len(said) > 1

@@ -11,13 +11,16 @@ from typing import Any
 
 from everturn_actors.context.calibration import ModelFacts
 from everturn_actors.context.windows import hint_notes, input_window
-from everturn_actors.errors import UnknownAgentError
+from everturn_actors.errors import CoreError, UnknownAgentError
+from everturn_channels.errors import ClientError
 from everturn_gateway.app import MODELS_FILE, MODELS_FOLDER, USAGE_FOLDER, make_meter
+from everturn_gateway.client import ToolsNow, ask_tools
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.errors import EXIT_BAD_INPUT, EXIT_OK, say
 from everturn_gateway.commands.options import Options
 from everturn_gateway.commands.printing import print_json, print_line
-from everturn_gateway.commands.settings import load, require_agents, run_async
+from everturn_gateway.commands.running import find_running
+from everturn_gateway.commands.settings import api_token, load, require_agents, run_async
 from everturn_gateway.commands.tables import print_table
 from everturn_gateway.config import Config
 from everturn_gateway.errors import ConfigError, Fault, GatewayError
@@ -82,6 +85,7 @@ def show_agent(options: Options, name: str, *, as_json: bool) -> int:
             raise ConfigError(faults=faults)
         raise UnknownAgentError(name, tuple(sorted(agent.spec.name for agent in agents)))
     facts = look_up(config.workspace / MODELS_FILE, SystemClock()).facts(found.spec.model)
+    now = _tools_now(config, name)
     if as_json:
         print_json(
             {
@@ -89,13 +93,41 @@ def show_agent(options: Options, name: str, *, as_json: bool) -> int:
                 "folder": str(found.folder),
                 "window_tokens": input_window(found.spec.model, facts),
                 "notes": list(hint_notes(found.spec.model, facts)),
+                "tools_now": list(now.names) if now is not None else None,
+                "tool_faults": list(now.faults) if now is not None else None,
                 "document": dict(found.document),
             },
             default=str,
         )
         return EXIT_OK
-    print_line("\n".join(_facts(found, facts)))
+    print_line("\n".join((*_facts(found, facts), *_now_lines(now))))
     return EXIT_OK
+
+
+def _tools_now(config: Config, name: str) -> ToolsNow | None:
+    """Return the tools that a running gateway gives an agent; None where none runs, or says it."""
+    found: list[ToolsNow] = []
+
+    async def look() -> int:
+        running = await find_running(config.workspace)
+        if running is not None:
+            try:
+                found.append(await ask_tools(running.url, name, token=api_token(config)))
+            except (CoreError, ClientError) as error:
+                say(f"the running gateway does not tell its tools: {error}")
+        return EXIT_OK
+
+    run_async(look)
+    return found[0] if found else None
+
+
+def _now_lines(now: ToolsNow | None) -> Iterator[str]:
+    """Yield what the running gateway says of an agent's tools."""
+    if now is None:
+        return
+    yield f"tools now    {', '.join(now.names) or 'none'}"
+    for fault in now.faults:
+        yield f"tool fault   {fault}"
 
 
 def _facts(agent: AgentFile, facts: ModelFacts) -> Iterator[str]:

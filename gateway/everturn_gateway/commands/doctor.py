@@ -21,7 +21,7 @@ from everturn_channels.errors import ClientError, SetupError
 from everturn_channels.health import ChannelStatus
 from everturn_gateway.app import MODELS_FILE, check_journals
 from everturn_gateway.channels import START_GRACE_S, move_notes, route_notes
-from everturn_gateway.client import ask_channels, ask_readiness
+from everturn_gateway.client import ask_channels, ask_readiness, ask_tools
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.agents import check_agents
 from everturn_gateway.commands.channel import channel_text
@@ -106,6 +106,8 @@ async def _examine(options: Options, *, repair: bool) -> AsyncGenerator[Finding]
         yield Finding(verdict="ok", subject="gateway", text=text)
         async for finding in _tasks(config, running):
             yield finding
+        async for finding in _tools(config, running, agents):
+            yield finding
     else:
         yield await anyio.to_thread.run_sync(_stale_note, config, repair)
     async for finding in _channels(config, running, agents):
@@ -143,6 +145,21 @@ async def _tasks(config: Config, running: Running) -> AsyncGenerator[Finding]:
         yield Finding(verdict="problem", subject="gateway", text=text)
     if told.fault:
         yield Finding(verdict="problem", subject="gateway", text=told.fault)
+
+
+async def _tools(
+    config: Config, running: Running, agents: Sequence[AgentFile]
+) -> AsyncGenerator[Finding]:
+    """Say what is wrong with the tools of the agents of a running gateway."""
+    for agent in agents:
+        name = agent.spec.name
+        try:
+            found = await ask_tools(running.url, name, token=api_token(config))
+        except (CoreError, ClientError) as error:
+            yield Finding(verdict="note", subject="agent", text=f"{name}: {error}")
+            continue
+        for fault in found.faults:
+            yield Finding(verdict="note", subject="agent", text=f"{name}: {fault}")
 
 
 def _config(config: Config) -> Iterator[Finding]:

@@ -503,6 +503,18 @@ class AgentBody(Body):
         )
 
 
+class AgentDetailBody(AgentBody):
+    """One agent, with its tools as they are now."""
+
+    tools: tuple[str, ...] = Field(
+        description="By the names that its model calls; those of MCP servers since its first turn."
+    )
+    tool_faults: tuple[str, ...] = Field(
+        description="What is wrong with its tools: MCP servers that are down, tools that others"
+        " hide; one line each."
+    )
+
+
 class AgentList(Body):
     """All agents, by name."""
 

@@ -83,6 +83,22 @@ class Library(Protocol):
         """
         ...
 
+    def tool_names(self, name: str) -> tuple[str, ...]:
+        """Return the tools that an agent has now, by the names that its model calls.
+
+        Raises:
+            UnknownAgentError: There is none of this name.
+        """
+        ...
+
+    def tool_faults(self, name: str) -> tuple[str, ...]:
+        """Return what is wrong with the tools of an agent now, one line each.
+
+        Raises:
+            UnknownAgentError: There is none of this name.
+        """
+        ...
+
     def faults(self) -> tuple[Fault, ...]:
         """Return what is wrong in the agents folder."""
         ...

@@ -32,6 +32,7 @@ from everturn_gateway.specs.models import (
     provider_for,
 )
 from everturn_gateway.tools.offers import tools_for
+from everturn_gateway.tools.toolbox import Toolbox
 from everturn_gateway.tools.workshop import Workshop
 
 logger = logging.getLogger(__name__)
@@ -134,6 +135,25 @@ class AgentLibrary:
             UnknownAgentError: There is none of this name.
         """
         return self._entry(name).file
+
+    def tool_names(self, name: str) -> tuple[str, ...]:
+        """Return the tools that an agent has now, by the names that its model calls.
+
+        Those of MCP servers are among them since its first turn.
+
+        Raises:
+            UnknownAgentError: There is none of this name.
+        """
+        return tuple(self._entry(name).agent.tools)
+
+    def tool_faults(self, name: str) -> tuple[str, ...]:
+        """Return what is wrong with the tools of an agent now, one line each.
+
+        Raises:
+            UnknownAgentError: There is none of this name.
+        """
+        tools = self._entry(name).agent.tools
+        return tools.faults if isinstance(tools, Toolbox) else ()
 
     def access(self, name: str) -> AccessRules | None:
         """Return who may talk to an agent on a chat platform; None = there is no such agent."""

@@ -48,6 +48,16 @@ def _some(value: str) -> str:
     return value
 
 
+def _server_name(value: str) -> str:
+    """Refuse a name in which a pattern could not tell the server from its tool."""
+    if not _some(value).isprintable() or value != value.strip() or set(value) & set(":*\\"):
+        msg = (
+            "names a server in patterns, as mcp:NAME:tool: it takes no :, *, backslash or blank end"
+        )
+        raise ValueError(msg)
+    return value
+
+
 def _address(value: str) -> str:
     try:
         parts = urlsplit(value)
@@ -66,6 +76,7 @@ AgentName = Annotated[
     Field(json_schema_extra={"pattern": f"^{_NAME.pattern}$", "maxLength": _NAME_CHARACTERS}),
 ]
 Text = Annotated[str, AfterValidator(_some), Field(json_schema_extra={"minLength": 1})]
+ServerName = Annotated[str, AfterValidator(_server_name), Field(json_schema_extra={"minLength": 1})]
 Address = Annotated[str, AfterValidator(_address)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -376,7 +387,7 @@ class McpToolSection(Section):
     """A Model Context Protocol server: started by command, or reached by url."""
 
     type: Literal["mcp"]
-    name: Text
+    name: ServerName
     command: Text | None = None
     args: tuple[str, ...] = ()
     env: dict[str, str] = Field(default_factory=dict)

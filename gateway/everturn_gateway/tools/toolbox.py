@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
@@ -10,6 +11,8 @@ from anyio import to_thread
 from everturn_actors.ports import Tool
 from everturn_gateway.errors import Fault
 from everturn_gateway.tools.mcp import McpToolbox
+
+logger = logging.getLogger(__name__)
 
 Found: TypeAlias = tuple[Mapping[str, Tool], tuple[Fault, ...]]
 "Tools by name, and what is wrong with those that could not be had."
@@ -29,6 +32,7 @@ class Toolbox(Mapping[str, Tool]):
         look: Callable[[], Found],
         connect: Callable[[], McpToolbox] | None,
         guard: Callable[[Tool], Tool],
+        hidden: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
         """Hold `own`.
 
@@ -37,8 +41,11 @@ class Toolbox(Mapping[str, Tool]):
             look: Looks for them anew; reads folders, in a thread.
             connect: Takes over the MCP servers of the agent, in the first turn; None = it has none.
             guard: Puts a tool of a server behind the agent's rules.
+            hidden: Says of its own tools which others of them have the names of, one line each.
         """
         self._own, self._look, self._connect, self._guard = dict(own), look, connect, guard
+        self._hidden = hidden
+        self._told: tuple[str, ...] = ()
         self._servers: McpToolbox | None = None
         self._theirs: dict[str, tuple[Tool, Tool]] = {}
         self._all: Mapping[str, Tool] = self._own
@@ -55,8 +62,8 @@ class Toolbox(Mapping[str, Tool]):
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """What is wrong with the MCP servers now, one line each."""
-        return self._servers.faults if self._servers is not None else ()
+        """What is wrong with the tools now, one line each: MCP servers, tools that others hide."""
+        return (*(self._servers.faults if self._servers is not None else ()), *self._told)
 
     async def prepare(self) -> None:
         """Bring up what the tools need, before a turn; see `Agent.prepare`."""
@@ -88,3 +95,12 @@ class Toolbox(Mapping[str, Tool]):
         self._theirs = guarded
         others = {name: tool for name, (_, tool) in guarded.items() if name not in self._own}
         self._all = {**self._own, **others}
+        told = (*self._hidden(), *(_hidden_text(name) for name in guarded if name in self._own))
+        for line in told:
+            if line not in self._told:
+                logger.warning("a tool is hidden by another", extra={"tool": line})
+        self._told = told
+
+
+def _hidden_text(name: str) -> str:
+    return f"tool {name} of an MCP server is hidden by a tool of the agent's own with that name"

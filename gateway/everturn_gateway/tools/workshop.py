@@ -8,10 +8,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from anyio import to_thread
 
-from everturn_actors.ports import Clock, Gate, Tool, ToolContext
+from everturn_actors.ports import Clock, Gate, Tool, ToolContext, ToolKind
 from everturn_actors.supervisor import Supervisor
 from everturn_gateway.observe import SecretRegistry
 from everturn_gateway.tools.cli import CliProgram, CliTool, discover
@@ -21,7 +22,9 @@ from everturn_gateway.tools.mcp import McpServers, open_mcp
 from everturn_gateway.tools.memory import memory_tools
 from everturn_gateway.tools.plan import ToolPlan
 from everturn_gateway.tools.policy import (
+    AllowedWords,
     CallWatch,
+    DescriptionGate,
     JudgedWrites,
     Notifier,
     PolicyGate,
@@ -42,6 +45,13 @@ from everturn_gateway.tools.web import web_tools
 logger = logging.getLogger(__name__)
 
 _OWNERS = Confinement(sandbox="none")  # a program in a tools folder is its owner's
+MCP_FOLDER = "mcp"  # in the gateway's workspace: how tools of MCP servers were allowed, by agent
+_KINDS: Final[Mapping[ToolKind, str]] = {
+    "builtin": "the built-in tool",
+    "bash": "the built-in tool",
+    "cli": "the program",
+    "mcp": "the server's tool",
+}
 FILES_FOLDER = "files"  # in the gateway's workspace: a folder for each agent
 
 
@@ -78,6 +88,7 @@ class Workshop:
         self._clock, self._servers, self._notifier = clock, servers, notifier
         self._hidden, self._has_open_api = hidden, has_open_api
         self._watch = watch
+        self._words: dict[str, AllowedWords] = {}
 
     @property
     def state(self) -> Path:
@@ -112,7 +123,11 @@ class Workshop:
         own = kit.make(plan.found, plan.skills)
         connect = partial(self._servers.toolbox, site, plan.mcp, taken=tuple(own))
         kit.toolbox = Toolbox(
-            own, look=kit.look, connect=connect if plan.mcp else None, guard=kit.guard
+            own,
+            look=kit.look,
+            connect=connect if plan.mcp else None,
+            guard=kit.guard,
+            hidden=kit.hidden,
         )
         gate = PolicyGate(
             plan.policy,
@@ -123,7 +138,13 @@ class Workshop:
             workspace=site.files,
             writes=kit.judged,
         )
-        return Equipment(tools=kit.toolbox, gate=gate)
+        return Equipment(tools=kit.toolbox, gate=DescriptionGate(gate, self._words_of(agent)))
+
+    def _words_of(self, agent: str) -> AllowedWords:
+        """Return how the tools of an agent were allowed, the same for all its versions."""
+        if agent not in self._words:
+            self._words[agent] = AllowedWords(self._state / MCP_FOLDER / f"{agent}.json")
+        return self._words[agent]
 
     def site(self, *, agent: str, home: Path, files: Path | None) -> ToolSite:
         """Return where the tools of an agent work; the arguments are those of `equip`."""
@@ -201,6 +222,7 @@ class _Kit:
     def __init__(self, shop: Workshop, plan: ToolPlan, site: ToolSite) -> None:
         self._shop, self._plan, self._site = shop, plan, site
         self._skills = plan.skills
+        self._hidden: tuple[str, ...] = ()
         self.judged = JudgedWrites()
 
     def make(self, found: Sequence[CliProgram], skills: tuple[Skill, ...]) -> dict[str, Tool]:
@@ -216,9 +238,20 @@ class _Kit:
         if plan.reload:
             tools.append(ReloadTools(self._reload))
         made: dict[str, Tool] = {}
+        hidden: list[str] = []
         for tool in tools:
-            made.setdefault(tool.definition.name, self.guard(tool))
+            name = tool.definition.name
+            if name in made:
+                kinds = _KINDS[tool.traits.kind], _KINDS[made[name].traits.kind]
+                hidden.append(f"{kinds[0]} {name} is hidden by {kinds[1]} of that name")
+            else:
+                made[name] = self.guard(tool)
+        self._hidden = tuple(hidden)
         return made
+
+    def hidden(self) -> tuple[str, ...]:
+        """Return which of its own tools others of them hide, one line each."""
+        return self._hidden
 
     def look(self) -> Found:
         """Look for programs and skills anew. Reads folders: not for the event loop."""

@@ -5,7 +5,14 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from everturn_gateway.http.bodies import AgentBody, AgentList, AgentSpecBody, answer
+from everturn_gateway.errors import printable
+from everturn_gateway.http.bodies import (
+    AgentBody,
+    AgentDetailBody,
+    AgentList,
+    AgentSpecBody,
+    answer,
+)
 from everturn_gateway.http.callers import CallerOf
 from everturn_gateway.http.masking import masked
 from everturn_gateway.http.openapi import problems
@@ -25,10 +32,17 @@ def agents_router(gateway: Gateway) -> APIRouter:
         agents = tuple(AgentBody.of(library.file(name)) for name in names)
         return answer(AgentList(agents=agents))
 
-    @router.get("/{name}", response_model=AgentBody, responses=problems(404))
+    @router.get("/{name}", response_model=AgentDetailBody, responses=problems(404))
     async def get_agent(name: str) -> Response:
-        """Describe one agent."""
-        return answer(AgentBody.of(library.file(name)))
+        """Describe one agent, with its tools as they are now."""
+        about = AgentBody.of(library.file(name))
+        return answer(
+            AgentDetailBody(
+                **about.model_dump(),
+                tools=tuple(map(printable, library.tool_names(name))),
+                tool_faults=tuple(map(printable, library.tool_faults(name))),
+            )
+        )
 
     @router.get("/{name}/spec", response_model=AgentSpecBody, responses=problems(404))
     async def get_agent_spec(name: str) -> Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 # What every model API takes as the name of a tool.
@@ -29,7 +29,7 @@ def exposed_names(
         (not _is_exact(server, tool), server, tool) for server, tool in set(tools)
     ):
         del exact
-        name = _NOT_A_NAME.sub("_", f"{server}_{tool}")[:NAME_CHARACTERS]
+        name = _plain(server, tool)
         tries = 0
         while name in used:
             name = _marked(server, tool, tries)
@@ -37,6 +37,33 @@ def exposed_names(
         used.add(name)
         names[server, tool] = name
     return names
+
+
+def renamed(
+    names: Mapping[tuple[str, str], str], *, taken: Collection[str] = ()
+) -> tuple[str, ...]:
+    """Return in words which tools are called otherwise than they are, since another has the name.
+
+    Args:
+        names: What `exposed_names` returned.
+        taken: What it was given.
+    """
+    holders = {name: f"{tool!r} of {server!r}" for (server, tool), name in names.items()}
+    found: list[str] = []
+    for (server, tool), name in sorted(names.items()):
+        plain = _plain(server, tool)
+        if name != plain:
+            holder = (
+                "a tool of the agent's own" if plain in taken else holders.get(plain, "another")
+            )
+            found.append(
+                f"tool {tool!r} of MCP server {server!r} is called {name} here: {plain} is {holder}"
+            )
+    return tuple(found)
+
+
+def _plain(server: str, tool: str) -> str:
+    return _NOT_A_NAME.sub("_", f"{server}_{tool}")[:NAME_CHARACTERS]
 
 
 def _is_exact(server: str, tool: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import MappingProxyType
@@ -12,10 +13,12 @@ import anyio.abc
 from everturn_actors.ports import Clock
 from everturn_gateway.tools.mcp.connection import Connection, McpLimits
 from everturn_gateway.tools.mcp.listing import Listing
-from everturn_gateway.tools.mcp.names import exposed_names
+from everturn_gateway.tools.mcp.names import exposed_names, renamed
 from everturn_gateway.tools.mcp.settings import McpServerSettings
 from everturn_gateway.tools.mcp.tool import McpTool
 from everturn_gateway.tools.site import ToolSite
+
+logger = logging.getLogger(__name__)
 
 
 class McpToolbox:
@@ -34,6 +37,7 @@ class McpToolbox:
         self._turn_wait_s = turn_wait_s
         self._made_of: tuple[Listing | None, ...] = ()
         self._tools: Mapping[str, McpTool] = MappingProxyType({})
+        self._renamed: tuple[str, ...] = ()
         self._compose()
 
     @property
@@ -49,7 +53,7 @@ class McpToolbox:
             lines = [connection.fault] if connection.fault else []
             lines += connection.known.faults if connection.known else ()
             found += [f"MCP server {connection.settings.name!r}: {line}" for line in lines]
-        return tuple(found)
+        return (*found, *self._renamed)
 
     async def prepare(self) -> Mapping[str, McpTool]:
         """Bring the tools up to date before a turn, and return them.
@@ -87,6 +91,10 @@ class McpToolbox:
             taken=self._taken,
         )
         self._made_of = known
+        before, self._renamed = self._renamed, renamed(names, taken=self._taken)
+        for line in self._renamed:
+            if line not in before:
+                logger.warning("a tool has the name of another", extra={"tool": line})
         self._tools = MappingProxyType(
             {
                 name: McpTool(name, tool, connection)

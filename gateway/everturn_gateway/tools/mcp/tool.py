@@ -59,6 +59,11 @@ class McpTool:
         return self._connection.settings.name
 
     @property
+    def says_itself(self) -> bool:
+        """Whether nobody but its server stands behind its description."""
+        return not self._connection.settings.trusted
+
+    @property
     def remote_name(self) -> str:
         """The tool's name, as the server calls it."""
         return self._remote.name

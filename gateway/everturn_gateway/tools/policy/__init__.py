@@ -6,6 +6,7 @@ runs what tells people of calls.
 
 from __future__ import annotations
 
+from everturn_gateway.tools.policy.descriptions import AllowedWords, DescriptionGate
 from everturn_gateway.tools.policy.gate import PolicyGate
 from everturn_gateway.tools.policy.guarding import CallWatch, GuardedTool, guarded
 from everturn_gateway.tools.policy.hooks import AfterTool, DependsOn, Guard, SkipDuplicate
@@ -33,8 +34,10 @@ __all__ = [
     "LOCAL_FILE",
     "POLICY_FILE",
     "AfterTool",
+    "AllowedWords",
     "CallWatch",
     "DependsOn",
+    "DescriptionGate",
     "Guard",
     "GuardedTool",
     "JudgedWrites",

@@ -18,7 +18,12 @@ from everturn_gateway.tools.policy.fencing import fence
 from everturn_gateway.tools.policy.hooks import AfterTool, notes
 from everturn_gateway.tools.policy.notifying import Notifier, ToolNotice
 from everturn_gateway.tools.policy.policy import Policy
-from everturn_gateway.tools.policy.subjects import Subject, policy_name_of, subject_of
+from everturn_gateway.tools.policy.subjects import (
+    SaysItself,
+    Subject,
+    policy_name_of,
+    subject_of,
+)
 from everturn_gateway.tools.site import (
     CommandPlace,
     FileWrite,
@@ -82,6 +87,11 @@ class GuardedTool:
     def policy_name(self) -> str:
         """Its name in patterns; empty where that is the one the model knows."""
         return policy_name_of(self._tool)
+
+    @property
+    def says_itself(self) -> bool:
+        """Whether nobody but its server stands behind its description."""
+        return isinstance(self._tool, SaysItself) and self._tool.says_itself
 
     def command_of(self, call: ToolCall) -> str | None:
         """Return the command that the call would run; None where it runs none."""

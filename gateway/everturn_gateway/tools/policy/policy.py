@@ -93,7 +93,7 @@ class Policy:
                 f" (a pattern write:{path} would allow it)"
             )
         is_listed = any(
-            pattern.concerns(subject.own_kind) and any(map(pattern.matches, subject.names))
+            pattern.concerns(subject.own_kind) and any(map(pattern.matches, subject.allowed_by))
             for pattern in self.allow
         )
         return "" if is_listed else NOT_LISTED
@@ -106,7 +106,7 @@ class Policy:
     def tells_to_read(self, subject: Subject) -> bool:
         """Return whether the owner says that a call only reads; of a command nobody can."""
         return subject.line is None and any(
-            pattern.concerns(subject.own_kind) and any(map(pattern.matches, subject.names))
+            pattern.concerns(subject.own_kind) and any(map(pattern.matches, subject.allowed_by))
             for pattern in self.reads
         )
 

@@ -67,6 +67,16 @@ class FromServer(Protocol):
         ...
 
 
+@runtime_checkable
+class SaysItself(Protocol):
+    """A tool that somebody else describes: a server that its owner has not vouched for."""
+
+    @property
+    def says_itself(self) -> bool:
+        """Whether nobody but its server stands behind its words."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
     """One call, as patterns see it."""
@@ -87,6 +97,15 @@ class Subject:
     def own_kind(self) -> ToolKind:
         """The type under which the tool itself is known, whatever command it runs."""
         return "builtin" if self.kind == "bash" else self.kind
+
+    @property
+    def allowed_by(self) -> tuple[str, ...]:
+        """The names by which a pattern allows it.
+
+        A server's tool has one, the server's own: by which name the model knows it depends on what
+        other tools there are.
+        """
+        return self.names[:1] if self.kind == "mcp" else self.names
 
     @property
     def faults(self) -> tuple[str, ...]:
@@ -118,7 +137,9 @@ async def subject_of(call: ToolCall, tool: Tool) -> Subject:
     command = _command_of(call, tool)
     # In a thread: a long text takes its time, and the first one loads the grammar.
     line = None if command is None else await anyio.to_thread.run_sync(analyse, command)
-    names = filter(None, (policy_name_of(tool), *call_names(call)))
+    # No argument of a server's tool is an action: a model could write another tool's name with it.
+    own = policy_name_of(tool)
+    names = (own, call.name) if own else call_names(call)
     return Subject(kind=tool.traits.kind, names=tuple(dict.fromkeys(names)), line=line)
 
 

@@ -1,0 +1,41 @@
+"""Asks a running gateway about the tools of an agent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from everturn_gateway.client.answers import value_of
+from everturn_gateway.client.asking import ask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolsNow:
+    """The tools of an agent, as a running gateway has them."""
+
+    names: tuple[str, ...]
+    "By the names that its model calls; those of MCP servers since its first turn."
+    faults: tuple[str, ...]
+    "What is wrong with them, one line each."
+
+
+async def ask_tools(url: str, agent: str, *, token: str) -> ToolsNow:
+    """Return the tools of an agent of the gateway at `url`.
+
+    Args:
+        url: Where it listens.
+        agent: The agent's name.
+        token: Its API token; empty where it asks for none.
+
+    Raises:
+        CoreError: It refuses the request, or has no such agent.
+        ClientError: It cannot be reached, or its answer is not understood.
+    """
+    said = await ask(url, f"/api/v1/agents/{quote(agent, safe='')}", token=token)
+    return value_of(_tools, said)
+
+
+def _tools(data: Mapping[str, Any]) -> ToolsNow:
+    return ToolsNow(names=tuple(data["tools"]), faults=tuple(data["tool_faults"]))

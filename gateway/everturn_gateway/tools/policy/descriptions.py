@@ -1,0 +1,294 @@
+"""Tools of MCP servers whose words changed after somebody allowed them: asked about anew.
+
+What a pattern allows is a name. What stands behind the name the server says, and it may say another
+thing tomorrow: to the model, that is another tool. So the words - description and schema - with
+which a tool was allowed are kept, and a call of a tool that describes itself otherwise asks, with
+both. The answer that allows it takes the new words over. A server that is `trusted` is not asked
+about: its owner stands behind what it says.
+
+The first call that a pattern in a file allows is taken as what its author meant: nobody was shown
+the words then. Source: the attack is known as a rug pull; "Tool poisoning attacks", Invariant Labs,
+2025-04.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, cast
+
+import anyio
+from anyio import to_thread
+
+from everturn_actors.model import Approval, FileDigest, ToolCall
+from everturn_actors.ports import Tool, ToolContext, Verdict
+from everturn_channels.files import put_aside, read_kept, replace_kept
+from everturn_gateway.tools.policy.cleaning import without_hidden
+from everturn_gateway.tools.policy.gate import NOBODY_ANSWERS, PolicyGate
+from everturn_gateway.tools.policy.subjects import SaysItself, policy_name_of
+
+logger = logging.getLogger(__name__)
+
+SHOWN_CHARACTERS: Final = 700  # of a description in a question, from where the two differ
+_ARGUMENT_CHARACTERS: Final = 200  # of what is said of one argument
+_ARGUMENTS_MOST: Final = 6  # that are named
+_CONTEXT_CHARACTERS: Final = 40  # that are shown before the first difference
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolWords:
+    """How a tool describes itself."""
+
+    description: str
+    parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    "JSON Schema of its arguments."
+
+    @property
+    def digest(self) -> str:
+        """Equal only where the words are; the order of keys in a schema says nothing."""
+        text = _json(self.parameters, self.description)
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class AllowedWords:
+    """The words with which the tools of one agent were allowed; durable, one file."""
+
+    def __init__(self, file: Path) -> None:
+        """Keep them in `file`, which is read when it is needed, and made when there is something.
+
+        Safe to ask from several conversations at once, as long as one of these has the file.
+        """
+        self._file = file
+        self._words: dict[str, ToolWords] | None = None
+        self._is_lost = False
+        self._lock = anyio.Lock()
+        self._told = set[str]()
+
+    async def of(self, name: str) -> ToolWords | None:
+        """Return the words with which a tool was allowed; None = it never was, by these names."""
+        async with self._lock:
+            return (await self._all()).get(name)
+
+    async def is_lost(self) -> bool:
+        """Return whether the file was damaged: then nobody knows what was allowed before."""
+        async with self._lock:
+            await self._all()
+            return self._is_lost
+
+    async def keep(self, name: str, words: ToolWords) -> None:
+        """Take the words of a tool over; return when that is durable, or cannot be.
+
+        Where it cannot be written it holds until the gateway stops, and the log says so.
+        """
+        async with self._lock:
+            known = await self._all()
+            if known.get(name) == words:
+                return
+            known[name] = words
+            try:
+                data = _encoded(known, is_lost=self._is_lost)
+                await to_thread.run_sync(replace_kept, self._file, data)
+            except OSError as error:
+                fields = {"path": str(self._file), "error": str(error)}
+                logger.warning("how a tool was allowed cannot be kept", extra=fields)
+
+    def tell_once(self, name: str, words: ToolWords) -> None:
+        """Log that a tool describes itself anew, once for each way that it does."""
+        if (key := f"{name} {words.digest}") not in self._told:
+            self._told.add(key)
+            logger.warning("an MCP tool describes itself anew", extra={"tool": name})
+
+    async def _all(self) -> dict[str, ToolWords]:
+        if self._words is not None:
+            return self._words
+        found, self._is_lost = await to_thread.run_sync(_read, self._file)
+        self._words = found
+        return found
+
+
+class DescriptionGate:
+    """A gate behind which a tool runs by a pattern only as it described itself when it was allowed.
+
+    It never allows what the gate before it does not.
+    """
+
+    def __init__(self, before: PolicyGate, allowed: AllowedWords) -> None:
+        """Stand behind `before`."""
+        self._before, self._allowed = before, allowed
+
+    async def judge(self, call: ToolCall, tool: Tool, context: ToolContext) -> Verdict:
+        """Say whether a call may run."""
+        verdict = await self._before.judge(call, tool, context)
+        name = _foreign_name(tool)
+        if verdict.word == "deny" or not name or self._before.policy.mode == "dangerous":
+            return verdict
+        definition = tool.definition
+        words = ToolWords(description=definition.description, parameters=definition.parameters)
+        held = FileDigest(path=f"the description of {name}", digest=words.digest)
+        if _is_approved(_approval(call, context), held):
+            await self._allowed.keep(name, words)
+            return _held(verdict, held) if verdict.word == "ask" else verdict
+        known = await self._allowed.of(name)
+        if known == words:
+            return _held(verdict, held) if verdict.word == "ask" else verdict
+        is_lost = known is None and await self._allowed.is_lost()
+        if known is None and not is_lost:
+            if verdict.word == "allow":
+                await self._allowed.keep(name, words)
+                return verdict
+            return _held(verdict, held)
+        self._allowed.tell_once(name, words)
+        return self._asking(verdict, context, name, held, change_text(known, words))
+
+    async def remember(self, pattern: str) -> None:
+        """Allow `pattern` for good; see `PolicyGate.remember`."""
+        await self._before.remember(pattern)
+
+    def _asking(
+        self, verdict: Verdict, context: ToolContext, name: str, held: FileDigest, change: str
+    ) -> Verdict:
+        """Return the question about a tool that says another thing than when it was allowed."""
+        why = f"{name} is described in another way than when it was allowed"
+        if context.key.channel in NOBODY_ANSWERS:
+            # The words themselves are the server's, and go to people alone.
+            hint = "nobody can be asked in this conversation; do it another way, or report it"
+            return Verdict(word="deny", reason=f"{why}; {hint}")
+        policy = self._before.policy
+        reason = f"{why}; who allows it takes the new one over. {change}"
+        return Verdict(
+            word="ask",
+            reason="\n".join(filter(None, (verdict.reason, reason))),
+            approvers=policy.approvers,
+            timeout_s=policy.approval_timeout_s,
+            files=(*verdict.files, held),
+        )
+
+
+def change_text(before: ToolWords | None, now: ToolWords) -> str:
+    """Return for people how two ways to describe a tool differ. Pure.
+
+    What the server wrote stands in quotes that it cannot close, on one line.
+    """
+    if before is None:
+        shown = _quoted(now.description, SHOWN_CHARACTERS)
+        return f"What it was is lost. Its description now: {shown}"
+    lines: list[str] = []
+    if before.description != now.description:
+        start = _common(before.description, now.description)
+        lines += [
+            f"Before: {_quoted(before.description, SHOWN_CHARACTERS, start)}",
+            f"Now: {_quoted(now.description, SHOWN_CHARACTERS, start)}",
+        ]
+    return "\n".join([*lines, *_argument_lines(before.parameters, now.parameters)])
+
+
+def _argument_lines(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    old, new = _properties(before), _properties(now)
+    differing = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+    lines = [
+        f"Argument {_quoted(name, _ARGUMENT_CHARACTERS)},"
+        f" before: {_told(old.get(name))}, now: {_told(new.get(name))}"
+        for name in differing[:_ARGUMENTS_MOST]
+    ]
+    if more := len(differing[_ARGUMENTS_MOST:]):
+        lines.append(f"and {more} more arguments")
+    rest = [{k: v for k, v in each.items() if k != "properties"} for each in (before, now)]
+    if rest[0] != rest[1]:
+        lines.append(f"The rest of its schema, before: {_told(rest[0])}, now: {_told(rest[1])}")
+    return lines
+
+
+def _properties(parameters: Mapping[str, Any]) -> Mapping[str, object]:
+    found = parameters.get("properties")
+    return cast("Mapping[str, object]", found) if isinstance(found, Mapping) else {}
+
+
+def _told(value: object) -> str:
+    return "none" if value is None else _quoted(_json(value), _ARGUMENT_CHARACTERS)
+
+
+def _quoted(text: str, most: int, start: int = 0) -> str:
+    """Return a text of others as one line in quotes, cut to what is said from `start` on."""
+    begin = max(0, start - _CONTEXT_CHARACTERS)
+    part = text[begin : begin + most]
+    plain = "".join(c if c.isprintable() else " " for c in without_hidden(part))
+    plain = plain.translate(_QUOTES)
+    more = len(text) - begin - len(part)
+    return f"“{'…' if begin else ''}{plain}”" + (f" and {more} more characters" if more else "")
+
+
+_QUOTES: Final = str.maketrans({"“": "'", "”": "'", "„": "'", "‟": "'", "❝": "'", "❞": "'"})
+
+
+def _common(one: str, other: str) -> int:
+    """Return how many characters two texts begin with that are the same."""
+    pairs = zip(one, other, strict=False)
+    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+def _foreign_name(tool: Tool) -> str:
+    """Return the name in patterns of a tool that nobody vouches for; empty where somebody does."""
+    return policy_name_of(tool) if isinstance(tool, SaysItself) and tool.says_itself else ""
+
+
+def _approval(call: ToolCall, context: ToolContext) -> Approval | None:
+    current = context.conversation.current
+    step = current.step if current is not None else None
+    return step.approvals.get(call.call_id) if step is not None else None
+
+
+def _is_approved(approval: Approval | None, held: FileDigest) -> bool:
+    return approval is not None and approval.is_allowed and held in approval.files
+
+
+def _held(verdict: Verdict, held: FileDigest) -> Verdict:
+    return replace(verdict, files=(*verdict.files, held))
+
+
+# --- the file ---
+
+
+def _json(*values: object) -> str:
+    return json.dumps(values if len(values) > 1 else values[0], sort_keys=True, ensure_ascii=False)
+
+
+def _encoded(words: Mapping[str, ToolWords], *, is_lost: bool) -> bytes:
+    tools = {
+        name: {"description": each.description, "parameters": dict(each.parameters)}
+        for name, each in sorted(words.items())
+    }
+    document = {"version": _VERSION, "is_lost": is_lost, "tools": tools}
+    return json.dumps(document, ensure_ascii=True, indent=1).encode()
+
+
+def _read(file: Path) -> tuple[dict[str, ToolWords], bool]:
+    """Return the words in a file, and whether some were lost."""
+    try:
+        data = read_kept(file)
+        return ({}, False) if data is None else _decoded(json.loads(data))
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        fields = {"path": str(file), "error": str(error)}
+        logger.error("how tools were allowed is lost; each is asked about", extra=fields)  # noqa: TRY400
+        try:
+            put_aside(file)
+        except OSError:
+            logger.warning("it cannot be put aside", extra=fields)
+        return {}, True
+
+
+def _decoded(document: Any) -> tuple[dict[str, ToolWords], bool]:  # noqa: ANN401 - JSON
+    if document["version"] != _VERSION:
+        msg = f"it is of version {document['version']!r}"
+        raise ValueError(msg)
+    tools = {
+        str(name): ToolWords(
+            description=str(each["description"]), parameters=dict(each["parameters"])
+        )
+        for name, each in document["tools"].items()
+    }
+    return tools, bool(document["is_lost"])
