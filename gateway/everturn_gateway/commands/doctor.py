@@ -7,7 +7,7 @@ import shutil
 import stat
 import sys
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -25,13 +25,14 @@ from everturn_gateway.client import ask_channels, ask_readiness, ask_tools
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.agents import check_agents
 from everturn_gateway.commands.channel import channel_text
-from everturn_gateway.commands.crash import LOG_NAME, crash_log
+from everturn_gateway.commands.crash import LOG_NAME
 from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_OK
 from everturn_gateway.commands.job_health import ask_jobs, read_jobs
 from everturn_gateway.commands.job_words import fault_text
 from everturn_gateway.commands.options import Options
 from everturn_gateway.commands.printing import print_line
 from everturn_gateway.commands.running import NOTE_NAME, Running, find_running, is_alive, read_note
+from everturn_gateway.commands.sandbox_health import sandbox_notes
 from everturn_gateway.commands.settings import api_token, load, run_async
 from everturn_gateway.commands.talk import HISTORY_NAME
 from everturn_gateway.commands.token import token_notes
@@ -40,12 +41,7 @@ from everturn_gateway.errors import ConfigError, GatewayError
 from everturn_gateway.model_memory import look_up
 from everturn_gateway.principals import FOLDER as PRINCIPALS_FOLDER
 from everturn_gateway.principals import private_paths
-from everturn_gateway.private_environ import process_environ
 from everturn_gateway.specs import AgentFile
-from everturn_gateway.tools.plan import ToolPlan
-from everturn_gateway.tools.shell import Confinement, sandbox_fault
-from everturn_gateway.tools.site import ServiceLink, ToolSite
-from everturn_gateway.tools.workshop import FILES_FOLDER
 
 _FREE_WARN_BYTES = 1024**3
 _TOKEN_CHARACTERS = 16  # shorter tokens are words and dates; 16 at random nobody guesses
@@ -208,15 +204,10 @@ def _agents(config: Config) -> tuple[list[Finding], list[AgentFile]]:
             Finding(verdict="note", subject="agent", text=f"{name}: {note}")
             for note in hint_notes(model, memory.facts(model))
         ]
-        if fault := _sandbox_fault(config, agent):
-            text = f"{name}: its commands cannot run: {fault}"
-            found.append(Finding(verdict="note", subject="agent", text=text))
-        if not config.server.api_token and _reaches_us(agent.plan):
-            text = (
-                f"{name}: its commands reach the network, and there this gateway, which asks for no"
-                " token: one of them could allow the next; set server.api_token"
-            )
-            found.append(Finding(verdict="note", subject="agent", text=text))
+        found += [
+            Finding(verdict="note", subject="agent", text=f"{name}: {note}")
+            for note in sandbox_notes(config, agent)
+        ]
         if risk := _strangers_may(agent):
             text = f"{name}: anybody may write to it (spec.access: open), and {risk}"
             found.append(Finding(verdict="note", subject="agent", text=text))
@@ -265,39 +256,6 @@ def _verdict(status: ChannelStatus) -> Verdict:
     age = SystemClock().now() - status.since
     is_early = not status.error and not status.last_received_at
     return "note" if is_early and age < timedelta(seconds=START_GRACE_S) else "problem"
-
-
-def _confinements(plan: ToolPlan) -> list[Confinement]:
-    """Return how far each tool of an agent reaches that runs commands."""
-    confined = [each.confinement for each in (plan.bash, plan.processes) if each is not None]
-    return [*confined, *(each.confinement for each in plan.cli)]
-
-
-def _sandbox_fault(config: Config, agent: AgentFile) -> str | None:
-    """Return why an agent's commands cannot be confined on this machine."""
-    environ = process_environ()
-    site = ToolSite(
-        agent=agent.spec.name,
-        home=agent.folder.absolute(),
-        files=(agent.files or config.workspace / FILES_FOLDER / agent.spec.name).absolute(),
-        state=config.workspace,
-        environ=environ,
-        secrets=crash_log.secrets,
-        link=ServiceLink(),
-    )
-    is_open = not config.server.api_token
-    faults = (
-        sandbox_fault(
-            environ, replace(each, hidden=config.private_files, has_open_api=is_open), site
-        )
-        for each in _confinements(agent.plan)
-    )
-    return next((fault for fault in faults if fault), None)
-
-
-def _reaches_us(plan: ToolPlan) -> bool:
-    """Say whether commands that are confined can speak to this gateway all the same."""
-    return any(each.sandbox == "bwrap" and each.network for each in _confinements(plan))
 
 
 def _strangers_may(agent: AgentFile) -> str:

@@ -268,30 +268,47 @@ class PlainToolSection(Section):
     name: Literal["reload_tools", "send_file"]
 
 
-class BashToolSection(Section):
-    """Runs commands in the agent's workspace."""
+class LimitsSection(Section):
+    """What one command in the sandbox may take of the machine, with all that it starts."""
 
-    type: Literal["builtin"]
-    name: Literal["bash"]
+    max_tasks: Count = 1024
+    "Processes and threads at once; a command that starts more is ended."
+    max_memory_mib: Count | None = None
+    "Memory that it holds; a command that takes more is ended. By default half of the machine's."
+    max_file_mib: Count = 8192
+    "Of one file that it writes."
+
+
+class ConfinedSection(Section):
+    """How far the commands of a tool reach."""
+
     sandbox: SandboxKind = "bwrap"
-    "bwrap: the workspace is writable, the rest read-only; plain: as the user `run_as`."
+    "bwrap: they see their workspace and programs; plain: they run as the user `run_as`."
     run_as: Text | None = None
     "plain: the user of its commands, by name, number or UID:GID; not the gateway's own."
     network: bool = False
     "Whether commands in the sandbox reach the network."
+    readable: tuple[Text, ...] = ()
+    "What they see beside that in the sandbox: files and folders; relative to the agent's folder."
+    writable: tuple[Text, ...] = ()
+    "The same, for what they may change as well."
+    limits: LimitsSection = LimitsSection()
+
+
+class BashToolSection(ConfinedSection):
+    """Runs commands in the agent's workspace."""
+
+    type: Literal["builtin"]
+    name: Literal["bash"]
     timeout_seconds: Seconds = 120
     "Deadline of one command, unless the call asks for less."
 
 
-class ProcessToolSection(Section):
+class ProcessToolSection(ConfinedSection):
     """Runs commands that go on while the conversation does."""
 
     type: Literal["builtin"]
     name: Literal["background_process"]
-    sandbox: SandboxKind = "bwrap"
-    run_as: Text | None = None
-    "plain: the user of its commands, as of bash."
-    network: bool = False
     max_processes: Count = 8
     "Running at the same time, for this agent."
 
@@ -364,7 +381,7 @@ class DelegateToolSection(Section):
     "How deep delegates may delegate."
 
 
-class CliToolSection(Section):
+class CliToolSection(ConfinedSection):
     """A program in the agent's folder."""
 
     type: Literal["cli"]

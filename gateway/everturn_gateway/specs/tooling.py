@@ -9,10 +9,12 @@ from typing import Final, assert_never
 
 from everturn_gateway.documents import Document
 from everturn_gateway.errors import ConfigError, Fault
+from everturn_gateway.specs.confining import read_confinement
 from everturn_gateway.specs.sections import (
     BashToolSection,
     BeforeToolSection,
     CliToolSection,
+    ConfinedSection,
     DelegateToolSection,
     FilesToolSection,
     HooksSection,
@@ -94,7 +96,7 @@ def read_plan(
         policy: What rules them.
         environ: The environment variables: a key in them chooses who searches the web.
     """
-    reader = _Reader(document, folder, environ)
+    reader = _Reader(document, folder, state, environ)
     for number, section in enumerate(spec.tools):
         reader.read(section, number)
     skills, skill_faults = load_skills(folder / spec.skills_dir)
@@ -139,6 +141,7 @@ class _Reader:
 
     document: Document
     folder: Path
+    state: Path | None
     environ: Mapping[str, str]
     plan: ToolPlan = field(default_factory=ToolPlan)
     "What was read so far."
@@ -189,9 +192,7 @@ class _Reader:
             case _:
                 assert_never(section)
 
-    def _confinement(
-        self, section: BashToolSection | ProcessToolSection | CliToolSection, number: int
-    ) -> Confinement:
+    def _confinement(self, section: ConfinedSection, number: int) -> Confinement:
         """Return how far a tool reaches; a program of the owner's may run as the gateway does."""
         is_owners = isinstance(section, CliToolSection) and section.run_as is None
         if section.run_as is not None and section.sandbox != "plain":
@@ -202,8 +203,11 @@ class _Reader:
                 " that one can read its tokens and write this agent's policy"
             )
             self.warnings.append(self.document.fault((*_TOOLS, number, "sandbox"), message))
-        kind = "none" if section.sandbox == "plain" and is_owners else section.sandbox
-        return Confinement(sandbox=kind, network=section.network, run_as=section.run_as or "")
+        confinement, faults = read_confinement(section, folder=self.folder, state=self.state)
+        for fault in faults:
+            self._complain(number, fault)
+        is_unconfined = section.sandbox == "plain" and is_owners
+        return replace(confinement, sandbox="none") if is_unconfined else confinement
 
     def _schedule(self, section: ScheduleToolSection) -> None:
         """Give the tool; of several names for it, each number that is written counts, the last."""

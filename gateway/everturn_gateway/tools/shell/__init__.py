@@ -6,16 +6,20 @@ from everturn_gateway.tools.shell.bash import BashTool
 from everturn_gateway.tools.shell.environment import command_environ
 from everturn_gateway.tools.shell.sandbox import (
     Confinement,
+    Limits,
     command_line,
     confine,
     sandbox_fault,
+    unseen_places,
 )
 
 __all__ = [
     "BashTool",
     "Confinement",
+    "Limits",
     "command_environ",
     "command_line",
     "confine",
     "sandbox_fault",
+    "unseen_places",
 ]

@@ -1,4 +1,8 @@
-"""Which places of the machine no confined command may see."""
+"""Which places no confined command sees, though they lie in a folder that is shown.
+
+A command sees little, but a workspace may be a project that holds the gateway's own files, and an
+owner may list a whole home as readable.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,18 @@ from typing import Final
 
 from everturn_gateway.tools.site import ToolSite
 
+RULES: Final = ("agent.yaml", "policy.yaml", "policy.local.yaml")
+"What rules an agent, in its folder: it may hold tokens, and says what would not be asked about."
+
 _IN_A_HOME: Final = (
+    ".claude",
+    ".claude.json",
+    ".codex",
+    ".gemini",
+    ".opera",
+    ".pki",
+    ".anthropic",
+    ".openai",
     ".ssh",
     ".aws",
     ".azure",
@@ -55,12 +70,25 @@ _IN_A_HOME: Final = (
     ".config/pip/pip.conf",
     ".config/rclone",
     ".config/doctl",
+    ".config/BraveSoftware",
+    ".config/Code",
+    ".config/Signal",
+    ".config/anthropic",
+    ".config/github-copilot",
+    ".config/microsoft-edge",
+    ".config/opera",
+    ".config/vivaldi",
     ".config/chromium",
     ".config/google-chrome",
     ".config/composer/auth.json",
     ".composer/auth.json",
     ".local/share/keyrings",
     ".local/share/containers",
+    ".local/share/opencode/auth.json",
+    ".local/share/TelegramDesktop",
+    "snap/chromium",
+    "snap/firefox",
+    ".var/app",
 )
 "Where programs keep keys, passwords and what was typed, below a person's home."
 _OF_THE_SYSTEM: Final = (
@@ -84,11 +112,12 @@ _SECRET_FILE: Final = re.compile(
 "Files beside the gateway's configuration and the agents that hold secrets by their name."
 
 
-def secret_places(site: ToolSite) -> Iterator[Path]:
+def secret_places(site: ToolSite, *around: Path) -> Iterator[Path]:
     """Yield folders and files that hold secrets, as written; not all of them need exist.
 
-    These are the gateway's own state, other agents' folders, and where this machine's programs
-    keep keys. Reads a few folders: not for the event loop.
+    These are the gateway's own state, other agents' folders, where this machine's programs keep
+    keys, and what is called like a secret beside the gateway's files and `around`. Reads a few
+    folders: not for the event loop.
     """
     yield site.state
     yield from _neighbours(site.home)
@@ -97,10 +126,8 @@ def secret_places(site: ToolSite) -> Iterator[Path]:
             yield home / name
     yield from map(Path, _OF_THE_SYSTEM)
     yield from _named(*_HOST_KEYS)
-    around = dict.fromkeys(
-        (site.state.parent, site.home, site.home.parent, Path.cwd(), *_homes(site.environ))
-    )
-    for folder in around:
+    own = (site.state.parent, site.home, site.home.parent, Path.cwd(), *_homes(site.environ))
+    for folder in dict.fromkeys((*own, *around)):
         yield from _named(folder, _SECRET_FILE)
 
 

@@ -1,50 +1,67 @@
 """Confines the commands of an agent with bubblewrap, or runs them plainly where that was chosen.
 
-In the sandbox the agent's workspace is writable, `/tmp` is private to the command, the rest of the
-file system is read-only, secret places are hidden (`hiding`), other processes are not visible, and
-the network is cut off unless it is allowed. Source: bwrap(1), bubblewrap 0.11.
+A confined command sees what it needs and nothing else: the system's programs, the little of /etc
+that a C library reads (`system`), the agent's workspace, writable, and its folder, read-only. What
+else there is on the machine does not exist for it, unless the agent's owner lists it. It has a /tmp
+and a home of its own, sees no other process, and no network unless that is allowed; what it may ask
+of the kernel is filtered (`filters`), and a warden holds it to its limits (`warden`).
+Source: bwrap(1), bubblewrap 0.11.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
+import json
 import os
 import shutil
 import subprocess
+import sys
+from binascii import b2a_base64
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 import anyio.to_thread
 
 from everturn_actors.errors import ToolFailedError
-from everturn_gateway.documents import resolved
 from everturn_gateway.tools.confined import make_private
+from everturn_gateway.tools.shell import system, view, warden
 from everturn_gateway.tools.shell.environment import DEFAULT_PATH
-from everturn_gateway.tools.shell.hiding import secret_places
+from everturn_gateway.tools.shell.filters import call_filter
+from everturn_gateway.tools.shell.mounts import Look, is_there, mount_options
 from everturn_gateway.tools.shell.run_as import give_folder, other_user_line, plain_fault
 from everturn_gateway.tools.site import ToolSite
 
 SandboxKind: TypeAlias = Literal["bwrap", "plain", "none"]
 
-TMP_BYTES: Final = 512 * 1024**2  # of a command's private /tmp, which is kept in memory
 _PROBE_S: Final = 10  # a probe that takes longer has failed
-HOME: Final = "/run/home"
+HOME: Final = view.HOME
 "The home of a confined command: empty, and gone with it."
+_NICE: Final = 5  # whoever waits for the gateway comes before a command that computes
+_OPEN_FILES: Final = 4096
 _REMEDY: Final = (
     "whoever runs this agent can {}, or have commands run as another user (`sandbox: plain` with"
     " `run_as`, docs/shell-and-processes.md)"
 )
 
-# What of a new /proc sets up the kernel: where the gateway runs as root, its owner may write there,
-# without any capability.
-_KERNEL: Final = tuple(
-    Path("/proc", name) for name in ("acpi", "bus", "fs", "irq", "scsi", "sys", "sysrq-trigger")
-)
 
-_Kind: TypeAlias = Literal["readable", "writable", "hidden", "private"]
+def _half_of_memory() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a confined command may take of the machine, with all that it starts."""
+
+    tasks: int = 1024
+    "Processes and threads at once."
+    memory_bytes: int = field(default_factory=_half_of_memory)
+    "Memory that it holds, all together; by default half of what the machine has."
+    file_bytes: int = 8 * 1024**3
+    "Of one file that it writes."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +80,11 @@ class Confinement:
     "The user of plain commands: a name, a number, or UID:GID."
     has_open_api: bool = False
     "Whether the gateway's HTTP API asks nobody for a token."
+    readable: tuple[Path, ...] = ()
+    "What its owner shows beside the workspace, read-only; a `~` is the gateway's home."
+    writable: tuple[Path, ...] = ()
+    "The same, writable."
+    limits: Limits = field(default_factory=Limits)
     bwrap: Path | None = None
     "The program; by default the one on the gateway's PATH."
 
@@ -80,13 +102,16 @@ def command_line(
     cwd: Path | None = None,
     writable: Sequence[Path] = (),
     readable: Sequence[Path] = (),
+    frozen: Sequence[Path] = (),
 ) -> tuple[str, ...]:
     """Return the argv that runs `command` as confined as it has to be.
 
     A string is a script for bash, handed over as one argument; a sequence is run as it is. It runs
     in `cwd` (the agent's workspace); start the argv in the same folder, for plain commands.
-    `writable` and `readable` are shown beside the workspace and the agent's folder, even where
-    they lie in a hidden place; `cwd` is not. Reads the file system: tasks await `confine` instead.
+    `writable` and `readable` are shown beside what the confinement shows, even where they lie in a
+    hidden place; `cwd` is not. `frozen` files and folders of the workspace cannot be changed, moved
+    or removed by the command, nor can the folders around them be moved; of a link, what it leads
+    to. Reads the file system: tasks await `confine` instead.
 
     Raises:
         ToolFailedError: There is no bash, or the sandbox cannot be had; the text says what the
@@ -97,18 +122,22 @@ def command_line(
         return argv
     if confinement.sandbox == "plain":
         return (*_as_other_user(site, confinement, cwd or site.files), *argv)
+    if isinstance(command, str):
+        argv = ("bash", *argv[1:])  # the one in there: ours may be one that it does not see
     bwrap = _find(site.environ, confinement)
     ability = _ability(bwrap, network=confinement.network)
-    shown = _shown(site, confinement, writable, readable)
-    return (
-        str(bwrap),
-        *_walls(network=confinement.network),
-        *_mounts(shown, sized=ability.sized),
-        "--chdir",
-        str(_real(cwd or site.files)),
-        "--",
-        *argv,
+    looks = view.view_of(
+        site,
+        network=confinement.network,
+        hidden=confinement.hidden,
+        readable=(*confinement.readable, *readable),
+        writable=(*confinement.writable, *writable),
+        frozen=frozen,
     )
+    line = _bubblewrap(
+        bwrap, looks, ability, network=confinement.network, limits=confinement.limits
+    )
+    return (*line, "--chdir", str(view.real(cwd or site.files)), "--", *argv)
 
 
 async def confine(
@@ -119,6 +148,7 @@ async def confine(
     cwd: Path | None = None,
     writable: Sequence[Path] = (),
     readable: Sequence[Path] = (),
+    frozen: Sequence[Path] = (),
 ) -> tuple[str, ...]:
     """Make sure that the workspace is there and return `command_line`, off the event loop.
 
@@ -134,7 +164,13 @@ async def confine(
                 with suppress(ValueError):  # the next step says what is wrong with it
                     give_folder(site.files, confinement.run_as)
             return command_line(
-                site, confinement, command, cwd=cwd, writable=writable, readable=readable
+                site,
+                confinement,
+                command,
+                cwd=cwd,
+                writable=writable,
+                readable=readable,
+                frozen=frozen,
             )
         except OSError as error:
             msg = f"the agent's workspace cannot be used: {error.strerror or error}"
@@ -182,6 +218,21 @@ def _as_other_user(site: ToolSite, confinement: Confinement, cwd: Path) -> tuple
     )
 
 
+def unseen_places(
+    environ: Mapping[str, str], confinement: Confinement, *own: Path
+) -> tuple[list[Path], list[Path]]:
+    """Return what a command does not see that it might be thought to.
+
+    First the folders of programs on the PATH of `environ`, then what the confinement lists and is
+    not there. `own` are places of the gateway's, which make no folder around them a toolchain.
+    """
+    given = [each.expanduser() for each in (*confinement.readable, *confinement.writable)]
+    missing = [place for place in given if not is_there(place)]
+    seen = [view.real(place) for place in given if place not in missing]
+    tools = system.toolchains(environ, barred=system.barred_places(environ, *own))
+    return system.unseen(environ, (*tools, *seen)), missing
+
+
 # --- the program ---
 
 
@@ -191,6 +242,16 @@ class _Ability:
 
     sized: bool
     "Whether it can limit the size of a tmpfs (from 0.7 on)."
+    user: tuple[str, ...]
+    "The options by which a command gets a user of its own."
+
+
+_AS_USER: Final = ("--uid", str(view.USER_ID), "--gid", str(view.USER_ID))
+_USERS: Final = (
+    ("--unshare-user", "--disable-userns", *_AS_USER),
+    ("--unshare-user", *_AS_USER),  # before 0.8
+    ("--unshare-user-try",),  # root, on a machine that has no user namespaces
+)
 
 
 def _find(environ: Mapping[str, str], confinement: Confinement) -> Path:
@@ -214,12 +275,13 @@ def _ability(bwrap: Path, *, network: bool) -> _Ability:
         ToolFailedError: It does not work; with bubblewrap's own words.
     """
     why = ""
-    for sized in (True, False):
-        private: dict[Path, _Kind] = {Path("/tmp").resolve(): "private"}  # noqa: S108 - its own
-        argv = [str(bwrap), *_walls(network=network), *_mounts(private, sized=sized), "--", "true"]
+    looks = dict(view.system_view(network=network, when=0))
+    for user, sized in itertools.product(_USERS, (True, False)):
+        ability = _Ability(sized=sized, user=user)
+        line = _bubblewrap(bwrap, looks, ability, network=network, limits=Limits())
         try:
             done = subprocess.run(  # noqa: S603 - all of it is ours
-                argv,
+                (*line, "--", "true"),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=_PROBE_S,
@@ -227,13 +289,12 @@ def _ability(bwrap: Path, *, network: bool) -> _Ability:
                 env={"PATH": DEFAULT_PATH + ":/run/current-system/sw/bin"},
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            why = str(error)
+            why = why or str(error)
             break
         if done.returncode == 0:
-            return _Ability(sized=sized)
-        why = done.stderr.decode(errors="replace").strip()[:300]
-        if "--size" not in why:
-            break
+            return ability
+        # The first of them says most: the others are for older programs and kernels.
+        why = why or done.stderr.decode(errors="replace").strip()[:300]
     remedy = _REMEDY.format(
         "let this user create user namespaces (sysctl kernel.unprivileged_userns_clone, "
         "user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns; in a container "
@@ -254,106 +315,34 @@ def _bash(site: ToolSite) -> str:
 # --- what it is told ---
 
 
-def _walls(*, network: bool) -> tuple[str, ...]:
+def _bubblewrap(
+    bwrap: Path,
+    looks: Mapping[Path, Look],
+    ability: _Ability,
+    *,
+    network: bool,
+    limits: Limits,
+) -> tuple[str, ...]:
+    """Return the warden's line, up to where the command's own options begin."""
+    allowed = call_filter(network=network)
+    first = [] if allowed is None else [allowed]
+    mounts, data = mount_options(looks, sized=ability.sized, data_fd=warden.DATA_FD + len(first))
+    order: warden.Order = {
+        "data": [b2a_base64(each, newline=False).decode() for each in (*first, *data)],
+        "tasks": limits.tasks,
+        "memory_bytes": limits.memory_bytes,
+        "file_bytes": limits.file_bytes,
+        "files": _OPEN_FILES,
+        "nice": _NICE,
+    }
     return (
-        "--unshare-user-try",
-        "--unshare-pid",
-        "--unshare-ipc",
-        "--unshare-uts",
-        "--unshare-cgroup-try",
+        *(sys.executable, "-I", "-S", warden.__file__, json.dumps(order)),
+        *(str(bwrap), "--info-fd", str(warden.INFO_FD), "--block-fd", str(warden.BLOCK_FD)),
+        *(() if allowed is None else ("--seccomp", str(warden.DATA_FD))),
+        *ability.user,
+        *("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
         *(() if network else ("--unshare-net",)),
-        "--die-with-parent",
-        "--new-session",
-        "--cap-drop",
-        "ALL",
-        "--ro-bind",
-        "/",
-        "/",
+        *("--hostname", "sandbox", "--die-with-parent", "--new-session", "--cap-drop", "ALL"),
+        *("--setenv", "USER", view.USER, "--setenv", "LOGNAME", view.USER),
+        *mounts,
     )
-
-
-def _shown(
-    site: ToolSite, confinement: Confinement, writable: Sequence[Path], readable: Sequence[Path]
-) -> dict[Path, _Kind]:
-    """Return how each place that is not merely read-only is to look; later entries win."""
-    shown: dict[Path, _Kind] = {}
-    for place in (*secret_places(site), *confinement.hidden):
-        with suppress(OSError):  # what leads nowhere cannot be read either
-            shown[resolved(place)] = "hidden"
-    # Sockets of other programs lie in /run; a read-only mount would not keep anybody from them.
-    shown[Path("/run").resolve()] = "hidden"
-    for needed in ("/run/current-system", "/etc/resolv.conf"):  # NixOS; systemd-resolved
-        shown[Path(needed).resolve()] = "readable"
-    for own in ("/tmp", "/var/tmp"):  # noqa: S108 - these are made private
-        shown[Path(own).resolve()] = "private"
-    shown[Path(HOME)] = "private"
-    for place in (site.home, *readable):
-        shown[_real(place)] = "readable"
-    state = _real(site.state)
-    for place in (site.files, *writable):
-        folder = _real(place)
-        if folder == state:
-            msg = f"commands cannot run: {folder} is where the gateway keeps its own state"
-            raise ToolFailedError(msg)
-        shown[folder] = "writable"
-        for name in ("agent.yaml", "policy.yaml", "policy.local.yaml"):
-            # A workspace that is the agent's own folder must not let it change its own rules.
-            if folder == _real(site.home):
-                shown[folder / name] = "readable"
-    return shown
-
-
-def _real(place: Path) -> Path:
-    """Return where a folder is that a command has to see.
-
-    Raises:
-        ToolFailedError: Its links lead nowhere.
-    """
-    try:
-        return resolved(place)
-    except OSError as error:
-        msg = f"commands cannot run: {place} cannot be used: {error.strerror or error}"
-        raise ToolFailedError(msg) from error
-
-
-def _mounts(shown: Mapping[Path, _Kind], *, sized: bool) -> list[str]:
-    """Return the mounts, outer ones first, so that an inner one shows through what hides it."""
-    line: list[str] = ["--proc", "/proc", "--dev", "/dev"]
-    for part in _KERNEL:
-        if _is_there(part):
-            line += ("--ro-bind", str(part), str(part))
-    sealed: list[str] = []
-    for place in sorted(shown, key=lambda path: (len(path.parts), path)):
-        kind, covered = shown[place], _cover(place, shown) in {"hidden", "private"}
-        if (covered and kind == "hidden") or not (kind == "private" or _is_there(place)):
-            continue
-        path = str(place)
-        match kind:
-            case "readable":
-                line += ("--ro-bind", path, path)
-            case "writable":
-                line += ("--bind", path, path)
-            case "private":
-                line += (*(("--size", str(TMP_BYTES)) if sized else ()), "--tmpfs", path)
-            case "hidden" if place.is_dir():
-                line += ("--tmpfs", path)
-                sealed += ("--remount-ro", path)
-            case "hidden":
-                # A device on a mount for which devices are off: opening it is refused.
-                line += ("--ro-bind", os.devnull, path)
-    return line + sealed
-
-
-def _cover(place: Path, shown: Mapping[Path, _Kind]) -> _Kind:
-    """Return how the innermost place around `place` looks."""
-    for outer in place.parents:
-        if outer in shown:
-            return shown[outer]
-    return "readable"
-
-
-def _is_there(place: Path) -> bool:
-    try:
-        return place.exists()
-    except OSError:  # not for us to see either
-        return False

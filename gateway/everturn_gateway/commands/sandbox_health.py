@@ -1,0 +1,98 @@
+"""What `everturn doctor` says of the sandbox in which the commands of an agent run."""
+
+from __future__ import annotations
+
+import functools
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from everturn_gateway.commands.crash import crash_log
+from everturn_gateway.config import Config
+from everturn_gateway.private_environ import process_environ
+from everturn_gateway.specs import AgentFile
+from everturn_gateway.tools.plan import ToolPlan
+from everturn_gateway.tools.shell import Confinement, sandbox_fault, unseen_places
+from everturn_gateway.tools.site import ServiceLink, ToolSite
+from everturn_gateway.tools.workshop import FILES_FOLDER
+
+_METADATA: Final = ("169.254.169.254", 80)
+"Where a machine in a cloud asks for its own keys: at Amazon, Google, Microsoft and most others."
+_ANSWER_S: Final = 0.5  # it is on the same machine, as good as
+
+
+def sandbox_notes(config: Config, agent: AgentFile) -> Iterator[str]:
+    """Yield what is to be said of how far an agent's commands reach, and how far not.
+
+    Starts processes, and connects to a metadata address where a command could: not for the event
+    loop.
+    """
+    if fault := _sandbox_fault(config, agent):
+        yield f"its commands cannot run: {fault}"
+    confined = [each for each in _confinements(agent.plan) if each.sandbox == "bwrap"]
+    if any(each.network for each in confined):
+        if not config.server.api_token:
+            yield (
+                "its commands reach the network, and there this gateway, which asks for no"
+                " token: one of them could allow the next; set server.api_token"
+            )
+        if _metadata_answers():
+            yield (
+                f"its commands reach the network, and there {_METADATA[0]}, where a cloud"
+                " gives the machine's keys to whoever asks; close it: docs/shell-and-processes.md"
+            )
+    unseen, missing = dict[Path, None](), dict[Path, None]()
+    for each in confined:
+        folders, gone = unseen_places(process_environ(), each, config.workspace, agent.folder)
+        unseen |= dict.fromkeys(folders)
+        missing |= dict.fromkeys(gone)
+    if unseen:
+        yield (
+            f"its commands do not see {_listed(unseen)} of the PATH; where they need a program in"
+            " there, name the folder of its installation in `readable`"
+        )
+    if missing:
+        yield f"its commands are to see {_listed(missing)}, and that is not there"
+
+
+def _listed(places: dict[Path, None]) -> str:
+    return ", ".join(map(str, places))
+
+
+def _confinements(plan: ToolPlan) -> list[Confinement]:
+    """Return how far each tool of an agent reaches that runs commands."""
+    confined = [each.confinement for each in (plan.bash, plan.processes) if each is not None]
+    return [*confined, *(each.confinement for each in plan.cli)]
+
+
+def _sandbox_fault(config: Config, agent: AgentFile) -> str | None:
+    """Return why an agent's commands cannot be confined on this machine."""
+    environ = process_environ()
+    site = ToolSite(
+        agent=agent.spec.name,
+        home=agent.folder.absolute(),
+        files=(agent.files or config.workspace / FILES_FOLDER / agent.spec.name).absolute(),
+        state=config.workspace,
+        environ=environ,
+        secrets=crash_log.secrets,
+        link=ServiceLink(),
+    )
+    is_open = not config.server.api_token
+    faults = (
+        sandbox_fault(
+            environ, replace(each, hidden=config.private_files, has_open_api=is_open), site
+        )
+        for each in _confinements(agent.plan)
+    )
+    return next((fault for fault in faults if fault), None)
+
+
+@functools.cache
+def _metadata_answers() -> bool:
+    try:
+        socket.create_connection(_METADATA, _ANSWER_S).close()
+    except OSError:
+        return False
+    return True

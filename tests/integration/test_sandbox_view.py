@@ -1,0 +1,256 @@
+"""Which parts of a machine commands see, of what its owner lists and of its toolchains."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.commands import BWRAP, make_site, needs_sandbox, write_script
+
+from everturn_gateway.tools.shell import sandbox, unseen_places
+from everturn_gateway.tools.shell.environment import command_environ
+from everturn_gateway.tools.shell.sandbox import Confinement, command_line
+from everturn_gateway.tools.site import ToolSite
+
+pytestmark = needs_sandbox
+_HANG_S = 60
+
+
+@pytest.fixture
+def folder() -> Generator[Path]:
+    """A folder that is not below /tmp, which a command has of its own."""
+    with tempfile.TemporaryDirectory(dir=Path.home(), prefix="everturn-view-") as made:
+        yield Path(made)
+
+
+def _run(
+    site: ToolSite,
+    command: str,
+    confinement: Confinement = BWRAP,
+    *,
+    frozen: Sequence[Path] = (),
+    readable: Sequence[Path] = (),
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # noqa: S603 - the commands of these tests
+        command_line(site, confinement, command, frozen=frozen, readable=readable),
+        env=command_environ(site, sandbox.HOME),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_HANG_S,
+        check=False,
+    )
+
+
+def test_what_is_listed_is_shown_and_no_more(folder: Path) -> None:
+    """An owner adds what a project needs."""
+    site = make_site(folder / "gate")
+    for name in ("book/page", "book/.env", "out/old", "other/page"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(f"{name}\n")
+    confinement = replace(BWRAP, readable=(folder / "book",), writable=(folder / "out",))
+    done = _run(
+        site,
+        f"cd {folder}; cat book/page other/page; echo x > out/new; echo x > book/n",
+        confinement,
+    )
+
+    assert done.stdout == "book/page\n"
+    assert done.stderr.count("No such file") == 1
+    assert done.stderr.count("Read-only file system") == 1
+    assert (folder / "out/new").exists()
+
+
+def test_secrets_in_a_folder_that_is_listed_stay_hidden(folder: Path) -> None:
+    """Who lists a home means the work in it."""
+    site = make_site(folder / "gate", HOME=str(folder))
+    for name in (".ssh/id", ".codex/auth.json", ".claude/.credentials.json", ".env", "work/notes"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(f"of {name}\n")
+    shown = replace(BWRAP, readable=(folder,))
+    named = replace(BWRAP, readable=(folder, folder / ".codex"))
+    command = f"cd {folder}; cat .ssh/* .codex/* .claude/.c* .env work/notes gate/.everturn/*/*"
+
+    assert _run(site, command, shown).stdout == "of work/notes\n"
+    assert _run(site, command, named).stdout == "of .codex/auth.json\nof work/notes\n"
+
+
+def test_a_path_that_leads_by_a_link_is_found_by_both_names(folder: Path) -> None:
+    """Homes are links on some systems, and scripts name them as people do."""
+    site = make_site(folder / "gate")
+    (folder / "real").mkdir()
+    (folder / "real/page").write_text("page\n")
+    (folder / "way").symlink_to("real")
+    confinement = replace(BWRAP, readable=(folder / "way", folder / "gone"))
+    done = _run(site, f"cat {folder}/way/page {folder}/real/page", confinement)
+
+    assert done.stdout == "page\npage\n"
+    assert unseen_places({"PATH": "/usr/bin"}, confinement) == ([], [folder / "gone"])
+
+
+def test_a_virtual_environment_on_the_path_works(folder: Path) -> None:
+    """The gateway itself is installed into one, often in a home; so are an agent's packages."""
+    venv = folder / "venv"
+    subprocess.run(  # noqa: S603
+        [sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True, timeout=_HANG_S
+    )
+    (next(venv.glob("lib/python3*/site-packages")) / "mine.py").write_text("print('mine')")
+    (venv / "notes.txt").write_text("private")
+    site = make_site(folder / "gate", PATH=f"{venv}/bin:{os.environ['PATH']}")
+    done = _run(
+        site,
+        f"python -c 'import mine, json, ssl, sys; print(sys.prefix)'; cat {venv}/notes.txt;"
+        f" touch {venv}/bin/x",
+    )
+
+    assert done.stdout == f"mine\n{venv}\n"
+    assert done.stderr.count("No such file") == 1
+    assert done.stderr.count("Read-only file system") == 1
+
+
+@pytest.mark.parametrize(
+    "mark", ["include/node/node.h", "lib/rustlib/x", "pkg/tool/x", "conda-meta/history", "Cellar/x"]
+)
+def test_a_toolchain_is_known_by_its_make(folder: Path, mark: str) -> None:
+    """A folder on the PATH alone says nothing of what lies beside it."""
+    prefix = folder / "tool"
+    write_script(prefix / "bin" / "runs", '#!/bin/sh\ncat "${0%/bin/runs}/lib/data"\n')
+    for name in (mark, "lib/data", "secret"):
+        (prefix / name).parent.mkdir(parents=True, exist_ok=True)
+        (prefix / name).write_text(f"{name}\n")
+    site = make_site(folder / "gate", PATH=f"{prefix}/bin:{os.environ['PATH']}")
+
+    assert _run(site, f"runs; cat {prefix}/secret").stdout == "lib/data\n"
+    assert unseen_places({"PATH": f"{prefix}/bin"}, BWRAP) == ([], [])
+
+
+def test_a_folder_of_programs_in_a_home_shows_nothing(folder: Path) -> None:
+    """`~/bin` and `~/.local/bin` are on many a PATH, and beside them lies a home."""
+    home = folder / "home"
+    for name in ("bin", ".local/bin", ".cargo/bin"):
+        write_script(home / name / "mine", "#!/bin/sh\necho ran\n")
+    (home / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    (home / "lib").mkdir()
+    (home / "lib/notes").write_text("private")
+    path = f"{home}/bin:{home}/.local/bin:{home}/.cargo/bin"
+    site = make_site(folder / "gate", HOME=str(home), PATH=f"{path}:{os.environ['PATH']}")
+    done = _run(site, f"mine; cat {home}/lib/notes; ls {home}")
+
+    assert done.stdout == ""
+    unseen, _ = unseen_places({"PATH": path, "HOME": str(home)}, BWRAP)
+    assert unseen == [home / "bin", home / ".local/bin", home / ".cargo/bin"]
+
+
+def test_a_toolchain_that_holds_the_gateway_is_none(folder: Path) -> None:
+    """Somebody makes a virtual environment in the folder of everything."""
+    (folder / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    write_script(folder / "bin" / "mine", "#!/bin/sh\necho ran\n")
+    site = make_site(folder, PATH=f"{folder}/bin:{os.environ['PATH']}")
+    done = _run(site, f"mine; ls {folder}")
+
+    assert done.stdout.split() == ["agents"]
+
+
+def test_a_virtual_environment_of_the_workspace_stays_writable(folder: Path) -> None:
+    """Its agent installs packages into it."""
+    site = make_site(folder)
+    prefix = site.files / "venv"
+    write_script(prefix / "bin" / "mine", "#!/bin/sh\necho ran\n")
+    (prefix / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    site = replace(site, environ={"PATH": f"{prefix}/bin:{os.environ['PATH']}"})
+
+    assert _run(site, "mine; touch venv/bin/new; ls venv/bin").stdout == "ran\nmine\nnew\n"
+
+
+def test_who_a_command_is_to_itself(folder: Path) -> None:
+    """Programs refuse root, or ask who they are; names of the machine's people are not told."""
+    site = make_site(folder, USER="ann")
+    done = _run(site, "id -un; id -u; echo $USER ~ ~agent; stat -c %U .; wc -l < /etc/passwd")
+
+    assert done.stdout.splitlines() == [
+        *("agent", "1000", f"agent {sandbox.HOME} {sandbox.HOME}", "agent", "3")
+    ]
+    assert (site.files.stat().st_uid, site.files.stat().st_gid) == (os.geteuid(), os.getegid())
+
+
+def test_what_programs_need_of_the_system_is_there(folder: Path) -> None:
+    """A sandbox that hides too much is switched off."""
+    site = make_site(folder)
+    done = _run(
+        site,
+        "test -r /etc/ld.so.cache -o -r /etc/ld-musl-x86_64.path && echo loader;"
+        " getent hosts localhost > /dev/null && echo names; date +%Z > /dev/null && echo zone;"
+        " test -e /etc/ssl/certs -o -e /etc/ssl/cert.pem -o -e /etc/pki && echo trust;"
+        " echo x | awk '{print $1}' > /tmp/f && echo tmp; echo x > /dev/shm/f && echo shm;"
+        " echo <(true) | cut -c1-5; ls /var/tmp > /dev/null && echo vartmp",
+    )
+
+    assert done.stdout.split() == [
+        *("loader", "names", "zone", "trust", "tmp", "shm", "/dev/", "vartmp")
+    ]
+
+
+# --- what is frozen ---
+
+
+def test_frozen_files_cannot_be_changed_moved_or_removed(folder: Path) -> None:
+    """What others will run is not changed by a call that nobody was asked for."""
+    site = make_site(folder)
+    for name in (".git/config", "Makefile", "src/deep/conftest.py", "src/main.py"):
+        (site.files / name).parent.mkdir(parents=True, exist_ok=True)
+        (site.files / name).write_text("good\n")
+    frozen = [site.files / name for name in (".git/config", "Makefile", "src/deep/conftest.py")]
+    command = """
+        for f in .git/config Makefile src/deep/conftest.py; do
+          echo bad > $f; echo bad >> $f; rm -f $f; mv $f /tmp/x; mv src/main.py $f
+          ln -f src/main.py $f; cp --remove-destination src/main.py $f; chmod 777 $f
+          truncate -s 0 $f; touch -d 2000-01-01 $f
+          sed -i s/good/bad/ $f; ln $f hard; echo bad > hard; rm -f hard; install src/main.py $f
+        done
+        mv .git g; mv src s; mv src/deep src/d; rm -rf .git src/deep
+        echo new > src/deep/other; echo new > .git/HEAD
+        echo changed > src/main.py; mv src/main.py m
+    """
+    before = [(each.stat().st_mode, each.stat().st_mtime_ns) for each in frozen]
+    _run(site, command, frozen=frozen)
+
+    assert [each.read_text() for each in frozen] == ["good\n"] * 3
+    assert [(each.stat().st_mode, each.stat().st_mtime_ns) for each in frozen] == before
+    assert (site.files / "src/deep/other").read_text() == "new\n"
+    assert (site.files / ".git/HEAD").read_text() == "new\n"
+    assert (site.files / "m").read_text() == "changed\n"
+
+
+def test_a_frozen_folder_is_frozen_with_all_in_it(folder: Path) -> None:
+    """A folder of hooks has new files as well as old ones."""
+    site = make_site(folder)
+    (site.files / ".git/hooks").mkdir(parents=True)
+    _run(
+        site,
+        "echo x > .git/hooks/pre-commit; mkdir .git/hooks/d; mv .git/hooks .git/h;"
+        " rmdir .git/hooks; mv .git g; mkdir -p .git/hooks; echo x > .git/hooks/post-commit",
+        frozen=[site.files / ".git/hooks"],
+    )
+
+    assert list((site.files / ".git").iterdir()) == [site.files / ".git/hooks"]
+    assert list((site.files / ".git/hooks").iterdir()) == []
+
+
+def test_what_is_frozen_outside_of_the_workspace_is_not_shown_for_that(folder: Path) -> None:
+    """Nor what is not there, or what a link in the workspace leads to."""
+    site = make_site(folder)
+    (folder / "private").write_text("private")
+    (site.files / "way").symlink_to(folder / "private")
+    frozen = [folder / "private", site.files / "gone", site.files / "way", site.home / "agent.yaml"]
+    done = _run(
+        site, f"cat {folder}/private way {site.home}/agent.yaml; echo y > gone", frozen=frozen
+    )
+
+    assert done.stdout == ""
+    assert (site.files / "gone").read_text() == "y\n"
