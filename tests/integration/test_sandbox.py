@@ -253,7 +253,7 @@ def test_a_missing_bubblewrap_says_what_the_owner_can_do(tmp_path: Path) -> None
     nowhere = replace(site, environ={"PATH": str(tmp_path)})
     write_script(tmp_path / "bash", "#!/bin/sh\n")
     with pytest.raises(
-        ToolFailedError, match=r"install bubblewrap .* `sandbox: plain` with `run_as`"
+        ToolFailedError, match=r"install bubblewrap .*`sandbox: plain` with `run_as`"
     ):
         command_line(nowhere, Confinement(sandbox="bwrap"), "true")
 
