@@ -17,10 +17,11 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -106,13 +107,15 @@ def workspace(model_url: str, *, compaction: str = "archive") -> Generator[Path]
 
 
 @contextmanager
-def gateway(folder: Path) -> Generator[Running]:
-    """Run `everturn serve` in `folder` until the block ends."""
-    env = {**os.environ, "OPENAI_API_KEY": "bench"}
+def gateway(
+    folder: Path, *, everturn: Path = EVERTURN, environ: Mapping[str, str] = MappingProxyType({})
+) -> Generator[Running]:
+    """Run `everturn serve` in `folder` until the block ends, with `environ` beside our own."""
+    env = {**os.environ, "OPENAI_API_KEY": "bench", **environ}
     env.pop("PYTHONDONTWRITEBYTECODE", None)  # nobody compiles all sources at each start
     began = time.perf_counter()
     process = subprocess.Popen(
-        [EVERTURN, "serve"], cwd=folder, env=env, stdout=subprocess.PIPE, text=True
+        [everturn, "serve"], cwd=folder, env=env, stdout=subprocess.PIPE, text=True
     )
     try:
         yield running(_wait_ready(process, folder), process.pid, began)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import Final, TypeAlias
 
@@ -83,6 +84,7 @@ def _first_untrusted(chain: Sequence[str], trusted: Sequence[ProxyNetwork]) -> _
     return last
 
 
+@lru_cache(maxsize=1024)  # the same few ask again and again
 def _read(node: str) -> _Address | None:
     """Return the address of a node, with or without a port; None where it is none."""
     for text in _spellings(node):

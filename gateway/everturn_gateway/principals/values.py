@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from typing import Final, Literal, TypeAlias, get_args
 
 from everturn_actors.model import PROGRAM_SENDERS
@@ -46,6 +47,7 @@ RESERVED_NAMES: Final = frozenset({LOCAL, API_TOKEN, ADMIN_TOKEN}) | PROGRAM_SEN
 "Nobody else is called so: the gateway's own, and senders that are programs of it."
 
 
+@cache  # one for each of a few sets; asked for with each request
 def with_included(scopes: frozenset[Scope]) -> frozenset[Scope]:
     """Return `scopes` and all that they include.
 

@@ -7,8 +7,8 @@ it ended; everything else is one of the kinds of `ModelError`, with a text that 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
 from functools import cached_property
 from math import inf
 from typing import Protocol
@@ -107,14 +107,15 @@ class Transport:
         self._clients = clients
         self._mask = mask
         self._parser = parser
-        self._timeout = httpx2.Timeout(
-            endpoint.stall_timeout_s, connect=CONNECT_TIMEOUT_S, pool=None
-        )
+        timeout = httpx2.Timeout(endpoint.stall_timeout_s, connect=CONNECT_TIMEOUT_S, pool=None)
+        self._timeouts = timeout.as_dict()
         self._headers = {
             "content-type": "application/json",
             "accept": accept,
             **endpoint.headers,
         }
+        self._fields: httpx2.Headers | None = None
+        "These and those of every request; None before the first."
 
     @cached_property
     def _url(self) -> httpx2.URL:
@@ -160,13 +161,7 @@ class Transport:
         client = await self._clients.client(self._endpoint.address)
         named = ""
         try:
-            async with client.stream(
-                "POST",
-                self._url,
-                content=body,
-                headers=self._headers,
-                timeout=self._timeout,
-            ) as response:
+            async with self._sent(client, body) as response:
                 if not response.is_success:
                     raise await self._refused(response, where)
                 # Once: httpx2's own go through all fields at each look.
@@ -186,6 +181,28 @@ class Transport:
             return reader.reply()
         except ModelError as error:
             raise _with_id(error, named) from error.__cause__
+
+    @asynccontextmanager
+    async def _sent(
+        self, client: httpx2.AsyncClient, body: bytes
+    ) -> AsyncGenerator[httpx2.Response]:
+        """Send a request; as `client.stream` does, which merges all fields anew for each."""
+        if self._fields is None:
+            self._fields = httpx2.Headers(client.headers)
+            self._fields.update(self._headers)
+        request = httpx2.Request(
+            "POST",
+            self._url,
+            content=body,
+            headers=self._fields,
+            cookies=client.cookies or None,
+            extensions={"timeout": self._timeouts},
+        )
+        response = await client.send(request, stream=True)
+        try:
+            yield response
+        finally:
+            await response.aclose()
 
     async def _refused(
         self, response: httpx2.Response, where: str
