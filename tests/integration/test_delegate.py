@@ -605,3 +605,13 @@ async def test_who_asks_again_for_an_answer_is_told_the_same_refusals() -> None:
     (refused,) = first.refused
     assert refused.startswith('send {"to": "x"}: it is not on the allow list')
     assert again.refused == first.refused
+
+
+async def test_what_a_delegate_does_belongs_to_whoever_asked() -> None:
+    """Else a daily limit would end where an agent hands its work on."""
+    async with open_agents(one_task(), delegates) as test:
+        submission = await test.service.submit(Inbound(text="go", key=KEY, principal="alice"))
+        assert (await submission.result()).text == "it is: forty-two"
+        rows = await test.service.sessions()
+
+    assert {row.key.channel: row.principal for row in rows} == {"test": "alice", DELEGATE: "alice"}

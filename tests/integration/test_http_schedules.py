@@ -385,3 +385,23 @@ async def test_beyond_loopback_a_webhook_needs_an_admin_token(tmp_path: Path) ->
     assert hook.status_code == 403
     assert hook.json()["type"] == "urn:everturn:problem:admin-closed"
     assert plain.status_code == 201
+
+
+async def test_a_job_says_whose_it_is_and_its_sessions_are_theirs(tmp_path: Path) -> None:
+    """Who had it made is asked when it costs money; what it begins is not left to nobody."""
+    job = {"id": "look", "agent": "test", "every": "1d", "task": "Look around."}
+    async with open_http_gateway(tmp_path) as gateway:
+        token = await gateway.token("ops", "operate")
+        async with gateway.client(token=token) as ops, gateway.client() as local:
+            made = await ops.post(PATH, json=job)
+            ours = await local.post(PATH, json={**job, "id": "ours"})
+            await ops.post(f"{PATH}/look/run")
+            with anyio.fail_after(DEADLINE_S):
+                while not (rows := await gateway.service.sessions()):  # noqa: ASYNC110 - of another task
+                    await anyio.sleep(0.02)
+    async with open_http_gateway(tmp_path) as gateway, gateway.client() as local:
+        kept = (await local.get(f"{PATH}/look")).json()
+
+    assert (made.json()["made"]["principal"], ours.json()["made"]["principal"]) == ("ops", "")
+    assert [row.principal for row in rows] == ["ops"]
+    assert kept["made"]["principal"] == "ops"

@@ -494,3 +494,46 @@ async def test_a_call_says_which_argument_is_wrong(arguments: Mapping[str, objec
     """A small model often forgets one."""
     with pytest.raises(ToolFailedError, match=r"action|limit"):
         await call_tool(SessionTool(tool_site()), arguments)
+
+
+# --- sessions that belong to somebody ---
+
+
+async def test_an_agent_carries_nothing_from_one_principal_to_another() -> None:
+    """Wildcards open conversations to the owner's own sessions; people stay apart."""
+    hers = ConversationKey(channel="http", chat="a", agent="test", topic="@alice")
+    his = ConversationKey(channel="http", chat="b", agent="test", topic="@bob")
+    async with open_agents(echo, opened(read_from=("*",), send_to=("*",))) as test:
+        submissions = [
+            await test.service.submit(Inbound(text="PIN 1234", key=key, principal=who))
+            for key, who in ((hers, "alice"), (his, "bob"), (HERE, ""))
+        ]
+        for each in submissions:
+            await each.result()
+        of_alice, of_bob, ours = (each.session_id for each in submissions)
+        tool = test.agents.agents["test"].tools["session"]
+
+        async def as_bob(arguments: Mapping[str, object]) -> str:
+            context = replace(tool_context(key=his), session_id=of_bob, principal="bob")
+            try:
+                return (await call_tool(tool, arguments, context=context)).text
+            except ToolFailedError as error:
+                return str(error)
+
+        apart = [
+            await as_bob(LIST),
+            await as_bob(read(of_alice)),
+            await as_bob(read(ours)),
+            await as_bob({"action": "send", "session_id": of_alice, "text": "hi"}),
+        ]
+        await test.service.share(of_alice, "bob", by="alice")
+        shared = [await as_bob(LIST), await as_bob(read(of_alice))]
+        owner = await ask(test, read(of_alice))
+
+    assert apart[0] == "There is no other conversation that you may see."
+    assert all("there is no session" in text for text in apart[1:])
+    assert "1234" not in "".join(apart)
+    assert of_alice in shared[0]
+    assert ours not in shared[0]
+    assert "PIN 1234" in shared[1]
+    assert "PIN 1234" in owner.text

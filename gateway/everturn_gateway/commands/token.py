@@ -60,6 +60,9 @@ def create(options: Options, wanted: NewToken, *, as_json: bool) -> int:
         TokenError: There is one of this name, or it cannot be written.
     """
     config, now = load(options), SystemClock().now()
+    if wanted.agents and "admin" in wanted.scopes:
+        msg = "--agent: the scope admin is for all agents at once; leave one of the two out"
+        raise GatewayError(msg)
     token = new_token()
     crash_log.secrets.add(token)
     record = TokenRecord(
@@ -165,7 +168,7 @@ def _checked_name(name: str) -> str:
 
 
 def _checked_scopes(given: Sequence[str]) -> tuple[Scope, ...]:
-    found = tuple(scope for scope in SCOPES if scope in given)
+    found: tuple[Scope, ...] = tuple(filter(given.__contains__, SCOPES))
     unknown = sorted(set(given) - set(found))
     if unknown or not found:
         what = f"there is no scope {unknown[0]!r}" if unknown else "which scope?"

@@ -14,7 +14,9 @@ from everturn_gateway.config import ProxyNetwork
 
 UNKNOWN: Final = "unknown"
 "The address of whoever has none that can be read."
-FORWARDED_HEADERS: Final = ("x-forwarded-for", "forwarded")
+FORWARDED_HEADERS: Final = (
+    *("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"),
+)
 _HOPS_MAX: Final = 64  # addresses of one chain that are looked at, from the nearest
 _SUBSCRIBER_BITS: Final = 64  # of an IPv6 address: one household or machine has all below it
 # A node of `for=`, with or without quotes, brackets and a port. Source: RFC 7239, section 6.

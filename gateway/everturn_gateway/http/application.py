@@ -18,12 +18,12 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import Scope
 
-from everturn_actors.errors import CoreError
-from everturn_gateway.http.auth import Access
+from everturn_actors.errors import CoreError, UnknownAgentError
+from everturn_gateway.http.auth import CALLER, Access, Caller
 from everturn_gateway.http.guard import Guard, WrongTokens
 from everturn_gateway.http.limits import BodyTooLargeError, RequestLimits, too_large
 from everturn_gateway.http.openapi import describe
-from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.ports import Gateway, Library
 from everturn_gateway.http.problems import (
     INTERNAL,
     Problem,
@@ -47,6 +47,7 @@ from everturn_gateway.http.routes.shares import shares_router
 from everturn_gateway.http.routes.turns import turns_router
 from everturn_gateway.http.routes.usage import usage_router
 from everturn_gateway.http.validation import body_problem, validation_problem
+from everturn_gateway.http.visibility import visible_agents
 from everturn_gateway.http.waiting import ClientLeftError, OpenWaits
 from everturn_gateway.telemetry.requests import MeasuredRequests
 
@@ -66,6 +67,7 @@ class _Application(FastAPI):
     """FastAPI with our own description of the API."""
 
     access: Access
+    library: Library
     routers: tuple[APIRouter, ...]
 
     def allowed(self, scope: Scope) -> list[str]:
@@ -109,6 +111,7 @@ def create_app(gateway: Gateway, waits: OpenWaits | None = None) -> FastAPI:
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.access = access
+    app.library = gateway.library
     app.routers = (
         health_router(gateway),
         metrics_router(gateway),
@@ -186,6 +189,8 @@ def _add_error_handlers(app: _Application) -> None:
 
     @app.exception_handler(CoreError)
     async def core_error(request: Request, error: CoreError) -> Response:
+        if isinstance(error, UnknownAgentError):
+            error = _as_told(app, request, error)
         answer = core_problem(error)
         if answer.status >= 500:  # noqa: PLR2004 - where HTTP's server errors begin
             logger.error("a request failed", extra={"path": request.url.path, "error": str(error)})
@@ -209,6 +214,14 @@ def _add_error_handlers(app: _Application) -> None:
     async def failed(request: Request, error: Exception) -> Response:
         del error  # the server logs it with its traceback
         return _answer(request, INTERNAL)
+
+
+def _as_told(app: _Application, request: Request, error: UnknownAgentError) -> UnknownAgentError:
+    """Return the error with the names of no other agents than those that the caller knows."""
+    caller: Caller | None = request.scope.get(CALLER)
+    if caller is None or caller.principal.agents is None:
+        return error
+    return UnknownAgentError(error.name, visible_agents(caller.principal, app.library))
 
 
 def _http_problem(app: _Application, request: Request, error: HTTPException) -> Problem:

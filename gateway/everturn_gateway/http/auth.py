@@ -24,6 +24,7 @@ from everturn_gateway.principals import (
     Scope,
     TokenRecord,
     TokenRegistry,
+    is_token,
 )
 
 OPEN_PATHS = frozenset({"/livez", "/docs"})  # answer without a token; they say nothing about anyone
@@ -32,6 +33,7 @@ _WEBHOOK = re.compile(WEBHOOK_PATH.format(name="[^/]+"))
 STRONG_CHARACTERS: Final = 32  # of a token that nobody finds by trying, however often
 REALM: Final = 'Bearer realm="everturn"'
 CALLER: Final = "everturn.caller"  # in the ASGI scope: who asks
+SESSION: Final = "everturn.session"  # and for which session, where the path does not say
 
 _EVERYTHING: Final[frozenset[Scope]] = frozenset(("operate", "approve", "admin"))
 _ALL_BUT_ADMINISTRATION: Final[frozenset[Scope]] = frozenset(("operate", "approve"))
@@ -91,6 +93,14 @@ def caller_of(scope: AsgiScope) -> Caller:
     return found
 
 
+WHOLE: Final = Problem(
+    kind="limited-to-agents",
+    title="The token is limited to some agents",
+    status=403,
+    detail="this tells of all agents, or changes all, and the token is limited to some",
+)
+
+
 def is_open(path: str) -> bool:
     """Return whether a path answers without a token; names in it may stand in braces."""
     return path in OPEN_PATHS or is_webhook(path)
@@ -145,9 +155,9 @@ class Authenticator:
             if own and not (slowed and len(own) < STRONG_CHARACTERS) and _is_same(token, own):
                 principal = Principal(name=name, scopes=scopes, is_owner=True)
                 return Caller(principal=principal, address=address)
-        if not token.startswith(PREFIX):
+        if not is_token(token):
             return None
-        record = await self._tokens.recognise(token)
+        record = await self._tokens.recognise(token, may_be_new=not slowed)
         if record is None:
             return None
         if not self._tokens.is_valid(record):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from everturn_actors.supervisor import attempt
-from everturn_gateway.http.auth import Access, Caller, caller_of, scope_refusal
+from everturn_gateway.http.auth import SESSION, WHOLE, Access, Caller, caller_of, scope_refusal
 from everturn_gateway.http.guard import WrongTokens
 from everturn_gateway.http.lease import Lease
 from everturn_gateway.http.ports import Gateway
@@ -39,6 +39,7 @@ from everturn_gateway.usage import Spent
 logger = logging.getLogger(__name__)
 
 _SUCCESS: Final = range(200, 400)
+_LOGGED_CHARACTERS: Final = 100  # of a parameter of a path, which may be anything
 _CLOSED: Final = Problem(
     kind="closed",
     title="Nobody may use this route",
@@ -65,6 +66,11 @@ def protect(
                 access=access,
                 wrong_tokens=wrong_tokens,
             )
+
+
+def _shortened(named: Mapping[str, str]) -> dict[str, str]:
+    """Return the parameters of a path as a log line has room for them."""
+    return {name: value[:_LOGGED_CHARACTERS] for name, value in named.items()}
 
 
 def _spent_problem(spent: Spent, wait_s: float) -> Problem:
@@ -114,6 +120,8 @@ class Protected:
             if caller.has_stray_token:  # it was a try for the admin token
                 self._wrong.note(caller.address)
             raise ProblemError(refusal)
+        if rule.is_whole and caller.principal.agents is not None:
+            raise ProblemError(WHOLE)
         await self._check_subject(rule, caller, scope["path_params"])
         if rule.spends and caller.record is not None:
             await self._check_spending(rule, caller, scope["path_params"])
@@ -160,7 +168,7 @@ class Protected:
                         "principal": caller.principal.name,
                         "address": caller.address,
                         "route": self._route,
-                        "subject": dict(scope["path_params"]),
+                        "subject": _shortened(scope["path_params"]),
                         "status": status,
                         "done": status in _SUCCESS,
                     },
@@ -176,7 +184,7 @@ class Protected:
 
         What waits then sees its client leave, as it does when that closes its connection.
         """
-        still = self._still(caller, scope["path_params"].get(rule.session, ""))
+        still = self._still(caller, rule, scope)
         lease = Lease(scope, receive, send)
 
         failure: BaseException | None = None
@@ -190,12 +198,13 @@ class Protected:
         elif failure is not None:
             raise failure
 
-    def _still(self, caller: Caller, session_id: str) -> Callable[[], bool]:
+    def _still(self, caller: Caller, rule: Rule, scope: Scope) -> Callable[[], bool]:
         tokens, service, record = self._gateway.tokens, self._gateway.service, caller.record
 
         def still() -> bool:
             if record is None or not tokens.is_valid(record):
                 return False
+            session_id: str = scope["path_params"].get(rule.session) or scope.get(SESSION, "")
             state = service.present(session_id) if session_id else None
             return state is None or sees_state(caller.principal, state)
 

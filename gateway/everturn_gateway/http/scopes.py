@@ -26,6 +26,8 @@ class Rule:
     "The parameter of its path that names a scheduled job."
     is_act: bool = False
     "Whether the log of the gateway says who did it: what changes more than a conversation."
+    is_whole: bool = False
+    "Whether it tells of all agents, or changes all: closed to whoever is limited to some."
     spends: bool = False
     "Whether it begins something that costs money."
 
@@ -49,7 +51,7 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("GET", "/livez"): Rule(need="open"),
     ("GET", "/readyz"): Rule(need="read"),
     ("GET", "/version"): Rule(need="read"),
-    ("GET", "/metrics"): Rule(need="operate"),
+    ("GET", "/metrics"): Rule(need="operate", is_whole=True),
     ("GET", "/docs"): Rule(need="open"),
     ("GET", "/openapi.json"): Rule(need="read"),
     # Agents.
@@ -78,7 +80,7 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("POST", f"{_SESSION}/compact"): _of_session("talk", is_act=True, spends=True),
     # What is used, and what runs beside conversations.
     ("GET", "/api/v1/usage"): Rule(need="read"),
-    ("GET", "/api/v1/channels"): Rule(need="operate"),
+    ("GET", "/api/v1/channels"): Rule(need="operate", is_whole=True),
     ("POST", WEBHOOK_PATH): Rule(need="open"),
     ("GET", _SCHEDULES): Rule(need="operate"),
     ("POST", _SCHEDULES): Rule(need="operate", is_act=True),
@@ -90,10 +92,10 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("GET", f"{_SCHEDULE}/runs"): _of_job(),
     ("GET", f"{_SCHEDULE}/next"): _of_job(),
     # Administration.
-    ("POST", f"{_ADMIN}/reload"): Rule(need="admin", is_act=True),
-    ("GET", f"{_ADMIN}/agents"): Rule(need="admin"),
-    ("GET", f"{_ADMIN}/models"): Rule(need="admin"),
-    ("DELETE", f"{_ADMIN}/models"): Rule(need="admin", is_act=True),
+    ("POST", f"{_ADMIN}/reload"): Rule(need="admin", is_act=True, is_whole=True),
+    ("GET", f"{_ADMIN}/agents"): Rule(need="admin", is_whole=True),
+    ("GET", f"{_ADMIN}/models"): Rule(need="admin", is_whole=True),
+    ("DELETE", f"{_ADMIN}/models"): Rule(need="admin", is_act=True, is_whole=True),
     # Clients of OpenAI.
     ("GET", "/v1/models"): Rule(need="read"),
     ("GET", "/v1/models/{model}"): Rule(need="read", agent="model"),

@@ -20,6 +20,7 @@ from everturn_actors.events import (
     Received,
     ReplyBroken,
     SessionEnded,
+    SessionShared,
     TurnFinished,
 )
 from everturn_actors.gaps import jumps
@@ -27,20 +28,24 @@ from everturn_actors.model import ToolCall
 from everturn_actors.records import to_record, type_name, utc_text
 from everturn_actors.service import Submission, TextDelta, TurnService
 from everturn_gateway.http import sse
+from everturn_gateway.http.auth import ENDED
 from everturn_gateway.http.bodies import GapBody, ReplyBody, ToolCallBody
 from everturn_gateway.http.problems import Problem, core_problem
 from everturn_gateway.http.turns import turn_problem
+from everturn_gateway.http.visibility import sees_state
 from everturn_gateway.http.waiting import accepted_problem, events_path, stopping_problem
+from everturn_gateway.principals import Principal
 
 _PAGE_EVENTS = 256  # read from the log at a time
 
 
 async def session_messages(
-    service: TurnService, session_id: str, *, after: int
+    service: TurnService, session_id: str, *, after: int, viewer: Principal | None = None
 ) -> AsyncGenerator[bytes]:
     """Yield every event of a session above `after` as it is in the log, and the running reply.
 
-    Where events are missing, a `gap` says which and why.
+    Where events are missing, a `gap` says which and why. It ends where the session is taken back
+    from `viewer`, before anything that came later.
     """
     yield sse.greeting()
     path = events_path(session_id, after)
@@ -64,6 +69,13 @@ async def session_messages(
                     for chunk in await _event(service, session_id, after, update):
                         yield chunk
                     after = update.seq
+                    if (
+                        viewer is not None
+                        and isinstance(update.body, SessionShared)
+                        and not sees_state(viewer, await service.view(session_id))
+                    ):
+                        yield _error(ENDED, path)
+                        return
     except CoreError as error:
         yield _error(core_problem(error), path)
 

@@ -52,10 +52,19 @@ class TokenRegistry:
         self._kept_used: dict[str, datetime] = {}
         "As it was written last."
 
-    async def recognise(self, token: str) -> TokenRecord | None:
-        """Return the record of a token, expired or not; None where it is none, or was revoked."""
+    async def recognise(self, token: str, *, may_be_new: bool = True) -> TokenRecord | None:
+        """Return the record of a token, expired or not; None where it is none, or was revoked.
+
+        Args:
+            token: As it was sent.
+            may_be_new: Whether the file is looked at for one that is not known yet. Whoever sends
+                wrong ones in numbers is not worth that, and keeps nobody else waiting for it.
+        """
+        digest = digest_of(token)
+        if digest not in self._by_digest and not may_be_new:
+            return None
         await self.refresh()
-        return self._by_digest.get(digest_of(token))
+        return self._by_digest.get(digest)
 
     def note_use(self, record: TokenRecord) -> None:
         """Remember that a token was used now; on disk within a minute."""

@@ -85,11 +85,11 @@ def health_router(gateway: Gateway) -> APIRouter:
 
         Long tasks that are down are named; one that no message needs leaves it at 200. So do
         single chats in which nothing can be taken: their messages stay with the platform. Whoever
-        does not operate the gateway is told of neither by name.
+        does not operate the whole gateway is told of neither by name.
         """
         if not gateway.ready():
             raise ProblemError(_NOT_READY)
-        if caller.may("operate"):
+        if caller.sees_all:
             return await details()
         try:
             await details()

@@ -18,6 +18,7 @@ from starlette.responses import Response
 from everturn_actors.ids import is_session_id
 from everturn_actors.model import ConversationKey, Inbound
 from everturn_actors.service import Submission
+from everturn_gateway.http.auth import SESSION
 from everturn_gateway.http.bodies import RETRY_FOR_MAX_S
 from everturn_gateway.http.callers import CallerOf
 from everturn_gateway.http.openai_answer import Completion, chunks, created_at, farewell
@@ -147,6 +148,7 @@ def openai_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
             asked = await _beside(body, stateless)
             submission = await _submit_once(gateway, caller, body.model, asked, retry_for_s or 0)
             without_effect += ("Idempotency-Key",) if key else ()
+        request.scope[SESSION] = submission.session_id
         if without_effect:
             headers[IGNORED_HEADER] = _header(without_effect)
         options = body.stream_options

@@ -162,6 +162,7 @@ def turns_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
     async def follow_events(
         request: Request,
         session_id: SessionId,
+        caller: CallerOf,
         after: After = 0,
         last_event_id: LastEventId = _BEGINNING,
     ) -> Response:
@@ -176,7 +177,7 @@ def turns_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
             # To a browser's EventSource, 204 says: do not connect again.
             return Response(status_code=204)
         return EventStream(
-            session_messages(service, session_id, after=number),
+            session_messages(service, session_id, after=number, viewer=caller),
             waits,
             in_silence=partial(waiting_status, service, session_id),
         )
