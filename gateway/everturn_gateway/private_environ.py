@@ -13,6 +13,7 @@ What stays open: a process of root's that may debug others reads any memory. Sou
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections import ChainMap
 from collections.abc import Mapping
@@ -37,6 +38,8 @@ _PR_SET_DUMPABLE: Final = 4
 # Fields of /proc/self/stat, counted after the name, which is the second of them; proc(5).
 _ENV_START: Final = 47
 _ENV_END: Final = 48
+
+_SECRET_NAME: Final = re.compile(r"auth|credential|key|pass|secret|token", re.IGNORECASE)
 
 _private: dict[str, str] = {}
 _is_claimed = False
@@ -81,6 +84,32 @@ def seal_process() -> bool:
     if sys.platform == "linux":
         _hide()
     return True
+
+
+def shown_above() -> tuple[str, ...]:
+    """Return which processes above this one show secrets of its environment, one line each.
+
+    What started the gateway was often given the same variables: `docker run --init`, a script. That
+    process is not sealed, and programs of this user read it. Names that tell a secret count.
+    """
+    secret = {name for name in _private if _private[name] and _SECRET_NAME.search(name)}
+    found: list[str] = []
+    pid = os.getppid()
+    while secret and pid > 0:
+        folder = Path("/proc", str(pid))
+        try:
+            fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()
+            entries = set((folder / "environ").read_bytes().split(b"\0"))
+            name = (folder / "comm").read_text(errors="replace").strip()
+        except OSError:  # another user's, or gone
+            break
+        shown = [
+            each for each in sorted(secret) if os.fsencode(f"{each}={_private[each]}") in entries
+        ]
+        if shown:
+            found.append(f"process {pid} ({name}): {', '.join(shown)}")
+        pid = int(fields[1])
+    return tuple(found)
 
 
 def is_harmless(name: str) -> bool:

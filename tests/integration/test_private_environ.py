@@ -173,3 +173,18 @@ async def test_a_sealed_gateway_reads_its_variables_again_on_sighup(tmp_path: Pa
     assert "is not set" not in said
     assert answer.status_code == 200
     assert listed.returncode == 0
+
+
+async def test_a_process_above_that_shows_the_same_keys_is_named(tmp_path: Path) -> None:
+    """`docker run --init`, or a script, holds what the gateway took away from its own."""
+    script = f"'{sys.executable}' -c \"$CODE\"; true"
+    code = (
+        "from everturn_gateway.private_environ import claim_process, seal_process, shown_above\n"
+        "print(shown_above()); claim_process(); seal_process(); print(*shown_above(), sep=chr(10))"
+    )
+    secrets = {"A_TOKEN": CANARY, "CODE": code, "KEYLESS": "", "HARMLESS": "x"}
+    done = await anyio.run_process(["sh", "-c", script], env=environment(secrets), cwd=tmp_path)
+    before, *after = done.stdout.decode().splitlines()
+
+    assert before == "()"
+    assert [line.partition(" ")[2].partition(" ")[2] for line in after] == ["(sh): A_TOKEN"]

@@ -25,7 +25,7 @@ from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall
 from everturn_gateway.tools.files import file_tools
 from everturn_gateway.tools.shell import BashTool, Confinement, sandbox_fault
-from everturn_gateway.tools.shell.run_as import find_user
+from everturn_gateway.tools.shell.run_as import PROCESSES_MOST, find_user
 from everturn_gateway.tools.site import ToolSite
 
 CANARY = "c4n4ry-7Q2x9Lm4"
@@ -107,11 +107,13 @@ async def test_a_user_that_is_none_or_too_much_is_refused(
 @needs_root
 async def test_a_command_is_another_user_without_any_right(world: World) -> None:
     """A uid alone is not enough: groups and capabilities of root's would be root's still."""
-    command = "id; echo $HOME; touch $HOME/x made && echo both; cat /proc/self/status"
+    command = "id; ulimit -u -c; echo $HOME; touch $HOME/x made && echo both; cat /proc/self/status"
     done = await run_tool(world.bash(), {"command": command})
 
     assert f"uid={OTHER} gid={OTHER} groups={OTHER}" in done.text
     assert "both" in done.text
+    assert f"(-u) {PROCESSES_MOST}" in done.text
+    assert "(blocks, -c) 0" in done.text
     for line in ("CapEff:\t0000000000000000", "CapPrm:\t0000000000000000", "NoNewPrivs:\t1"):
         assert line in done.text
     (home,) = [line for line in done.text.splitlines() if "/everturn-home-" in line]
@@ -176,17 +178,48 @@ def _others_may_rename_the_folder(world: World) -> None:
     world.folder.chmod(0o777)
 
 
+def _owned_policy(world: World) -> None:
+    file = world.site.home / "policy.yaml"
+    file.write_text("mode: ask\n")
+    file.chmod(0o000)
+    os.chown(file, OTHER, OTHER)
+
+
+def _owned_config(world: World) -> None:
+    os.chown(world.config, OTHER, OTHER)
+    world.config.chmod(0o000)
+
+
+def _skills_in_the_workspace(world: World) -> None:
+    (world.site.files / "skills").mkdir()
+    os.chown(world.site.files / "skills", OTHER, OTHER)
+    (world.site.home / "skills").symlink_to(world.site.files / "skills")
+
+
+def _owned_folder_of_the_workspace(world: World) -> None:
+    os.chown(world.site.files.parent, OTHER, OTHER)
+
+
+def _sticky_folder_of_the_workspace(world: World) -> None:
+    world.site.files.parent.chmod(0o1777)
+
+
 @needs_root
 @pytest.mark.parametrize(
     ("open_up", "why"),
     [
+        (_owned_policy, "belongs to"),
+        (_owned_config, "belongs to"),
+        (_skills_in_the_workspace, "belongs to"),
+        (_owned_folder_of_the_workspace, "belongs to"),
+        (_sticky_folder_of_the_workspace, "can change"),
         (_readable_config, "can read"),
         (_readable_by_link, "can read"),
         (_open_state, "can read"),
         (_readable_policy, "can read"),
         (_readable_local_policy, "can read"),
         (_writable_home, "can change"),
-        (_owned_agents, "can change"),
+        (_owned_agents, "belongs to"),
         (_writable_skill, "can change"),
         (_writable_program, "can change"),
         (_policy_of_a_neighbour, "can change"),

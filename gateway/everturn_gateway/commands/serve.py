@@ -45,7 +45,7 @@ from everturn_gateway.config import Config, check_listener
 from everturn_gateway.errors import ConfigError, GatewayError
 from everturn_gateway.http import serve_http
 from everturn_gateway.observe import LogFormat, SecretRegistry, setup_logging
-from everturn_gateway.private_environ import process_environ, seal_process
+from everturn_gateway.private_environ import process_environ, seal_process, shown_above
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +86,11 @@ def serve(
     apply_logging(config)
     seal_process()
     raise_descriptor_limit(config.server.max_connections)
+    for each in shown_above():
+        logger.warning(
+            "a process above the gateway shows its keys to programs of the same user",
+            extra={"shown_by": each},
+        )
     for note in config.notes:
         logger.warning("a setting has no effect", extra={"setting": note})
 

@@ -29,12 +29,15 @@ from everturn_gateway.documents import resolved
 from everturn_gateway.tools.shell.environment import DEFAULT_PATH
 from everturn_gateway.tools.site import ToolSite
 
+PROCESSES_MOST: Final = 1024  # of one user at the same time, all its commands together
 _PROBE_S: Final = 20  # to try some hundred files; one that takes longer has failed
 _FILES_MOST: Final = 10_000  # of an agent's folder; more cannot be tried at each command
 _SHOWN_MOST: Final = 3  # files that a refusal names
 _ARGUMENTS_BYTES: Final = 100_000  # of one call of the probe; the kernel takes 128 KiB a word
 _NUMBERS: Final = re.compile(r"(\d+)(?::(\d+))?")
 _LARGEST_ID: Final = 2**32 - 2
+
+_PROTECTED_HARDLINKS: Final = Path("/proc/sys/fs/protected_hardlinks")  # proc_sys_fs(5)
 
 # Bits of CapEff in /proc/self/status; capabilities(7), linux/capability.h.
 _RIGHTS: Final[Mapping[str, int]] = {
@@ -56,6 +59,7 @@ if [ -n "$here" ]; then
 fi
 for each; do
   path=${each#?}
+  [ -O "$path" ] && echo "owns $path"  # its owner gives himself any right on it
   case $each in
     r*) if [ -d "$path" ]; then
           { [ -r "$path" ] || [ -x "$path" ]; } && echo "reads $path"
@@ -63,10 +67,12 @@ for each; do
           { true < "$path"; } 2>/dev/null && echo "reads $path"
         fi ;;
     w*) if [ -d "$path" ]; then
+          # Of a sticky folder nobody takes what belongs to others.
           [ -w "$path" ] && ! [ -k "$path" ] && echo "writes $path"
         else
           [ -w "$path" ] && echo "writes $path"
         fi ;;
+    p*) [ -w "$path" ] && echo "writes $path" ;;  # what it holds is the user's own: sticky or not
   esac
 done
 :
@@ -194,6 +200,12 @@ def _usable_user(run_as: str) -> OtherUser:
         )
         raise ValueError(msg)
     user = find_user(run_as)
+    if _PROTECTED_HARDLINKS.exists() and _PROTECTED_HARDLINKS.read_text().strip() == "0":
+        msg = (
+            "this kernel lets a user make hard links to files of others, which the gateway would"
+            " take for its own; set `sysctl fs.protected_hardlinks=1`"
+        )
+        raise ValueError(msg)
     has = _rights()
     if missing := [name for name, bit in _RIGHTS.items() if not has >> bit & 1]:
         msg = (
@@ -213,11 +225,13 @@ def _rights() -> int:
 
 
 def _setpriv(environ: Mapping[str, str]) -> tuple[str, ...]:
-    found = shutil.which("setpriv", path=environ.get("PATH") or DEFAULT_PATH)
-    if found is None:
-        msg = "changing the user needs setpriv, and it is not installed; install util-linux"
+    """Return the program that changes the user, behind the one that bounds what it may start."""
+    path = environ.get("PATH") or DEFAULT_PATH
+    bound, change = (shutil.which(name, path=path) for name in ("prlimit", "setpriv"))
+    if bound is None or change is None:
+        msg = "changing the user needs setpriv and prlimit; install util-linux"
         raise ValueError(msg)
-    return (found,)
+    return (bound, f"--nproc={PROCESSES_MOST}", "--core=0", "--", change)
 
 
 def _words(user: OtherUser) -> tuple[str, ...]:
@@ -240,6 +254,8 @@ def _reachable(
     here = str(resolved(cwd)) if files.is_dir() else ""
     tried = [*(f"r{each}" for each in _unreadable(site, secret))]
     tried += [f"w{each}" for each in _unchangeable(site, secret)]
+    # Who can put a link in the place of the workspace leads the gateway's own tools anywhere.
+    tried += [f"p{each.parent}" for each in _both(site.files)]
     found: list[str] = []
     for some in _batches(tried):
         done = subprocess.run(  # noqa: S603 - all of it is ours
@@ -268,6 +284,11 @@ def _told(found: Sequence[str], user: OtherUser) -> str:
         return (
             f"{user.name} can read {_some(paths)}; take that from others (chmod o-rwx, and see to"
             " its group), or name another user with `run_as`"
+        )
+    if paths := by_kind.get("owns", []):
+        return (
+            f"{_some(paths)} belongs to {user.name}, who can give itself any right on it; give it"
+            " to the gateway's user (chown), or name another user with `run_as`"
         )
     if paths := by_kind.get("writes", []):
         return (
@@ -330,7 +351,7 @@ def _unchangeable(site: ToolSite, secret: Sequence[Path]) -> list[Path]:
     for place in tuple(found):
         for each in _both(place):
             found |= dict.fromkeys((each, *each.parents))
-    return [each for each in found if not _is_below(each, site.files)]
+    return list(found)
 
 
 def _homes(site: ToolSite) -> list[Path]:
@@ -354,7 +375,10 @@ def _inside(home: Path, files: Path) -> list[Path]:
     found: list[Path] = []
     for folder, folders, names in os.walk(home):
         at = Path(folder)
-        folders[:] = [name for name in folders if not _is_below(at / name, files)]
+        # A link into the workspace counts: what the agent is made of would be the user's.
+        folders[:] = [
+            name for name in folders if (at / name).is_symlink() or not _is_below(at / name, files)
+        ]
         found += [at / name for name in (*folders, *names)]
         if len(found) > _FILES_MOST:
             msg = (
