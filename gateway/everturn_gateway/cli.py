@@ -439,6 +439,9 @@ def usage(
         int, typer.Option(help="How many days, today (UTC) included.", min=1, max=366)
     ] = 7,
     agent: Annotated[str, typer.Option("--agent", "-a", help="Of this agent alone.")] = "",
+    principal: Annotated[
+        str, typer.Option(help="What the sessions used that this principal began.")
+    ] = "",
     as_json: Json = False,
     config: Config = None,
     workspace: Workspace = None,
@@ -448,7 +451,7 @@ def usage(
     from everturn_gateway.commands import usage as command  # noqa: PLC0415 - as above
 
     options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
-    _end(command.show_usage(options, days=days, agent=agent, as_json=as_json))
+    _end(command.show_usage(options, days=days, agent=agent, as_json=as_json, principal=principal))
 
 
 @app.command()

@@ -40,6 +40,7 @@ async def test_a_token_is_made_used_and_revoked_while_the_gateway_runs(tmp_path:
         seen = await everturn("sessions", "show", session, cwd=tmp_path, env=his)
         forbidden = await everturn("sessions", "delete", session, "-y", cwd=tmp_path, env=alice)
         table = await everturn("token", "list", cwd=tmp_path)
+        spent = await everturn("usage", "--principal", "nobody", cwd=tmp_path)
         revoked = await everturn("token", "revoke", "alice", cwd=tmp_path)
         async with httpx2.AsyncClient(base_url=url, timeout=30) as http:
             after = await http.get("/version", headers={"Authorization": f"Bearer {token}"})
@@ -53,6 +54,7 @@ async def test_a_token_is_made_used_and_revoked_while_the_gateway_runs(tmp_path:
     assert forbidden.code == 2
     assert "operate" in forbidden.err
     assert token not in table.out
+    assert spent.out == "no model was called for nobody in the last 7 days\n"
     assert revoked.out == "revoked: alice\n"
     assert after.status_code == 401
     assert refused.code == 2

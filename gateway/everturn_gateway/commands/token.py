@@ -168,8 +168,8 @@ def _checked_name(name: str) -> str:
 
 
 def _checked_scopes(given: Sequence[str]) -> tuple[Scope, ...]:
-    found: tuple[Scope, ...] = tuple(filter(given.__contains__, SCOPES))
-    unknown = sorted(set(given) - set(found))
+    found: tuple[Scope, ...] = tuple(scope for scope in SCOPES if given.count(scope))
+    unknown = sorted(each for each in given if each not in SCOPES)
     if unknown or not found:
         what = f"there is no scope {unknown[0]!r}" if unknown else "which scope?"
         msg = f"--scope: {what}; there are: {', '.join(SCOPES)}"

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from everturn_channels.money import dollars
-from everturn_gateway.app import USAGE_FOLDER
+from everturn_gateway.app import SPENDING_FOLDER, USAGE_FOLDER
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.errors import EXIT_OK
 from everturn_gateway.commands.options import Options
@@ -16,16 +16,19 @@ from everturn_gateway.commands.printing import print_json
 from everturn_gateway.commands.settings import load
 from everturn_gateway.commands.tables import print_table
 from everturn_gateway.errors import GatewayError
-from everturn_gateway.usage import NANODOLLARS, Tally, UsageRow, read_usage, total
+from everturn_gateway.usage import NANODOLLARS, Tally, UsageRow, read_usage, spent_by, total
 
 _NUMBERS = ("calls", "tokens in", "cached", "tokens out", "cost")
 _UNKNOWN = "?"
 
 
-def show_usage(options: Options, *, days: int, agent: str, as_json: bool) -> int:
+def show_usage(
+    options: Options, *, days: int, agent: str, as_json: bool, principal: str = ""
+) -> int:
     """Print what was used in the last `days` days, by UTC; return the exit code.
 
-    What a running gateway has just counted is in the files a few seconds later.
+    With `principal`, what the sessions used that it began. What a running gateway has just counted
+    is in the files a few seconds later.
 
     Raises:
         GatewayError: A file cannot be read.
@@ -33,7 +36,11 @@ def show_usage(options: Options, *, days: int, agent: str, as_json: bool) -> int
     config = load(options)
     today = SystemClock().now().date()
     try:
-        rows = read_usage(config.workspace / USAGE_FOLDER, until=today, days=days, agent=agent)
+        if principal:
+            folder = config.workspace / SPENDING_FOLDER
+            rows = spent_by(principal, read_usage(folder, until=today, days=days), agent=agent)
+        else:
+            rows = read_usage(config.workspace / USAGE_FOLDER, until=today, days=days, agent=agent)
     except (OSError, ValueError) as error:
         msg = f"usage cannot be read: {error}"
         raise GatewayError(msg) from error
@@ -42,7 +49,7 @@ def show_usage(options: Options, *, days: int, agent: str, as_json: bool) -> int
     elif rows:
         _print(rows)
     else:
-        whose = f" by {agent}" if agent else ""
+        whose = "".join(f" {how} {who}" for how, who in (("by", agent), ("for", principal)) if who)
         sys.stdout.write(f"no model was called{whose} in the last {days} days\n")
     return EXIT_OK
 

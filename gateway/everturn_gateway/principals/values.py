@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias
 
 from everturn_actors.model import PROGRAM_SENDERS
 
@@ -21,7 +21,7 @@ Scope: TypeAlias = Literal["read", "talk", "approve", "operate", "admin"]
 to a webhook, and answers in the name of somebody else.
 """
 
-SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
+SCOPES: Final[tuple[Scope, ...]] = ("read", "talk", "approve", "operate", "admin")
 "All of them, the narrowest first."
 
 # Answering a question is what lets a tool run: to operate does not include it.

@@ -12,7 +12,7 @@ from everturn_gateway.usage.ledger import (
 )
 from everturn_gateway.usage.metering import DailyLimit, Meter, UsageLimitError
 from everturn_gateway.usage.prices import NANODOLLARS, Price, PriceList, Rates, model_label
-from everturn_gateway.usage.spending import Spending, Spent, next_midnight
+from everturn_gateway.usage.spending import Spending, Spent, next_midnight, spent_by
 
 __all__ = [
     "NANODOLLARS",
@@ -31,5 +31,6 @@ __all__ = [
     "next_midnight",
     "open_ledger",
     "read_usage",
+    "spent_by",
     "total",
 ]

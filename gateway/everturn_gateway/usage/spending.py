@@ -6,7 +6,7 @@ agents, so that a restart gives nobody another day.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time, timedelta
 from typing import Final
@@ -93,10 +93,21 @@ class Spending:
 
     async def rows(self, principal: str, *, days: int, agent: str = "") -> tuple[UsageRow, ...]:
         """Return what a principal used in the last `days` days; see `UsageLedger.rows`."""
-        begins = f"{principal}{_MARK}"
-        found = (
-            replace(row, agent=row.agent.removeprefix(begins))
-            for row in await self._ledger.rows(days=days)
-            if row.agent.startswith(begins)
-        )
-        return tuple(row for row in found if agent in {"", row.agent})
+        return spent_by(principal, await self._ledger.rows(days=days), agent=agent)
+
+
+def spent_by(principal: str, rows: Iterable[UsageRow], *, agent: str = "") -> tuple[UsageRow, ...]:
+    """Return what a principal used, of the rows of the ledger of all; its rows name agents alone.
+
+    Args:
+        principal: Whose.
+        rows: As the ledger has them.
+        agent: Of one agent; empty = of all.
+    """
+    begins = f"{principal}{_MARK}"
+    found = (
+        replace(row, agent=row.agent.removeprefix(begins))
+        for row in rows
+        if row.agent.startswith(begins)
+    )
+    return tuple(row for row in found if agent in {"", row.agent})

@@ -28,15 +28,22 @@ def usage_router(gateway: Gateway) -> APIRouter:
         agent: Annotated[
             str, Query(max_length=128, description="Of one agent; of all where it is left out.")
         ] = "",
+        principal: Annotated[
+            str,
+            Query(max_length=63, description="What the sessions used that this principal began."),
+        ] = "",
     ) -> Response:
         """Tell what agents used of models, by day, agent and model.
 
-        Whoever does not operate the gateway is told of what it used itself.
+        Whoever does not operate the gateway is told of what it used itself, and of nothing else.
         """
-        if caller.may("operate"):
+        whose = principal or ("" if caller.may("operate") else caller.name)
+        if not whose:
             rows = await gateway.usage.rows(days=days, agent=agent)
+        elif whose == caller.name or caller.may("operate"):
+            rows = await gateway.spending.rows(whose, days=days, agent=agent)
         else:
-            rows = await gateway.spending.rows(caller.name, days=days, agent=agent)
+            rows = ()
         known = tuple(row for row in rows if caller.knows_agent(row.agent))
         return answer(UsageReport.of(known))
 
