@@ -276,7 +276,14 @@ class World:
 
     async def _begin(self) -> None:
         self._life = AsyncExitStack()
-        enter = self._life.enter_async_context
+        try:
+            await self._open(self._life)
+        except BaseException:
+            await self._end()
+            raise
+
+    async def _open(self, life: AsyncExitStack) -> None:
+        enter = life.enter_async_context
         state = self.folder / ".everturn"
         store = await enter(open_file_store(state, keeps_index=False))
         scratch = await enter(open_memory_store(MemoryDisk()))
@@ -290,7 +297,8 @@ class World:
         library = await open_library(
             self.folder / "agents", {}, lambda _spec, _folder: self._puppet, workshop=workshop
         )
-        assert not library.faults(), library.faults()
+        faults = [each.message for each in library.faults()]
+        assert not faults, faults
         service = await enter(
             open_service(
                 store=store,
