@@ -127,7 +127,10 @@ class PolicyGate:
                 return ALLOW
             why = "" if may_run else weighed.refusal
             if may_run and only_reads(traits, subject, is_told=policy.tells_to_read(subject)):
-                given = self._given.of(context.session_id, context.conversation)
+                # In a thread: after a start, a long conversation is read as a whole.
+                given = await anyio.to_thread.run_sync(
+                    self._given.of, context.session_id, context.conversation
+                )
                 why = why_not_read(call, subject, context, given)
                 if not why:
                     return ALLOW

@@ -1,4 +1,4 @@
-"""Which addresses a model was given, word for word, and which it made up itself. Pure.
+"""Which addresses a model was given, word for word, and which it made up itself.
 
 An address can carry what a conversation says: a page that the model obeys has it ask for
 `https://somebody.example/?what-it-knows`. One that stood in the message of a person, in what the
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import html
 import re
+import threading
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -197,9 +198,17 @@ class GivenAddresses:
         every = (addresses_in(text, bare=True) for text in owner_texts)
         self._owners = frozenset[str]().union(*every)
         self._held: OrderedDict[str, Given] = OrderedDict()
+        self._one = threading.Lock()
 
     def of(self, session_id: str, conversation: Conversation) -> Given:
-        """Return what the model of a conversation was given until it wrote its open step."""
+        """Return what the model of a conversation was given until it wrote its open step.
+
+        Takes time in proportion to what is new in the conversation. May be called from threads.
+        """
+        with self._one:
+            return self._of(session_id, conversation)
+
+    def _of(self, session_id: str, conversation: Conversation) -> Given:
         given = self._held.get(session_id)
         if given is None:
             given = self._held[session_id] = Given(self._owners)
