@@ -13,8 +13,10 @@ from typing import Any, Final
 import anyio
 import pytest
 import yaml
+from support.command import everturn
 from support.gateway import HttpGateway, open_http_gateway, write_agent
 from support.mcp_changing import open_changing
+from support.process import gateway_process, write_workspace
 
 from everturn_actors.events import ApprovalAsked, CallFinished, Event, TurnFinished
 from everturn_actors.model import Reply, ToolCall
@@ -287,7 +289,7 @@ async def test_a_record_that_was_damaged_asks_instead_of_forgetting(tmp_path: Pa
         after = await world.result()
     names = [path.name for path in kept.parent.iterdir()]
 
-    assert "What it was is lost" in asked.reason
+    assert "How it was described then is not known" in asked.reason
     assert "look_up" in after
     assert "helper.json.damaged" in names
 
@@ -325,3 +327,26 @@ async def test_tools_that_others_hide_or_rename_are_told(tmp_path: Path) -> None
     assert renamed.startswith("tool 'up' of MCP server 'wiki.look' is called wiki_look_up_")
     assert renamed.endswith("wiki_look_up is 'look_up' of 'wiki'")
     assert {"bash", "wiki_look_up"} <= set(said["tools"])
+
+
+async def test_an_owner_sees_hidden_tools_where_agents_are_looked_at(tmp_path: Path) -> None:
+    """A line in a log is read by nobody who wonders why a program is never called."""
+    write_workspace(tmp_path, "http://127.0.0.1:9/v1")
+    file = tmp_path / "agents" / "helper" / "agent.yaml"
+    file.write_text(f"{file.read_text()}  tools: [{{type: builtin, name: bash}}]\n")
+    program = file.parent / "tools" / "bash" / "run"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    key = {"OPENAI_API_KEY": "x"}
+    with anyio.fail_after(DEADLINE_S):
+        async with gateway_process(tmp_path):
+            shown = await everturn("agent", "show", "helper", cwd=tmp_path, env=key)
+            looked = await everturn("doctor", cwd=tmp_path, env=key)
+        alone = await everturn("agent", "show", "helper", "--json", cwd=tmp_path, env=key)
+
+    line = "the program bash is hidden by the built-in tool of that name"
+    assert f"tool fault   {line}" in shown.out
+    assert "tools now    " in shown.out
+    assert f"helper: {line}" in looked.out
+    assert json.loads(alone.out)["tools_now"] is None

@@ -37,6 +37,10 @@ SHOWN_CHARACTERS: Final = 700  # of a description in a question, from where the 
 _ARGUMENT_CHARACTERS: Final = 200  # of what is said of one argument
 _ARGUMENTS_MOST: Final = 6  # that are named
 _CONTEXT_CHARACTERS: Final = 40  # that are shown before the first difference
+_TOLD_MOST: Final = (
+    200  # changes that are logged until the next start; people are asked all the same
+)
+_TOOLS_MOST: Final = 1024  # of one agent that are taken without a person's word
 _VERSION: Final = 1
 
 
@@ -51,7 +55,7 @@ class ToolWords:
     @property
     def digest(self) -> str:
         """Equal only where the words are; the order of keys in a schema says nothing."""
-        text = _json(self.parameters, self.description)
+        text = _json([self.parameters, self.description])
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -74,11 +78,14 @@ class AllowedWords:
         async with self._lock:
             return (await self._all()).get(name)
 
-    async def is_lost(self) -> bool:
-        """Return whether the file was damaged: then nobody knows what was allowed before."""
+    async def takes_new(self) -> bool:
+        """Return whether a tool that is not known may be taken as it is by a pattern alone.
+
+        Not where the file was damaged, and nobody knows what was allowed before; nor where there
+        are so many that a server makes names up.
+        """
         async with self._lock:
-            await self._all()
-            return self._is_lost
+            return len(await self._all()) < _TOOLS_MOST and not self._is_lost
 
     async def keep(self, name: str, words: ToolWords) -> None:
         """Take the words of a tool over; return when that is durable, or cannot be.
@@ -99,7 +106,7 @@ class AllowedWords:
 
     def tell_once(self, name: str, words: ToolWords) -> None:
         """Log that a tool describes itself anew, once for each way that it does."""
-        if (key := f"{name} {words.digest}") not in self._told:
+        if (key := f"{name} {words.digest}") not in self._told and len(self._told) < _TOLD_MOST:
             self._told.add(key)
             logger.warning("an MCP tool describes itself anew", extra={"tool": name})
 
@@ -136,12 +143,11 @@ class DescriptionGate:
         known = await self._allowed.of(name)
         if known == words:
             return _held(verdict, held) if verdict.word == "ask" else verdict
-        is_lost = known is None and await self._allowed.is_lost()
-        if known is None and not is_lost:
-            if verdict.word == "allow":
-                await self._allowed.keep(name, words)
-                return verdict
+        if known is None and verdict.word == "ask":
             return _held(verdict, held)
+        if known is None and await self._allowed.takes_new():
+            await self._allowed.keep(name, words)
+            return verdict
         self._allowed.tell_once(name, words)
         return self._asking(verdict, context, name, held, change_text(known, words))
 
@@ -176,7 +182,7 @@ def change_text(before: ToolWords | None, now: ToolWords) -> str:
     """
     if before is None:
         shown = _quoted(now.description, SHOWN_CHARACTERS)
-        return f"What it was is lost. Its description now: {shown}"
+        return f"How it was described then is not known. Its description now: {shown}"
     lines: list[str] = []
     if before.description != now.description:
         start = _common(before.description, now.description)
@@ -253,8 +259,8 @@ def _held(verdict: Verdict, held: FileDigest) -> Verdict:
 # --- the file ---
 
 
-def _json(*values: object) -> str:
-    return json.dumps(values if len(values) > 1 else values[0], sort_keys=True, ensure_ascii=False)
+def _json(value: object) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
 def _encoded(words: Mapping[str, ToolWords], *, is_lost: bool) -> bytes:
