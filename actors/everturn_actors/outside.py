@@ -121,7 +121,7 @@ def source_of(message: ToolResult | UserMessage) -> str:
         return "the output of a background process"
     if message.sender.startswith("session:"):
         return "a message of another conversation"
-    return one_source(f"what {message.sender or 'somebody'} wrote, for whom nobody vouches")
+    return "what others said here, for which nobody vouches"
 
 
 def summarised(turns: Iterable[Turn], previous: Summary | None) -> tuple[str, ...]:

@@ -209,6 +209,23 @@ async def test_every_fault_of_every_agent_is_told_with_its_place(tmp_path: Path)
         assert any(str(keyless) in line and "OPENAI_API_KEY" in line for line in lines)
 
 
+async def test_patterns_that_allow_nothing_are_told_with_what_to_write(tmp_path: Path) -> None:
+    """By all three commands that look at agents; and what nobody writes is shown."""
+    agent = write_agent(tmp_path)
+    agent.write_text(agent.read_text() + "  tools: [{type: builtin, name: bash}]\n")
+    agent.with_name("policy.yaml").write_text("allow: ['bash:python *', 'bash:git status*']\n")
+    note = "bash:python * allows nothing: python runs code"
+
+    shown = await everturn("agent", "show", "helper", cwd=tmp_path)
+    checked = await everturn("agent", "validate", cwd=tmp_path)
+    examined = await everturn("doctor", cwd=tmp_path)
+
+    assert all(note in each.out for each in (shown, checked, examined))
+    assert checked.code == 0
+    assert "git status" not in shown.out
+    assert "names with a dot: such as .git" in shown.out
+
+
 async def test_an_agent_is_shown_with_what_has_no_effect(tmp_path: Path) -> None:
     """A setting that is accepted and does nothing must not be taken for one that works."""
     agent = write_agent(tmp_path)

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Generator
 from pathlib import Path
 
@@ -479,7 +480,7 @@ async def test_a_command_gets_nothing_of_the_gateways_environment(
         await gate.open()
 
         assert "sk-very-secret" not in text
-        assert f"HOME={folder / 'home'}\n" in text
+        assert f"HOME={Path(tempfile.gettempdir(), f'everturn-home-{handle}')}\n" in text
         assert b"environ" not in kept
 
 

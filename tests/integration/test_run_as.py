@@ -325,9 +325,9 @@ def test_doctor_says_before_what_a_command_would_say(world: World) -> None:
 
 def test_a_user_may_be_a_number_with_a_group() -> None:
     """Users of containers have no entry anywhere."""
-    user = find_user("61234:61235")
+    user = find_user("61236:61237")
 
-    assert (user.uid, user.gid) == (61234, 61235)
+    assert (user.uid, user.gid) == (61236, 61237)
 
 
 AGENT = """\

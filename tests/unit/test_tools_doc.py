@@ -64,7 +64,7 @@ def test_the_policy_on_the_page_loads(tmp_path: Path) -> None:
     (folder / "policy.yaml").write_text(policy, encoding="utf-8")
     loaded = load_agent(folder, environ={}).plan.policy
 
-    assert (loaded.mode, len(loaded.deny), len(loaded.allow)) == ("ask", 2, 3)
+    assert (loaded.mode, len(loaded.deny), len(loaded.allow)) == ("ask", 2, 4)
 
 
 async def test_the_table_names_every_tool_and_each_example_fits(tmp_path: Path) -> None:

@@ -34,7 +34,8 @@ from everturn_gateway.specs import (
     open_library,
     schema_text,
 )
-from everturn_gateway.tools.plan import ToolPlan, tool_names
+from everturn_gateway.tools.plan import ToolPlan, may_write, policy_notes, tool_names
+from everturn_gateway.tools.policy import PROTECTED
 from everturn_gateway.usage import Meter, UsageLedger
 
 AGENT_FILE = "agent.yaml"
@@ -184,6 +185,10 @@ def _tools(plan: ToolPlan) -> Iterator[str]:
         policy = plan.policy
         lists = f"{len(policy.allow)} allowed, {len(policy.deny)} denied"
         yield f"policy       mode {policy.mode}, patterns: {lists}"
+        yield from (f"             {note}" for note in policy_notes(plan))
+    if may_write(plan):
+        yield "protected    files that nobody writes without a question:"
+        yield from (f"             {what}: {which}" for what, which in PROTECTED)
 
 
 def validate(options: Options, names: Sequence[str]) -> int:
@@ -205,6 +210,8 @@ def validate(options: Options, names: Sequence[str]) -> int:
         count = len(agent.inactive)
         note = f" ({count} settings not active yet)" if count else ""
         print_line(f"ok  {agent.spec.name}  {agent.folder}{note}")
+        for text in policy_notes(agent.plan):
+            print_line(f"    policy: {text}")
     for fault in faults:
         say(str(fault))
     if not agents and not faults:
@@ -319,5 +326,7 @@ def _summary(agent: AgentFile) -> dict[str, Any]:
         "tools": list(tool_names(agent.plan)),
         "skills": [skill.name for skill in agent.plan.skills],
         "policy": agent.plan.policy.mode,
+        "policy_notes": list(policy_notes(agent.plan)),
+        "protected_files": dict(PROTECTED) if may_write(agent.plan) else {},
         "inactive": list(agent.inactive),
     }

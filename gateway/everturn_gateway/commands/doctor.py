@@ -42,6 +42,7 @@ from everturn_gateway.model_memory import look_up
 from everturn_gateway.principals import FOLDER as PRINCIPALS_FOLDER
 from everturn_gateway.principals import private_paths
 from everturn_gateway.specs import AgentFile
+from everturn_gateway.tools.plan import policy_notes
 
 _FREE_WARN_BYTES = 1024**3
 _TOKEN_CHARACTERS = 16  # shorter tokens are words and dates; 16 at random nobody guesses
@@ -207,6 +208,10 @@ def _agents(config: Config) -> tuple[list[Finding], list[AgentFile]]:
         found += [
             Finding(verdict="note", subject="agent", text=f"{name}: {note}")
             for note in sandbox_notes(config, agent)
+        ]
+        found += [
+            Finding(verdict="note", subject="agent", text=f"{name}: policy: {note}")
+            for note in policy_notes(agent.plan)
         ]
         if risk := _strangers_may(agent):
             text = f"{name}: anybody may write to it (spec.access: open), and {risk}"

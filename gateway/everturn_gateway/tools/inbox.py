@@ -7,6 +7,7 @@ from typing import Final
 from everturn_actors.errors import ToolFailedError
 from everturn_gateway.tools.files.tools import workspace_of
 from everturn_gateway.tools.plan import ToolPlan
+from everturn_gateway.tools.policy.protected_files import reason_of_name
 from everturn_gateway.tools.site import ToolSite
 
 INBOX: Final = "inbox"  # in the agent's workspace
@@ -17,6 +18,7 @@ async def keep_in_inbox(site: ToolSite, plan: ToolPlan, name: str, data: bytes) 
     """Keep a file for an agent's tools; return its path as they know it when it is durable.
 
     The same file once more is left as it is. A model may have changed it: then it is put back.
+    Where others would take orders from a file of its name, it gets another (`protected_files`).
 
     Args:
         site: Where the agent's tools work.
@@ -36,11 +38,14 @@ async def keep_in_inbox(site: ToolSite, plan: ToolPlan, name: str, data: bytes) 
     if "/" in name or name in {"", ".", ".."}:
         msg = f"{name!r} is no name of a file"
         raise OSError(msg)
-    path = f"{INBOX}/{name}"
+    path = f"{INBOX}/{_harmless(name)}"
     workspace = workspace_of(site)
 
     def write() -> None:
         with workspace.place(path, create=True) as place:
+            if reason := reason_of_name(place.inside):  # the folder is a link to such a place
+                msg = f"{INBOX} leads to {place.inside}: {reason}"
+                raise ToolFailedError(msg)
             there = place.read_if_there(len(data) + 1)
             if there is None or there[0] != data:
                 place.replace(data, mode=_OWNERS_ALONE)
@@ -51,3 +56,10 @@ async def keep_in_inbox(site: ToolSite, plan: ToolPlan, name: str, data: bytes) 
         raise OSError(str(error)) from error
     # Programs of the owner's run in folders of their own.
     return path if in_workspace else str(site.files / path)
+
+
+def _harmless(name: str) -> str:
+    """Return a name that no program takes for its configuration or an option."""
+    if not reason_of_name(name):
+        return name
+    return f"received-{name.lstrip('.-')}.file"

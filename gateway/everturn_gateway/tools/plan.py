@@ -8,8 +8,9 @@ from pathlib import Path
 
 from everturn_gateway.tools.cli import CliProgram
 from everturn_gateway.tools.mcp import McpServerSettings
-from everturn_gateway.tools.policy import AfterTool, Guard, Policy
+from everturn_gateway.tools.policy import AfterTool, Guard, Policy, notes_on
 from everturn_gateway.tools.shell import Confinement
+from everturn_gateway.tools.shell.placing import is_sealed
 from everturn_gateway.tools.skills import Skill
 from everturn_gateway.tools.web import SearchSettings
 
@@ -132,3 +133,20 @@ def tool_names(plan: ToolPlan) -> tuple[str, ...]:
         *(each.name for each in plan.found),
         *(f"mcp:{each.name}" for each in plan.mcp),
     )
+
+
+def policy_notes(plan: ToolPlan) -> tuple[str, ...]:
+    """Return what the agent's owner should know of its patterns for commands; see `notes_on`.
+
+    Nothing where the agent runs no commands: patterns for all agents may speak of those.
+    """
+    confined = [each.confinement for each in (plan.bash, plan.processes) if each is not None]
+    if not confined:
+        return ()
+    return tuple(notes_on(plan.policy, runs_code=any(map(is_sealed, confined))))
+
+
+def may_write(plan: ToolPlan) -> bool:
+    """Return whether the agent has a tool that writes files of its workspace."""
+    writes = plan.files and not plan.files_read_only
+    return writes or plan.bash is not None or plan.processes is not None

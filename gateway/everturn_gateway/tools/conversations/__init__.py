@@ -6,6 +6,7 @@ from everturn_gateway.tools.conversations.delegating import Delegate
 from everturn_gateway.tools.conversations.origins import (
     DELEGATE,
     is_asked_by_person,
+    is_person,
     is_tainted,
     name_of_call,
     sources_behind,
@@ -17,6 +18,7 @@ __all__ = [
     "Delegate",
     "SessionTool",
     "is_asked_by_person",
+    "is_person",
     "is_tainted",
     "name_of_call",
     "sources_behind",

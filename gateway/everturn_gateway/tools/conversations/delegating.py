@@ -111,6 +111,7 @@ class Delegate:
                         principal=context.principal,
                         sender=sender,
                         idempotency_key=key.chat,
+                        untrusted=is_tainted(key),
                     )
                     for key in tries
                 ]

@@ -99,9 +99,9 @@ def is_asked_by_person(conversation: Conversation) -> bool:
     """
     current = conversation.current
     heard = current.heard if current else ()
-    return any(
-        not message.quiet
-        and message.sender not in PROGRAM_SENDERS
-        and _LABEL.fullmatch(message.sender) is None
-        for message in heard
-    )
+    return any(not message.quiet and is_person(message.sender) for message in heard)
+
+
+def is_person(sender: str) -> bool:
+    """Return whether the sender of a message is a person: no program, and no other session."""
+    return sender not in PROGRAM_SENDERS and _LABEL.fullmatch(sender) is None

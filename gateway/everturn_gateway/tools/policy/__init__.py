@@ -6,6 +6,7 @@ runs what tells people of calls.
 
 from __future__ import annotations
 
+from everturn_gateway.tools.policy.advice import notes_on
 from everturn_gateway.tools.policy.descriptions import AllowedWords, DescriptionGate
 from everturn_gateway.tools.policy.gate import PolicyGate
 from everturn_gateway.tools.policy.guarding import CallWatch, GuardedTool, guarded
@@ -26,6 +27,7 @@ from everturn_gateway.tools.policy.policy import (
     Policy,
     WebhookDelivery,
 )
+from everturn_gateway.tools.policy.protected_files import PROTECTED
 from everturn_gateway.tools.policy.sections import PolicyDocument
 from everturn_gateway.tools.policy.subjects import NamedForPolicy
 from everturn_gateway.tools.policy.writing import PolicyWriteError
@@ -33,6 +35,7 @@ from everturn_gateway.tools.policy.writing import PolicyWriteError
 __all__ = [
     "LOCAL_FILE",
     "POLICY_FILE",
+    "PROTECTED",
     "AfterTool",
     "AllowedWords",
     "CallWatch",
@@ -58,6 +61,7 @@ __all__ = [
     "exact_pattern",
     "guarded",
     "load_policy",
+    "notes_on",
     "open_notifier",
     "read_pattern",
 ]

@@ -12,10 +12,10 @@ import html
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import log2
-from typing import Final
+from typing import Final, cast
 
 from everturn_actors.model import (
     Conversation,
@@ -27,6 +27,8 @@ from everturn_actors.model import (
     UserMessage,
     remember,
 )
+from everturn_gateway.tools.conversations import is_person
+from everturn_gateway.tools.policy.subjects import arguments_of
 from everturn_gateway.tools.web import FETCH, SEARCH
 
 SESSIONS: Final = 32  # whose addresses are held; those of others are found again when needed
@@ -36,6 +38,10 @@ MODEL_WORDS: Final = frozenset(
 "Tools whose results, where they are marked, may hold what a model wrote under that mark."
 _FROM_THE_WEB: Final = frozenset((FETCH, SEARCH))
 "Tools that repeat no argument in what they mark as text from outside."
+TEXT_CHARACTERS: Final = 200_000  # of one message; an address that stands behind it was not given
+ADDRESSES_MOST: Final = 5_000  # of one message
+_ADDRESS_CHARACTERS: Final = 4_200  # no longer one is fetched
+_AFTER_MOST: Final = 8  # characters that may be of the text around an address
 _FOUND: Final = "addresses"
 _ADDRESS = re.compile(r"https?://[^\s<>\"`{}|\\^\x00-\x1f\x7f]+", re.IGNORECASE)
 _WHOLE = re.compile(
@@ -84,13 +90,14 @@ def addresses_in(text: str, *, bare: bool = False) -> frozenset[str]:
         text: Any text.
         bare: Whether `example.org/a` without a scheme is one: people write so.
     """
+    text = text[:TEXT_CHARACTERS]
     if "\\" in text:
         text = f"{text}\n{_unescaped(text)}"
     found = list(_ADDRESS.findall(text))
     if bare:
         found += [f"https://{each}" for each in _BARE.findall(text)]
     keys: set[str] = set()
-    for address in found:
+    for address in found[:ADDRESSES_MOST]:
         for reading in _readings(address):
             if key := address_key(reading):
                 keys.add(key)
@@ -103,13 +110,16 @@ def _unescaped(text: str) -> str:
 
 
 def _readings(address: str) -> Iterable[str]:
+    address = address[:_ADDRESS_CHARACTERS]
     yield address
     before, quote, _ = address.partition("'")
     if quote:
         yield from _readings(before)
     if "&" in address and (plain := html.unescape(address)) != address:
         yield plain
-    while address and address[-1] in _AFTER:
+    for _ in range(_AFTER_MOST):
+        if address[-1] not in _AFTER:
+            return
         address = address[:-1]
         yield address
 
@@ -124,6 +134,8 @@ class Given:
     "Those that were given."
     own: set[str] = field(default_factory=set[str])
     "Those that the model wrote before they were given: its own, whoever repeats them."
+    _told: tuple[str, ...] = ()
+    "Its own once more, to be compared with beginnings."
     _turn: int = 0
     "The newest turn that was read, perhaps in part."
     _steps: int = 0
@@ -164,27 +176,55 @@ class Given:
         found = remember(message, _FOUND, lambda: _found(message))
         if isinstance(message, Reply):
             self.own |= found - self.known - self.first
-        elif isinstance(message, UserMessage) or (
-            message.untrusted and message.name in _FROM_THE_WEB
-        ):
+            self._told = tuple(self.own)
+        elif _repeats_nothing(message):
             self.known |= found
-        else:  # a tool may repeat what it was called with
-            self.known |= found - self.own
+        elif found:
+            # Whatever a tool writes behind what it repeats: it still carries that.
+            told = self._told
+            self.known |= {key for key in found - self.own if not key.startswith(told)}
+
+
+def _repeats_nothing(message: UserMessage | ToolResult) -> bool:
+    """Return whether no word of the model can stand in a message as somebody else's.
+
+    Most tools may repeat what they were called with, and programs tell of what the model began.
+    """
+    if isinstance(message, UserMessage):
+        return is_person(message.sender)
+    return message.untrusted and message.name in _FROM_THE_WEB
 
 
 def _found(message: UserMessage | Reply | ToolResult) -> frozenset[str]:
     """Return the addresses of a message that count: given ones, or the model's own."""
     match message:
         case Reply(text=text, reasoning=thought, calls=calls):
-            said = (text, thought, *(call.arguments for call in calls))
+            said = (text, thought, *(part for call in calls for part in _written(call)))
             return frozenset[str]().union(*(addresses_in(each, bare=True) for each in said))
         case UserMessage(text=text, untrusted=False):
             return addresses_in(text, bare=True)
-        case ToolResult(text=text, untrusted=untrusted, name=name):
-            is_own = untrusted and name in MODEL_WORDS
+        case ToolResult(text=text, untrusted=untrusted, name=name, is_error=is_error):
+            is_from_web = untrusted and name in _FROM_THE_WEB
+            # What failed says little but what it was called with.
+            is_own = (untrusted and name in MODEL_WORDS) or (is_error and not is_from_web)
             return frozenset() if is_own else addresses_in(text)
         case _:
             return frozenset()
+
+
+def _written(call: ToolCall) -> Iterable[str]:
+    """Yield the arguments of a call as they are written, and as they are read."""
+    yield call.arguments
+    left: list[object] = [arguments_of(call)]
+    while left:
+        part = left.pop()
+        if isinstance(part, str):
+            yield part
+        elif isinstance(part, Mapping):
+            pairs = cast("Mapping[str, object]", part)
+            left += [*pairs.keys(), *pairs.values()]
+        elif isinstance(part, list):
+            left += cast("list[object]", part)
 
 
 class GivenAddresses:
@@ -222,13 +262,24 @@ class GivenAddresses:
         return given
 
 
-def fetches_before(call: ToolCall, turn: OpenTurn, fetch: str) -> int:
-    """Return how many pages the running turn asked for before a call, that call included.
+def fetches_before(call: ToolCall, conversation: Conversation, fetch: str) -> int:
+    """Return how many pages were asked for since a person spoke, `call` included.
 
-    Further pages of the text that was asked for last count once: they are of one address.
+    Turns that a program began grant nothing anew. Further pages of the text that was asked for last
+    are free: nobody is asked for them.
     """
-    asked = [each for step in turn.steps for each in step.reply.calls if each.name == fetch]
-    reply = turn.step.reply if turn.step is not None else None
+    replies: list[Reply] = []
+    current = conversation.current
+    if current is None:
+        return 1
+    if not _hears_a_person(current):
+        for turn in reversed(conversation.turns):
+            replies = [*(step.reply for step in turn.steps), *replies]
+            if _hears_a_person(turn):
+                break
+    replies += [step.reply for step in current.steps]
+    asked = [each for reply in replies for each in reply.calls if each.name == fetch]
+    reply = current.step.reply if current.step is not None else None
     for each in reply.calls if reply is not None else ():
         if each.name == fetch:
             asked.append(each)
@@ -236,8 +287,18 @@ def fetches_before(call: ToolCall, turn: OpenTurn, fetch: str) -> int:
             break
     count, before = 0, ""
     for each in asked:
-        found = _ADDRESS.search(each.arguments)
-        address = found[0] if found else each.arguments
-        count += address != before
+        address, is_further = _asked(each)
+        count += address != before or not is_further
         before = address
     return count
+
+
+def _hears_a_person(turn: Turn | OpenTurn) -> bool:
+    return any(not user.quiet and is_person(user.sender) for user in turn.heard)
+
+
+def _asked(call: ToolCall) -> tuple[str, bool]:
+    """Return which address a call asks for, and whether for a further page of its text."""
+    arguments = arguments_of(call)
+    page = arguments.get("page", 1)
+    return str(arguments.get("url", "")), isinstance(page, int) and page > 1

@@ -18,10 +18,10 @@ from everturn_gateway.tools.policy.subjects import Subject, arguments_of
 from everturn_gateway.tools.web import FETCH, SEARCH
 
 CHOICE_BITS: Final = 512
-"""How much the choice of pages may tell, in one turn: 40 pages out of 4,000 addresses each.
+"""How much the choice of pages may tell between two messages of people: 40 pages out of 4,000 each.
 
 A page can list a thousand addresses of its own; which of them is asked for tells ten bits.
-Sixty-four bytes a turn is what is left to whoever wrote the page.
+Sixty-four bytes for each message of a person is what is left to whoever wrote the page.
 """
 _BEHIND: Final = "{verb} shown to the model, and may be behind this call"
 _MADE_UP: Final = (
@@ -29,7 +29,7 @@ _MADE_UP: Final = (
     " may carry what this conversation says"
 )
 _TOO_MANY: Final = (
-    "it is the {count}th page of this turn, and which pages are asked for can tell what this"
+    "it is page {count} since a person spoke, and which pages are asked for can tell what this"
     " conversation says"
 )
 _PLACES: Final = frozenset(("address", "domain", "endpoint", "host", "link", "uri", "url"))
@@ -58,8 +58,7 @@ def why_not_read(call: ToolCall, subject: Subject, context: ToolContext, given: 
         key = address_key(str(arguments.get("url", "")))
         if key is None or key not in given:
             return _MADE_UP
-        current = context.conversation.current
-        count = fetches_before(call, current, FETCH) if current is not None else 1
+        count = fetches_before(call, context.conversation, FETCH)
         return _TOO_MANY.format(count=count) if count * given.bits > CHOICE_BITS else ""
     named = _addresses(arguments, _DEPTH)
     return "" if named is not None and all(key in given for key in named) else _MADE_UP

@@ -45,8 +45,10 @@ class Ruling:
             return ""
         if not line.commands:
             return f"no pattern can allow this command: {line.refusal}"
-        whys = map(self._why_not, line.commands, faults)
-        return next(filter(None, whys), "")
+        for command, fault in zip(line.commands, faults, strict=True):
+            if why := self._why_not(command, fault):
+                return why
+        return ""
 
     def _allows_everything(self) -> bool:
         """Whether all commands are allowed, and all that they may run: then none is looked at."""

@@ -20,6 +20,11 @@ def place_of(
         root=site.files,
         folder=folder,
         path=site.environ.get("PATH") or DEFAULT_PATH,
-        is_sealed=confinement.sandbox == "bwrap" and not confinement.network,
+        is_sealed=is_sealed(confinement),
         is_typed=is_typed,
     )
+
+
+def is_sealed(confinement: Confinement) -> bool:
+    """Return whether commands run in the sandbox, without network: `code:` patterns count there."""
+    return confinement.sandbox == "bwrap" and not confinement.network
