@@ -9,7 +9,7 @@ import resource
 import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import cast
+from typing import Any, cast
 
 import anyio
 import orjson
@@ -143,6 +143,42 @@ class _Server(uvicorn.Server):
                 await self._stop.wait()
 
 
+class _Joining:
+    """A transport that sends the head of an answer with its body, where that follows at once.
+
+    uvicorn writes them one after the other. Each write costs a call of the system, and wakes
+    whoever reads.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._head = b""
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - all else is the transport's own
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Write; a head waits until the body comes, or the event loop has gone round once."""
+        head, self._head = self._head, b""
+        if head:
+            self._transport.write(head + data)
+        elif data.startswith(b"HTTP/1."):
+            self._head = data
+            self._loop.call_soon(self._flush)
+        else:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        """Close, when all was sent."""
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        head, self._head = self._head, b""
+        if head and not self._transport.is_closing():
+            self._transport.write(head)
+
+
 class _TooManyRequestsError(Exception):
     """A client sends requests and does not wait for their answers."""
 
@@ -170,7 +206,7 @@ def _protocol(idle_timeout_s: float, max_connections: int) -> type[HttpToolsProt
         "Looks whether the client takes more of what is left to send."
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
+            super().connection_made(cast("asyncio.Transport", _Joining(transport, self.loop)))
             self.expect()
             if len(self.connections) > max_connections:
                 self.make_room()

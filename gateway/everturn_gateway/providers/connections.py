@@ -97,8 +97,12 @@ class _Stream(httpcore2.AsyncNetworkStream):
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._reader, self._writer, self._loop = reader, writer, loop
+        self._unsent = bytearray()
+        "What waits for the rest of its request: one packet wakes a server once."
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
+        if self._unsent:
+            await self._send(timeout)
         reader, timer = self._reader, None
         if timeout is not None:
             # The reader tells who waits; nobody reads on after that.
@@ -114,11 +118,15 @@ class _Stream(httpcore2.AsyncNetworkStream):
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
-        if not buffer:
-            return
-        writer = self._writer
-        # uvloop sends what was written in one round of the loop together.
-        writer.write(buffer)
+        self._unsent += buffer
+        # At the end of a request httpcore2 writes nothing, where its body has ended already.
+        if not buffer or len(self._unsent) > UNSENT_BYTES:
+            await self._send(timeout)
+
+    async def _send(self, timeout: float | None) -> None:  # noqa: ASYNC109
+        writer, unsent, self._unsent = self._writer, self._unsent, bytearray()
+        if unsent:
+            writer.write(unsent)
         if writer.transport.get_write_buffer_size() > UNSENT_BYTES:
             with _told(httpcore2.WriteTimeout, httpcore2.WriteError), anyio.fail_after(timeout):
                 await writer.drain()
