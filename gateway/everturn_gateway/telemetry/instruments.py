@@ -306,7 +306,8 @@ class Instruments:
         )
         self.journal_errors = Count(
             "everturn_journal_errors_total",
-            "Operations of the store that failed: append, snapshot, load, result, media.",
+            "Operations of the store that failed: append, bind (a new session was refused), mark,"
+            " snapshot, load, result, media.",
             ("operation",),
         )
         self.http_requests = Count(
