@@ -38,11 +38,21 @@ _NEW: Final = {
     "clone3": 435,
     "mount_setattr": 442,
     "quotactl_fd": 443,
+    "openat2": 437,
     "memfd_secret": 447,
+    "fchmodat2": 452,
     "open_tree_attr": 467,
 }
 _X86_64: Final = {
     **_NEW,
+    "open": 2,
+    "creat": 85,
+    "chmod": 90,
+    "fchmod": 91,
+    "mknod": 133,
+    "openat": 257,
+    "mknodat": 259,
+    "fchmodat": 268,
     "ioctl": 16,
     "socket": 41,
     "clone": 56,
@@ -76,6 +86,10 @@ _X86_64: Final = {
 }
 _GENERIC: Final = {
     **_NEW,
+    "mknodat": 33,
+    "fchmod": 52,
+    "fchmodat": 53,
+    "openat": 56,
     "lookup_dcookie": 18,
     "ioctl": 29,
     "umount2": 39,
@@ -115,9 +129,25 @@ MACHINES: Final[Mapping[str, tuple[int, Mapping[str, int]]]] = MappingProxyType(
 )
 "By what `uname -m` says: the kernel's number for it, and those of its calls."
 
-_JUDGED: Final = frozenset(("ioctl", "socket", "clone"))  # by what is asked of them
-_MISSING: Final = frozenset(("clone3", "io_uring_enter", "io_uring_register", "io_uring_setup"))
+_MODE_AT: Final = {
+    "chmod": 1,
+    "fchmod": 1,
+    "fchmodat": 2,
+    "fchmodat2": 2,
+    "creat": 1,
+    "mknod": 1,
+    "mknodat": 2,
+    "open": 2,
+    "openat": 3,
+}
+"Which argument of a call is the mode that a file gets."
+_JUDGED: Final = frozenset(("ioctl", "socket", "clone", *_MODE_AT))  # by what is asked of them
+_MISSING: Final = frozenset(
+    ("clone3", "io_uring_enter", "io_uring_register", "io_uring_setup", "openat2")
+)
 "What programs can do without, where it does not exist."
+_RUNS_AS_OWNER: Final = 0o6000  # S_ISUID, S_ISGID
+_MAKES_FILE: Final = 0o100 | 0o20000000  # O_CREAT, __O_TMPFILE
 
 _LOAD, _EQUAL, _AT_LEAST, _HAS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # where they stand in `struct seccomp_data`
@@ -152,6 +182,9 @@ def call_filter(*, network: bool, machine: str | None = None) -> bytes | None:
             program += [_step(_EQUAL, number, no=1), refused]
     program += _judged(calls["ioctl"], 1, [_TIOCSTI, _TIOCLINUX], refused=errno.EPERM)
     program += _judged(calls["clone"], 0, [_CLONE_NEWUSER], refused=errno.EPERM, test=_HAS)
+    for name, argument in _MODE_AT.items():
+        if name in calls:
+            program += _mode_judged(calls[name], argument, is_open=name.startswith("open"))
     program += [
         _step(_EQUAL, calls["socket"], no=len(families) + 3),
         _step(_LOAD, _ARGUMENTS),
@@ -174,6 +207,23 @@ def _judged(
         _step(_RETURN, _ALLOW),
         _refuse(refused),
     ]
+
+
+def _mode_judged(number: int, argument: int, *, is_open: bool) -> list[bytes]:
+    """Return the steps that refuse to make a file that runs as its owner.
+
+    It would belong to the gateway's user, and anybody on this machine could run it.
+    """
+    steps = [
+        _step(_LOAD, _ARGUMENTS + 8 * argument),
+        _step(_HAS, _RUNS_AS_OWNER, yes=1),
+        _step(_RETURN, _ALLOW),
+        _refuse(errno.EPERM),
+    ]
+    if is_open:  # without these the mode is whatever stood there
+        flags = _step(_LOAD, _ARGUMENTS + 8 * (argument - 1))
+        steps = [flags, _step(_HAS, _MAKES_FILE, yes=1), _step(_RETURN, _ALLOW), *steps]
+    return [_step(_EQUAL, number, no=len(steps)), *steps]
 
 
 def _refuse(number: int) -> bytes:

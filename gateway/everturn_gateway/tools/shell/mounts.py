@@ -6,7 +6,9 @@ inner place says something else.
 
 from __future__ import annotations
 
+import functools
 import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,11 +24,8 @@ PRIVATE_BYTES: Final = 512 * 1024**2
 _KERNEL: Final = tuple(
     Path("/proc", name) for name in ("acpi", "bus", "fs", "irq", "scsi", "sys", "sysrq-trigger")
 )
-_TELLING: Final = tuple(
-    # Of the whole machine, and nothing that a command needs; the command line may hold a secret.
-    Path("/proc", name)
-    for name in ("cmdline", "kcore", "keys", "key-users", "sched_debug", "timer_list")
-)
+_TELLING: Final = ("cmdline", "keys", "key-users")
+"Of the whole machine, and not needed; what the kernel was started with may hold secrets."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +62,8 @@ def mount_options(
     line: list[str] = ["--proc", "/proc", "--dev", "/dev", *size, "--tmpfs", "/dev/shm"]  # noqa: S108 - its own
     for part in filter(is_there, _KERNEL):
         line += ("--ro-bind", str(part), str(part))
-    for part in filter(is_there, _TELLING):
-        line += ("--ro-bind", os.devnull, str(part))
+    for private in _private_parts():
+        line += ("--ro-bind", os.devnull, private)
     data: list[bytes] = []
     sealed = ["--remount-ro", "/dev"]
     for place in sorted(looks, key=lambda path: (len(path.parts), path)):
@@ -94,6 +93,23 @@ def mount_options(
             case _:  # it is not there
                 pass
     return [*line, *sealed, "--remount-ro", "/"], data
+
+
+@functools.cache
+def _private_parts() -> tuple[str, ...]:
+    """Return the files of /proc that are root's alone, who may be the gateway's user, and others.
+
+    They tell where things lie in the machine's memory.
+    """
+    with os.scandir("/proc") as entries:
+        return tuple(
+            sorted(
+                entry.path
+                for entry in entries
+                if entry.is_file(follow_symlinks=False)
+                and (entry.name in _TELLING or not entry.stat().st_mode & stat.S_IROTH)
+            )
+        )
 
 
 def _is_shown(place: Path, looks: Mapping[Path, Look]) -> bool:

@@ -42,6 +42,16 @@ HOME: Final = view.HOME
 "The home of a confined command: empty, and gone with it."
 _NICE: Final = 5  # whoever waits for the gateway comes before a command that computes
 _OPEN_FILES: Final = 4096
+_FIRST: Final = (
+    *("/bin/sh", "-c", 'exec 3>&2 2>/dev/null; (exec 2>&3 3>&-; exec "$@"); exit $?', "sh"),
+)
+"""The first process inside: it collects those whose parents are gone, and ends with the command.
+
+What it has to say of a signal that ended the command, nobody is to read: the exit code says it.
+
+Not bubblewrap's own, of which /proc/1/exe leads to the program outside: its owner, whom a command
+is outside, could change its mode there. Source: CVE-2019-5736, of runc, for the way.
+"""
 _REMEDY: Final = (
     "whoever runs this agent can {}, or have commands run as another user (`sandbox: plain` with"
     " `run_as`, docs/shell-and-processes.md)"
@@ -137,7 +147,7 @@ def command_line(
     line = _bubblewrap(
         bwrap, looks, ability, network=confinement.network, limits=confinement.limits
     )
-    return (*line, "--chdir", str(view.real(cwd or site.files)), "--", *argv)
+    return (*line, "--chdir", str(view.real(cwd or site.files)), "--", *_FIRST, *argv)
 
 
 async def confine(
@@ -281,7 +291,7 @@ def _ability(bwrap: Path, *, network: bool) -> _Ability:
         line = _bubblewrap(bwrap, looks, ability, network=network, limits=Limits())
         try:
             done = subprocess.run(  # noqa: S603 - all of it is ours
-                (*line, "--", "true"),
+                (*line, "--", *_FIRST, "true"),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=_PROBE_S,
@@ -343,6 +353,7 @@ def _bubblewrap(
         *("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
         *(() if network else ("--unshare-net",)),
         *("--hostname", "sandbox", "--die-with-parent", "--new-session", "--cap-drop", "ALL"),
+        "--as-pid-1",
         *("--setenv", "USER", view.USER, "--setenv", "LOGNAME", view.USER),
         *mounts,
     )
