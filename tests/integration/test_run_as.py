@@ -13,16 +13,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import pytest
 from support.answers import Answer
 from support.command import everturn
-from support.commands import make_site, run_tool
+from support.commands import make_site, run_tool, write_script
 from support.model_api import ModelApi, Received, open_model_api
 from support.process import gateway_process
 from support.users import OTHER, needs_root
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall
+from everturn_gateway.tools.cli import CliTool, declared
 from everturn_gateway.tools.files import file_tools
 from everturn_gateway.tools.shell import BashTool, Confinement, sandbox_fault
 from everturn_gateway.tools.shell.run_as import PROCESSES_MOST, find_user
@@ -309,6 +311,25 @@ async def test_files_of_the_gateway_and_of_commands_belong_to_the_same_user(worl
 
     assert done.text == "from the tool\nmore\nedited"
     assert {path.stat().st_uid for path in world.site.files.rglob("*")} == {OTHER}
+
+
+@needs_root
+async def test_a_program_of_the_owners_may_run_as_another_user_too(world: World) -> None:
+    """It runs in its own folder, which that user must not be able to change."""
+    program = write_script(world.site.home / "tools" / "who.sh", "#!/bin/sh\nid -u; pwd; umask\n")
+    declared_one = await anyio.to_thread.run_sync(
+        lambda: declared(
+            world.site.home, name="who", command="./tools/who.sh", description="x", readme=None
+        )
+    )
+    for open_to_pass in (world.site.home, program.parent):
+        open_to_pass.chmod(0o755)
+    done = await run_tool(CliTool(world.site, declared_one, world.plain()), {"args": ""})
+    program.chmod(0o777)
+    with pytest.raises(ToolFailedError, match="can change"):
+        await run_tool(CliTool(world.site, declared_one, world.plain()), {"args": ""})
+
+    assert done.text.splitlines()[0] == str(OTHER)
 
 
 @needs_root

@@ -55,11 +55,12 @@ _RIGHTS: Final[Mapping[str, int]] = {
 _PROBE: Final = r"""
 here=$1; shift
 if [ -n "$here" ]; then
-  cd "$here" 2>/dev/null && [ -r . ] && [ -w . ] || echo "files $here"
+  cd "$here" 2>/dev/null || echo "files $here"
 fi
 for each; do
   path=${each#?}
-  [ -O "$path" ] && echo "owns $path"  # its owner gives himself any right on it
+  # Its owner gives himself any right on it.
+  [ "${each%"$path"}" != f ] && [ -O "$path" ] && echo "owns $path"
   case $each in
     r*) if [ -d "$path" ]; then
           { [ -r "$path" ] || [ -x "$path" ]; } && echo "reads $path"
@@ -72,6 +73,7 @@ for each; do
         else
           [ -w "$path" ] && echo "writes $path"
         fi ;;
+    f*) [ -r "$path" ] && [ -w "$path" ] && [ -x "$path" ] || echo "files $path"; continue ;;
     p*) [ -w "$path" ] && echo "writes $path" ;;  # what it holds is the user's own: sticky or not
   esac
 done
@@ -252,7 +254,8 @@ def _reachable(
             " enter; set spec.workspace in agent.yaml to a folder elsewhere"
         )
     here = str(resolved(cwd)) if files.is_dir() else ""
-    tried = [*(f"r{each}" for each in _unreadable(site, secret))]
+    tried = [f"f{files}"] if files.is_dir() else []
+    tried += [f"r{each}" for each in _unreadable(site, secret)]
     tried += [f"w{each}" for each in _unchangeable(site, secret)]
     # Who can put a link in the place of the workspace leads the gateway's own tools anywhere.
     tried += [f"p{each.parent}" for each in _both(site.files)]
