@@ -184,6 +184,15 @@ MOMENTS = (
     Escape(name="a yes to one of two", steps=(say(bash("true", "allow_once"), bash("%sh%")),), asks=2),
     Escape(name="an always of another command", steps=(say(bash("ls", "allow_always"), bash("ls; %sh%")),), asks=2),
     Escape(name="an always of other arguments", steps=(say(bash("rm -f a", "allow_always"), bash("rm -f b"), bash("%sh%")),), asks=3),
+    # while it runs: the last look is over, and the file is not opened yet
+    _asked(replace(RUN, judged=((3, say(write("x.sh", BAD), chat="b")),)), name="another conversation writes it as it begins"),
+    _asked(replace(bash("sleep 0.3; sh x.sh", "allow_once"), judged=((3, say(write("x.sh", BAD), chat="b")),)), name="another conversation writes it while it runs"),
+    _asked(replace(bash("sleep 0.3; sh x.sh", "allow_once"), judged=((3, say(call("edit_file", path="x.sh", old_text="true", new_text="%sh%"), chat="b")),)), name="another conversation edits it while it runs"),
+    _asked(replace(bash("sleep 0.3; sh ./link", "allow_once"), judged=((3, say(write("x.sh", BAD), chat="b")),)), Put(path="link", link="x.sh"), name="another conversation writes what a link leads to"),
+    _asked(replace(bash("cd s && sleep 0.3 && sh y.sh", "allow_once"), judged=((3, say(write("s/y.sh", BAD), chat="b")),)), put("s/y.sh", GOOD), name="another conversation writes into the folder while it runs"),
+    _asked(replace(bash("sleep 0.3; sh new.sh", "allow_once"), judged=((3, say(write("new.sh", BAD), chat="b")),)), name="another conversation makes it while it runs"),
+    Escape(name="a copy takes its place while it runs", allow=("bash:cp *",), steps=(put("x.sh", GOOD), put("y.sh", BAD), say(replace(bash("sleep 0.3; sh x.sh", "allow_once"), judged=((3, say(bash("cp y.sh x.sh"), chat="b")),)))), asks=2),
+    Escape(name="a move takes its place while it runs", allow=("bash:mv *",), steps=(put("x.sh", GOOD), put("y.sh", BAD), say(replace(bash("sleep 0.3; sh x.sh", "allow_once"), judged=((3, say(bash("mv y.sh x.sh"), chat="b")),)))), asks=2),
     # background processes
     Escape(name="a process: a script", tools=PROCESSES, steps=(put("x.sh", GOOD), say(replace(SPAWN, meanwhile=(CHANGE,)))), asks=2, reason=ANEW),
     Escape(name="a process: after the answer", tools=PROCESSES, steps=(put("x.sh", GOOD), say(replace(SPAWN, judged=((2, CHANGE),)))), asks=1),
@@ -199,6 +208,8 @@ HARMLESS = (
     Escape(name="a file that is not named", steps=(put("x.txt", ""), say(replace(bash("touch x.txt", "allow_once"), meanwhile=(put("y.txt", "y"),)))), asks=1),
     Escape(name="an always for what reads", steps=(put("x.txt", ""), say(bash("cat x.txt", "allow_always")), put("x.txt", "new"), say(bash("cat x.txt"))), asks=1),
     Escape(name="an always for git", steps=(REPOSITORY, say(bash("git log --oneline", "allow_always")), Owner(command="echo 3 > a.txt"), say(bash("git log --oneline"), chat="b")), asks=1),
+    Escape(name="a script that is edited after it ran", steps=(put("x.sh", GOOD), say(RUN, call("edit_file", path="x.sh", old_text="true", new_text="echo 1"))), asks=1),
+    Escape(name="a script that is edited after a no", steps=(put("x.sh", GOOD), say(bash("sh x.sh"), call("edit_file", path="x.sh", old_text="true", new_text="echo 1"))), asks=1),
     Escape(name="a restart before the answer", steps=(put("x.sh", GOOD), say(replace(RUN, meanwhile=(Restart(),)))), asks=1),
 )  # fmt: skip
 "What nobody has to be asked about twice."

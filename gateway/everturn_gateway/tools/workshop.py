@@ -25,6 +25,7 @@ from everturn_gateway.tools.policy import (
     AllowedWords,
     CallWatch,
     DescriptionGate,
+    HeldFiles,
     JudgedWrites,
     Notifier,
     PolicyGate,
@@ -88,6 +89,7 @@ class Workshop:
         self._clock, self._servers, self._notifier = clock, servers, notifier
         self._hidden, self._has_open_api = hidden, has_open_api
         self._watch = watch
+        self._held: dict[Path, HeldFiles] = {}
         self._words: dict[str, AllowedWords] = {}
 
     @property
@@ -207,7 +209,12 @@ class Workshop:
             policy=plan.policy,
             notifier=self._notifier,
             watch=self._watch,
+            held=self.held(site),
         )
+
+    def held(self, site: ToolSite) -> HeldFiles:
+        """Return which files of a workspace open calls may run, for all agents that work there."""
+        return self._held.setdefault(site.files, HeldFiles())
 
     def retire(self, agent: str) -> None:
         """Let go of what belongs to an agent that is gone."""
@@ -223,7 +230,7 @@ class _Kit:
         self._shop, self._plan, self._site = shop, plan, site
         self._skills = plan.skills
         self._hidden: tuple[str, ...] = ()
-        self.judged = JudgedWrites()
+        self.judged = JudgedWrites(shop.held(site))
 
     def make(self, found: Sequence[CliProgram], skills: tuple[Skill, ...]) -> dict[str, Tool]:
         """Return all tools but those of MCP servers; of two with one name, the first."""

@@ -10,6 +10,7 @@ from everturn_gateway.tools.policy.advice import notes_on
 from everturn_gateway.tools.policy.descriptions import AllowedWords, DescriptionGate
 from everturn_gateway.tools.policy.gate import PolicyGate
 from everturn_gateway.tools.policy.guarding import CallWatch, GuardedTool, guarded
+from everturn_gateway.tools.policy.held_files import HeldFiles
 from everturn_gateway.tools.policy.hooks import AfterTool, DependsOn, Guard, SkipDuplicate
 from everturn_gateway.tools.policy.judged_writes import JudgedWrites
 from everturn_gateway.tools.policy.loading import LOCAL_FILE, POLICY_FILE, load_policy
@@ -43,6 +44,7 @@ __all__ = [
     "DescriptionGate",
     "Guard",
     "GuardedTool",
+    "HeldFiles",
     "JudgedWrites",
     "LogDelivery",
     "Mode",

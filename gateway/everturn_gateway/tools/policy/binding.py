@@ -8,7 +8,7 @@ from typing import Final
 
 from everturn_actors.model import FileDigest, ToolCall
 from everturn_actors.ports import Verdict
-from everturn_gateway.tools.policy.file_digests import ALL_FILES, digests
+from everturn_gateway.tools.policy.file_digests import ALL_FILES, digests, paths_of
 from everturn_gateway.tools.policy.named_files import (
     NamedFiles,
     named_by_arguments,
@@ -31,11 +31,7 @@ def bound(verdict: Verdict, subject: Subject, call: ToolCall, workspace: Path) -
         workspace: Where its files lie, absolute.
     """
     line = subject.line
-    named = named_by_arguments(arguments_of(call))
-    if line is not None:
-        by_line = named_by_line(line)
-        names = (*(name for name in named.names if name != line.text), *by_line.names)
-        named = replace(by_line, names=names, is_any=by_line.is_any or named.is_any)
+    named = _named(subject, call)
     names = (*named.names, *subject.configured_by)
     files = digests(workspace, names, all_files=named.is_any)
     reason = verdict.reason
@@ -43,6 +39,14 @@ def bound(verdict: Verdict, subject: Subject, call: ToolCall, workspace: Path) -
         reason = f"{reason}; {_TOO_MANY}" if reason else _TOO_MANY
     pattern = verdict.pattern if line is None or _is_lasting(named, files) else ""
     return replace(verdict, reason=reason, pattern=pattern, files=files)
+
+
+def run_by(subject: Subject, call: ToolCall, workspace: Path) -> tuple[str, ...]:
+    """Return the files that a command names and may run, as seen from the workspace. Blocking."""
+    if subject.line is None:
+        return ()
+    named = _named(subject, call)
+    return paths_of(workspace, named.names) if named.runs_code or named.runs_unknown else ()
 
 
 def bound_to_state(
@@ -58,6 +62,16 @@ def bound_to_state(
     """
     files = subject.configured_by
     return replace(verdict, files=digests(workspace, files)) if files else verdict
+
+
+def _named(subject: Subject, call: ToolCall) -> NamedFiles:
+    line = subject.line
+    named = named_by_arguments(arguments_of(call))
+    if line is None:
+        return named
+    by_line = named_by_line(line)
+    names = (*(name for name in named.names if name != line.text), *by_line.names)
+    return replace(by_line, names=names, is_any=by_line.is_any or named.is_any)
 
 
 def _is_lasting(named: NamedFiles, files: tuple[FileDigest, ...]) -> bool:

@@ -62,6 +62,25 @@ def digests(
         return (FileDigest(path=ALL_FILES, digest=f"over {MAX_ENTRIES}"),)
 
 
+def paths_of(workspace: Path, names: Collection[str]) -> tuple[str, ...]:
+    """Return which files and folders `names` mean, as seen from the workspace, without links.
+
+    A folder ends with `/`; the workspace itself, and what lies elsewhere, is left out, as is what
+    comes beyond `MAX_DIGESTS`. Reads no file.
+    """
+    look = _Look(Path(os.path.realpath(workspace)))
+    found: dict[str, None] = {}
+    for name in names:
+        for match in (name, *((look.matches(name) or []) if not _WILD.isdisjoint(name) else ())):
+            real = os.path.realpath(os.path.normpath(look.root / match))
+            if real == str(look.root) or not _is_below(real, look.root):
+                continue
+            if os.path.lexists(real) or looks_like_file(match):
+                path = os.path.relpath(real, look.root)
+                found[f"{path}/" if os.path.isdir(real) else path] = None  # noqa: PTH112 - paths are texts here
+    return tuple(found)[:MAX_DIGESTS]
+
+
 def _sorted(found: dict[str, str]) -> tuple[FileDigest, ...]:
     return tuple(
         FileDigest(path=path, digest=digest, is_there=digest != _ABSENT)
@@ -92,7 +111,7 @@ class _Look:
         for name in names:
             self._add(name, found)
             if not _WILD.isdisjoint(name):
-                matches = self._matches(name)
+                matches = self.matches(name)
                 if matches is None:
                     return None
                 for match in matches:
@@ -115,7 +134,8 @@ class _Look:
                 found["(other files)"] = rest.hexdigest()[: 2 * _DIGEST_BYTES]
         return found
 
-    def _matches(self, name: str) -> list[str] | None:
+    def matches(self, name: str) -> list[str] | None:
+        """Return the files that a glob fits, whole paths; None = too many, or not to be told."""
         if ".." in name.split("/"):  # it may lead out, and in again by another name
             return None
         pattern = str(self.root / name)

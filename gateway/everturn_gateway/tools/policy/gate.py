@@ -13,7 +13,7 @@ from everturn_actors.model import ToolCall
 from everturn_actors.ports import ALLOW, Tool, ToolContext, Verdict
 from everturn_gateway.scheduler.jobs import ISOLATED
 from everturn_gateway.tools.conversations import DELEGATE, sources_behind
-from everturn_gateway.tools.policy.binding import bound, bound_to_state
+from everturn_gateway.tools.policy.binding import bound, bound_to_state, run_by
 from everturn_gateway.tools.policy.given import GivenAddresses
 from everturn_gateway.tools.policy.hooks import Guard, refusal
 from everturn_gateway.tools.policy.judged_writes import JudgedWrites
@@ -93,7 +93,8 @@ class PolicyGate:
         its words mean the same tomorrow; a command that may run is bound to what configures it.
         """
         allowing = self._policy.allowing(*self._granted_now(context))
-        self._writes.named = allowing.named_files
+        self._writes.by_policy = allowing.named_files
+        self._writes.held.begin(context.session_id, call.call_id)
         subject = await subject_of(call, tool)
         subject = await looked_at(subject, call, tool, named=self._writes.named)
         if subject.write is not None and subject.protected:
@@ -101,8 +102,22 @@ class PolicyGate:
         verdict = await self._judge(allowing, subject, call, tool, context)
         if self._workspace is None or verdict.word == "deny":
             return verdict
+        if verdict.word == "ask":
+            # First: what changes between here and the digests is seen, what comes later asks.
+            await self._hold(verdict, subject, call, tool, context)
         bind = bound if verdict.word == "ask" else bound_to_state
         return await anyio.to_thread.run_sync(bind, verdict, subject, call, self._workspace)
+
+    async def _hold(
+        self, verdict: Verdict, subject: Subject, call: ToolCall, tool: Tool, context: ToolContext
+    ) -> None:
+        """Keep others from writing what a call may run, until it is answered and over."""
+        assert self._workspace is not None, "the caller has looked"
+        if subject.line is None:
+            return
+        paths = await anyio.to_thread.run_sync(run_by, subject, call, self._workspace)
+        for_s = verdict.timeout_s + tool.traits.timeout_s
+        self._writes.held.hold(context.session_id, call.call_id, paths, for_s=for_s)
 
     async def _judge(
         self, policy: Policy, subject: Subject, call: ToolCall, tool: Tool, context: ToolContext

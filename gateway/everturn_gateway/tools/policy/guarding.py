@@ -15,6 +15,7 @@ from everturn_actors.ports import Tool, ToolContext, ToolOutput, ToolTraits
 from everturn_gateway.observe import SecretRegistry
 from everturn_gateway.tools.policy.cleaning import clean
 from everturn_gateway.tools.policy.fencing import fence
+from everturn_gateway.tools.policy.held_files import HeldFiles
 from everturn_gateway.tools.policy.hooks import AfterTool, notes
 from everturn_gateway.tools.policy.notifying import Notifier, ToolNotice
 from everturn_gateway.tools.policy.policy import Policy
@@ -64,6 +65,7 @@ class GuardedTool:
         after: Sequence[AfterTool] = (),
         notifier: Notifier | None = None,
         watch: CallWatch | None = None,
+        held: HeldFiles | None = None,
     ) -> None:
         self._tool = tool
         self._agent = agent
@@ -72,6 +74,7 @@ class GuardedTool:
         self._after = tuple(after)
         self._notifier = notifier
         self._watch = watch
+        self._held = held
 
     @property
     def definition(self) -> ToolDefinition:
@@ -121,10 +124,14 @@ class GuardedTool:
         Raises:
             ToolFailedError: As the tool's own, without secrets.
         """
-        if self._watch is None:
-            return await self._call(call, context)
-        work = functools.partial(self._call, call, context)
-        return await self._watch.watched(work, agent=self._agent, call=call, traits=self.traits)
+        try:
+            if self._watch is None:
+                return await self._call(call, context)
+            work = functools.partial(self._call, call, context)
+            return await self._watch.watched(work, agent=self._agent, call=call, traits=self.traits)
+        finally:
+            if self._held is not None:
+                self._held.release(context.session_id, call.call_id)
 
     async def _call(self, call: ToolCall, context: ToolContext) -> ToolOutput:
         subject = await self._to_tell_of(call)
@@ -193,6 +200,7 @@ def guarded(
     after: Sequence[AfterTool] = (),
     notifier: Notifier | None = None,
     watch: CallWatch | None = None,
+    held: HeldFiles | None = None,
 ) -> GuardedTool:
     """Return `tool` with all that stands around a tool.
 
@@ -208,6 +216,7 @@ def guarded(
         after: The agent's hooks after a call.
         notifier: Who tells; None = nobody.
         watch: Is told of every call that runs.
+        held: Files that nobody writes while a call runs; a call that is over lets go of its own.
     """
     return GuardedTool(
         tool,
@@ -217,4 +226,5 @@ def guarded(
         after=after,
         notifier=notifier,
         watch=watch,
+        held=held,
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
+from everturn_gateway.tools.policy.held_files import HeldFiles
+
 _KEPT: Final = 4096  # calls; the last ones judged, of all conversations of an agent
 
 
@@ -17,10 +19,17 @@ class JudgedWrites:
     again was not.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, held: HeldFiles | None = None) -> None:
+        """Know of no call; `held` has the files of calls that wait or run, of the same agent."""
         self._paths: OrderedDict[tuple[str, str], str] = OrderedDict()
-        self.named: frozenset[str] = frozenset()
+        self.held = held or HeldFiles()
+        self.by_policy: frozenset[str] = frozenset()
         "Files that the policy names, see `protected_files`, as of the last call that was judged."
+
+    @property
+    def named(self) -> frozenset[str]:
+        """All files that the policy names now, or a call that waits for a person or runs."""
+        return self.by_policy | self.held.paths
 
     def note(self, session_id: str, call_id: str, path: str) -> None:
         """Keep that a call was judged for writing `path`, which is protected.

@@ -126,11 +126,13 @@ def reason_of_use(path: str, named: Collection[str]) -> str:
 
     Args:
         path: As seen from the workspace, without links.
-        named: Such paths, each with what names it left out.
+        named: Such paths, each with what names it left out; one that ends with `/` means all of
+            that folder.
     """
     folded = path.casefold()
-    if any(folded == each.casefold() for each in named):
-        return "what was allowed before runs it or reads it"
+    for each in map(str.casefold, named):
+        if folded == each or (each.endswith("/") and folded.startswith(each)):
+            return "what was allowed before runs it or reads it"
     return ""
 
 
