@@ -32,6 +32,7 @@ from everturn_gateway.commands.running import Running, noted
 from everturn_gateway.config import Config
 from everturn_gateway.model_memory import FileMemory
 from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.principals import TokenRegistry
 from everturn_gateway.providers import Providers
 from everturn_gateway.scheduler.scheduler import Scheduler
 from everturn_gateway.specs import AgentLibrary
@@ -84,6 +85,7 @@ async def until(holds: Callable[[], bool]) -> None:
         pytest.param(UsageLedger, "save_for_ever", "usage", id="usage"),
         pytest.param(FileMemory, "save_for_ever", "model memory", id="model-memory"),
         pytest.param(AgentLibrary, "watch", "agents", id="agents"),
+        pytest.param(TokenRegistry, "watch", "tokens", id="tokens"),
         pytest.param(Telemetry, "watch_loop", "loop lag", id="loop-lag"),
         pytest.param(Providers, "warm", "local models", id="windows"),
         pytest.param(Scheduler, "serve", "schedules", id="schedules"),

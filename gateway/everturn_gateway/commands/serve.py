@@ -35,6 +35,7 @@ from everturn_gateway.commands.reloading import (
 from everturn_gateway.commands.running import Running, noted, remove_note
 from everturn_gateway.commands.settings import (
     API_TOKEN_VARIABLE,
+    OWN_TOKEN_VARIABLE,
     load,
     make_private,
     read_again,
@@ -214,8 +215,10 @@ def _next_steps(
         return
     agent = DEFAULT_AGENT if DEFAULT_AGENT in names else names[0]
     argument = "" if agent == DEFAULT_AGENT or len(names) == 1 else f" {shlex.quote(agent)}"
-    has_token = bool(gateway.config.server.api_token)
-    token = f' -H "Authorization: Bearer ${API_TOKEN_VARIABLE}"' if has_token else ""
+    server = gateway.config.server
+    variable = API_TOKEN_VARIABLE if server.api_token else OWN_TOKEN_VARIABLE
+    needs_token = server.api_token or server.require_token
+    token = f' -H "Authorization: Bearer ${variable}"' if needs_token else ""
     body = f'{{"model":"{agent}","messages":[{{"role":"user","content":"Hello"}}]}}'
     yield "Talk to it:"
     yield f"  everturn chat{argument}{options.again()}"

@@ -247,7 +247,13 @@ def token_notes(config: Config) -> list[str]:
             )
             continue
         notes += _looked_at(each, now, used.get(each.name), config)
-    if any(each.is_valid(now) for each in tokens) and not _asks_everybody(config):
+    is_any_valid = any(each.is_valid(now) for each in tokens)
+    server = config.server
+    if server.require_token and not (is_any_valid or server.api_token or server.admin_token):
+        notes.append(
+            "everybody needs a token and there is none; `everturn token create NAME --scope admin`"
+        )
+    if is_any_valid and not (server.api_token or server.require_token):
         notes.append(
             "programs of this machine need no token and may do everything;"
             " server.require_token: true asks them too"
@@ -277,7 +283,3 @@ def _looked_at(
 
 def _minute_of(instant: datetime | None) -> str:
     return _minute(instant) if instant is not None else "never"
-
-
-def _asks_everybody(config: Config) -> bool:
-    return bool(config.server.api_token) or config.server.require_token
