@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
@@ -576,3 +577,26 @@ async def test_a_readiness_probe_needs_no_more_than_read_and_learns_no_names(
 
     assert (ready.status_code, ready.json()["status"]) == (200, "ready")
     assert (down.status_code, told.status_code) == (503, 503)
+
+
+async def test_whoever_is_limited_to_agents_is_told_of_no_other_in_any_way(tmp_path: Path) -> None:
+    """Not by numbers of all of them, nor by the words of an error about one that is gone."""
+    folder = tmp_path / "agents"
+    await anyio.to_thread.run_sync(lambda: write_agent(folder, name="brief"))
+    async with people(tmp_path) as gateway:
+        ops = await gateway.client("ops", "operate", agents=("brief",))
+        admin = await gateway.holder(ADMIN)
+        session = await begin(ops, agent="brief")
+        whole = [await ops.get(path) for path in ("/metrics", "/api/v1/channels")]
+        await anyio.to_thread.run_sync(shutil.rmtree, folder / "brief")
+        reloaded = (await admin.post("/api/v1/admin/reload")).json()
+        context = await ops.get(f"{SESSIONS}/{session}/context")
+        told = await admin.get(f"{SESSIONS}/{session}/context")
+
+    assert [answer.status_code for answer in whole] == [403, 403]
+    assert {answer.json()["type"] for answer in whole} == {"urn:everturn:problem:limited-to-agents"}
+    assert reloaded["removed"] == ["brief"]
+    assert (context.status_code, told.status_code) == (404, 404)
+    assert "test" in told.json()["detail"]
+    assert "test" not in context.json()["detail"]
+    assert context.json()["type"] == told.json()["type"] == "urn:everturn:problem:unknown-agent"
