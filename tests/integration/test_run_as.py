@@ -406,7 +406,7 @@ async def test_no_command_of_a_whole_gateway_reads_or_changes_what_rules_it(
         made = sum(message["role"] == "tool" for message in request.json()["messages"])
         if made == len(ATTACKS):
             return Answer(text="Done.")
-        command = "id -u; " + ATTACKS[made].format(folder=folder)
+        command = f"id -u; {ATTACKS[made].format(folder=folder)}; echo; id -u"
         more = {"action": "spawn", "wait": True} if name == "background_process" else {}
         arguments = json.dumps({"command": command, **more})
         return Answer(calls=(ToolCall(call_id=f"c{made}", name=name, arguments=arguments),))
@@ -419,7 +419,7 @@ async def test_no_command_of_a_whole_gateway_reads_or_changes_what_rules_it(
     rules = {path.name for path in (folder / "agents" / "helper").iterdir()}
 
     assert len(told) == len(ATTACKS)
-    assert all(str(OTHER) in each for each in told)
+    assert [each for each in told if str(OTHER) not in each.splitlines()] == []
     assert [each for each in told if CANARY in each or "sk-test" in each] == []
     assert [each for each in told if "mode:" in each] == []
     assert not {"policy.local.yaml", "x"} & rules

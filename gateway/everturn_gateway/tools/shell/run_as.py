@@ -181,8 +181,8 @@ def give_folder(folder: Path, run_as: str) -> None:
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(folder, flags)
     try:
-        is_empty = not os.listdir(descriptor)  # noqa: PTH208 - of the folder that was opened
-        if os.fstat(descriptor).st_uid == os.geteuid() and is_empty:
+        is_mine = os.fstat(descriptor).st_uid == os.geteuid()
+        if is_mine and not os.listdir(descriptor):  # noqa: PTH208 - of the folder that was opened
             os.fchown(descriptor, user.uid, user.gid)
     finally:
         os.close(descriptor)
@@ -282,7 +282,8 @@ def _told(found: Sequence[str], user: OtherUser) -> str:
     by_kind: dict[str, list[str]] = {}
     for line in found:
         kind, _, path = line.partition(" ")
-        by_kind.setdefault(kind, []).append(path)
+        if path not in by_kind.setdefault(kind, []):
+            by_kind[kind].append(path)
     if paths := by_kind.get("reads", []):
         return (
             f"{user.name} can read {_some(paths)}; take that from others (chmod o-rwx, and see to"

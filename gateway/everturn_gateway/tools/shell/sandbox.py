@@ -168,9 +168,8 @@ async def confine(
 
     def prepare() -> tuple[str, ...]:
         try:
-            is_new = not site.files.exists()
             make_private(site.files)
-            if is_new and confinement.sandbox == "plain" and confinement.run_as:
+            if confinement.sandbox == "plain" and confinement.run_as:
                 with suppress(ValueError):  # the next step says what is wrong with it
                     give_folder(site.files, confinement.run_as)
             return command_line(
