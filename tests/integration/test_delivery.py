@@ -16,7 +16,7 @@ from support.tool_doubles import Deed, Rules, by_name
 from everturn_actors.errors import ContextOverflowError, JournalError, ModelRefusedError
 from everturn_actors.events import OVERFLOW_LINE, ChunkMarked, DeliveryPlanned
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
-from everturn_actors.model import Announcement, Reply, ToolCall, Upload
+from everturn_actors.model import Announcement, FileDigest, Reply, ToolCall, Upload
 from everturn_actors.ports import ToolOutput, Verdict
 from everturn_actors.testing import START, calling
 from everturn_channels.errors import NotSentError, RefusedError, SendError, UnknownOutcomeError
@@ -511,6 +511,37 @@ async def test_a_question_shows_all_that_is_decided_about_and_ends_when_it_is() 
     assert "Allowed once by ann." in closed.text
     assert "old/x" in closed.text
     assert test.adapter.world.texts[1:] == ["done"]
+
+
+async def test_a_file_that_changed_is_asked_about_in_a_message_of_its_own() -> None:
+    """Who allowed a script has to see that it is another one now, and which."""
+    gate = Rules({"rm": Verdict(word="ask", reason="it deletes", files=(_file("one"),))})
+    adapter = ScriptedAdapter(able=capabilities(chunk_units=1000))
+    async with delivering(
+        removing(), "done", tools=by_name(Deed("rm")), gate=gate, adapter=adapter
+    ) as test:
+        said = await test.say()
+        shown = test.adapter.world.messages
+        await test.adapter.until(lambda: "m1" in shown)
+        first = shown["m1"].text
+        gate.verdicts["rm"] = Verdict(word="ask", reason="it deletes", files=(_file("two"),))
+        await test.service.decide(said.session_id, "c1", "allow_once", by="ann")
+        await test.adapter.until(lambda: "m2" in shown)
+        await idle()
+        second = shown["m2"]
+        await test.service.decide(said.session_id, "c1", "deny", by="ann")
+        await test.until_delivered(said.session_id)
+
+    assert "An answer holds only while this stays as it is: report.sh." in first
+    assert "report.sh changed since this was allowed, so it is asked again" in second.text
+    assert [each.label for each in second.buttons] == ["Allow once", "Deny"]
+    assert shown["m1"].buttons == shown["m2"].buttons == ()
+    assert "Denied by ann." in shown["m2"].text
+    assert "Denied" not in shown["m1"].text
+
+
+def _file(digest: str) -> FileDigest:
+    return FileDigest(path="report.sh", digest=digest)
 
 
 async def test_a_long_question_has_its_buttons_at_its_end() -> None:
