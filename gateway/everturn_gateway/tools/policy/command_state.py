@@ -60,6 +60,10 @@ def look_at_line(line: CommandLine, place: CommandPlace, *, named: Collection[st
     )
 
 
+class _TooManyError(Exception):
+    """There is more than can be looked at before a command runs."""
+
+
 class _Look:
     def __init__(self, line: CommandLine, place: CommandPlace, named: Collection[str]) -> None:
         self._line, self._place, self._named = line, place, named
@@ -69,9 +73,14 @@ class _Look:
 
     def fault_of(self, number: int) -> str:
         """Return why no `bash:` pattern allows one command of the line now."""
-        use = self._line.uses[number]
         if self._place.is_typed:
             return "it is given to a program that runs, which may take it for anything"
+        try:
+            return self._fault(self._line.uses[number], number)
+        except _TooManyError:
+            return "its words stand for too many files to look at all"
+
+    def _fault(self, use: Use, number: int) -> str:
         return (
             use.fault
             or (self._lost if use.folder is not None or use.git is not None else "")
@@ -148,9 +157,22 @@ class _Look:
                 yield folder / name
         for target in use.into:
             for name in _expanded(target, folder):
-                if os.path.isdir(folder / name):
-                    for source in self._sources(use, folder):
-                        yield folder / name / source.name
+                yield from self._landed(folder / name, use, folder)
+
+    def _landed(self, target: Path, use: Use, folder: Path) -> Iterator[Path]:
+        """Yield where what is copied or moved may come to lie: in the target, by name or content.
+
+        Of a folder, each file of it; `src/.` means what is in it.
+        """
+        for source in self._sources(use, folder):
+            if source == target:
+                continue
+            yield target / source.name
+            if os.path.isdir(source):
+                for path in itertools.islice(_tree(source), _TREE_MAX):
+                    inside = path.relative_to(source)
+                    yield target / inside
+                    yield target / source.name / inside
 
     def _sources(self, use: Use, folder: Path) -> Iterator[Path]:
         for source in use.sources:
@@ -243,11 +265,13 @@ def _expanded(target: Target, folder: Path) -> Iterator[str]:
             yield target.text
         return
     found = glob.iglob(target.glob, root_dir=folder)  # noqa: PTH207 - the words of a shell
-    none = True
-    for name in itertools.islice(found, _EXPANDED_MAX):
-        none = False
+    count = 0
+    for name in found:
+        count += 1
+        if count > _EXPANDED_MAX:
+            raise _TooManyError
         yield name
-    if none:
+    if count == 0:
         yield target.text
 
 

@@ -131,7 +131,9 @@ def reason_of_use(path: str, named: Collection[str]) -> str:
     """
     folded = path.casefold()
     for each in map(str.casefold, named):
-        if folded == each or (each.endswith("/") and folded.startswith(each)):
+        # What is above such a file can be put in its place.
+        is_above = f"{each}/".startswith(f"{folded}/")
+        if is_above or (each.endswith("/") and folded.startswith(each)):
             return "what was allowed before runs it or reads it"
     return ""
 

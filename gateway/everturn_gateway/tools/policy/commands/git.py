@@ -30,7 +30,7 @@ _KNOWN_WORDS: Final = """
     check-ref-format checkout cherry cherry-pick clean clone column commit config count-objects
     describe diff diff-files diff-index diff-tree fetch fmt-merge-msg for-each-ref format-patch
     fsck gc grep hash-object init log ls-files ls-remote ls-tree merge merge-base mv name-rev notes
-    patch-id prune pull push range-diff read-tree rebase reflog remote reset restore rev-list
+    patch-id prune pull push range-diff rebase reflog remote reset restore rev-list
     rev-parse revert rm shortlog show show-branch show-ref stage stash status stripspace switch
     symbolic-ref tag update-ref verify-commit verify-pack verify-tag version whatchanged worktree
     write-tree
@@ -45,19 +45,21 @@ _OWN_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "init": ("--template", "--separate-git-dir"),
         "clone": ("--template", "--separate-git-dir", "--config", "-u", "-c"),
-        "merge": ("--strategy", "-s"),
-        "rebase": ("--strategy", "-s", "-x"),
-        "pull": ("--strategy", "-s"),
-        "cherry-pick": ("--strategy",),
-        "revert": ("--strategy",),
+        "merge": ("--strategy", "--strategy-option", "-s", "-X"),
+        "rebase": ("--strategy", "--strategy-option", "-s", "-x", "-X"),
+        "pull": ("--strategy", "--strategy-option", "-s", "-X"),
+        "cherry-pick": ("--strategy", "--strategy-option", "-X"),
+        "revert": ("--strategy", "--strategy-option", "-X"),
         "archive": ("--remote", "-o"),
         "format-patch": ("-o",),
         "grep": ("-O",),
     }
 )
 _OUTPUT: Final = "--output"
+_PLACING: Final = frozenset(("checkout", "restore", "reset", "switch"))
+"They write files of a tree, which a word such as `HEAD:src` takes from below another folder."
 _CONFIG_READS: Final = frozenset(
-    ("--get", "--get-all", "--get-regexp", "--get-urlmatch", "--list", "-l", "get", "list")
+    ("--get", "--get-all", "--get-regexp", "--get-urlmatch", "--list", "-l")
 )
 _REMOTE_READS: Final = frozenset(("", "-v", "--verbose", "get-url"))
 _REMOTE_WRITES: Final = frozenset(("add", "remove", "rm", "rename", "set-url"))
@@ -184,12 +186,15 @@ def _command_fault(command: str, rest: Sequence[Word]) -> str:
     words = {word.flat for word in rest}
     if command not in _KNOWN:
         return f"git {command} runs other programs or writes freely, or is not known here"
-    if command == "config" and not (words & _CONFIG_READS) and len(rest) != 1:
+    reads = words & _CONFIG_READS or first in {"get", "list"} or len(rest) == 1
+    if command == "config" and not reads:
         return "git config changes what git runs"
     if command == "config" and any(word.startswith(("-e", "--e", "-f", "--f")) for word in words):
         return "git config with a file or an editor can read and write anything"
     if command == "worktree" and first != "list":
         return f"git worktree {first} makes a repository with a configuration of its own"
+    if command in _PLACING and any(":" in word and not word.startswith("-") for word in words):
+        return f"git {command} can put a file of the repository in the place of another"
     if command == "bundle" and first not in {"verify", "list-heads"}:
         return f"git bundle {first} writes a file that is named freely"
     return ""

@@ -218,13 +218,15 @@ _WITH_OPTIONS: Final[Mapping[str, Program]] = MappingProxyType(
         "curl": _plain(
             runs=(
                 "-K", "--config", "-O", "--remote-name", "--remote-name-all", "-J",
-                "--remote-header-name", "--output-dir", "--engine", "--libcurl",
+                "--remote-header-name", "--output-dir", "--engine", "--libcurl", "-T",
+                "--upload-file", "-w", "--write-out",
             ),
             writes=(
                 "-o", "--output", "-c", "--cookie-jar", "-D", "--dump-header", "--trace",
-                "--trace-ascii", "--stderr", "--etag-save", "--hsts", "--alt-svc",
+                "--trace-ascii", "--stderr", "--etag-save", "--hsts", "--alt-svc", "--ssl-sessions",
             ),
-            takes="AbCdeEFhHmPQrTuUwxXyYz",
+            takes="AbCdeEFhHmPQruUxXyYz",
+            check="curl",
         ),
         "ssh": _plain(
             runs=("-o", "-F", "-I", "-S", "-E", "-J", "-W", "-w", "-O", "-D", "-L", "-R"),

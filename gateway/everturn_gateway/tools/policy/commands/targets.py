@@ -8,7 +8,9 @@ from typing import Final
 
 from everturn_gateway.tools.policy.commands.words import Word
 
-_EXPANDED_BY_US: Final = frozenset("*?[]")
+_EXPANDED_BY_US: Final = frozenset("*?]")
+"""Brackets mean more to a shell (`[[:lower:]]`, `[^x]`) than to whoever looks here. One that closes
+and was not opened is a character."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -130,10 +130,11 @@ def _cd(use: Use, arguments: tuple[Word, ...]) -> Use:
     return replace(use, folder=words[0].flat)
 
 
-_SED_ADDRESS: Final = r"(?:\d+|\$|/(?:[^/\\\n\[]|\\.|\[\^?\]?[^\]\n]*\])*/I?)"
-_SED_SUBSTITUTE: Final = (
-    r"s([/|#,:@!%])(?:(?!\2)[^\\\n]|\\[^\n])*\2(?:(?!\2)[^\\\n]|\\[^\n])*\2[gpiI0-9]*"
-)
+_SED_BRACKETS: Final = r"\[\^?(?:\[:[a-z]+:\]|[\w .,+*-])+\]"
+"Others are not read: a slash in them ends a text for one sed, and does not for another."
+_SED_ADDRESS: Final = rf"(?:\d+|\$|/(?:[^/\\\n\[]|\\[^\n]|{_SED_BRACKETS})*/I?)"
+_SED_TEXT: Final = rf"(?:(?!\2)[^\\\n\[]|\\[^\n]|{_SED_BRACKETS})*"
+_SED_SUBSTITUTE: Final = rf"s([/|#,:@!%]){_SED_TEXT}\2{_SED_TEXT}\2[gpiI0-9]*"
 _SED_COMMAND: Final = re.compile(
     rf"\s*({_SED_ADDRESS}(?:\s*,\s*[+~]?{_SED_ADDRESS})?)?\s*!?\s*"
     rf"(?:[pdqlDNPhHgGx=]|{_SED_SUBSTITUTE})\s*"
@@ -212,6 +213,17 @@ def _dd(use: Use, arguments: tuple[Word, ...]) -> Use:
     return replace(use, writes=tuple(Target(text=each) for each in written))
 
 
+def _curl(use: Use, arguments: tuple[Word, ...]) -> Use:
+    """Let names of files pass that are whole: curl fills in `#1` and what `--expand-` names."""
+    program = look_up(use.name)
+    for word in arguments:
+        if word.flat.startswith("--expand"):
+            return replace(use, fault=f"curl {word.flat} fills in what the command does not say")
+    if any("#" in target.text for target in values(program.writes, program.takes, arguments)):
+        return replace(use, fault="curl fills in the name of a file that it writes")
+    return use
+
+
 def _ln(use: Use, arguments: tuple[Word, ...]) -> Use:
     """A link means its target from its own folder: only links beside their target are judged."""
     operands = _operands(arguments)
@@ -222,6 +234,6 @@ def _ln(use: Use, arguments: tuple[Word, ...]) -> Use:
 
 
 _CHECKS: Final[Mapping[str, Callable[[Use, tuple[Word, ...]], Use]]] = MappingProxyType(
-    {"cd": _cd, "sed": _sed, "tar": _tar, "dd": _dd, "ln": _ln}
+    {"cd": _cd, "sed": _sed, "tar": _tar, "dd": _dd, "ln": _ln, "curl": _curl}
 )
 "By `Program.check`."
