@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import anyio
 from support.conversing import asks, newest, results_of
+from support.job_runs import a_job
 from support.policies import Program, policy
 from support.tool_sites import tool_site
 
@@ -15,7 +17,15 @@ from everturn_actors.model import ConversationKey, Inbound, ModelRequest, Reply,
 from everturn_actors.ports import Tool, ToolOutput, ToolTraits
 from everturn_actors.service import TurnResult
 from everturn_actors.spec import ModelSpec
-from everturn_actors.testing import ScriptedProvider, TestService, make_spec, open_test_service
+from everturn_actors.testing import (
+    START,
+    ScriptedProvider,
+    TestService,
+    make_spec,
+    open_test_service,
+)
+from everturn_gateway.scheduler.job_runner import JobRunner
+from everturn_gateway.scheduler.jobs import At, Run, RunTask, ToChat
 from everturn_gateway.tools.conversations import Delegate
 from everturn_gateway.tools.policy import PolicyGate
 from everturn_gateway.tools.site import ServiceLink
@@ -128,3 +138,38 @@ async def test_a_delegate_is_not_sent_with_an_address_that_a_page_had_made_up() 
 
     assert asked == []
     assert "letter for letter" in conclusion.text
+
+
+async def test_a_task_that_runs_apart_says_what_it_was_refused() -> None:
+    """Nobody is there at eight in the morning; a silent answer would hide what a page wanted."""
+
+    class Quiet(ScriptedProvider):
+        async def complete(self, request: ModelRequest, on_text: object) -> Reply:  # noqa: ARG002 - the port's
+            said = newest(request)
+            if said.startswith("[Scheduled task"):
+                return asks("look", {})
+            if said.startswith("☣"):
+                return asks("bash", {"command": "ls"})
+            return Reply(text="NOTHING")
+
+    class NoPoster:
+        async def post(self, url: str, data: Mapping[str, object], *, key: str) -> None:
+            raise AssertionError(url, data, key)
+
+    async def accepted(_session: str, _seq: int) -> None:
+        pass
+
+    task = RunTask(text="Look at the page.", silent_answer="NOTHING")
+    chat = ToChat(channel="test", chat="chat")
+    job = a_job(At(scheduled_at=START), agent="test", payload=task, to=chat, where="isolated")
+    async with open_test_service(provider=Quiet(), tools=tools(), gate=gate()) as test:
+        runner = JobRunner(test.service, NoPoster())
+        ended = await runner.perform(job, Run(scheduled_at=START, started_at=START), accepted)
+        key = ConversationKey(channel="test", chat="chat", agent="test")
+        state = await test.service.view(await test.service.current(key))
+
+    (told,) = state.overheard
+    assert ended.outcome == "answered"
+    assert told.untrusted
+    assert "Not done, because it was refused:" in told.text
+    assert f'- bash {{"command": "ls"}}: {PAGE} is shown to the model' in told.text
