@@ -93,7 +93,8 @@ async def test_a_client_that_asks_for_no_waiting_is_told_at_once(tmp_path: Path,
         session = await gateway.session()
         tasks.start_soon(fall_out, clock, provider)
         if path == "messages":
-            body: dict[str, Any] = {"content": "hi", "retry_for_seconds": 0}
+            # An integer to JSON, however it is written.
+            body: dict[str, Any] = {"content": "hi", "retry_for_seconds": 0.0}
             answer = await client.post(f"/api/v1/sessions/{session}/messages", json=body)
         else:  # by itself where nothing of the call is kept
             body = {"model": "test", "messages": [{"role": "user", "content": "hi"}]}

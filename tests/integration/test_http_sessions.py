@@ -38,6 +38,7 @@ async def test_health_tells_alive_ready_and_version(tmp_path: Path) -> None:
     assert ready.json() == {
         "status": "ready",
         "tasks": [],
+        "restarts": {},
         "blocked_chats": {},
         "quarantined_sessions": 0,
     }

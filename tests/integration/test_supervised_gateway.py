@@ -23,7 +23,7 @@ from support.ticking import World, at
 from everturn_actors.events import Event, ModelReplied
 from everturn_actors.model import ConversationKey, Inbound
 from everturn_actors.quarantine import FAILURES_MAX
-from everturn_actors.supervisor import RestartPolicy
+from everturn_actors.supervisor import Backoff, RestartPolicy
 from everturn_actors.testing import ManualClock
 from everturn_channels.settings import ChannelSettings
 from everturn_gateway.app import Gateway, open_gateway
@@ -164,6 +164,40 @@ async def test_doctor_says_which_part_is_down_and_what_to_do(
         assert line.startswith("problem")
         assert "RuntimeError: a bug" in line
         assert "start the gateway anew" in line
+
+
+async def test_what_failed_and_runs_again_is_counted_wherever_one_looks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part that fails now and then is up whenever somebody looks, and something is wrong."""
+    write_folder(tmp_path / "agents" / "helper", AGENT)
+    runs: list[None] = []
+
+    async def fails_first() -> None:
+        runs.append(None)
+        if len(runs) == 1:
+            raise RuntimeError
+        await anyio.sleep_forever()
+
+    async with (
+        open_http_gateway(tmp_path / "served") as gateway,
+        gateway.client() as client,
+        anyio.create_task_group() as tasks,
+    ):
+        policy = RestartPolicy(backoff=Backoff(first_s=0.001))
+        gateway.supervisor.start(tasks, "usage", fails_first, policy=policy)
+        await until(lambda: len(runs) == 2)
+        ready = await client.get("/readyz")
+        (tmp_path / ".everturn").mkdir(mode=0o700)
+        async with noted(tmp_path / ".everturn", Running(pid=os.getpid(), url=gateway.base_url)):
+            with running_here(tmp_path, capsys, monkeypatch) as run:
+                done = await anyio.to_thread.run_sync(partial(run, "doctor"))
+        tasks.cancel_scope.cancel()
+
+    assert (ready.json()["tasks"], ready.json()["restarts"]) == ([], {"usage": 1})
+    line = next(line for line in done.out.splitlines() if "started again" in line)
+    assert line.startswith("note")
+    assert "usage 1" in line
 
 
 async def test_a_session_that_is_left_alone_is_told_wherever_one_looks(

@@ -32,6 +32,8 @@ class Readiness:
     fault: str
     "Why it takes no messages; empty where it does. Channels are asked on their own."
     tasks: tuple[TaskDown, ...]
+    restarts: Mapping[str, int]
+    "How often parts that failed were started again, by part; those that run now too."
     quarantined_sessions: int
     "Sessions that failed again and again, and wait for somebody."
 
@@ -57,6 +59,7 @@ def _readiness(data: Mapping[str, Any]) -> Readiness:
     return Readiness(
         fault="" if is_ready or is_told_apart else str(data["detail"]),
         tasks=tuple(map(_task, data.get("tasks", ()))),
+        restarts={str(part): int(times) for part, times in data.get("restarts", {}).items()},
         quarantined_sessions=int(data.get("quarantined_sessions", 0)),
     )
 

@@ -133,6 +133,10 @@ async def _tasks(config: Config, running: Running) -> AsyncGenerator[Finding]:
         else:
             text = f"{what} and is started again"
             yield Finding(verdict="note", subject="gateway", text=text)
+    if told.restarts:
+        counts = ", ".join(f"{part} {times}" for part, times in told.restarts.items())
+        text = f"started again after failures, since the gateway began: {counts}; its log says why"
+        yield Finding(verdict="note", subject="gateway", text=text)
     if told.quarantined_sessions:
         which = "session" if told.quarantined_sessions == 1 else "sessions"
         text = (

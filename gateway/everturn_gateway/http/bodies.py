@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationInfo,
@@ -85,6 +86,14 @@ class NewSession(Body):
     )
 
 
+def _whole(value: object) -> object:
+    """Return a whole number as an int, however it is written: to JSON, 60.0 is an integer too.
+
+    Source: JSON Schema 2020-12, Validation, section 6.1.1 (read 2026-11-23).
+    """
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 class NewMessage(Body):
     """A message to the agent."""
 
@@ -103,7 +112,9 @@ class NewMessage(Body):
         " with it.",
         examples=["Good morning!"],
     )
-    retry_for_seconds: Annotated[int, Field(strict=True, ge=0, le=RETRY_FOR_MAX_S)] | None = Field(
+    retry_for_seconds: (
+        Annotated[int, BeforeValidator(_whole), Field(strict=True, ge=0, le=RETRY_FOR_MAX_S)] | None
+    ) = Field(
         default=None,
         description="For how long an outage of the model is waited out before the turn fails, where"
         " that should be less than the agent's `spec.model.retry_for_seconds`; 0 = not at all.",
@@ -624,6 +635,10 @@ class ReadyBody(Body):
 
     status: Literal["ready"]
     tasks: tuple[TaskBody, ...] = Field(description="Long tasks that are down.")
+    restarts: dict[str, int] = Field(
+        description="How often parts that failed were started again since the gateway began, those"
+        " that run now too; parts that never were are left out."
+    )
     blocked_chats: dict[str, int] = Field(
         description="By channel, in how many chats nothing can be taken for a while; see "
         "/api/v1/channels."

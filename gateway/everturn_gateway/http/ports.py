@@ -141,6 +141,10 @@ class Tasks(Protocol):
         """Return those that should run and do not, by name."""
         ...
 
+    def restarts(self) -> Mapping[str, int]:
+        """Return how often tasks were started again, by part."""
+        ...
+
 
 class Models(Protocol):
     """What was learnt about models."""

@@ -95,7 +95,11 @@ def health_router(gateway: Gateway) -> APIRouter:
             await details()
         except ProblemError:
             raise ProblemError(_NO_DETAILS) from None
-        return answer(ReadyBody(status="ready", tasks=(), blocked_chats={}, quarantined_sessions=0))
+        return answer(
+            ReadyBody(
+                status="ready", tasks=(), restarts={}, blocked_chats={}, quarantined_sessions=0
+            )
+        )
 
     async def details() -> Response:
         tasks = tuple(map(TaskBody.of, gateway.supervisor.down()))
@@ -111,6 +115,7 @@ def health_router(gateway: Gateway) -> APIRouter:
             ReadyBody(
                 status="ready",
                 tasks=tasks,
+                restarts=dict(sorted(gateway.supervisor.restarts().items())),
                 blocked_chats=blocked,
                 quarantined_sessions=gateway.service.quarantined,
             )
