@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 from support.conversing import asks, newest, results_of
 from support.job_runs import a_job
 from support.policies import Program, policy
@@ -29,6 +30,7 @@ from everturn_gateway.scheduler.jobs import At, Run, RunTask, ToChat
 from everturn_gateway.tools.conversations import Delegate
 from everturn_gateway.tools.policy import PolicyGate
 from everturn_gateway.tools.site import ServiceLink
+from everturn_gateway.zones import check_zone
 
 KEY = ConversationKey(channel="once", chat="c", agent="test")
 PAGE = "the page https://a.example/"
@@ -162,6 +164,7 @@ async def test_a_task_that_runs_apart_says_what_it_was_refused() -> None:
     task = RunTask(text="Look at the page.", silent_answer="NOTHING")
     chat = ToChat(channel="test", chat="chat")
     job = a_job(At(scheduled_at=START), agent="test", payload=task, to=chat, where="isolated")
+    await anyio.to_thread.run_sync(check_zone, job.timezone)  # as whoever reads a job does
     async with open_test_service(provider=Quiet(), tools=tools(), gate=gate()) as test:
         runner = JobRunner(test.service, NoPoster())
         ended = await runner.perform(job, Run(scheduled_at=START, started_at=START), accepted)
