@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.command import everturn, write_agent
 from support.commands import BWRAP, make_site, needs_sandbox, write_script
 
 from everturn_gateway.tools.shell import sandbox, unseen_places
@@ -194,6 +195,26 @@ def test_what_programs_need_of_the_system_is_there(folder: Path) -> None:
     assert done.stdout.split() == [
         *("loader", "names", "zone", "trust", "tmp", "shm", "/dev/", "vartmp")
     ]
+
+
+async def test_doctor_says_what_commands_do_not_see(tmp_path: Path) -> None:
+    """Who misses a program should not have to find out why."""
+    assert BWRAP.bwrap is not None
+    agent = write_agent(tmp_path)
+    tool = "{type: builtin, name: bash, network: true, readable: [/srv/not-there], writable: [out]}"
+    agent.write_text(f"{agent.read_text()}  tools: [{tool}]\n")
+    (tmp_path / "bin").mkdir()
+    path = f"{tmp_path}/bin:{BWRAP.bwrap.parent}:{os.environ['PATH']}"
+    checked = await everturn("agent", "validate", cwd=tmp_path)
+    agent.write_text(agent.read_text().replace(", writable: [out]", ""))
+    done = await everturn("doctor", cwd=tmp_path, env={"PATH": path})
+    notes = [line for line in done.out.splitlines() if "commands" in line]
+
+    assert "folder of one: a command could change what rules it" in checked.out + checked.err
+    assert any(f"do not see {tmp_path}/bin" in note for note in notes)
+    assert any("are to see /srv/not-there, and that is not there" in note for note in notes)
+    assert any("asks for no token" in note for note in notes)
+    assert not any("cannot run" in note for note in notes)
 
 
 # --- what is frozen ---

@@ -42,17 +42,18 @@ async def run_command(
     timeout_s: float,
     cwd: Path | None = None,
     readable: Sequence[Path] = (),
+    frozen: Sequence[Path] = (),
     environ: Mapping[str, str] | None = None,
 ) -> ToolOutput:
     """Run a command for an agent and return what it gave, secrets masked.
 
-    `command`, `cwd` and `readable` are those of `sandbox.command_line`; `environ` is added to what
-    `sandbox.command_environ` gives.
+    `command`, `cwd`, `readable` and `frozen` are those of `sandbox.command_line`; `environ` is
+    added to what `sandbox.command_environ` gives.
 
     Raises:
         ToolFailedError: It cannot be confined as it has to be, or cannot be started.
     """
-    argv = await confine(site, confinement, command, cwd=cwd, readable=readable)
+    argv = await confine(site, confinement, command, cwd=cwd, readable=readable, frozen=frozen)
     async with _home(confinement) as home:
         done = await run_process(
             argv,
