@@ -158,6 +158,38 @@ def test_a_toolchain_that_holds_the_gateway_is_none(folder: Path) -> None:
     assert done.stdout.split() == ["agents"]
 
 
+def test_a_command_cannot_choose_what_the_next_one_sees(folder: Path) -> None:
+    """A link where its owner meant a folder would show, or open, any place of the machine."""
+    site = make_site(folder / "gate")
+    for name in ("private/lib", "private/bin", "out"):
+        (folder / name).mkdir(parents=True)
+    (folder / "private/lib/page").write_text("private\n")
+    (folder / "private/pyvenv.cfg").write_text("home = /usr/bin\n")
+    (folder / "private/bin/python3").symlink_to("/usr/bin/env")
+    lists = replace(
+        BWRAP,
+        readable=(folder / "out/data", site.files / "data/lib"),
+        writable=(folder / "out", folder / "out/more", site.files / "x"),
+    )
+    path = f"{site.files}/venv/bin:{site.files}/own/bin:{os.environ['PATH']}"
+    site = replace(site, environ={"PATH": path})
+    _run(
+        site,
+        f"for l in {folder}/out/data {folder}/out/more data x venv; do"
+        f" ln -s {folder}/private $l; done;"
+        f" mkdir -p own/bin; echo home = {folder}/private/bin > own/pyvenv.cfg",
+        lists,
+    )
+    assert (folder / "out/more").is_symlink()
+    said = _run(
+        site, f"grep -rs . {folder}/private; echo x > {folder}/private/new; ls {folder}", lists
+    )
+
+    assert "private\n" not in said.stdout
+    assert not (folder / "private/new").exists()
+    assert sorted(said.stdout.split()) == ["gate", "out"]
+
+
 def test_a_virtual_environment_of_the_workspace_stays_writable(folder: Path) -> None:
     """Its agent installs packages into it."""
     site = make_site(folder)

@@ -13,6 +13,7 @@ from typing import Final
 from everturn_actors.errors import ToolFailedError
 from everturn_gateway.documents import resolved
 from everturn_gateway.tools.shell import system
+from everturn_gateway.tools.shell.environment import DEFAULT_PATH
 from everturn_gateway.tools.shell.hiding import RULES, secret_places
 from everturn_gateway.tools.shell.mounts import (
     EMPTY,
@@ -70,8 +71,13 @@ def _shown(
     writable: Sequence[Path],
 ) -> dict[Path, Look]:
     """Return how places look; later entries win."""
+    # A path through what commands can change leads where a command wants it to.
+    roots = [real(site.files)]
+    for place in writable:
+        if not _is_steered(place.expanduser(), roots):
+            roots.append(real(place.expanduser()))
     barred = system.barred_places(site.environ, site.state, site.home, site.files)
-    tools = system.toolchains(site.environ, barred=barred)
+    tools = system.toolchains(_path_outside(site.environ, roots), barred=barred)
     looks = dict(system_view(network=network, when=int(time.monotonic() // _LOOK_AGAIN_S)))
     looks.update(dict.fromkeys(tools, READABLE))
     around = dict.fromkeys(tool.parent for tool in tools)
@@ -79,20 +85,41 @@ def _shown(
         with suppress(OSError):  # what leads nowhere cannot be read either
             looks[resolved(place)] = HIDDEN
     rules = real(site.home)
-    for place in (rules, *readable):
-        _show(looks, place, READABLE)
+    _show(looks, rules, READABLE)
+    for place in readable:
+        if not _is_steered(place.expanduser(), roots):
+            _show(looks, place, READABLE)
     state = real(site.state)
     for place in (site.files, *writable):
         if real(place) == state:
             msg = f"commands cannot run: {place} is where the gateway keeps its own state"
             raise ToolFailedError(msg)
-        _show(looks, place, WRITABLE)
-    # A virtual environment in the workspace is the command's own, on the PATH or not.
-    for tool in tools:
-        if any(looks.get(outer) == WRITABLE for outer in tool.parents):
-            looks.pop(tool, None)
+        if place == site.files or not _is_steered(place.expanduser(), roots):
+            _show(looks, place, WRITABLE)
     looks.update({rules / name: HIDDEN for name in RULES})
     return looks
+
+
+def _is_steered(place: Path, roots: Sequence[Path]) -> bool:
+    """Return whether a link that a command could have made stands on the way to a place."""
+    at = Path(place.anchor)
+    for part in place.parts[1:]:
+        if (at / part).is_symlink() and any(at.is_relative_to(root) for root in roots):
+            return True
+        at = real(at / part)
+    return False
+
+
+def _path_outside(environ: Mapping[str, str], roots: Sequence[Path]) -> dict[str, str]:
+    """Return a PATH without folders that commands can change: those are no toolchains of ours."""
+    outside: list[str] = []
+    for folder in (environ.get("PATH") or DEFAULT_PATH).split(":"):
+        with suppress(ToolFailedError):
+            found = real(Path(folder))
+            is_inside = any(found.is_relative_to(root) for root in roots)
+            if not is_inside and not _is_steered(Path(folder), roots):
+                outside.append(folder)
+    return {**environ, "PATH": ":".join(outside)}
 
 
 @functools.lru_cache(maxsize=4)
