@@ -44,10 +44,10 @@ def _on_command(pattern: Pattern, *, runs_code: bool) -> Iterator[str]:
     if not name:
         return
     program = look_up(name)
-    if program.kind == "code":
-        yield f"{pattern.text} allows nothing: {name} {program.why}; {way_out}"
-    elif "/" in name and not name.startswith("/"):
+    if "/" in name and not name.startswith("/"):
         yield f"{pattern.text} allows nothing: {name} is a file of the workspace; {way_out}"
+    elif program.kind == "code":
+        yield f"{pattern.text} allows nothing: {name} {program.why}; {way_out}"
     elif len(pattern.parts) == 1 and (fault := _fault_of(glob)):
         yield f"{pattern.text} allows nothing: {fault}; {way_out}"
 

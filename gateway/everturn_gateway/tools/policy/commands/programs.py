@@ -75,7 +75,9 @@ _CODE: Final[Mapping[str, str]] = MappingProxyType(
             powershell pwsh nu elvish dart crystal nim nimble swift zig v wasmtime wasmer xonsh hy
             emacs emacsclient gdb lldb pdb bpftrace stap dtrace csh tcsh fish ksh mksh rbash ash
             dash zsh sh bash busybox toybox scheme gsi gosh chez applescript vbs cscript wscript
-            qjs d8 js jsc rhino osh ysh jq-repl duktape yaegi goja gore
+            qjs d8 js jsc rhino osh ysh jq-repl duktape yaegi goja gore posh yash es rc sash slsh
+            jjs jrunscript pry nroff groff troff tbl eqn pic soelim zsoelim gforth newlisp picolisp
+            jimsh
             """,
         _BUILD: """
             make gmake bmake cmake ctest cpack ninja meson scons waf bazel bazelisk buck buck2
@@ -134,7 +136,14 @@ _CODE: Final[Mapping[str, str]] = MappingProxyType(
             xdotool wmctrl screen nsenter runc crun capsh newgrp sg pkexec unshare ip openvpn
             tcpdump nmap openssl gpg gpg2 gpgsm pass ssh-keygen ssh-add ssh-copy-id git-shell
             run-one parallel-ssh pssh start-stop-daemon daemonize logrotate update-alternatives
-            choom dmesg mount umount losetup
+            choom dmesg mount umount losetup aa-exec ab alpine agetty batcat bat byebug c89 c99
+            certbot check_by_ssh cobc cowsay cowthink crash csvtool distcc dmsetup dosbox dstat eb
+            enscript facter fping gcloud gcore genie genisoimage gimp ginsh grc gtester hping3
+            iftop journalctl knife ksu ldconfig loginctl logsave lwp-download lwp-request minicom
+            mosquitto msfconsole msgfilter msgattrib multitime ncdu ncftp neofetch nginx openvt
+            opkg perf perlbug pidstat pkg psftp rlogin rtorrent run-mailcap scanmem smbclient
+            socket softlimit setlock sqlmap sshpass sysctl tasksh tdbtool tic timedatectl tmate
+            torify tshark unsquashfs virsh vigr vipw volatility xdg-user-dir zathura
             """,
         _SHELL: """
             . alias bind builtin command compgen complete compopt coproc declare enable eval exec
@@ -251,6 +260,9 @@ PROGRAMS: Final = _NAMED
 "The table: every known program by its name."
 
 UNKNOWN: Final = Program(kind="unknown")
+_INTERPRETERS: Final = frozenset((*_CODE[_TEXT].split(), "gcc", "cc", "clang", "ld"))
+"Known also by a part of a longer name: `perl5.36-x86_64-linux-gnu`, `x86_64-linux-gnu-gcc-12`."
+_PARTS: Final = re.compile(r"[-_.]")
 _VERSION: Final = re.compile(r"(?<=[A-Za-z+])(?:[-_.]?\d[\d.]*\w{0,2})$", re.ASCII)
 
 
@@ -258,11 +270,15 @@ def look_up(name: str) -> Program:
     """Return what is known of the program that a command's first word names.
 
     A path counts by its last part, and a version at the end does not count: `/usr/bin/python3.11`
-    is `python`. Letters are compared as they are, and small, for file systems that do not tell.
+    is `python`. Letters are compared as they are, and small, for file systems that do not tell. An
+    interpreter counts by a part of a longer name.
     """
     last = name.rpartition("/")[2]
     for each in (last, last.casefold()):
         for known in (each, _VERSION.sub("", each), each.removesuffix(".exe")):
             if known in PROGRAMS:
                 return PROGRAMS[known]
+    for part in _PARTS.split(last.casefold()):
+        if (known := _VERSION.sub("", part)) in _INTERPRETERS:
+            return PROGRAMS[known]
     return UNKNOWN

@@ -51,10 +51,10 @@ def use_of(words: Sequence[Word]) -> Use:
     name, arguments = words[0].flat, tuple(words[1:])
     program = look_up(name)
     use = Use(name=name, kind=program.kind, arguments=tuple(map(target_of, arguments)))
-    if program.kind == "code":
-        return replace(use, fault=f"{name} {program.why}")
     if "/" in name and not name.startswith("/"):
         return replace(use, kind="code", fault=f"{name} is a file that the agent may have written")
+    if program.kind == "code":
+        return replace(use, fault=f"{name} {program.why}")
     if program.kind == "unknown":
         return use
     if program.kind == "guarded":
