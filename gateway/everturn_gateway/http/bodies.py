@@ -113,7 +113,7 @@ class NewMessage(Body):
         examples=["Good morning!"],
     )
     retry_for_seconds: (
-        Annotated[int, BeforeValidator(_whole), Field(strict=True, ge=0, le=RETRY_FOR_MAX_S)] | None
+        Annotated[int, Field(strict=True, ge=0, le=RETRY_FOR_MAX_S), BeforeValidator(_whole)] | None
     ) = Field(
         default=None,
         description="For how long an outage of the model is waited out before the turn fails, where"
