@@ -148,6 +148,18 @@ def test_a_folder_of_programs_in_a_home_shows_nothing(folder: Path) -> None:
     assert unseen == [home / "bin", home / ".local/bin", home / ".cargo/bin"]
 
 
+def test_a_folder_of_the_path_that_leads_nowhere_hinders_nothing(folder: Path) -> None:
+    """A PATH is made by many, and some of it is another user's, or gone."""
+    site = make_site(folder)
+    (folder / "loop").symlink_to("loop")
+    (folder / "closed").mkdir(mode=0)
+    path = f"{folder}/closed/bin:{folder}/loop/bin:{folder}/gone/bin::bin:{os.environ['PATH']}"
+    site = replace(site, environ={"PATH": path})
+    lists = replace(BWRAP, readable=(folder / "closed/x", folder / "gone"))
+
+    assert _run(site, "echo runs", lists).stdout == "runs\n"
+
+
 def test_a_toolchain_that_holds_the_gateway_is_none(folder: Path) -> None:
     """Somebody makes a virtual environment in the folder of everything."""
     (folder / "pyvenv.cfg").write_text("home = /usr/bin\n")

@@ -101,13 +101,18 @@ def _shown(
 
 
 def _is_steered(place: Path, roots: Sequence[Path]) -> bool:
-    """Return whether a link that a command could have made stands on the way to a place."""
+    """Return whether a link that a command could have made stands on the way to a place.
+
+    A place that is not for us to see is as good as one: it is left out.
+    """
     at = Path(place.anchor)
-    for part in place.parts[1:]:
-        if (at / part).is_symlink() and any(at.is_relative_to(root) for root in roots):
-            return True
-        at = real(at / part)
-    return False
+    with suppress(OSError):
+        for part in place.parts[1:]:
+            if (at / part).is_symlink() and any(at.is_relative_to(root) for root in roots):
+                return True
+            at = resolved(at / part)
+        return False
+    return True
 
 
 def _path_outside(environ: Mapping[str, str], roots: Sequence[Path]) -> dict[str, str]:
