@@ -22,7 +22,15 @@ import yaml
 from anyio import to_thread
 from support.commands import BWRAP
 
-from everturn_actors.events import ApprovalAsked, CallFinished, Event, Received, TurnFinished
+from everturn_actors.events import (
+    ApprovalAsked,
+    CallFinished,
+    Event,
+    Received,
+    Steered,
+    TurnFinished,
+    TurnStarted,
+)
 from everturn_actors.journal.files import open_file_store
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.model import (
@@ -220,7 +228,8 @@ class World:
         self._judged: dict[str, int] = {}
         self._judging: dict[str, Call] = {}
         self._crashing = anyio.Event()
-        self._begun: set[str] = set()
+        self._received: dict[str, int] = {}
+        self._answering: dict[str, int] = {}
         self._service: TurnService | None = None
         self._life: AsyncExitStack | None = None
         self._turns = 0
@@ -347,9 +356,15 @@ class World:
                 await self._answer(session, body)
                 if self._life is not life:
                     return update.seq
+            # A process that ended writes as well: its turn is another one.
             if isinstance(body, Received) and body.text == f"script:{name}":
-                self._begun.add(name)
-            if isinstance(body, TurnFinished) and name in self._begun:
+                self._received[name] = update.seq
+            if (
+                isinstance(body, TurnStarted | Steered)
+                and self._received.get(name) in body.received
+            ):
+                self._answering[name] = body.turn
+            if isinstance(body, TurnFinished) and body.turn == self._answering.get(name):
                 return None
         return None
 
