@@ -25,12 +25,12 @@ from datetime import UTC, datetime, timedelta
 
 from harness import show
 
-from everturn_actors.context.calibration import ModelFacts
 from everturn_actors.context.catalog import POLICIES
-from everturn_actors.context.estimates import Estimates, message_units, text_units
+from everturn_actors.context.estimation.calibration import ModelFacts
+from everturn_actors.context.estimation.estimates import Estimates, message_units, text_units
+from everturn_actors.context.estimation.window import window_messages
 from everturn_actors.context.render import Rendered, Renderer
 from everturn_actors.context.summaries import digest, summary_task
-from everturn_actors.context.window import window_messages
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.events import (
     Body,
@@ -59,7 +59,7 @@ from everturn_actors.model import (
     UserMessage,
 )
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, PromptSpec, SessionSpec
-from everturn_actors.state import SessionState, apply
+from everturn_actors.state.session_state import SessionState, apply
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 FACTS = ModelFacts(scale=1.0, reports=3)

@@ -30,11 +30,11 @@ from everturn_actors.events import (
     TurnStarted,
 )
 from everturn_actors.ids import new_session_id
-from everturn_actors.journal.codec import encode
 from everturn_actors.journal.files import FileStore, open_file_store
-from everturn_actors.journal.snapshot import encode_state
+from everturn_actors.journal.log.codec import encode
+from everturn_actors.journal.snapshot.state_yaml import encode_state
 from everturn_actors.model import ConversationKey
-from everturn_actors.recovery import recover
+from everturn_actors.state.recovery import recover
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PAGE = 51  # fifty, and whether there are more

@@ -25,8 +25,8 @@ from figures import Figure, show_figures
 from harness import model_api, show, workspace
 
 from everturn_gateway.app import open_gateway
-from everturn_gateway.collector import spare_the_collector
-from everturn_gateway.config import load_config
+from everturn_gateway.config.settings import load_config
+from everturn_gateway.gc_tuning import spare_the_collector
 from everturn_gateway.http import serve_http
 
 CONVERSATIONS, TURNS = 32, 30

@@ -32,7 +32,7 @@ from everturn_actors.events import (
 )
 from everturn_actors.journal.files import open_file_store
 from everturn_actors.model import Compaction, ConversationKey, Usage
-from everturn_actors.recovery import recover
+from everturn_actors.state.recovery import recover
 
 SESSION = "20260101T000000000-00000000"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

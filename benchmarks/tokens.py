@@ -26,14 +26,19 @@ from functools import cache
 
 from texts import TEXTS, Maker, code, logs, records
 
-from everturn_actors.context.calibration import (
+from everturn_actors.context.estimation.calibration import (
     ModelFacts,
     cold_facts,
     correction_tokens,
     learn,
     session_scale,
 )
-from everturn_actors.context.estimates import Estimates, message_units, text_units, tools_units
+from everturn_actors.context.estimation.estimates import (
+    Estimates,
+    message_units,
+    text_units,
+    tools_units,
+)
 from everturn_actors.model import (
     AnyMessage,
     Notice,

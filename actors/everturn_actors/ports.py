@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 
-from everturn_actors.context.calibration import ModelFacts
+from everturn_actors.context.estimation.calibration import ModelFacts
 from everturn_actors.events import Event
 from everturn_actors.gaps import Gap
 from everturn_actors.model import (
@@ -28,7 +28,7 @@ from everturn_actors.model import (
     Upload,
 )
 from everturn_actors.spec import AgentSpec, ModelSpec
-from everturn_actors.state import SessionState
+from everturn_actors.state.session_state import SessionState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,10 +19,49 @@ from typing import TypeVar
 import anyio
 from anyio import to_thread
 
-from everturn_actors.approvals import why_settled
-from everturn_actors.asking import Pace
-from everturn_actors.bindings import Bindings
-from everturn_actors.commands import (
+from everturn_actors.context.estimation.windows import hint_notes, input_window
+from everturn_actors.context.explain import Explanation
+from everturn_actors.context.render import render
+from everturn_actors.context.report import ContextReport, context_report
+from everturn_actors.delivery.port import DeliveryPort
+from everturn_actors.errors import (
+    ActorFailedError,
+    ApprovalClosedError,
+    InvalidInputError,
+    JournalError,
+    SessionEndedError,
+    UnknownAgentError,
+    UnknownApprovalError,
+    UnknownRequestError,
+    UnknownSessionError,
+)
+from everturn_actors.events import ApprovalDecided, Event, SessionStarted
+from everturn_actors.gaps import Gap, jumps
+from everturn_actors.ids import new_session_id
+from everturn_actors.model import (
+    Announcement,
+    Aside,
+    Attachment,
+    ConversationKey,
+    Decision,
+    EndReason,
+    Inbound,
+    Settled,
+    Turn,
+    Upload,
+)
+from everturn_actors.ports import (
+    ALL_SESSIONS,
+    Agents,
+    Clock,
+    ModelMemory,
+    Observer,
+    SessionFilter,
+    SessionStore,
+    SessionSummary,
+    Unobserved,
+)
+from everturn_actors.protocol.commands import (
     Cancel,
     Command,
     Compact,
@@ -36,29 +75,17 @@ from everturn_actors.commands import (
     Share,
     Wake,
 )
-from everturn_actors.context.explain import Explanation
-from everturn_actors.context.render import render
-from everturn_actors.context.report import ContextReport, context_report
-from everturn_actors.context.windows import hint_notes, input_window
-from everturn_actors.delivery_port import DeliveryPort
-from everturn_actors.errors import (
-    ActorFailedError,
-    ApprovalClosedError,
-    InvalidInputError,
-    JournalError,
-    SessionEndedError,
-    UnknownAgentError,
-    UnknownApprovalError,
-    UnknownRequestError,
-    UnknownSessionError,
-)
-from everturn_actors.events import ApprovalDecided, Event, SessionStarted
-from everturn_actors.explaining import RequestReplay
-from everturn_actors.feed import TextDelta, Update
-from everturn_actors.following import follow_feed
-from everturn_actors.gaps import Gap, jumps
-from everturn_actors.ids import new_session_id
-from everturn_actors.intake import (
+from everturn_actors.protocol.feed import TextDelta, Update
+from everturn_actors.protocol.mailbox import Answer
+from everturn_actors.protocol.subscription import follow_feed
+from everturn_actors.session.actor import Runtime
+from everturn_actors.session.bindings import Bindings
+from everturn_actors.session.maintenance import end_expired, resume_open_turns
+from everturn_actors.session.registry import Load, Registry
+from everturn_actors.session.submission import Submission, Told, TurnResult, announce, retry, submit
+from everturn_actors.state.recovery import is_expired, recover
+from everturn_actors.state.session_state import SessionState
+from everturn_actors.state.validation import (
     attachment_of,
     check,
     check_announcement,
@@ -68,39 +95,12 @@ from everturn_actors.intake import (
     replay,
     type_of,
 )
-from everturn_actors.learning import ShortMemory
-from everturn_actors.mailbox import Answer
-from everturn_actors.model import (
-    Announcement,
-    Aside,
-    Attachment,
-    ConversationKey,
-    Decision,
-    EndReason,
-    Inbound,
-    Settled,
-    Turn,
-    Upload,
-)
-from everturn_actors.observing import GuardedObserver
-from everturn_actors.ports import (
-    ALL_SESSIONS,
-    Agents,
-    Clock,
-    ModelMemory,
-    Observer,
-    SessionFilter,
-    SessionStore,
-    SessionSummary,
-    Unobserved,
-)
-from everturn_actors.recovery import is_expired, recover
-from everturn_actors.registry import Load, Registry
-from everturn_actors.session import Runtime
-from everturn_actors.state import SessionState
-from everturn_actors.submission import Submission, Told, TurnResult, announce, retry, submit
 from everturn_actors.supervisor import TRANSIENT, Supervisor
-from everturn_actors.upkeep import end_expired, resume_open_turns
+from everturn_actors.turn.approvals import why_settled
+from everturn_actors.turn.model_call import Pace
+from everturn_actors.turn.model_stats import ShortMemory
+from everturn_actors.turn.observer_boundary import GuardedObserver
+from everturn_actors.turn.replay import RequestReplay
 
 __all__ = [
     "Compacted",

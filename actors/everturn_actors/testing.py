@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import anyio
 
-from everturn_actors.delivery_port import DeliveryPort
+from everturn_actors.delivery.port import DeliveryPort
 from everturn_actors.errors import UnknownAgentError
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.model import ConversationKey, ModelRequest, Reply, ToolCall, UserMessage

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from everturn_actors.ports import Clock
 from everturn_actors.service import TurnService
-from everturn_channels.owners import Owner
-from everturn_channels.pairing import Pairing
+from everturn_channels.access.owners import Owner
+from everturn_channels.access.pairing import Pairing
 from everturn_channels.settings import AccessRules, Route
 
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final, Literal, TypeAlias
 
 from everturn_actors.ports import Clock
-from everturn_channels.lanes import BlockedLane, BlockedLanes
+from everturn_channels.chats.lanes import BlockedLane, BlockedLanes
 
 ChannelState: TypeAlias = Literal["starting", "connected", "retrying", "failed setup", "stopped"]
 """How far a channel is.

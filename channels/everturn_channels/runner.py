@@ -16,10 +16,10 @@ import anyio
 from everturn_actors.errors import ActorStoppedError, JournalError
 from everturn_actors.supervisor import attempt
 from everturn_channels.adapter import Adapter
-from everturn_channels.aliases import ChatAliases
 from everturn_channels.channel_context import ChannelContext
-from everturn_channels.chat_types import ChatTypes
-from everturn_channels.cursors import Cursors
+from everturn_channels.chats.aliases import ChatAliases
+from everturn_channels.chats.chat_types import ChatTypes
+from everturn_channels.chats.cursors import Cursors
 from everturn_channels.delivery.rate_limiter import RateLimiter
 from everturn_channels.errors import ConnectionLostError, SetupError
 from everturn_channels.health import Health

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from everturn_gateway.cli import run
-from everturn_gateway.collector import begin_loading
+from everturn_gateway.gc_tuning import begin_loading
 from everturn_gateway.private_environ import claim_process
 
 

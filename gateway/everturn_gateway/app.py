@@ -24,11 +24,11 @@ from everturn_actors.service import ServiceSettings, TurnService, open_service
 from everturn_actors.supervisor import TRANSIENT, Supervisor
 from everturn_gateway.channels import Channels, make_channels, no_channels
 from everturn_gateway.clock import SystemClock
-from everturn_gateway.config import Config
-from everturn_gateway.config_changes import take_over
+from everturn_gateway.config.changes import take_over
+from everturn_gateway.config.settings import Config
 from everturn_gateway.heap import trim_heap_after_work
-from everturn_gateway.model_memory import FileMemory, open_model_memory
-from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.logs import SecretRegistry
+from everturn_gateway.model_statistics import FileMemory, open_model_memory
 from everturn_gateway.principals import FOLDER as PRINCIPALS_FOLDER
 from everturn_gateway.principals import TokenRegistry, open_tokens
 from everturn_gateway.providers import open_providers

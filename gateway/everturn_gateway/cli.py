@@ -15,10 +15,10 @@ from typing import Annotated, TypeAlias
 import typer
 from typer.exceptions import TyperException
 
-from everturn_gateway.commands.crash import crash_log
-from everturn_gateway.commands.errors import EXIT_INTERRUPTED, explain, say
-from everturn_gateway.commands.options import Options
-from everturn_gateway.observe import LogFormat
+from everturn_gateway.commands.shared.crash import crash_log
+from everturn_gateway.commands.shared.errors import EXIT_INTERRUPTED, explain, say
+from everturn_gateway.commands.shared.options import Options
+from everturn_gateway.logs import LogFormat
 
 NAME = "everturn"
 _COMPLETE_VARIABLE = "_EVERTURN_COMPLETE"
@@ -178,7 +178,7 @@ def serve(
     agents_dir: AgentsDir = None,
 ) -> None:
     """Run the gateway until it is told to stop."""
-    from everturn_gateway.commands import serve as command  # noqa: PLC0415 - as above
+    from everturn_gateway.commands.serving import serve as command  # noqa: PLC0415 - as above
 
     options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
     _end(command.serve(options, host=host, port=port, log_format=log_format))
@@ -495,7 +495,7 @@ def apply_context(
 
     The transcript is a JSON list of OpenAI-style messages. No model or workspace is needed.
     """
-    from everturn_gateway.commands import context  # noqa: PLC0415 - as above
+    from everturn_gateway.commands.context import context  # noqa: PLC0415 - as above
 
     options = context.ApplyOptions(
         policy=policy,
@@ -520,7 +520,7 @@ def show_context(
     agents_dir: AgentsDir = None,
 ) -> None:
     """Show what a session's next request would hold, what is hidden, and what comes next."""
-    from everturn_gateway.commands import live_context  # noqa: PLC0415 - as above
+    from everturn_gateway.commands.context import live as live_context  # noqa: PLC0415 - as above
 
     options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
     _end(live_context.show(options, session, as_json=as_json))
@@ -540,7 +540,7 @@ def explain_context(
 
     It is the request that was sent at an event, or next after it in its turn.
     """
-    from everturn_gateway.commands import live_context  # noqa: PLC0415 - as above
+    from everturn_gateway.commands.context import live as live_context  # noqa: PLC0415 - as above
 
     options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
     _end(live_context.explain(options, session, seq, as_json=as_json))
@@ -557,7 +557,7 @@ def compact_session(
     agents_dir: AgentsDir = None,
 ) -> None:
     """Have older turns of a session summarised now."""
-    from everturn_gateway.commands import live_context  # noqa: PLC0415 - as above
+    from everturn_gateway.commands.context import live as live_context  # noqa: PLC0415 - as above
 
     options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
     _end(live_context.compact(options, session, focus=focus, as_json=as_json))
@@ -786,7 +786,7 @@ def list_jobs(
     agents_dir: AgentsDir = None,
 ) -> None:
     """List scheduled jobs, and what is wrong with definitions."""
-    from everturn_gateway.commands import schedule  # noqa: PLC0415 - as above
+    from everturn_gateway.commands.jobs import schedule  # noqa: PLC0415 - as above
 
     options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
     _end(schedule.list_jobs(options, everything=everything, as_json=as_json))
@@ -802,7 +802,7 @@ def show_job(
     agents_dir: AgentsDir = None,
 ) -> None:
     """Show a job, when it is due next, and how it came out lately."""
-    from everturn_gateway.commands import schedule  # noqa: PLC0415 - as above
+    from everturn_gateway.commands.jobs import schedule  # noqa: PLC0415 - as above
 
     options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
     _end(schedule.show_job(options, job, as_json=as_json))
@@ -861,7 +861,7 @@ def add_job(
     agents_dir: AgentsDir = None,
 ) -> None:
     """Make a job: one of --at, --every and --cron, and one of --message and --task."""
-    from everturn_gateway.commands import schedule  # noqa: PLC0415 - as above
+    from everturn_gateway.commands.jobs import schedule  # noqa: PLC0415 - as above
 
     options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
     given = {
@@ -900,7 +900,7 @@ def cancel_job(
     agents_dir: AgentsDir = None,
 ) -> None:
     """Call a job off; what runs of it is finished."""
-    from everturn_gateway.commands import schedule  # noqa: PLC0415 - as above
+    from everturn_gateway.commands.jobs import schedule  # noqa: PLC0415 - as above
 
     options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
     _end(schedule.cancel_job(options, job))
@@ -915,7 +915,7 @@ def pause_job(
     agents_dir: AgentsDir = None,
 ) -> None:
     """Let nothing of a job run until it is resumed."""
-    from everturn_gateway.commands import schedule  # noqa: PLC0415 - as above
+    from everturn_gateway.commands.jobs import schedule  # noqa: PLC0415 - as above
 
     options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
     _end(schedule.pause_job(options, job))
@@ -930,7 +930,7 @@ def resume_job(
     agents_dir: AgentsDir = None,
 ) -> None:
     """Let a paused job go on with what comes due from now on."""
-    from everturn_gateway.commands import schedule  # noqa: PLC0415 - as above
+    from everturn_gateway.commands.jobs import schedule  # noqa: PLC0415 - as above
 
     options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
     _end(schedule.resume_job(options, job))
@@ -955,7 +955,7 @@ def run_job(
 
     The exit code is 0 when it is done, 1 when it failed or is not done in time, 2 for bad input.
     """
-    from everturn_gateway.commands import schedule  # noqa: PLC0415 - as above
+    from everturn_gateway.commands.jobs import schedule  # noqa: PLC0415 - as above
 
     options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
     _end(schedule.run_job(options, job, waits=wait, timeout_s=timeout, as_json=as_json))
@@ -972,7 +972,7 @@ def next_times(
     agents_dir: AgentsDir = None,
 ) -> None:
     """Tell when a job is due next."""
-    from everturn_gateway.commands import schedule  # noqa: PLC0415 - as above
+    from everturn_gateway.commands.jobs import schedule  # noqa: PLC0415 - as above
 
     options = Options(config=config, workspace=workspace, agents_dir=agents_dir)
     _end(schedule.next_times(options, job, count=count, as_json=as_json))

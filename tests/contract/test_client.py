@@ -16,7 +16,6 @@ import pytest
 from support.gateway import HttpGateway, open_http_gateway
 from support.pictures import picture
 
-from everturn_actors.call_status import waiting
 from everturn_actors.errors import (
     InvalidInputError,
     SessionEndedError,
@@ -26,9 +25,10 @@ from everturn_actors.errors import (
 )
 from everturn_actors.events import Event, ModelReplied, Received, SessionEnded, TurnFinished
 from everturn_actors.model import ConversationKey, ModelRequest, Reply, Upload
-from everturn_actors.reports import explanation_record
 from everturn_actors.service import TextDelta, Update
+from everturn_actors.state.reports import explanation_record
 from everturn_actors.testing import ScriptedProvider
+from everturn_actors.turn.call_status import waiting
 from everturn_channels.errors import ClientError
 from everturn_channels.terminal.chat import describe
 from everturn_channels.terminal.client import Client, LocalClient

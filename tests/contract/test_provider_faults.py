@@ -34,7 +34,7 @@ from everturn_actors.errors import (
     TruncatedStreamError,
 )
 from everturn_actors.model import ToolCall
-from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.logs import SecretRegistry
 
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 each_format = pytest.mark.parametrize("kind", OWN_FORMATS, ids=lambda kind: kind.name)

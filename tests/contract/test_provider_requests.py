@@ -39,7 +39,7 @@ from everturn_actors.model import (
     Usage,
     UserMessage,
 )
-from everturn_gateway.providers.attached import LARGE_BYTES
+from everturn_gateway.providers.transport.attached import LARGE_BYTES
 
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 each_format = pytest.mark.parametrize("kind", OWN_FORMATS, ids=lambda kind: kind.name)

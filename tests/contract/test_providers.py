@@ -27,7 +27,7 @@ from everturn_actors.model import (
 )
 from everturn_actors.ports import ModelProvider
 from everturn_actors.spec import ModelSpec
-from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.providers import open_providers
 
 KEY = "sk-contract-0123456789"

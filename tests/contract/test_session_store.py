@@ -37,8 +37,8 @@ from everturn_actors.events import (
 )
 from everturn_actors.model import Compaction, ConversationKey
 from everturn_actors.ports import SessionFilter, SessionStore
-from everturn_actors.recovery import recover
-from everturn_actors.state import SessionState, apply
+from everturn_actors.state.recovery import recover
+from everturn_actors.state.session_state import SessionState, apply
 
 LOG = simple_log(3)  # 16 events
 COMPACTIONS: tuple[Compaction, ...] = get_args(Compaction)

@@ -34,7 +34,7 @@ from support.telegram_api import TOKEN, Json, TelegramApi, open_telegram_api
 from support.web_server import in_turn, open_web_server, page, stall
 
 from everturn_gateway.clock import SystemClock
-from everturn_gateway.providers.weights import SMOLLM2
+from everturn_gateway.providers.local.weights import SMOLLM2
 from everturn_gateway.scheduler.jobs import Every, Job, SendMessage
 
 AGENTS = Path(__file__).parents[2] / "agents"

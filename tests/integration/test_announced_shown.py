@@ -8,7 +8,7 @@ from everturn_actors.model import Announcement, Inbound
 from everturn_actors.service import Told
 from everturn_actors.testing import TestService, open_test_service
 from everturn_channels.terminal.client import LocalClient
-from everturn_gateway.http.history import read_messages
+from everturn_gateway.http.schemas.history import read_messages
 from everturn_gateway.http.streams import session_messages
 
 

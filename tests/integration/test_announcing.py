@@ -16,7 +16,7 @@ import pytest
 from support.crashing import CrashingStore, Moment
 from support.stores import FileWorld, MemoryWorld, World
 
-from everturn_actors.delivery_port import Outgoing
+from everturn_actors.delivery.port import Outgoing
 from everturn_actors.errors import (
     CoreError,
     InvalidInputError,
@@ -25,11 +25,11 @@ from everturn_actors.errors import (
     UnknownSessionError,
 )
 from everturn_actors.events import Announced, ChunkMarked, DeliveryPlanned, Event, Received
-from everturn_actors.intake import TEXT_BYTES, TITLE_CHARS
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import Announcement, ConversationKey, Inbound, OutboxItem
 from everturn_actors.service import Told
 from everturn_actors.spec import ContextSpec, SessionSpec
+from everturn_actors.state.validation import TEXT_BYTES, TITLE_CHARS
 from everturn_actors.testing import (
     ManualClock,
     ScriptedProvider,

@@ -11,7 +11,7 @@ import pytest
 
 from everturn_actors.errors import ApprovalClosedError
 from everturn_actors.events import ApprovalAsked, CallFinished, Event
-from everturn_actors.journal.codec import decode, encode, seed
+from everturn_actors.journal.log.codec import decode, encode, seed
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import FileDigest, Inbound, ToolCall, ToolDefinition
 from everturn_actors.ports import Tool, ToolContext, ToolTraits, Verdict

@@ -15,7 +15,7 @@ import pytest
 from support.model_api import ModelApi, open_model_api, overflow
 from support.pictures import picture, png
 
-from everturn_actors.context.estimates import MEDIA_UNITS
+from everturn_actors.context.estimation.estimates import MEDIA_UNITS
 from everturn_actors.context.render import render
 from everturn_actors.errors import (
     ContextOverflowError,
@@ -26,10 +26,8 @@ from everturn_actors.errors import (
     UnknownSessionError,
 )
 from everturn_actors.events import Received
-from everturn_actors.intake import attachment_of
 from everturn_actors.journal.files import FileStore, open_file_store
-from everturn_actors.journal.layout import Layout
-from everturn_actors.learning import ShortMemory
+from everturn_actors.journal.log.layout import Layout
 from everturn_actors.model import (
     Attachment,
     Inbound,
@@ -43,9 +41,10 @@ from everturn_actors.model import (
     UserMessage,
 )
 from everturn_actors.ports import Agent, ToolContext, ToolTraits
-from everturn_actors.recovery import recover
 from everturn_actors.service import Submission
 from everturn_actors.spec import ModelSpec
+from everturn_actors.state.recovery import recover
+from everturn_actors.state.validation import attachment_of
 from everturn_actors.testing import (
     ScriptedProvider,
     TestService,
@@ -53,6 +52,7 @@ from everturn_actors.testing import (
     make_spec,
     open_test_service,
 )
+from everturn_actors.turn.model_stats import ShortMemory
 from everturn_gateway.providers import (
     connected,  # noqa: F401 - loaded here, not on the event loop
     open_providers,

@@ -134,7 +134,7 @@ async def test_a_path_outside_is_refused_by_the_kernel(tmp_path: Path) -> None:
 @needs_sandbox
 async def test_a_full_disk_is_told_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The model can then clean up, or do with less."""
-    monkeypatch.setattr("everturn_gateway.tools.shell.mounts.PRIVATE_BYTES", 1024**2)
+    monkeypatch.setattr("everturn_gateway.tools.shell.confinement.mounts.PRIVATE_BYTES", 1024**2)
     output = await run_tool(
         BashTool(make_site(tmp_path), BWRAP), {"command": "head -c 9000000 /dev/zero > /tmp/big"}
     )

@@ -20,9 +20,9 @@ from support.command import start, write_agent
 
 from everturn_actors.journal.health import WriteHealth
 from everturn_actors.testing import ManualClock
-from everturn_gateway.commands.descriptors import raise_descriptor_limit
-from everturn_gateway.commands.running import Running, noted, read_note
-from everturn_gateway.config import ServerConfig
+from everturn_gateway.commands.serving.descriptors import raise_descriptor_limit
+from everturn_gateway.commands.shared.running import Running, noted, read_note
+from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.http.limits import within_descriptors
 
 WAIT_S = 40

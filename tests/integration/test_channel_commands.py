@@ -16,7 +16,7 @@ from everturn_actors.errors import ModelAuthError
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import Reply, Usage
 from everturn_actors.ports import Verdict
-from everturn_actors.state import SessionState
+from everturn_actors.state.session_state import SessionState
 from everturn_actors.testing import ManualClock, ScriptedProvider, calling
 from everturn_channels.adapter import ChatRef, Command, Person
 from everturn_channels.delivery.approvals import approval_token, button_data

@@ -16,6 +16,7 @@ from support.pictures import png
 
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.testing import ManualClock, ScriptedProvider, texts
+from everturn_channels.access.pairing import approve
 from everturn_channels.adapter import ChatRef, Command, Person
 from everturn_channels.errors import (
     ConnectionLostError,
@@ -26,7 +27,6 @@ from everturn_channels.errors import (
 from everturn_channels.inbound.access_control import NOT_AVAILABLE, Limits
 from everturn_channels.inbound.inbound_handler import UNCLEAR_S
 from everturn_channels.inbound.receiver import TOO_FAST
-from everturn_channels.pairing import approve
 from everturn_channels.settings import (
     AccessRules,
     BufferRules,

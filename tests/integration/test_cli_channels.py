@@ -14,12 +14,12 @@ from support.in_process import Run, running_here
 from support.plugins import PRELUDE
 
 from everturn_actors.testing import ManualClock
+from everturn_channels.access.pairing import Pairing
 from everturn_channels.adapter import Person
-from everturn_channels.pairing import Pairing
-from everturn_gateway.channel_config import DiscordConfig, TelegramConfig
 from everturn_gateway.channels import PAIRING_FOLDER, make_adapter
 from everturn_gateway.channels.adapters import check_installed
 from everturn_gateway.clock import SystemClock
+from everturn_gateway.config.channels import DiscordConfig, TelegramConfig
 from everturn_gateway.errors import GatewayError
 
 # Hands in one message, and tells the test over TCP what it is asked to send.
@@ -136,7 +136,7 @@ def test_without_a_gateway_the_configuration_is_shown(tmp_path: Path, run: Run) 
 async def test_platforms_that_are_not_used_are_not_loaded() -> None:
     """Their libraries take seconds and a hundred megabytes."""
     code = (
-        "import sys, everturn_gateway.app, everturn_gateway.commands.serve;"
+        "import sys, everturn_gateway.app, everturn_gateway.commands.serving.serve;"
         "print(sorted({'aiogram', 'aiohttp', 'discord'} & sys.modules.keys()))"
     )
     done = await anyio.run_process([sys.executable, "-c", code])

@@ -11,7 +11,7 @@ from support.model_api import ModelApi, open_model_api
 from support.pictures import png
 
 from everturn_actors.errors import InvalidInputError
-from everturn_actors.intake import ATTACHMENT_BYTES
+from everturn_actors.state.validation import ATTACHMENT_BYTES
 from everturn_channels.terminal.attachments import Basket, read_upload
 
 KEY = {"OPENAI_API_KEY": "sk-test"}

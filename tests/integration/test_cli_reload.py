@@ -18,13 +18,13 @@ from support.agents import write_agent as write_plain_agent
 from support.command import Running, everturn, start, terminal, write_agent
 from support.model_api import Answer, open_model_api
 
-from everturn_channels.owners import Owner
+from everturn_channels.access.owners import Owner
 from everturn_channels.settings import Route
 from everturn_gateway.app import open_gateway
-from everturn_gateway.channel_config import ChannelConfig
-from everturn_gateway.config import Config, LoggingConfig, SchedulesConfig
-from everturn_gateway.config_changes import LIVE, changes, take_over
-from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.config.changes import LIVE, changes, take_over
+from everturn_gateway.config.channels import ChannelConfig
+from everturn_gateway.config.settings import Config, LoggingConfig, SchedulesConfig
+from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.usage import Price, Rates
 
 WAIT_S = 40

@@ -22,11 +22,11 @@ from support.in_process import Run, running_here
 from everturn_actors.errors import ModelAuthError
 from everturn_actors.testing import ScriptedProvider
 from everturn_gateway.commands import clients
-from everturn_gateway.commands.running import Running, noted
-from everturn_gateway.config import ServerConfig
+from everturn_gateway.commands.shared.running import Running, noted
+from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.scheduler.job_store import JobStore
-from everturn_gateway.scheduler.records import Armed
-from everturn_gateway.scheduler.rules import schedule_name
+from everturn_gateway.scheduler.rules.records import Armed
+from everturn_gateway.scheduler.rules.rules import schedule_name
 from everturn_gateway.scheduler.runlog import RunLogs
 
 SAY = ("--message", "Stand-up!", "--to", "http:team")

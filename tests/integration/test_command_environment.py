@@ -12,7 +12,7 @@ from support.commands import both_ways, make_site, run_tool
 from support.processes import open_desk
 
 from everturn_gateway.tools.shell import BashTool, Confinement
-from everturn_gateway.tools.shell.environment import GIT_CONFIG, command_environ
+from everturn_gateway.tools.shell.confinement.environment import GIT_CONFIG, command_environ
 from everturn_gateway.tools.site import ToolSite
 
 _RUNS = "touch RAN; "

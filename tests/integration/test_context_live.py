@@ -8,8 +8,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from everturn_actors.compacting import USELESS_TURNS
-from everturn_actors.context.calibration import ModelFacts
+from everturn_actors.context.estimation.calibration import ModelFacts
 from everturn_actors.errors import (
     ContextOverflowError,
     ModelTransientError,
@@ -24,7 +23,6 @@ from everturn_actors.events import (
     Summarised,
 )
 from everturn_actors.journal.memory import MemoryDisk
-from everturn_actors.learning import ShortMemory
 from everturn_actors.model import Inbound, ModelRequest, Reply, ToolCall, ToolDefinition, Usage
 from everturn_actors.ports import ToolContext, ToolTraits
 from everturn_actors.service import TurnResult
@@ -37,6 +35,8 @@ from everturn_actors.testing import (
     open_test_service,
     texts,
 )
+from everturn_actors.turn.compaction import USELESS_TURNS
+from everturn_actors.turn.model_stats import ShortMemory
 
 
 def spec(window: int = 16_000, **context: object) -> AgentSpec:

@@ -25,13 +25,12 @@ from support.tool_doubles import Deed, Rules, by_name
 from everturn_actors.context.render import render
 from everturn_actors.errors import CoreError, RateLimitedError
 from everturn_actors.events import ModelCallFailed
-from everturn_actors.learning import ShortMemory
 from everturn_actors.model import Decision, Inbound, ModelRequest, Reply, ToolCall, UserMessage
 from everturn_actors.ports import Agent, ToolContext, ToolOutput, ToolTraits, Verdict
-from everturn_actors.recovery import recover
 from everturn_actors.service import Submission, TurnService
 from everturn_actors.spec import ModelSpec, SessionSpec
-from everturn_actors.state import SessionState
+from everturn_actors.state.recovery import recover
+from everturn_actors.state.session_state import SessionState
 from everturn_actors.testing import (
     ManualClock,
     ScriptedProvider,
@@ -39,6 +38,7 @@ from everturn_actors.testing import (
     make_spec,
     open_test_service,
 )
+from everturn_actors.turn.model_stats import ShortMemory
 
 WAIT_S = 30  # for what takes milliseconds
 MOMENTS: tuple[Moment, ...] = ("before", "half", "after")

@@ -17,8 +17,7 @@ import pytest
 from support.stores import FileWorld, MemoryWorld, World
 from support.tool_doubles import Deed, Rules
 
-from everturn_actors import session as session_module
-from everturn_actors.delivery_port import Outgoing
+from everturn_actors.delivery.port import Outgoing
 from everturn_actors.errors import (
     ActorStoppedError,
     CorruptJournalError,
@@ -27,13 +26,14 @@ from everturn_actors.errors import (
     TruncatedStreamError,
 )
 from everturn_actors.events import ChunkMarked, DeliveryPlanned, Event, PreviewSent, TurnFinished
-from everturn_actors.feed import TextDelta
 from everturn_actors.journal.doctor import rebuild_index
 from everturn_actors.journal.files import open_file_store
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import ConversationKey, Inbound, ModelRequest, Queueing, Reply, Upload
 from everturn_actors.ports import ToolOutput, Verdict
+from everturn_actors.protocol.feed import TextDelta
 from everturn_actors.service import ServiceSettings, Submission
+from everturn_actors.session import actor as session_module
 from everturn_actors.spec import SessionSpec
 from everturn_actors.testing import (
     ManualClock,

@@ -22,7 +22,7 @@ from everturn_channels.adapter import (
     Outbound,
     OutgoingFile,
 )
-from everturn_channels.cursors import NAME_LIMIT, VALUE_LIMIT
+from everturn_channels.chats.cursors import NAME_LIMIT, VALUE_LIMIT
 from everturn_channels.discord import DiscordAdapter, adapter, client, receiver
 from everturn_channels.errors import (
     ChannelError,

@@ -28,9 +28,9 @@ from support.feeding_adapter import FeedingAdapter
 
 from everturn_actors.events import Event, SessionStarted
 from everturn_actors.journal.files import FileStore
-from everturn_channels.cursors import Cursors
+from everturn_channels.chats.cursors import Cursors
 from everturn_channels.delivery.deliverer import Deliverer
-from everturn_gateway.model_memory import FileMemory
+from everturn_gateway.model_statistics import FileMemory
 from everturn_gateway.scheduler.job_runner import JobRunner
 from everturn_gateway.scheduler.job_store import JobStore
 from everturn_gateway.scheduler.runlog import RunLogs

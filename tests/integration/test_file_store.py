@@ -29,9 +29,9 @@ from everturn_actors.errors import (
     WorkspaceLostError,
 )
 from everturn_actors.events import SessionStarted
-from everturn_actors.journal.codec import encode
 from everturn_actors.journal.files import FileStore, open_file_store
-from everturn_actors.journal.layout import SessionFiles
+from everturn_actors.journal.log.codec import encode
+from everturn_actors.journal.log.layout import SessionFiles
 from everturn_actors.ports import Loaded
 
 LOG = simple_log(3)

@@ -14,13 +14,13 @@ from support.histories import OTHER_ID, SESSION_ID, instant, replay, simple_log,
 
 from everturn_actors.errors import CorruptJournalError, JournalError, UnknownFormatError
 from everturn_actors.events import Event, Received
-from everturn_actors.journal.codec import encode
 from everturn_actors.journal.files import FileStore, open_file_store
-from everturn_actors.journal.layout import SessionFiles
+from everturn_actors.journal.log.codec import encode
+from everturn_actors.journal.log.layout import SessionFiles
 from everturn_actors.model import Compaction
 from everturn_actors.ports import Loaded
-from everturn_actors.recovery import recover
-from everturn_actors.state import SessionState
+from everturn_actors.state.recovery import recover
+from everturn_actors.state.session_state import SessionState
 
 LOG = simple_log(3)  # 16 events
 LINES = encode(SESSION_ID, LOG).splitlines(keepends=True)
@@ -187,7 +187,7 @@ async def test_events_of_another_version_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An older Everturn must not cut off what a newer one wrote."""
-    monkeypatch.setattr("everturn_actors.journal.codec.FORMAT_VERSION", 2)
+    monkeypatch.setattr("everturn_actors.journal.log.codec.FORMAT_VERSION", 2)
     newer = encode(SESSION_ID, LOG[6:7])
     monkeypatch.undo()
     async with a_session(tmp_path, log=b"".join(LINES[:6]) + newer) as (store, files):

@@ -22,7 +22,7 @@ from support.gateway import (
 )
 
 from everturn_actors.testing import ScriptedProvider
-from everturn_gateway.config import ServerConfig
+from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.errors import ConfigError, GatewayError
 from everturn_gateway.http import limits, serve_http
 

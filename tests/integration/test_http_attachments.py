@@ -11,9 +11,9 @@ import pytest
 from support.gateway import DEADLINE_S, HttpGateway, open_http_gateway
 from support.pictures import JPEG, body_of, picture, png
 
-from everturn_actors.intake import attachment_of
 from everturn_actors.model import ModelRequest, Upload, UserMessage
-from everturn_gateway.config import ServerConfig
+from everturn_actors.state.validation import attachment_of
+from everturn_gateway.config.settings import ServerConfig
 
 CAT, DOG = picture(1, name="cat.png"), picture(2, name="dog.png")
 PAGE = Upload(data=b"<script>alert(1)</script>", media_type="text/html", file_name='a"b;ü.html')

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from support.gateway import open_http_gateway
 
+from everturn_channels.chats.lanes import BlockedLane
 from everturn_channels.errors import ClientError
 from everturn_channels.health import ChannelStatus
-from everturn_channels.lanes import BlockedLane
 from everturn_gateway.client import ask_channels
 from everturn_gateway.commands.channel import channel_text
-from everturn_gateway.config import ServerConfig
+from everturn_gateway.config.settings import ServerConfig
 
 AT = datetime(2026, 11, 22, 8, 0, 0, tzinfo=UTC)
 WELL = ChannelStatus(

@@ -8,7 +8,7 @@ import orjson
 from everturn_actors.model import Aside, Inbound, Queueing
 from everturn_actors.service import Submission
 from everturn_actors.testing import TestService, open_test_service
-from everturn_gateway.http.history import read_messages
+from everturn_gateway.http.schemas.history import read_messages
 from everturn_gateway.http.streams import session_messages, turn_messages
 
 

@@ -20,7 +20,7 @@ from everturn_channels.terminal.conversation import Answer, Conversation
 from everturn_channels.terminal.reply import ReplyReader
 from everturn_channels.terminal.screen import Screen
 from everturn_gateway.client import open_http_client
-from everturn_gateway.config import ServerConfig
+from everturn_gateway.config.settings import ServerConfig
 
 DEADLINE_S = 30
 KEY = ConversationKey(channel="terminal", chat="ann", agent="test")

@@ -22,7 +22,7 @@ from support.gateway import (
 from everturn_actors.events import Event, Summarised
 from everturn_actors.model import Reply, ToolCall, Usage, UserMessage
 from everturn_actors.testing import ScriptedProvider
-from everturn_gateway.config import ServerConfig
+from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.http import server as server_module
 
 UNKNOWN = "20260101T000000000-00000000"

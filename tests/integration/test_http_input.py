@@ -11,7 +11,7 @@ from everturn_actors.errors import JournalWriteError
 from everturn_actors.events import Event, ModelReplied
 from everturn_actors.journal.files import FileStore
 from everturn_actors.service import TurnService
-from everturn_gateway.config import ServerConfig
+from everturn_gateway.config.settings import ServerConfig
 
 JSON = {"Content-Type": "application/json"}
 

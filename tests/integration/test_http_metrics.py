@@ -22,7 +22,7 @@ from everturn_actors.supervisor import Supervisor
 from everturn_actors.testing import START, ManualClock
 from everturn_channels.health import ChannelStatus
 from everturn_gateway.app import Gateway, open_gateway
-from everturn_gateway.config import Config, ServerConfig
+from everturn_gateway.config.settings import Config, ServerConfig
 from everturn_gateway.errors import Fault
 from everturn_gateway.http import serve_http
 from everturn_gateway.scheduler.errors import UnknownJobError

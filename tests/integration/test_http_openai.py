@@ -17,7 +17,7 @@ from support.gateway import HttpGateway, open_http_gateway
 from everturn_actors.errors import ModelAuthError
 from everturn_actors.model import Reply, ToolResult, Usage
 from everturn_actors.testing import ScriptedProvider, texts
-from everturn_gateway.config import ServerConfig
+from everturn_gateway.config.settings import ServerConfig
 
 KEY = "user-token"
 HI: list[ChatCompletionMessageParam] = [{"role": "user", "content": "hi"}]

@@ -16,7 +16,7 @@ from support.model_api import Answer, open_model_api, server_error
 from everturn_actors.errors import ModelTransientError
 from everturn_actors.events import OUTAGE_LINE
 from everturn_actors.testing import ManualClock, ScriptedProvider
-from everturn_gateway.config import ServerConfig
+from everturn_gateway.config.settings import ServerConfig
 
 DOWN = [ModelTransientError("fake at here: HTTP 503")] * 4
 "What the first tries of a turn get."

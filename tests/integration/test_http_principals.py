@@ -23,10 +23,10 @@ from everturn_actors.errors import UnknownSessionError
 from everturn_actors.events import Received, SessionEnded, SessionStarted, TurnFinished
 from everturn_actors.model import Reply, Usage
 from everturn_actors.testing import ScriptedProvider
-from everturn_gateway.config import ServerConfig
+from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.http import create_app
-from everturn_gateway.http.scopes import RULES
-from everturn_gateway.http.visibility import ANSWER_STEP_S
+from everturn_gateway.http.access.scopes import RULES
+from everturn_gateway.http.access.visibility import ANSWER_STEP_S
 from everturn_gateway.principals import SCOPES, Principal, Scope, revoke_token
 
 API, ADMIN = "api-token-of-the-configuration", "admin-token-of-the-configuration"
@@ -115,7 +115,7 @@ async def test_a_route_that_is_in_no_table_is_closed_to_everybody(
 ) -> None:
     """Forgotten means closed, also to whoever runs the gateway."""
     monkeypatch.setattr(
-        "everturn_gateway.http.scopes.RULES",
+        "everturn_gateway.http.access.scopes.RULES",
         {key: rule for key, rule in RULES.items() if key != ("GET", "/api/v1/usage")},
     )
     async with people(tmp_path) as gateway:

@@ -12,7 +12,7 @@ import httpx2
 import yaml
 from support.gateway import DEADLINE_S, open_http_gateway, write_agent
 
-from everturn_gateway.config import ServerConfig
+from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.scheduler.client import SchedulerClient
 from everturn_gateway.scheduler.jobs import JobView, Made, Run
 from everturn_gateway.scheduler.sections import JobSection

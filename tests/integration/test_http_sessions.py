@@ -10,7 +10,7 @@ from support.gateway import HttpGateway, open_http_gateway, write_agent
 from everturn_actors.events import Received
 from everturn_actors.model import Reply, Usage
 from everturn_actors.testing import ScriptedProvider, calling
-from everturn_gateway.config import ServerConfig
+from everturn_gateway.config.settings import ServerConfig
 
 UNKNOWN = "20260101T000000000-00000000"
 

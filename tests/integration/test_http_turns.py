@@ -20,9 +20,9 @@ from support.gateway import (
 
 from everturn_actors.errors import ModelAuthError
 from everturn_actors.model import Inbound, Reply, ToolCall
-from everturn_actors.state import SessionState
+from everturn_actors.state.session_state import SessionState
 from everturn_actors.testing import ScriptedProvider, texts
-from everturn_gateway.config import ServerConfig
+from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.http import server as server_module
 
 WORDS = "one two three four"

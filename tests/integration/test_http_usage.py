@@ -11,7 +11,7 @@ from support.gateway import open_http_gateway
 
 from everturn_actors.model import Reply, Usage
 from everturn_actors.testing import ManualClock, ScriptedProvider
-from everturn_gateway.config import ServerConfig
+from everturn_gateway.config.settings import ServerConfig
 
 USED = Usage(
     input_tokens=100,

@@ -11,8 +11,8 @@ import anyio
 import pytest
 from support.gateway import DEADLINE_S, HttpGateway, open_http_gateway
 
-from everturn_gateway.config import ServerConfig
-from everturn_gateway.http import guard
+from everturn_gateway.config.settings import ServerConfig
+from everturn_gateway.http.access import guard
 from everturn_gateway.principals import new_token
 
 WEAK, STRONG = "hunter2", "a-token-of-forty-characters-0123456789abcd"

@@ -10,13 +10,13 @@ from support.histories import KEY, OTHER_ID, SESSION_ID, instant, replay, simple
 
 from everturn_actors.errors import CorruptJournalError, JournalError, UnknownFormatError
 from everturn_actors.events import Event, Received, SessionEnded, SessionStarted, StatusChanged
-from everturn_actors.journal.codec import encode
 from everturn_actors.journal.doctor import check, rebuild_index, repair, session_ids
 from everturn_actors.journal.files import FileStore, open_file_store
-from everturn_actors.journal.layout import SessionFiles
+from everturn_actors.journal.log.codec import encode
+from everturn_actors.journal.log.layout import SessionFiles
 from everturn_actors.model import Compaction
-from everturn_actors.recovery import recover
-from everturn_actors.state import SessionState
+from everturn_actors.state.recovery import recover
+from everturn_actors.state.session_state import SessionState
 
 LOG = simple_log(3)  # 16 events
 LINES = encode(SESSION_ID, LOG).splitlines(keepends=True)

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 from support.tool_doubles import Deed, by_name
 
-from everturn_actors.context.calibration import ModelFacts, with_limit
+from everturn_actors.context.estimation.calibration import ModelFacts, with_limit
 from everturn_actors.errors import ContextOverflowError, ToolsRefusedError
 from everturn_actors.events import ContextReduced
-from everturn_actors.learning import ShortMemory
 from everturn_actors.model import Inbound, Reply, Usage
 from everturn_actors.service import TurnResult
 from everturn_actors.spec import AgentSpec
@@ -20,6 +19,7 @@ from everturn_actors.testing import (
     make_spec,
     open_test_service,
 )
+from everturn_actors.turn.model_stats import ShortMemory
 
 NAMED = 8_192
 DAY_S = 24 * 3600.0

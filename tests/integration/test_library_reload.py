@@ -19,11 +19,11 @@ from watchfiles import Change
 from everturn_actors.errors import UnknownAgentError
 from everturn_actors.model import ModelRequest, Reply
 from everturn_actors.spec import ModelSpec
-from everturn_gateway.config import SessionsConfig
-from everturn_gateway.documents import watching
+from everturn_gateway.config.settings import SessionsConfig
 from everturn_gateway.errors import ConfigError, GatewayError
 from everturn_gateway.specs import AgentLibrary, open_library
 from everturn_gateway.specs.library import AgentFiles
+from everturn_gateway.yaml_files import watching
 
 DEADLINE_S = 30
 POLL_MS = 100

@@ -24,10 +24,10 @@ from everturn_actors.errors import ModelError, ModelRefusedError, ModelTransient
 from everturn_actors.model import ModelRequest, ToolDefinition, UserMessage
 from everturn_actors.ports import ModelProvider
 from everturn_actors.spec import ModelSpec
-from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.providers import ProviderConfigError, Providers, open_providers
-from everturn_gateway.providers.local import threads
-from everturn_gateway.providers.weights import SMOLLM2
+from everturn_gateway.providers.local.provider import threads
+from everturn_gateway.providers.local.weights import SMOLLM2
 
 ENGINE = Path(__file__).parent.parent / "support" / "stub_engine"
 WAIT_S = 30
@@ -107,7 +107,7 @@ async def test_it_is_started_small_alone_and_without_secrets(tmp_path: Path) -> 
     assert seen["max_tokens"] == 512
     assert seen["tools"] is False
     assert "OPENAI_API_KEY" not in seen["environ"]
-    assert arguments[1:] == ["-P", "-m", "everturn_gateway.providers.local_server"]
+    assert arguments[1:] == ["-P", "-m", "everturn_gateway.providers.local.server"]
 
 
 async def test_it_is_started_again_when_it_died(tmp_path: Path) -> None:

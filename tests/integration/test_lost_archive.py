@@ -11,14 +11,14 @@ from support.histories import KEY, OTHER_ID, SESSION_ID, replay, simple_log
 
 from everturn_actors.errors import CorruptJournalError
 from everturn_actors.gaps import Gap
-from everturn_actors.journal.codec import encode
 from everturn_actors.journal.doctor import check, repair
 from everturn_actors.journal.files import FileStore, open_file_store
-from everturn_actors.journal.layout import SessionFiles
-from everturn_actors.journal.snapshot import encode_state
+from everturn_actors.journal.log.codec import encode
+from everturn_actors.journal.log.layout import SessionFiles
+from everturn_actors.journal.snapshot.state_yaml import encode_state
 from everturn_actors.model import Compaction
 from everturn_actors.ports import ToolContext
-from everturn_actors.recovery import recover
+from everturn_actors.state.recovery import recover
 from everturn_gateway.tools.recall.log import LogReader
 
 LOG = simple_log(6)  # 31 events, five a turn

@@ -9,7 +9,8 @@ import anyio
 import pytest
 from support.mcp_world import DEADLINE_S, open_world, raw
 
-from everturn_gateway.tools.mcp import McpLimits, McpServerSettings, process, streams
+from everturn_gateway.tools.mcp import McpLimits, McpServerSettings
+from everturn_gateway.tools.mcp.transports import process, streams
 
 UNDERSTOOD = {
     "answer": "done",

@@ -11,7 +11,8 @@ from mcp_types import INVALID_PARAMS
 from support.mcp_server import open_http_server, refusal
 from support.mcp_world import DEADLINE_S, McpWorld, open_world
 
-from everturn_gateway.tools.mcp import McpServerSettings, streamable
+from everturn_gateway.tools.mcp import McpServerSettings
+from everturn_gateway.tools.mcp.transports import streamable
 
 JSON = {"content-type": "application/json"}
 EVENTS = {"content-type": "text/event-stream"}

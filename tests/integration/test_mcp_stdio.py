@@ -26,10 +26,11 @@ from support.mcp_world import (
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall
 from everturn_actors.testing import ManualClock
-from everturn_gateway.tools.mcp import McpLimits, McpTool, open_mcp, process
+from everturn_gateway.tools.mcp import McpLimits, McpTool, open_mcp
 from everturn_gateway.tools.mcp.errors import McpDownError
 from everturn_gateway.tools.mcp.listing import RemoteDefinition
 from everturn_gateway.tools.mcp.results import RESULT_CHARACTERS
+from everturn_gateway.tools.mcp.transports import process
 from everturn_gateway.tools.policy.subjects import FromServer
 
 # --- what there is to call -----------------------------------------------------------------------

@@ -39,10 +39,10 @@ from everturn_actors.model import (
     Usage,
 )
 from everturn_actors.ports import Batch, ToolOutput, ToolTraits, Verdict
-from everturn_actors.state import SessionState
+from everturn_actors.state.session_state import SessionState
 from everturn_actors.testing import START, ManualClock, ScriptedProvider, calling
 from everturn_channels.errors import NotSentError
-from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.telemetry import Telemetry, open_telemetry
 from everturn_gateway.telemetry.instruments import OTHER, SERIES_MAX
 from everturn_gateway.telemetry.models import kind_of

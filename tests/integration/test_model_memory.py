@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from everturn_actors.context.calibration import (
+from everturn_actors.context.estimation.calibration import (
     SCALE_MAX,
     Hint,
     ModelFacts,
@@ -24,8 +24,8 @@ from everturn_actors.context.calibration import (
 from everturn_actors.spec import ModelSpec
 from everturn_actors.testing import START, ManualClock
 from everturn_channels.files import replace_kept
-from everturn_gateway import model_memory
-from everturn_gateway.model_memory import SAVE_EVERY_S, open_model_memory
+from everturn_gateway import model_statistics as model_memory
+from everturn_gateway.model_statistics import SAVE_EVERY_S, open_model_memory
 
 MODEL = ModelSpec(provider="openai", name="gpt-5")
 FACTS = ModelFacts(

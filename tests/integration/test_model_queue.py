@@ -18,7 +18,7 @@ from everturn_actors.model import ConversationKey, Inbound, ModelRequest, Reply
 from everturn_actors.service import TurnResult
 from everturn_actors.testing import ScriptedProvider, make_spec, open_test_service
 from everturn_gateway.app import Gateway, open_gateway
-from everturn_gateway.config import load_config
+from everturn_gateway.config.settings import load_config
 from everturn_gateway.providers.limits import ConcurrencyLimits
 
 WAIT_S = 60.0

@@ -11,8 +11,8 @@ from anyio import wait_all_tasks_blocked
 from support.feeding_adapter import Fed, FeedingAdapter, a_file, feeding
 
 from everturn_actors.journal.memory import MemoryDisk
-from everturn_actors.mailbox import MAILBOX_LIMIT
 from everturn_actors.model import Inbound
+from everturn_actors.protocol.mailbox import MAILBOX_LIMIT
 from everturn_channels.adapter import Message
 from everturn_channels.errors import NotNowError
 from everturn_channels.inbound.access_control import Limits

@@ -23,10 +23,10 @@ from support.in_process import running_here
 
 from everturn_actors.model import ConversationKey, Inbound
 from everturn_gateway.app import open_gateway
-from everturn_gateway.commands.running import read_note
-from everturn_gateway.config import Config
-from everturn_gateway.http.bodies import FaultBody
-from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.commands.shared.running import read_note
+from everturn_gateway.config.settings import Config
+from everturn_gateway.http.schemas.sessions import FaultBody
+from everturn_gateway.logs import SecretRegistry
 
 WAIT_S: Final = 20
 GOOD: Final = ConversationKey(channel="api", chat="one", agent="good")

@@ -12,12 +12,12 @@ from support.answers import Answer
 from support.model_api import open_model_api
 from support.provider_kinds import LOOK, LOOKED, OLLAMA, ignore, open_kind, request
 
-from everturn_actors.context.calibration import ModelFacts
-from everturn_actors.context.windows import input_window
+from everturn_actors.context.estimation.calibration import ModelFacts
+from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.errors import ContextOverflowError
-from everturn_actors.learning import ShortMemory
 from everturn_actors.model import Notice, Reply, ToolCall, ToolResult, UserMessage
 from everturn_actors.spec import ModelSpec
+from everturn_actors.turn.model_stats import ShortMemory
 from everturn_gateway.providers import ProviderConfigError, open_providers
 
 HELLO = {"role": "user", "content": "Hi"}

@@ -44,11 +44,11 @@ from everturn_actors.model import (
 )
 from everturn_actors.ports import ModelProvider
 from everturn_actors.spec import ModelSpec
-from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.providers import open_providers
-from everturn_gateway.providers.endpoints import Endpoint
-from everturn_gateway.providers.http_clients import HttpClients
 from everturn_gateway.providers.openai_compatible import OpenAICompatible
+from everturn_gateway.providers.transport.endpoints import Endpoint
+from everturn_gateway.providers.transport.http_clients import HttpClients
 
 KEY = "sk-test-0123456789"
 LOOK = ToolDefinition(
@@ -249,7 +249,7 @@ async def test_a_whole_reply_does_not_wait_for_a_tail_that_never_comes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The text is there; only its usage is missing, and that is worth seconds, not a minute."""
-    monkeypatch.setattr("everturn_gateway.providers.transport.TAIL_S", 0.1)
+    monkeypatch.setattr("everturn_gateway.providers.transport.streaming.TAIL_S", 0.1)
     async with open_model_api() as api, open_adapter(api.url) as adapter:
         api.script(Answer(text="a b", stall_after=3))  # after two words and the finish reason
         with anyio.fail_after(30):

@@ -12,7 +12,7 @@ import pytest
 from fastapi.routing import APIRoute
 from support.gateway import open_http_gateway
 
-from everturn_gateway.config import ServerConfig
+from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.http import create_app
 
 SUPPORT = Path(__file__).parents[1] / "support"

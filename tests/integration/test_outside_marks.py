@@ -27,10 +27,10 @@ from everturn_actors.testing import (
 )
 from everturn_gateway.scheduler.job_runner import JobRunner
 from everturn_gateway.scheduler.jobs import At, Run, RunTask, ToChat
+from everturn_gateway.time_zones import check_zone
 from everturn_gateway.tools.conversations import Delegate
 from everturn_gateway.tools.policy import PolicyGate
 from everturn_gateway.tools.site import ServiceLink
-from everturn_gateway.zones import check_zone
 
 KEY = ConversationKey(channel="once", chat="c", agent="test")
 PAGE = "the page https://a.example/"

@@ -19,12 +19,14 @@ from everturn_actors.events import ApprovalDecided, SessionEnded
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import Inbound
 from everturn_actors.ports import Verdict
-from everturn_actors.state import SessionState
+from everturn_actors.state.session_state import SessionState
 from everturn_actors.testing import ManualClock, ScriptedProvider, calling
+from everturn_channels.access.owners import Owner
+from everturn_channels.access.pairing import approved
 from everturn_channels.adapter import ChatRef, Command, Person
 from everturn_channels.delivery.approvals import approval_token, button_data
-from everturn_channels.inbound.open_questions import CODE_HEX_DIGITS
-from everturn_channels.inbound.owner_texts import (
+from everturn_channels.inbound.owners.open_questions import CODE_HEX_DIGITS
+from everturn_channels.inbound.owners.texts import (
     IN_PRIVATE,
     NO_QUESTIONS,
     NO_SUCH_CODE,
@@ -32,8 +34,6 @@ from everturn_channels.inbound.owner_texts import (
     NO_SUCH_SESSION,
 )
 from everturn_channels.menu import OWNER_NAMES
-from everturn_channels.owners import Owner
-from everturn_channels.pairing import approved
 from everturn_channels.settings import AccessRules, DmRules, Route
 from everturn_channels.texts import click_late, click_refused, unknown_command
 from everturn_gateway.channels.running import LaterDeliveryPort

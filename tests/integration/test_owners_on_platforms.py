@@ -15,8 +15,8 @@ from support.tool_doubles import Deed, Rules, by_name
 from everturn_actors.model import ConversationKey, Inbound
 from everturn_actors.ports import Verdict
 from everturn_actors.testing import ManualClock, ScriptedProvider, calling
+from everturn_channels.access.owners import Owner
 from everturn_channels.discord import DiscordAdapter, client
-from everturn_channels.owners import Owner
 from everturn_channels.telegram import TelegramAdapter
 from everturn_channels.texts import unknown_command
 

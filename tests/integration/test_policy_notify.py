@@ -12,7 +12,7 @@ from support.policies import NOW, SESSION, Program, call, context
 from support.web_server import Answer, Asked, WebServer, open_web_server, page, redirect, stall
 
 from everturn_actors.testing import ManualClock
-from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.tools.policy import (
     Notifier,
     Notify,

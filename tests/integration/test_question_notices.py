@@ -15,10 +15,10 @@ from support.tool_doubles import Deed, Rules, by_name
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.ports import Verdict
 from everturn_actors.testing import ManualClock, ScriptedProvider, calling
+from everturn_channels.access.owners import Owner
 from everturn_channels.adapter import ChatRef, Person
 from everturn_channels.errors import NotSentError, RefusedError
-from everturn_channels.inbound.question_notices import AT_ONCE_MAX, LOOK_S
-from everturn_channels.owners import Owner
+from everturn_channels.inbound.owners.question_notices import AT_ONCE_MAX, LOOK_S
 from everturn_gateway.channels.running import LaterDeliveryPort
 
 ADA = Person(id="1", name="Ada")

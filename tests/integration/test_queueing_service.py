@@ -11,7 +11,7 @@ import anyio
 import pytest
 from support.tool_doubles import Deed, Rules
 
-from everturn_actors.delivery_port import Outgoing
+from everturn_actors.delivery.port import Outgoing
 from everturn_actors.errors import BusyError, InvalidInputError, QueueFullError, SessionEndedError
 from everturn_actors.events import (
     ApprovalAsked,
@@ -28,7 +28,7 @@ from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import Aside, Inbound, Overflow, Queueing
 from everturn_actors.ports import Verdict
 from everturn_actors.service import ServiceSettings, Submission
-from everturn_actors.session import QUIET_LIMIT
+from everturn_actors.session.actor import QUIET_LIMIT
 from everturn_actors.spec import SessionSpec
 from everturn_actors.testing import (
     ManualClock,

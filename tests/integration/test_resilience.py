@@ -27,8 +27,8 @@ from everturn_actors.model import ConversationKey, Inbound
 from everturn_actors.service import TextDelta, TurnResult
 from everturn_gateway.app import Gateway, open_gateway
 from everturn_gateway.clock import SystemClock
-from everturn_gateway.config import Config, load_config
-from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.config.settings import Config, load_config
+from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.usage import Tally, read_usage, total
 
 KEY = "sk-test-0123456789"

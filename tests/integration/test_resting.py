@@ -12,13 +12,13 @@ import anyio
 import pytest
 
 from everturn_actors.context.render import Renderer
-from everturn_actors.delivery_port import Outgoing
+from everturn_actors.delivery.port import Outgoing
 from everturn_actors.errors import ModelRefusedError
 from everturn_actors.events import DeliveryPlanned
-from everturn_actors.feed import Feed
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import Announcement, Aside, Inbound, Queueing, ToolDefinition
 from everturn_actors.ports import ToolContext, ToolTraits, Verdict
+from everturn_actors.protocol.feed import Feed
 from everturn_actors.service import ServiceSettings
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, SessionSpec
 from everturn_actors.testing import (

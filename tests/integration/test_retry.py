@@ -28,8 +28,8 @@ from everturn_actors.events import Received
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import Inbound, ModelRequest, Reply, ToolResult
 from everturn_actors.ports import SessionStore
-from everturn_actors.recovery import recover
 from everturn_actors.service import Submission, TurnResult
+from everturn_actors.state.recovery import recover
 from everturn_actors.testing import (
     ManualClock,
     ScriptedProvider,

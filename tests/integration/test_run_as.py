@@ -27,7 +27,7 @@ from everturn_actors.model import ToolCall
 from everturn_gateway.tools.cli import CliTool, declared
 from everturn_gateway.tools.files import file_tools
 from everturn_gateway.tools.shell import BashTool, Confinement, sandbox_fault
-from everturn_gateway.tools.shell.run_as import PROCESSES_MOST, find_user
+from everturn_gateway.tools.shell.confinement.run_as import PROCESSES_MOST, find_user
 from everturn_gateway.tools.site import ToolSite
 
 CANARY = "c4n4ry-7Q2x9Lm4"
@@ -275,7 +275,7 @@ async def test_a_gateway_without_the_right_says_which_it_lacks() -> None:
 
 
 _RIGHTS_LACK = """
-from everturn_gateway.tools.shell.run_as import _usable_user
+from everturn_gateway.tools.shell.confinement.run_as import _usable_user
 try:
     _usable_user("61234")
 except ValueError as error:

@@ -19,7 +19,7 @@ from support.run_records import a_life, armed, done, hour, standing_after
 
 from everturn_gateway.scheduler.jobs import JobState
 from everturn_gateway.scheduler.record_lines import encode, read_log
-from everturn_gateway.scheduler.records import Kept, Paused, Record
+from everturn_gateway.scheduler.rules.records import Kept, Paused, Record
 from everturn_gateway.scheduler.runlog import LINES_MAX
 
 TESTS = Path(__file__).parents[1]

@@ -15,9 +15,9 @@ import pytest
 from support.commands import BWRAP, PLAIN, make_site, needs_sandbox, write_script
 
 from everturn_actors.errors import ToolFailedError
-from everturn_gateway.tools.shell import mounts, sandbox
-from everturn_gateway.tools.shell.environment import command_environ
-from everturn_gateway.tools.shell.sandbox import (
+from everturn_gateway.tools.shell.confinement import mounts, sandbox
+from everturn_gateway.tools.shell.confinement.environment import command_environ
+from everturn_gateway.tools.shell.confinement.sandbox import (
     Confinement,
     command_line,
     confine,

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from support.commands import BWRAP, make_site, needs_sandbox
 
-from everturn_gateway.tools.shell import sandbox
-from everturn_gateway.tools.shell.environment import command_environ
-from everturn_gateway.tools.shell.filters import MACHINES, call_filter
-from everturn_gateway.tools.shell.sandbox import Confinement, command_line
+from everturn_gateway.tools.shell.confinement import sandbox
+from everturn_gateway.tools.shell.confinement.environment import command_environ
+from everturn_gateway.tools.shell.confinement.filters import MACHINES, call_filter
+from everturn_gateway.tools.shell.confinement.sandbox import Confinement, command_line
 from everturn_gateway.tools.site import ToolSite
 
 pytestmark = needs_sandbox

@@ -17,9 +17,10 @@ import anyio
 import pytest
 from support.commands import BWRAP, lifeline, make_site, needs_sandbox, run_tool
 
-from everturn_gateway.tools.shell import BashTool, Confinement, sandbox, warden
-from everturn_gateway.tools.shell.environment import command_environ
-from everturn_gateway.tools.shell.sandbox import Limits, command_line, confine
+from everturn_gateway.tools.shell import BashTool, Confinement
+from everturn_gateway.tools.shell.confinement import sandbox, warden
+from everturn_gateway.tools.shell.confinement.environment import command_environ
+from everturn_gateway.tools.shell.confinement.sandbox import Limits, command_line, confine
 from everturn_gateway.tools.site import ToolSite
 
 pytestmark = needs_sandbox

@@ -14,9 +14,10 @@ import pytest
 from support.command import everturn, write_agent
 from support.commands import BWRAP, make_site, needs_sandbox, write_script
 
-from everturn_gateway.tools.shell import sandbox, unseen_places
-from everturn_gateway.tools.shell.environment import command_environ
-from everturn_gateway.tools.shell.sandbox import Confinement, command_line
+from everturn_gateway.tools.shell import unseen_places
+from everturn_gateway.tools.shell.confinement import sandbox
+from everturn_gateway.tools.shell.confinement.environment import command_environ
+from everturn_gateway.tools.shell.confinement.sandbox import Confinement, command_line
 from everturn_gateway.tools.site import ToolSite
 
 pytestmark = needs_sandbox

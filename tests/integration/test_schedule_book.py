@@ -16,11 +16,11 @@ import pytest
 from watchfiles import Change
 
 from everturn_actors.model import ConversationKey
-from everturn_gateway.documents import reading
 from everturn_gateway.scheduler import job_store as book_module
 from everturn_gateway.scheduler.job_store import JobStore, Page
 from everturn_gateway.scheduler.jobs import Made, SendMessage
 from everturn_gateway.scheduler.sections import JobSection
+from everturn_gateway.yaml_files import reading
 
 DEADLINE_S = 30
 POLL_MS = 100

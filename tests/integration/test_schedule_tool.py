@@ -18,7 +18,7 @@ from everturn_actors.model import Inbound, ModelRequest, Reply, ToolCall, ToolDe
 from everturn_actors.ports import Tool, ToolContext, ToolOutput, ToolTraits
 from everturn_actors.testing import ManualClock, open_test_service
 from everturn_gateway.channels.running import LaterDeliveryPort
-from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.scheduler.scheduler import open_scheduler
 from everturn_gateway.tools.processes import open_processes
 from everturn_gateway.tools.scheduling import ScheduleTool

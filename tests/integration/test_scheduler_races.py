@@ -24,7 +24,7 @@ from support.schedule_stories import (
 )
 from support.ticking import WallClock, at
 
-from everturn_gateway.scheduler.records import Began, Finished, Misfire, Record
+from everturn_gateway.scheduler.rules.records import Began, Finished, Misfire, Record
 from everturn_gateway.scheduler.runlog import Appended, RunLogs
 
 SLOW_S = 7200

@@ -12,7 +12,7 @@ from anyio.abc import SocketStream
 from support.gateway import DEADLINE_S, connect, open_http_gateway, read_all
 
 from everturn_channels.health import ChannelStatus
-from everturn_gateway.config import ServerConfig
+from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.http import server
 
 USER, ADMIN = "user-token", "admin-token"

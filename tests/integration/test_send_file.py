@@ -9,9 +9,9 @@ import pytest
 from support.tool_sites import call_tool, tool_site
 
 from everturn_actors.errors import ToolFailedError
-from everturn_actors.intake import ATTACHMENT_BYTES
 from everturn_actors.ports import ToolOutput
-from everturn_gateway.observe import SecretRegistry
+from everturn_actors.state.validation import ATTACHMENT_BYTES
+from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.tools.files import send_file_tool
 from everturn_gateway.tools.policy import Policy, guarded
 

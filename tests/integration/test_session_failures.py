@@ -12,7 +12,7 @@ import anyio
 import pytest
 from support.faulty_store import FaultyStore, open_faulty_store
 
-from everturn_actors.context.calibration import ModelFacts
+from everturn_actors.context.estimation.calibration import ModelFacts
 from everturn_actors.errors import (
     ActorFailedError,
     ActorStoppedError,
@@ -25,7 +25,6 @@ from everturn_actors.errors import (
 )
 from everturn_actors.events import CallFinished, Event, ModelReplied, SilentMessage, TurnFinished
 from everturn_actors.journal.memory import MemoryDisk
-from everturn_actors.learning import ShortMemory
 from everturn_actors.model import (
     Announcement,
     Aside,
@@ -36,10 +35,10 @@ from everturn_actors.model import (
     ToolDefinition,
 )
 from everturn_actors.ports import Agent, ToolContext, ToolTraits
-from everturn_actors.quarantine import FAILURES_MAX
 from everturn_actors.service import ServiceSettings, Update, open_service
+from everturn_actors.session.quarantine import FAILURES_MAX
 from everturn_actors.spec import ModelSpec, SessionSpec
-from everturn_actors.state import SessionState
+from everturn_actors.state.session_state import SessionState
 from everturn_actors.testing import (
     START,
     ManualClock,
@@ -51,6 +50,7 @@ from everturn_actors.testing import (
     open_test_service,
     texts,
 )
+from everturn_actors.turn.model_stats import ShortMemory
 
 Command: TypeAlias = Callable[[TestService, str], Awaitable[Any]]
 

@@ -22,8 +22,8 @@ from everturn_actors.events import Summarised
 from everturn_actors.model import ModelRequest, Reply, Summary, Usage, UserMessage
 from everturn_actors.ports import ModelProvider, Summariser
 from everturn_actors.spec import ModelSpec
-from everturn_actors.summarising import summarise
 from everturn_actors.testing import ManualClock, ScriptedProvider, texts
+from everturn_actors.turn.summaries import summarise
 
 MODEL = ModelSpec(provider="scripted", name="writer")
 TASK = SummaryTask(

@@ -22,16 +22,16 @@ from support.ticking import World, at
 
 from everturn_actors.events import Event, ModelReplied
 from everturn_actors.model import ConversationKey, Inbound
-from everturn_actors.quarantine import FAILURES_MAX
+from everturn_actors.session.quarantine import FAILURES_MAX
 from everturn_actors.supervisor import Backoff, RestartPolicy
 from everturn_actors.testing import ManualClock
 from everturn_channels.settings import ChannelSettings
 from everturn_gateway.app import Gateway, open_gateway
 from everturn_gateway.channels.running import LaterDeliveryPort
-from everturn_gateway.commands.running import Running, noted
-from everturn_gateway.config import Config
-from everturn_gateway.model_memory import FileMemory
-from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.commands.shared.running import Running, noted
+from everturn_gateway.config.settings import Config
+from everturn_gateway.logs import SecretRegistry
+from everturn_gateway.model_statistics import FileMemory
 from everturn_gateway.principals import TokenRegistry
 from everturn_gateway.providers import Providers
 from everturn_gateway.scheduler.scheduler import Scheduler

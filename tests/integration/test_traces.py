@@ -26,17 +26,17 @@ from support.tool_doubles import Deed, by_name
 from everturn_actors.errors import ModelRefusedError, ToolFailedError
 from everturn_actors.model import ConversationKey, Inbound, Reply, ToolCall, Usage
 from everturn_actors.ports import ToolContext, ToolTraits
-from everturn_actors.state import SessionState
+from everturn_actors.state.session_state import SessionState
 from everturn_actors.testing import START, ScriptedProvider, calling, make_spec
 from everturn_gateway.errors import GatewayError
-from everturn_gateway.observe import SecretRegistry, setup_logging
+from everturn_gateway.logs import SecretRegistry, setup_logging
 from everturn_gateway.telemetry import telemetry as telemetry_module
 from everturn_gateway.telemetry.otel import OtelTracer, traced_by
 from everturn_gateway.telemetry.telemetry import make_tracer, open_telemetry, traces_url
 
 OFF = """\
 import sys
-from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.telemetry.telemetry import make_tracer
 assert make_tracer("", {}, SecretRegistry(), "1") is None
 print([n for n in sys.modules if n.startswith(("opentelemetry.sdk", "opentelemetry.exporter"))])

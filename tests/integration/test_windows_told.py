@@ -13,18 +13,19 @@ import anyio.abc
 import pytest
 from support.model_api import ModelApi, open_model_api, overflow
 
-from everturn_actors.context.calibration import ModelFacts, cold_facts, learn
-from everturn_actors.context.windows import input_window
+from everturn_actors.context.estimation.calibration import ModelFacts, cold_facts, learn
+from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.errors import ContextOverflowError
-from everturn_actors.learning import ShortMemory
 from everturn_actors.model import ModelRequest, Reply, UserMessage
 from everturn_actors.ports import ModelProvider, WindowSource
 from everturn_actors.spec import ModelSpec
-from everturn_gateway.providers import Providers, open_providers, transport
-from everturn_gateway.providers.endpoints import Endpoint
-from everturn_gateway.providers.http_clients import HttpClients
+from everturn_actors.turn.model_stats import ShortMemory
+from everturn_gateway.providers import Providers, open_providers
 from everturn_gateway.providers.inquiry import Inquiring, Inquiry
 from everturn_gateway.providers.openai_compatible import OpenAICompatible
+from everturn_gateway.providers.transport import streaming as transport
+from everturn_gateway.providers.transport.endpoints import Endpoint
+from everturn_gateway.providers.transport.http_clients import HttpClients
 
 WAIT_S = 30.0
 LISTING = "/v1/models"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn_channels.access import AccessDecision, evaluate
+from everturn_channels.access.rules import AccessDecision, evaluate
 from everturn_channels.adapter import ChatRef, Person
 from everturn_channels.settings import AccessRules, Disposition, DmRules, GroupRules
 

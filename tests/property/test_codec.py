@@ -21,7 +21,7 @@ from support.histories import (
 
 from everturn_actors.errors import UnknownFormatError
 from everturn_actors.events import Event, Received
-from everturn_actors.journal.codec import (
+from everturn_actors.journal.log.codec import (
     BadLineError,
     check_numbers,
     decode,
@@ -105,7 +105,7 @@ def test_an_unknown_version_with_a_good_checksum_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The version is checked also where everything else looks familiar."""
-    monkeypatch.setattr("everturn_actors.journal.codec.FORMAT_VERSION", 3)
+    monkeypatch.setattr("everturn_actors.journal.log.codec.FORMAT_VERSION", 3)
     line = encode(SESSION_ID, [started()])[:-1]
     monkeypatch.undo()
 

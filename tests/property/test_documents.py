@@ -12,10 +12,10 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from everturn_gateway.documents import check, read_document
-from everturn_gateway.documents.reading import expand
 from everturn_gateway.errors import ConfigError
 from everturn_gateway.specs.sections import AgentDocument
+from everturn_gateway.yaml_files import check, read_document
+from everturn_gateway.yaml_files.reading import expand
 
 NAMES = st.text(string.ascii_letters + "_", min_size=1, max_size=8)
 # Characters that mean something to YAML or to variables come up often.

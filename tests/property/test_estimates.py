@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.conversations import turns
 
-from everturn_actors.context.calibration import (
+from everturn_actors.context.estimation.calibration import (
     SCALE_MAX,
     SCALE_MIN,
     ModelFacts,
@@ -15,7 +15,7 @@ from everturn_actors.context.calibration import (
     learn,
     session_scale,
 )
-from everturn_actors.context.estimates import (
+from everturn_actors.context.estimation.estimates import (
     Estimates,
     message_units,
     text_units,

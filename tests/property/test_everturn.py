@@ -14,14 +14,14 @@ from hypothesis.strategies import SearchStrategy
 from support.conversations import texts
 from support.transcripts import Json, run, transcripts
 
-from everturn_actors.context.arguments import shorten_call
 from everturn_actors.context.catalog import POLICIES
-from everturn_actors.context.estimates import UNITS_PER_TOKEN, text_units
-from everturn_actors.context.markers import gap_messages, is_shortened_argument
+from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN, text_units
 from everturn_actors.context.policy import Applied, all_stages
-from everturn_actors.context.results import Shape, keep_ends
+from everturn_actors.context.projection.arguments import shorten_call
+from everturn_actors.context.projection.markers import gap_messages, is_shortened_argument
+from everturn_actors.context.projection.results import Shape, keep_ends
+from everturn_actors.context.projection.turns import Block
 from everturn_actors.context.stages.jumping import newest_turn, turn_starts
-from everturn_actors.context.turns import Block
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.model import AnyMessage, Reply, Step, ToolCall, UserMessage
 

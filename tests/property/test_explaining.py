@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 from support.conversations import agent, logs
 from support.live import SESSION, LiveSession
 
-from everturn_actors.context.calibration import ModelFacts
 from everturn_actors.context.catalog import POLICIES
+from everturn_actors.context.estimation.calibration import ModelFacts
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.events import Event, ModelReplied
-from everturn_actors.explaining import explain
-from everturn_actors.reports import explanation_from, explanation_record
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, SessionSpec
-from everturn_actors.state import SessionState, apply
+from everturn_actors.state.reports import explanation_from, explanation_record
+from everturn_actors.state.session_state import SessionState, apply
+from everturn_actors.turn.replay import explain
 
 FACTS = ModelFacts(scale=1.0)
 

@@ -26,26 +26,26 @@ from everturn_actors.context.catalog import POLICIES
 from everturn_actors.context.policy import Limits, apply_policy
 from everturn_actors.errors import CoreError, ToolFailedError
 from everturn_actors.model import ToolCall
-from everturn_gateway.commands.transcript import (
+from everturn_gateway.commands.context.transcript import (
     TranscriptError,
     read_json,
     read_transcript,
     write_messages,
 )
-from everturn_gateway.config import load_config
-from everturn_gateway.documents import check, read_document
+from everturn_gateway.config.settings import load_config
 from everturn_gateway.errors import ConfigError
 from everturn_gateway.scheduler.jobs import JobState
 from everturn_gateway.scheduler.making import Source, job_of
-from everturn_gateway.scheduler.rules import plan
+from everturn_gateway.scheduler.rules.rules import plan
 from everturn_gateway.scheduler.sections import JobSection
 from everturn_gateway.specs.loading import load_agent
 from everturn_gateway.tools.arguments import Arguments, read_arguments
 from everturn_gateway.tools.policy import AfterTool, DependsOn, SkipDuplicate, load_policy
 from everturn_gateway.tools.policy.hooks import notes, refusal
-from everturn_gateway.tools.policy.writing import PolicyWriteError, add_allowed
+from everturn_gateway.tools.policy.policy_files.writing import PolicyWriteError, add_allowed
 from everturn_gateway.tools.recall.asking import read_arguments as read_question
 from everturn_gateway.tools.skills.front_matter import FrontMatterError, read_front_matter
+from everturn_gateway.yaml_files import check, read_document
 
 AGENTS: Final = Path(__file__).parents[2] / "agents"
 NOW: Final = datetime(2026, 11, 22, tzinfo=UTC)

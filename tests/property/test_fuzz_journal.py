@@ -24,19 +24,19 @@ from support.run_records import armed, done, hour, standing_after
 
 from everturn_actors.errors import CorruptJournalError, JournalError, UnknownFormatError
 from everturn_actors.journal import doctor
-from everturn_actors.journal.codec import BadLineError, decode, encode, seed
-from everturn_actors.journal.layout import Layout, SessionFiles
 from everturn_actors.journal.loading import load_session
-from everturn_actors.journal.snapshot import encode_state
-from everturn_actors.journal.snapshot_reader import (
+from everturn_actors.journal.log.codec import BadLineError, decode, encode, seed
+from everturn_actors.journal.log.layout import Layout, SessionFiles
+from everturn_actors.journal.snapshot.reader import (
     BadSnapshotError,
     decode_header,
     decode_state,
     read_yaml,
 )
-from everturn_actors.recovery import recover
+from everturn_actors.journal.snapshot.state_yaml import encode_state
+from everturn_actors.state.recovery import recover
 from everturn_gateway.scheduler import record_lines
-from everturn_gateway.scheduler.records import Kept
+from everturn_gateway.scheduler.rules.records import Kept
 
 START: Final = seed(SESSION_ID)
 LOGS: Final = (rich_log(), delivered_log(), outage_log(), simple_log(3))

@@ -18,7 +18,6 @@ from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall
 from everturn_gateway.tools.mcp import McpServerSettings
 from everturn_gateway.tools.mcp.errors import McpAnswerError
-from everturn_gateway.tools.mcp.lines import Lines
 from everturn_gateway.tools.mcp.listing import (
     NAME_CHARACTERS,
     TOOLS_BYTES,
@@ -28,9 +27,10 @@ from everturn_gateway.tools.mcp.listing import (
     sifted,
 )
 from everturn_gateway.tools.mcp.results import RESULT_CHARACTERS, told
-from everturn_gateway.tools.mcp.stdio import message_of
-from everturn_gateway.tools.mcp.streamable import _is_error
 from everturn_gateway.tools.mcp.tool import _arguments
+from everturn_gateway.tools.mcp.transports.lines import Lines
+from everturn_gateway.tools.mcp.transports.stdio import message_of
+from everturn_gateway.tools.mcp.transports.streamable import _is_error
 
 SETTINGS: Final = McpServerSettings(name="s", command="x")
 SCHEMA: Final = {

@@ -17,20 +17,20 @@ from support.answers import Answer
 from support.histories import SESSION_ID, STARTED_AT
 from support.mutations import as_json, fuzz, in_pieces, mutated, torn
 
-from everturn_actors.asking import _flaw
 from everturn_actors.errors import ModelError, RateLimitedError
 from everturn_actors.events import Body, Event, ModelReplied, ReplyBroken
-from everturn_actors.journal.codec import decode, encode, seed
+from everturn_actors.journal.log.codec import decode, encode, seed
 from everturn_actors.model import ModelRequest, Reply, Sent, ToolCall, ToolResult, UserMessage
+from everturn_actors.turn.model_call import _flaw
 from everturn_gateway.providers.anthropic import reading as anthropic_reading
 from everturn_gateway.providers.anthropic import wire as anthropic_wire
-from everturn_gateway.providers.model_errors import error_for, read_refusal
 from everturn_gateway.providers.ollama import reading as ollama_reading
 from everturn_gateway.providers.ollama import wire as ollama_wire
 from everturn_gateway.providers.ollama.lines import LineParser
-from everturn_gateway.providers.reading import ReplyReader
-from everturn_gateway.providers.sse import EventParser, EventTooLargeError
-from everturn_gateway.providers.wire import BodyWriter
+from everturn_gateway.providers.transport.model_errors import error_for, read_refusal
+from everturn_gateway.providers.transport.reading import ReplyReader
+from everturn_gateway.providers.transport.sse import EventParser, EventTooLargeError
+from everturn_gateway.providers.transport.wire import BodyWriter
 
 ORIGIN: Final = "http://127.0.0.1:1"
 CALLS: Final = (

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn_actors.model import Reply, ToolResult, UserMessage
-from everturn_gateway.http.openai_request import ChatRequest, stateless
+from everturn_gateway.http.openai.request import ChatRequest, stateless
 from everturn_gateway.http.problems import Problem, ProblemError
 
 texts = st.text(max_size=5)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn_gateway.providers.ollama.lines import LineParser
-from everturn_gateway.providers.sse import EVENT_LIMIT_BYTES, EventTooLargeError
+from everturn_gateway.providers.transport.sse import EVENT_LIMIT_BYTES, EventTooLargeError
 
 values = st.lists(st.dictionaries(st.text(max_size=5), st.text(max_size=20), min_size=1))
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.feeding_adapter import feeding
 
+from everturn_channels.access.owners import Owner
 from everturn_channels.adapter import ChatRef, Command, Message, Person
-from everturn_channels.inbound.owner_texts import IN_PRIVATE
-from everturn_channels.owners import Owner
+from everturn_channels.inbound.owners.texts import IN_PRIVATE
 
 IDS = ("1", "2", "", "-100", "owner:ada", "ada")
 CHANNELS = ("test", "tes", "test-2", "telegram")

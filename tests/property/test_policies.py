@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from support.transcripts import Json, run, transcripts
 
 from everturn_actors.context.catalog import POLICIES
+from everturn_actors.context.estimation.tokens import estimate_message
 from everturn_actors.context.policy import Applied, Limits, all_stages
-from everturn_actors.context.results import middle_out, truncate
-from everturn_actors.context.tokens import estimate_message
-from everturn_actors.context.view import size_tokens
+from everturn_actors.context.projection.results import middle_out, truncate
+from everturn_actors.context.projection.view import size_tokens
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.model import Reply, Step, ToolResult, UserMessage
-from everturn_gateway.commands.transcript import read_transcript
+from everturn_gateway.commands.context.transcript import read_transcript
 
 Run: TypeAlias = tuple[Applied, list[Json]]
 

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from support.gateway import HttpGateway, open_http_gateway, write_agent
 from support.mutations import fuzz
 
-from everturn_gateway.config import ServerConfig
-from everturn_gateway.http.scopes import RULES
+from everturn_gateway.config.settings import ServerConfig
+from everturn_gateway.http.access.scopes import RULES
 from everturn_gateway.principals import Principal, Scope
 
 API: Final = "api-token-of-the-configuration"

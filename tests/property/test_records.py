@@ -24,7 +24,7 @@ from everturn_actors.events import (
     TurnStarted,
 )
 from everturn_actors.model import ConversationKey, Replaced, Sent, ToolCall, Usage
-from everturn_actors.records import FORMAT_VERSION, from_record, to_record, type_name
+from everturn_actors.state.serialization import FORMAT_VERSION, from_record, to_record, type_name
 
 instants = st.integers(0, 10**16).map(
     lambda microseconds: datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)

@@ -9,7 +9,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from support.live import LiveSession
 
-from everturn_actors.context.estimates import Estimates
+from everturn_actors.context.estimation.estimates import Estimates
 from everturn_actors.context.render import Rendered, Renderer, render
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.events import ContextReduced, Summarised
@@ -22,9 +22,9 @@ from everturn_actors.model import (
     ToolResult,
     UserMessage,
 )
-from everturn_actors.recovery import recover
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, PromptSpec, SessionSpec
-from everturn_actors.state import SessionState
+from everturn_actors.state.recovery import recover
+from everturn_actors.state.session_state import SessionState
 
 POLICIES = ("everturn", "duragent", "picoclaw", "jutul", "baseagent")
 

@@ -13,8 +13,8 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from support.job_runs import a_cron, a_job, armed, coming, done, settle, utc
 
-from everturn_gateway.scheduler import rules
 from everturn_gateway.scheduler.jobs import At, Cron, Every, Job, JobState, QuietHours, When
+from everturn_gateway.scheduler.rules import rules
 
 MINUTE: Final = timedelta(minutes=1)
 DAY: Final = timedelta(days=1)

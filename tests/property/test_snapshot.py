@@ -28,15 +28,15 @@ from support.histories import (
 from everturn_actors.errors import UnknownFormatError
 from everturn_actors.events import Event, SessionStarted
 from everturn_actors.gaps import Gap, GapCause
-from everturn_actors.journal.archive import ArchiveRecord
-from everturn_actors.journal.snapshot import encode_state
-from everturn_actors.journal.snapshot_reader import (
+from everturn_actors.journal.log.archive import ArchiveRecord
+from everturn_actors.journal.snapshot.reader import (
     BadSnapshotError,
     decode_header,
     decode_state,
     read_fast,
     read_yaml,
 )
+from everturn_actors.journal.snapshot.state_yaml import encode_state
 from everturn_actors.model import (
     Attachment,
     Chunk,
@@ -56,8 +56,8 @@ from everturn_actors.model import (
     Usage,
     UserMessage,
 )
-from everturn_actors.recovery import recover
-from everturn_actors.state import SessionState
+from everturn_actors.state.recovery import recover
+from everturn_actors.state.session_state import SessionState
 
 
 @pytest.mark.parametrize("log", [rich_log, delivered_log, outage_log])

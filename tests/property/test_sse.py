@@ -9,7 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn_gateway.providers.sse import EVENT_LIMIT_BYTES, EventParser, EventTooLargeError
+from everturn_gateway.providers.transport.sse import (
+    EVENT_LIMIT_BYTES,
+    EventParser,
+    EventTooLargeError,
+)
 
 LINE_ENDS = (b"\n", b"\r\n", b"\r")
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from support.conversations import conversations, texts
 
-from everturn_actors.context.estimates import text_units
+from everturn_actors.context.estimation.estimates import text_units
 from everturn_actors.context.summaries import (
     DIGEST_CHARACTERS,
     SUMMARY_CHARACTERS,

@@ -9,7 +9,7 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everturn_actors.context.estimates import UNITS_PER_TOKEN, text_units
+from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN, text_units
 from everturn_gateway.tools.quoting import pages_of, quoted
 from everturn_gateway.tools.web.addresses import reach_of
 from everturn_gateway.tools.web.converter import clean, decode, kind_of, title_of

@@ -18,7 +18,7 @@ from everturn_actors.model import (
     ToolResult,
     UserMessage,
 )
-from everturn_gateway.providers.wire import BodyWriter
+from everturn_gateway.providers.transport.wire import BodyWriter
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 calls = st.builds(

@@ -19,11 +19,11 @@ from stateful.test_turns import Held, Pending, Turns
 from support.crashing import CrashingStore
 from support.stores import MemoryWorld, World
 
-from everturn_actors.delivery_port import Outgoing
+from everturn_actors.delivery.port import Outgoing
 from everturn_actors.events import Announced, Body, ChunkMarked, DeliveryPlanned, TurnStarted
 from everturn_actors.model import Announcement, Aside, Chunk, Inbound, Mark, OutboxItem, Queueing
 from everturn_actors.service import Submission, Told
-from everturn_actors.state import SessionState, apply
+from everturn_actors.state.session_state import SessionState, apply
 from everturn_actors.testing import ScriptedProvider, TestService, open_test_service
 
 

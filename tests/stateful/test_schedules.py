@@ -27,11 +27,11 @@ from support.schedule_accounts import Account, Force
 from support.schedule_left import left_by, standing_in
 from support.ticking import Live
 
-from everturn_actors.records import utc_text
+from everturn_actors.state.serialization import utc_text
 from everturn_gateway.errors import GatewayError
-from everturn_gateway.scheduler import rules
 from everturn_gateway.scheduler.jobs import Job, JobState
-from everturn_gateway.scheduler.records import Began
+from everturn_gateway.scheduler.rules import rules
+from everturn_gateway.scheduler.rules.records import Began
 
 NAMES = ("a", "b", "c")
 BEGINS = ("2026-10-24T22:50:00+00:00", "2026-03-29T00:30:00+00:00", "2026-11-23T08:59:59+00:00")

@@ -35,7 +35,6 @@ from everturn_actors.errors import (
     UnknownApprovalError,
 )
 from everturn_actors.events import Event
-from everturn_actors.learning import ShortMemory
 from everturn_actors.model import (
     Decision,
     Inbound,
@@ -46,10 +45,10 @@ from everturn_actors.model import (
     UserMessage,
 )
 from everturn_actors.ports import Tool, ToolContext, ToolOutput, ToolTraits, Verdict
-from everturn_actors.recovery import recover
 from everturn_actors.service import Submission
 from everturn_actors.spec import AgentSpec, ModelSpec, SessionSpec
-from everturn_actors.state import SessionState, apply
+from everturn_actors.state.recovery import recover
+from everturn_actors.state.session_state import SessionState, apply
 from everturn_actors.testing import (
     ManualClock,
     ScriptedProvider,
@@ -57,6 +56,7 @@ from everturn_actors.testing import (
     make_spec,
     open_test_service,
 )
+from everturn_actors.turn.model_stats import ShortMemory
 
 T = TypeVar("T")
 

@@ -17,8 +17,8 @@ from support.tool_sites import tool_context
 
 from everturn_actors.model import ToolCall
 from everturn_actors.ports import Tool, ToolOutput
-from everturn_gateway.observe import SecretRegistry
-from everturn_gateway.tools.shell.sandbox import Confinement, sandbox_fault
+from everturn_gateway.logs import SecretRegistry
+from everturn_gateway.tools.shell.confinement.sandbox import Confinement, sandbox_fault
 from everturn_gateway.tools.site import ServiceLink, ToolSite
 
 PLAIN = Confinement(sandbox="none")

@@ -38,7 +38,7 @@ from everturn_actors.ports import (
     SessionStore,
     SessionSummary,
 )
-from everturn_actors.state import SessionState
+from everturn_actors.state.session_state import SessionState
 
 T = TypeVar("T")
 

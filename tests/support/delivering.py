@@ -15,7 +15,7 @@ from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.model import ConversationKey, Inbound, ModelRequest, Reply
 from everturn_actors.ports import Agent, Gate, SessionStore, Tool
 from everturn_actors.service import ServiceSettings, Submission, TurnService, open_service
-from everturn_actors.state import SessionState
+from everturn_actors.state.session_state import SessionState
 from everturn_actors.testing import (
     ManualClock,
     Scripted,

@@ -45,7 +45,7 @@ from everturn_actors.model import (
 from everturn_actors.ports import Agent, Gate, Tool, ToolContext, Verdict
 from everturn_actors.service import ServiceSettings, TurnService, open_service
 from everturn_gateway.clock import SystemClock
-from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.specs import AgentLibrary, open_library
 from everturn_gateway.tools.workshop import Workshop, open_workshop
 

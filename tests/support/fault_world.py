@@ -39,9 +39,9 @@ from everturn_actors.service import TurnResult
 from everturn_channels.adapter import ChatRef, Message
 from everturn_gateway import app
 from everturn_gateway.app import Gateway, open_gateway
-from everturn_gateway.channel_config import ChannelConfig
 from everturn_gateway.channels import bots
-from everturn_gateway.config import load_config
+from everturn_gateway.config.channels import ChannelConfig
+from everturn_gateway.config.settings import load_config
 from everturn_gateway.http import create_app
 from everturn_gateway.providers.catalog import Providers
 from everturn_gateway.tools.mcp import connection

@@ -16,7 +16,7 @@ from everturn_actors.journal.memory import MemoryDisk, MemoryStore
 from everturn_actors.journal.results import RESULTS_MAX_BYTES
 from everturn_actors.model import Compaction
 from everturn_actors.ports import Loaded
-from everturn_actors.state import SessionState
+from everturn_actors.state.session_state import SessionState
 
 Method: TypeAlias = Literal[
     "load", "append", "save_snapshot", "mark_awake", "mark_resting", "save_result"

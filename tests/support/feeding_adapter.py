@@ -13,13 +13,15 @@ import anyio
 from support.inbound_events import ANN, DM, GROUP
 from support.scripted_adapter import Platform, ScriptedAdapter, capabilities
 
-from everturn_actors.delivery_port import DeliveryPort
+from everturn_actors.delivery.port import DeliveryPort
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import ConversationKey
 from everturn_actors.ports import Gate, Tool
 from everturn_actors.service import TurnService
-from everturn_actors.state import SessionState
+from everturn_actors.state.session_state import SessionState
 from everturn_actors.testing import ManualClock, ScriptedProvider, open_test_service
+from everturn_channels.access.owners import Owner
+from everturn_channels.access.pairing import Pairing
 from everturn_channels.adapter import (
     Adapter,
     ButtonClick,
@@ -34,12 +36,10 @@ from everturn_channels.adapter import (
     Person,
 )
 from everturn_channels.channel_context import ChannelContext
-from everturn_channels.chat_types import ChatTypes
-from everturn_channels.cursors import open_cursors
+from everturn_channels.chats.chat_types import ChatTypes
+from everturn_channels.chats.cursors import open_cursors
 from everturn_channels.health import Health
 from everturn_channels.inbound.access_control import Limits
-from everturn_channels.owners import Owner
-from everturn_channels.pairing import Pairing
 from everturn_channels.runner import run_channel
 from everturn_channels.settings import (
     AccessRules,

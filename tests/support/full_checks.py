@@ -18,7 +18,7 @@ from support.full_scenario import PARTS, SPECS
 from support.full_world import KEYS, LARGE, MAY_RUN_AGAIN, World
 from support.scripted_adapter import Platform
 
-from everturn_actors.context.calibration import ModelFacts
+from everturn_actors.context.estimation.calibration import ModelFacts
 from everturn_actors.context.render import render
 from everturn_actors.errors import JournalError
 from everturn_actors.events import (
@@ -35,10 +35,10 @@ from everturn_actors.events import (
     TurnStarted,
 )
 from everturn_actors.journal.files import open_file_store
-from everturn_actors.learning import ShortMemory
 from everturn_actors.ports import SessionStore
-from everturn_actors.recovery import INTERRUPTED, recover
-from everturn_actors.state import SessionState
+from everturn_actors.state.recovery import INTERRUPTED, recover
+from everturn_actors.state.session_state import SessionState
+from everturn_actors.turn.model_stats import ShortMemory
 from everturn_gateway.scheduler.record_lines import read_log
 from everturn_gateway.tools.processes.telling import SENDER
 

@@ -16,8 +16,8 @@ from support.disk_trace import Operation
 from support.full_proof import Proof, scratch, without_syncs, words
 
 from everturn_actors.errors import JournalError
-from everturn_actors.journal.layout import SessionFiles
 from everturn_actors.journal.loading import load_session
+from everturn_actors.journal.log.layout import SessionFiles
 from everturn_gateway.scheduler.record_lines import read_log
 
 UNREAD = re.compile(

@@ -46,16 +46,16 @@ from support.ticking import Shelf
 from everturn_actors.errors import CoreError
 from everturn_actors.journal.files import open_file_store
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
-from everturn_actors.learning import ShortMemory
 from everturn_actors.model import Inbound, Queueing
 from everturn_actors.ports import Agent, Summariser, Tool, ToolTraits
 from everturn_actors.service import ServiceSettings, TurnService, open_service
 from everturn_actors.spec import AgentSpec, ModelSpec, SessionSpec
 from everturn_actors.testing import ManualClock, StaticAgents
+from everturn_actors.turn.model_stats import ShortMemory
 from everturn_channels.delivery import Deliverer
 from everturn_channels.delivery.rate_limiter import DOUBT_S
 from everturn_channels.settings import ChannelSettings
-from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.scheduler.job_store import JobStore
 from everturn_gateway.scheduler.scheduler import open_scheduler
 from everturn_gateway.tools.processes import BackgroundProcess, open_processes

@@ -35,11 +35,11 @@ from everturn_gateway.app import (
 )
 from everturn_gateway.channels import no_channels
 from everturn_gateway.clock import SystemClock
-from everturn_gateway.config import Config, ServerConfig
+from everturn_gateway.config.settings import Config, ServerConfig
 from everturn_gateway.http import serve_http
 from everturn_gateway.http.ports import Channels
-from everturn_gateway.model_memory import FileMemory, open_model_memory
-from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.logs import SecretRegistry
+from everturn_gateway.model_statistics import FileMemory, open_model_memory
 from everturn_gateway.principals import FOLDER as PRINCIPALS_FOLDER
 from everturn_gateway.principals import (
     Scope,

@@ -64,7 +64,7 @@ from everturn_actors.model import (
     Turn,
     Usage,
 )
-from everturn_actors.state import RETRIED, SessionState, apply
+from everturn_actors.state.session_state import RETRIED, SessionState, apply
 
 SESSION_ID = "20261121T224956123-3f9a2c1b"
 OTHER_ID = "20261121T225001456-00c0ffee"

@@ -12,7 +12,7 @@ import pytest
 from support.command import Done
 
 from everturn_gateway import cli
-from everturn_gateway.commands.crash import crash_log
+from everturn_gateway.commands.shared.crash import crash_log
 
 
 class Run(Protocol):

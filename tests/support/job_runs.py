@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from everturn_gateway.scheduler import rules
 from everturn_gateway.scheduler.jobs import Cron, Job, JobState, Run, SendMessage, When
+from everturn_gateway.scheduler.rules import rules
 
 ARMED = datetime(2026, 1, 1, tzinfo=UTC)
 

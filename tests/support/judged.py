@@ -13,7 +13,7 @@ from support.tool_sites import tool_context
 
 from everturn_actors.model import ToolCall
 from everturn_actors.ports import Tool, ToolContext, ToolOutput, Verdict
-from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.tools.files import file_tools
 from everturn_gateway.tools.policy import (
     JudgedWrites,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from everturn_actors.context.calibration import ModelFacts, learn
+from everturn_actors.context.estimation.calibration import ModelFacts, learn
+from everturn_actors.context.estimation.window import window_messages
+from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.context.render import Rendered, Renderer
 from everturn_actors.context.summaries import digest, summary_task
-from everturn_actors.context.window import window_messages
-from everturn_actors.context.windows import input_window
 from everturn_actors.events import (
     Body,
     CallFinished,
@@ -34,9 +34,9 @@ from everturn_actors.model import (
     ToolResult,
     Usage,
 )
-from everturn_actors.recovery import recover
 from everturn_actors.spec import AgentSpec
-from everturn_actors.state import SessionState, apply
+from everturn_actors.state.recovery import recover
+from everturn_actors.state.session_state import SessionState, apply
 
 RECALL = ToolDefinition(name="recall_context", description="Reads back.", parameters={})
 SESSION = "20261122T000000000-00000000"

@@ -20,7 +20,7 @@ from everturn_actors.journal.memory import open_memory_store
 from everturn_actors.model import ConversationKey, ToolCall
 from everturn_actors.ports import Clock, Tool, ToolContext, ToolOutput
 from everturn_actors.testing import ManualClock
-from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.tools.mcp import (
     McpLimits,
     McpServers,

@@ -18,7 +18,7 @@ from everturn_actors.spec import AgentSpec, ModelSpec
 from everturn_actors.testing import ManualClock, StaticAgents, make_spec
 from everturn_channels.delivery import Deliverer
 from everturn_channels.settings import ChannelSettings
-from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.telemetry import Telemetry
 from everturn_gateway.telemetry.tracing import Tracer
 from everturn_gateway.tools.policy import Policy, guarded

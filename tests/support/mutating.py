@@ -29,13 +29,13 @@ from support.telegram_api import ANN, BOT, TOKEN, TelegramApi, open_telegram_api
 from everturn_actors.events import Received, TurnFinished
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.testing import open_test_service
+from everturn_channels.access.pairing import Pairing
 from everturn_channels.adapter import Adapter
 from everturn_channels.channel_context import ChannelContext
-from everturn_channels.cursors import open_cursors
+from everturn_channels.chats.cursors import open_cursors
 from everturn_channels.discord import DiscordAdapter
 from everturn_channels.health import Health
 from everturn_channels.inbound.access_control import Limits
-from everturn_channels.pairing import Pairing
 from everturn_channels.runner import run_channel
 from everturn_channels.settings import ChannelSettings, Route
 from everturn_channels.telegram.adapter import TelegramAdapter

@@ -14,8 +14,8 @@ from support.talking import log_of
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.scheduler.jobs import Job
 from everturn_gateway.scheduler.record_lines import to_line
-from everturn_gateway.scheduler.records import Armed
-from everturn_gateway.scheduler.rules import schedule_name
+from everturn_gateway.scheduler.rules.records import Armed
+from everturn_gateway.scheduler.rules.rules import schedule_name
 
 _PLANNER = """\
 apiVersion: duragent/v1alpha1

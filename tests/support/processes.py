@@ -20,11 +20,11 @@ from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.model import ConversationKey, ToolCall
 from everturn_actors.ports import Clock, SessionStore, ToolContext, ToolOutput
 from everturn_actors.testing import ManualClock, TestService, open_test_service
-from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.tools.processes import BackgroundProcess, ProcessTable, open_processes
 from everturn_gateway.tools.processes.leftovers import end_leftovers
 from everturn_gateway.tools.processes.telling import SENDER
-from everturn_gateway.tools.shell.sandbox import Confinement
+from everturn_gateway.tools.shell.confinement.sandbox import Confinement
 from everturn_gateway.tools.site import ServiceLink, ToolSite
 
 DEADLINE_S = 20.0  # of anything that has to happen; all of it takes milliseconds

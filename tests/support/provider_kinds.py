@@ -31,13 +31,13 @@ from everturn_actors.model import (
 )
 from everturn_actors.ports import ModelProvider
 from everturn_actors.spec import ModelSpec
-from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.providers import open_providers
 from everturn_gateway.providers.anthropic import Anthropic
-from everturn_gateway.providers.endpoints import endpoint_for
-from everturn_gateway.providers.http_clients import HttpClients
 from everturn_gateway.providers.ollama import Ollama
 from everturn_gateway.providers.openai_compatible import OpenAICompatible
+from everturn_gateway.providers.transport.endpoints import endpoint_for
+from everturn_gateway.providers.transport.http_clients import HttpClients
 
 KEY = "sk-contract-0123456789"
 KEYS = dict.fromkeys(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from everturn_gateway.providers.weights import SMOLLM2
+from everturn_gateway.providers.local.weights import SMOLLM2
 
 
 def real_weights() -> Path | None:

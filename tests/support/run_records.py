@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 from everturn_gateway.scheduler.jobs import JobState, RunOutcome
-from everturn_gateway.scheduler.records import (
+from everturn_gateway.scheduler.rules.records import (
     Accepted,
     Armed,
     Began,

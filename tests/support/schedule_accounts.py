@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from everturn_actors.records import utc_text
-from everturn_gateway.scheduler import rules
+from everturn_actors.state.serialization import utc_text
 from everturn_gateway.scheduler.jobs import Job
-from everturn_gateway.scheduler.records import (
+from everturn_gateway.scheduler.rules import rules
+from everturn_gateway.scheduler.rules.records import (
     Armed,
     Began,
     Cancelled,

@@ -13,10 +13,10 @@ from support.policies import NOW
 from everturn_actors.model import Conversation, OpenTurn, Step, UserMessage
 from everturn_actors.testing import ManualClock
 from everturn_gateway.errors import Fault
-from everturn_gateway.scheduler import rules
 from everturn_gateway.scheduler.errors import JobFixedError, JobRefusedError, UnknownJobError
 from everturn_gateway.scheduler.jobs import JobView, Made, Run
 from everturn_gateway.scheduler.making import job_of
+from everturn_gateway.scheduler.rules import rules
 from everturn_gateway.scheduler.sections import JobSection
 
 

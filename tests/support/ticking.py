@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import yaml
 
-from everturn_actors.delivery_port import DeliveryPort
+from everturn_actors.delivery.port import DeliveryPort
 from everturn_actors.errors import ModelRefusedError
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import ConversationKey

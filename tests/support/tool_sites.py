@@ -9,7 +9,7 @@ from pathlib import Path
 from everturn_actors.journal.memory import MemoryDisk, MemoryStore
 from everturn_actors.model import Conversation, ConversationKey, ToolCall
 from everturn_actors.ports import Tool, ToolContext, ToolOutput
-from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.tools.site import ServiceLink, ToolSite
 
 SESSION = "20261122T000000000-00000000"

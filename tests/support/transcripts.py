@@ -11,7 +11,7 @@ from support.conversations import short_texts, texts
 from everturn_actors.context.catalog import POLICIES
 from everturn_actors.context.policy import Applied, Limits, apply_policy
 from everturn_actors.model import ToolDefinition
-from everturn_gateway.commands.transcript import read_transcript, write_messages
+from everturn_gateway.commands.context.transcript import read_transcript, write_messages
 
 Json: TypeAlias = dict[str, Any]
 

@@ -8,7 +8,7 @@ from typing import assert_type
 from everturn_actors.events import Event
 from everturn_actors.model import Announcement, ConversationKey, Inbound
 from everturn_actors.service import Submission, TextDelta, Told, TurnResult, TurnService, Update
-from everturn_actors.state import SessionState
+from everturn_actors.state.session_state import SessionState
 
 
 async def a_caller(service: TurnService) -> None:

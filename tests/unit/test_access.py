@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 from support.inbound_events import ANN, DM, GROUP
 
-from everturn_channels.access import AccessDecision, Action, evaluate, find_route
+from everturn_channels.access.rules import AccessDecision, Action, evaluate, find_route
 from everturn_channels.adapter import ChatRef, Person
 from everturn_channels.settings import (
     AccessPolicy,

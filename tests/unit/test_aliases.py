@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.scripted_adapter import ScriptedAdapter
 
-from everturn_channels import aliases as module
-from everturn_channels.access import evaluate, find_route
+from everturn_channels.access.rules import evaluate, find_route
 from everturn_channels.adapter import ChatRef, Message, Outbound, Person
-from everturn_channels.aliases import ChatAliases, open_aliases
+from everturn_channels.chats import aliases as module
+from everturn_channels.chats.aliases import ChatAliases, open_aliases
+from everturn_channels.chats.moved_chats import MovingAdapter, moved_event
 from everturn_channels.errors import ChatMovedError, NotSentError, RefusedError, SetupError
-from everturn_channels.moved_chats import MovingAdapter, moved_event
 from everturn_channels.settings import AccessRules, GroupRules, Route
 
 ANN = Person(id="1")

@@ -6,8 +6,8 @@ import pytest
 from inline_snapshot import snapshot
 from support.conversations import agent
 
-from everturn_actors.context.budget import Budget, check_feasible
 from everturn_actors.context.catalog import make_budget
+from everturn_actors.context.estimation.budget import Budget, check_feasible
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.model import ToolDefinition
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, SessionSpec

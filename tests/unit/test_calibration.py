@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from everturn_actors.context.calibration import (
+from everturn_actors.context.estimation.calibration import (
     SCALE_MAX,
     SCALE_MIN,
     ModelFacts,
@@ -15,7 +15,7 @@ from everturn_actors.context.calibration import (
     learn,
     session_scale,
 )
-from everturn_actors.context.estimates import Estimates
+from everturn_actors.context.estimation.estimates import Estimates
 
 LEARNT = ModelFacts(scale=1.2, reports=5, units=500_000)
 

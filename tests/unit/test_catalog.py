@@ -13,10 +13,10 @@ import pytest
 from everturn_actors.model import ModelRequest, UserMessage
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.errors import ConfigError
-from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.providers import ProviderConfigError, open_providers
 from everturn_gateway.providers.scripted import ScriptedReplies
-from everturn_gateway.providers.wire import BodyWriter
+from everturn_gateway.providers.transport.wire import BodyWriter
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from everturn_channels.settings import ChannelSettings, Route
-from everturn_gateway.channel_config import (
+from everturn_gateway.config.channels import (
     DiscordConfig,
     PluginConfig,
     TelegramConfig,
     channel_secrets,
 )
-from everturn_gateway.config import Config, load_config
+from everturn_gateway.config.settings import Config, load_config
 from everturn_gateway.errors import ConfigError
 
 TOKEN = "123456:ABC-DEF_ghi"  # noqa: S105 - made up

@@ -20,9 +20,9 @@ from everturn_actors.model import (
     UserMessage,
 )
 from everturn_actors.service import Compacted
-from everturn_actors.state import SessionState
+from everturn_actors.state.session_state import SessionState
 from everturn_channels.adapter import IncomingFile
-from everturn_channels.chat_types import ChatTypes
+from everturn_channels.chats.chat_types import ChatTypes
 from everturn_channels.inbound.file_fetch import clean_name, fetch_files, saved_name, shown_name
 from everturn_channels.inbound.receiver import message_key, queueing
 from everturn_channels.inbound.reports import compacted_text, context_text, status_text

@@ -9,8 +9,8 @@ import pytest
 
 from everturn_actors.errors import InvalidInputError, WorkspaceLockedError
 from everturn_channels.errors import ClientError
-from everturn_gateway.commands.crash import crash_log
-from everturn_gateway.commands.errors import explain
+from everturn_gateway.commands.shared.crash import crash_log
+from everturn_gateway.commands.shared.errors import explain
 from everturn_gateway.errors import ConfigError, Fault
 
 

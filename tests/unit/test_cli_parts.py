@@ -13,10 +13,16 @@ from everturn_actors.errors import InvalidInputError, UnknownAgentError
 from everturn_channels.terminal.prompt import PipeReader
 from everturn_channels.terminal.screen import wants_colour
 from everturn_gateway.commands.clients import choose_agent
-from everturn_gateway.commands.options import Options
-from everturn_gateway.commands.running import Running, is_alive, noted, read_note, remove_note
-from everturn_gateway.commands.serve import from_here
-from everturn_gateway.config import Config
+from everturn_gateway.commands.serving.serve import from_here
+from everturn_gateway.commands.shared.options import Options
+from everturn_gateway.commands.shared.running import (
+    Running,
+    is_alive,
+    noted,
+    read_note,
+    remove_note,
+)
+from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import GatewayError
 
 

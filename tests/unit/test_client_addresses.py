@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.datastructures import Headers
 
-from everturn_gateway.http.addresses import client_address
+from everturn_gateway.http.access.addresses import client_address
 
 TRUSTED = (ip_network("10.0.0.0/24"), ip_network("fd00::/64"))
 PROXY, STRANGER = "10.0.0.7", "203.0.113.9"

@@ -8,10 +8,10 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from everturn_actors.call_status import listening
 from everturn_actors.errors import ModelTransientError
 from everturn_actors.model import ModelRequest, UserMessage
 from everturn_actors.testing import ScriptedProvider
+from everturn_actors.turn.call_status import listening
 from everturn_gateway.providers.limits import ConcurrencyLimits, QueueLoad
 
 WAIT_S = 10.0

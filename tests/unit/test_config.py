@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from everturn_channels.settings import Route
-from everturn_gateway.config import (
+from everturn_gateway.config.settings import (
     Config,
     SchedulesConfig,
     ServerConfig,

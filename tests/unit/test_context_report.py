@@ -10,8 +10,8 @@ import pytest
 from inline_snapshot import snapshot
 from support.conversations import STARTED, numbered, simple_turn
 
-from everturn_actors.context.calibration import ModelFacts
 from everturn_actors.context.catalog import POLICIES
+from everturn_actors.context.estimation.calibration import ModelFacts
 from everturn_actors.context.render import render
 from everturn_actors.context.report import ContextReport, context_report, level_of, percent_of
 from everturn_actors.model import (
@@ -24,8 +24,8 @@ from everturn_actors.model import (
     Turn,
     Usage,
 )
-from everturn_actors.reports import report_from, report_record
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, PromptSpec, SessionSpec
+from everturn_actors.state.reports import report_from, report_record
 
 FACTS = ModelFacts(scale=1.25, reports=4)
 TOOLS = (ToolDefinition(name="bash", description="Run a command.", parameters={}),)

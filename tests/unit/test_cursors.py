@@ -13,7 +13,7 @@ import anyio.lowlevel
 import pytest
 
 from everturn_actors.testing import ManualClock
-from everturn_channels.cursors import NAMES_MAX, PAUSE_S, open_cursors
+from everturn_channels.chats.cursors import NAMES_MAX, PAUSE_S, open_cursors
 from everturn_channels.errors import ChannelError, SetupError
 
 

@@ -21,7 +21,7 @@ from everturn_actors.model import (
     Settled,
     ToolCall,
 )
-from everturn_actors.state import SessionState
+from everturn_actors.state.session_state import SessionState
 from everturn_actors.testing import START, ManualClock
 from everturn_channels.delivery.approvals import (
     approval_token,

@@ -17,7 +17,7 @@ from support.job_runs import a_cron, coming
 from support.policies import allows, denies
 
 from everturn_actors.events import Body
-from everturn_gateway.channel_config import (
+from everturn_gateway.config.channels import (
     TELEGRAM_API,
     AnySection,
     BacklogSection,
@@ -27,10 +27,10 @@ from everturn_gateway.channel_config import (
     TelegramSection,
     WebhookSection,
 )
-from everturn_gateway.config import load_config
+from everturn_gateway.config.settings import load_config
 from everturn_gateway.scheduler.job_store import JobStore
 from everturn_gateway.scheduler.jobs import GRACE_S
-from everturn_gateway.scheduler.records import Line
+from everturn_gateway.scheduler.rules.records import Line
 from everturn_gateway.scheduler.sections import JobSection, RetriesSection
 from everturn_gateway.specs import load_agent
 

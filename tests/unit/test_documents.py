@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field
 
-from everturn_gateway.documents import Section, check, read_document, read_text
-from everturn_gateway.documents.reading import MAX_FILE_BYTES, expand
 from everturn_gateway.errors import ConfigError
+from everturn_gateway.yaml_files import Section, check, read_document, read_text
+from everturn_gateway.yaml_files.reading import MAX_FILE_BYTES, expand
 
 
 class Inner(Section):

@@ -8,9 +8,9 @@ import pytest
 from inline_snapshot import snapshot
 from support.conversations import agent, numbered
 
+from everturn_actors.context.estimation.tokens import estimate_message, estimate_text
+from everturn_actors.context.projection.results import shorten, truncate_head
 from everturn_actors.context.render import Rendered, render
-from everturn_actors.context.results import shorten, truncate_head
-from everturn_actors.context.tokens import estimate_message, estimate_text
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.model import (
     AnyMessage,

@@ -6,7 +6,7 @@ import pytest
 
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.providers import ProviderConfigError
-from everturn_gateway.providers.endpoints import endpoint_for, is_loopback
+from everturn_gateway.providers.transport.endpoints import endpoint_for, is_loopback
 
 KEYS = {
     "OPENAI_API_KEY": "sk-openai",

@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 import pytest
 
-from everturn_actors.context.estimates import (
+from everturn_actors.context.estimation.estimates import (
     MEDIA_UNITS,
     Estimates,
     message_units,

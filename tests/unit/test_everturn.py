@@ -15,15 +15,20 @@ from inline_snapshot import snapshot
 from support.live import LiveSession
 from support.transcripts import IMAGE, Json, called, result, run, said, step, user
 
-from everturn_actors.context.arguments import shorten_call
 from everturn_actors.context.catalog import POLICIES, policy_of
-from everturn_actors.context.estimates import UNITS_PER_TOKEN, Estimates, text_units
-from everturn_actors.context.markers import Markers, gap_messages, is_cleared, whole_tokens
+from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN, Estimates, text_units
 from everturn_actors.context.policy import Applied, Limits
-from everturn_actors.context.results import Shape, keep_ends
-from everturn_actors.context.standing import shown_blocks
-from everturn_actors.context.turns import flatten
-from everturn_actors.context.view import View, in_order, view_units
+from everturn_actors.context.projection.arguments import shorten_call
+from everturn_actors.context.projection.markers import (
+    Markers,
+    gap_messages,
+    is_cleared,
+    whole_tokens,
+)
+from everturn_actors.context.projection.reductions import shown_blocks
+from everturn_actors.context.projection.results import Shape, keep_ends
+from everturn_actors.context.projection.turns import flatten
+from everturn_actors.context.projection.view import View, in_order, view_units
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.model import (
     Reply,
@@ -36,7 +41,7 @@ from everturn_actors.model import (
     UserMessage,
 )
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec
-from everturn_gateway.commands.transcript import read_transcript
+from everturn_gateway.commands.context.transcript import read_transcript
 
 POLICY = POLICIES["everturn"]
 

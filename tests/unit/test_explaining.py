@@ -12,8 +12,8 @@ import pytest
 from inline_snapshot import snapshot
 from support.conversations import KEY, STARTED
 
-from everturn_actors.context.calibration import ModelFacts
 from everturn_actors.context.catalog import POLICIES
+from everturn_actors.context.estimation.calibration import ModelFacts
 from everturn_actors.context.explain import Explanation
 from everturn_actors.context.render import render
 from everturn_actors.errors import UnknownRequestError
@@ -31,11 +31,11 @@ from everturn_actors.events import (
     TurnFinished,
     TurnStarted,
 )
-from everturn_actors.explaining import RequestReplay, explain
 from everturn_actors.model import Replaced, ToolCall, ToolDefinition, Usage
-from everturn_actors.reports import explanation_from, explanation_record
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, PromptSpec, SessionSpec
-from everturn_actors.state import SessionState, apply
+from everturn_actors.state.reports import explanation_from, explanation_record
+from everturn_actors.state.session_state import SessionState, apply
+from everturn_actors.turn.replay import RequestReplay, explain
 
 FACTS = ModelFacts(scale=1.0)
 TOOLS = (ToolDefinition(name="bash", description="Run a command.", parameters={}),)

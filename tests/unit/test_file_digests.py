@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from everturn_gateway.tools.policy.file_digests import MAX_DIGESTS, digests
+from everturn_gateway.tools.policy.files.file_digests import MAX_DIGESTS, digests
 
 
 def paths(workspace: Path, *names: str, all_files: bool = False) -> list[str]:

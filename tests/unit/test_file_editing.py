@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn_actors.context.estimates import UNITS_PER_TOKEN, text_units
+from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN, text_units
 from everturn_actors.errors import ToolFailedError
 from everturn_gateway.tools.files.editing import edit
 from everturn_gateway.tools.files.reading import PAGE_TOKENS, Wanted, decode, page

@@ -22,23 +22,23 @@ from everturn_actors.events import (
     Event,
     SilentMessage,
 )
-from everturn_actors.journal.codec import BadLineError, decode, load_json, seed
-from everturn_actors.journal.snapshot import encode_state
-from everturn_actors.journal.snapshot_reader import BadSnapshotError, decode_state
+from everturn_actors.journal.log.codec import BadLineError, decode, load_json, seed
+from everturn_actors.journal.snapshot.reader import BadSnapshotError, decode_state
+from everturn_actors.journal.snapshot.state_yaml import encode_state
 from everturn_actors.model import ConversationKey, Inbound, ModelRequest, Reply, ToolCall
-from everturn_actors.recovery import recover
 from everturn_actors.spec import SessionSpec
-from everturn_actors.state import apply
+from everturn_actors.state.recovery import recover
+from everturn_actors.state.session_state import apply
 from everturn_actors.testing import make_spec, open_test_service
-from everturn_gateway.config import load_config
+from everturn_gateway.config.settings import load_config
 from everturn_gateway.errors import ConfigError
-from everturn_gateway.providers.model_errors import read_refusal
-from everturn_gateway.providers.opaque import pack
-from everturn_gateway.providers.parts import COUNT_MAX, count_of
-from everturn_gateway.providers.wire import BodyWriter
+from everturn_gateway.providers.transport.model_errors import read_refusal
+from everturn_gateway.providers.transport.opaque import pack
+from everturn_gateway.providers.transport.parts import COUNT_MAX, count_of
+from everturn_gateway.providers.transport.wire import BodyWriter
 from everturn_gateway.tools.policy import AfterTool
 from everturn_gateway.tools.policy.hooks import notes
-from everturn_gateway.tools.policy.writing import PolicyWriteError, add_allowed
+from everturn_gateway.tools.policy.policy_files.writing import PolicyWriteError, add_allowed
 from everturn_gateway.tools.skills import load_skills
 from everturn_gateway.tools.web.converter import Order, work
 

@@ -15,10 +15,10 @@ from support.tool_sites import tool_site
 from everturn_actors.model import ConversationKey, Inbound, Usage
 from everturn_actors.spec import ModelSpec
 from everturn_actors.testing import ManualClock, ScriptedProvider, open_test_service
+from everturn_channels.access.owners import Owner
 from everturn_channels.adapter import ChatRef
-from everturn_channels.chat_types import ChatTypes
+from everturn_channels.chats.chat_types import ChatTypes
 from everturn_channels.health import Health
-from everturn_channels.owners import Owner
 from everturn_channels.settings import (
     AccessRules,
     BufferRules,
@@ -28,7 +28,6 @@ from everturn_channels.settings import (
     Route,
 )
 from everturn_gateway.app import open_gateway
-from everturn_gateway.channel_config import DiscordConfig, PluginConfig, TelegramConfig
 from everturn_gateway.channels import (
     START_GRACE_S,
     Channels,
@@ -39,8 +38,9 @@ from everturn_gateway.channels import (
 from everturn_gateway.channels.adapters import chat_type_of
 from everturn_gateway.channels.answering import make_channel_context, model_text, routes_of
 from everturn_gateway.channels.bots import BotChannel
-from everturn_gateway.config import Config, SessionsConfig
-from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.config.channels import DiscordConfig, PluginConfig, TelegramConfig
+from everturn_gateway.config.settings import Config, SessionsConfig
+from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.specs import load_agent, open_library
 from everturn_gateway.tools.inbox import keep_in_inbox
 from everturn_gateway.tools.plan import ToolPlan

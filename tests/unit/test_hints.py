@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from everturn_actors.context.calibration import (
+from everturn_actors.context.estimation.calibration import (
     ModelFacts,
     facts_at,
     with_limit,

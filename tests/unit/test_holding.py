@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from everturn_actors.holding import LONGEST_HOLDS, Holds
+from everturn_actors.session.debounce import LONGEST_HOLDS, Holds
 
 BEGAN = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
 HOLD_S = 1.5

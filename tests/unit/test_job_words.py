@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from everturn_actors.model import ConversationKey
-from everturn_gateway.commands.job_words import (
+from everturn_gateway.commands.jobs.texts import (
     coming_text,
     facts,
     last_text,

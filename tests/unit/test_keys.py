@@ -9,8 +9,8 @@ import pytest
 
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.providers import ProviderConfigError
-from everturn_gateway.providers.endpoints import endpoint_for
 from everturn_gateway.providers.keys import Keys, read_key
+from everturn_gateway.providers.transport.endpoints import endpoint_for
 
 OPENAI = ModelSpec(provider="openai", name="m")
 

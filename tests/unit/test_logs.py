@@ -6,8 +6,8 @@ from io import BytesIO
 
 from support.histories import SESSION_ID, simple_log
 
-from everturn_actors.journal.codec import encode
-from everturn_actors.journal.logs import find_offset
+from everturn_actors.journal.log.codec import encode
+from everturn_actors.journal.log.files import find_offset
 
 
 def test_every_event_of_a_long_log_is_found_exactly() -> None:

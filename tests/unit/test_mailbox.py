@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from everturn_actors.errors import ActorStoppedError, MailboxFullError
-from everturn_actors.mailbox import Answer, Mailbox
+from everturn_actors.protocol.mailbox import Answer, Mailbox
 
 
 async def test_take_returns_all_that_waits_in_order() -> None:

@@ -11,13 +11,6 @@ from hypothesis import strategies as st
 
 from everturn_gateway.tools.mcp import McpServerSettings
 from everturn_gateway.tools.mcp.errors import McpAnswerError
-from everturn_gateway.tools.mcp.lines import (
-    FloodError,
-    Lines,
-    Oversized,
-    holds_too_much,
-    text_marks,
-)
 from everturn_gateway.tools.mcp.listing import (
     DESCRIPTION_CHARACTERS,
     TOOLS_MOST,
@@ -27,6 +20,13 @@ from everturn_gateway.tools.mcp.listing import (
 )
 from everturn_gateway.tools.mcp.names import exposed_names
 from everturn_gateway.tools.mcp.results import BLOCKS_MOST, told
+from everturn_gateway.tools.mcp.transports.lines import (
+    FloodError,
+    Lines,
+    Oversized,
+    holds_too_much,
+    text_marks,
+)
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 SETTINGS = McpServerSettings(name="s", command="x")
@@ -203,7 +203,7 @@ def test_the_request_of_a_line_that_is_too_long_is_known(line: bytes) -> None:
 
 def test_a_line_that_does_not_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that writes for ever would otherwise keep its connection, and be read for ever."""
-    monkeypatch.setattr("everturn_gateway.tools.mcp.lines.FLOOD_BYTES", 10_000)
+    monkeypatch.setattr("everturn_gateway.tools.mcp.transports.lines.FLOOD_BYTES", 10_000)
     cutter = Lines(limit_bytes=100)
 
     with pytest.raises(FloodError):

@@ -17,7 +17,7 @@ from everturn_actors.errors import (
     RateLimitedError,
     ToolsRefusedError,
 )
-from everturn_gateway.providers.model_errors import (
+from everturn_gateway.providers.transport.model_errors import (
     Refusal,
     error_for,
     read_refusal,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from everturn_gateway.observe import (
+from everturn_gateway.logs import (
     SecretRegistry,
     Whereabouts,
     present_whereabouts,

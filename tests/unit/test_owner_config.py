@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from everturn_channels.access.owners import Owner, find_owner
 from everturn_channels.adapter import Person
-from everturn_channels.owners import Owner, find_owner
 from everturn_gateway.channels.answering import route_notes
-from everturn_gateway.config import Config, load_config
-from everturn_gateway.config_changes import changes, take_over
+from everturn_gateway.config.changes import changes, take_over
+from everturn_gateway.config.settings import Config, load_config
 from everturn_gateway.errors import ConfigError
 
 CHANNELS = """\

@@ -19,10 +19,8 @@ from anyio import to_thread
 from support.inbound_events import ANN
 
 from everturn_actors.testing import START, ManualClock
-from everturn_channels import pairing
-from everturn_channels.adapter import Person
-from everturn_channels.files import read_kept
-from everturn_channels.pairing import (
+from everturn_channels.access import pairing
+from everturn_channels.access.pairing import (
     ALPHABET,
     Pairing,
     PairingError,
@@ -32,6 +30,8 @@ from everturn_channels.pairing import (
     pending,
     revoke,
 )
+from everturn_channels.adapter import Person
+from everturn_channels.files import read_kept
 
 BOB = Person(id="8", name="Bob")
 _PERSON = (
@@ -307,7 +307,7 @@ async def test_the_list_is_read_again_only_when_it_changed(
 
     gateway = Pairing(tmp_path, ManualClock())
     await _approve(tmp_path, await gateway.ask("telegram", ANN) or "")
-    monkeypatch.setattr("everturn_channels.pairing.read_kept", counted)
+    monkeypatch.setattr("everturn_channels.access.pairing.read_kept", counted)
 
     found = [await gateway.is_paired("telegram", "7") for _ in range(3)]
 
@@ -340,7 +340,7 @@ def test_two_command_lines_at_once_lose_no_approval(tmp_path: Path) -> None:
     codes = anyio.run(ask_all)
     script = (
         "import sys; from datetime import datetime; from pathlib import Path\n"
-        "from everturn_channels.pairing import approve\n"
+        "from everturn_channels.access.pairing import approve\n"
         "print('ready', flush=True); sys.stdin.readline()\n"
         "for code in sys.argv[3:]: approve(Path(sys.argv[1]), code, "
         "datetime.fromisoformat(sys.argv[2]))\n"

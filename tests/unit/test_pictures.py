@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from everturn_actors.context.estimates import MEDIA_UNITS
-from everturn_actors.context.pictures import SHOWN_BYTES, SHOWN_MAX, choose
+from everturn_actors.context.estimation.estimates import MEDIA_UNITS
+from everturn_actors.context.estimation.pictures import SHOWN_BYTES, SHOWN_MAX, choose
 from everturn_actors.model import Attachment, UserMessage
 
 

@@ -13,9 +13,9 @@ from support.transcripts import IMAGE, Json, called, result, run, said, step, us
 from everturn_actors.context.catalog import POLICIES, policy_of
 from everturn_actors.context.policies import jutul, picoclaw
 from everturn_actors.context.policy import Applied, Limits
+from everturn_actors.context.projection.view import Reduction, Stage, View, in_order
 from everturn_actors.context.stages.cutting import safe_boundary
 from everturn_actors.context.stages.texts import Lines, preview
-from everturn_actors.context.view import Reduction, Stage, View, in_order
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.model import (
     AnyMessage,
@@ -29,7 +29,7 @@ from everturn_actors.model import (
     UserMessage,
 )
 from everturn_actors.spec import ContextSpec
-from everturn_gateway.commands.transcript import read_transcript
+from everturn_gateway.commands.context.transcript import read_transcript
 from everturn_gateway.specs.numbers import ContextSection
 
 

@@ -18,7 +18,7 @@ from everturn_gateway.tools.policy import (
     WebhookDelivery,
     load_policy,
 )
-from everturn_gateway.tools.policy.writing import add_allowed
+from everturn_gateway.tools.policy.policy_files.writing import add_allowed
 
 DURAGENT = """\
 apiVersion: duragent/v1alpha1

@@ -11,7 +11,7 @@ from support.policies import Program, RemoteProgram, call, context, conversation
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall
 from everturn_actors.ports import ALLOW, ToolTraits
-from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.scheduler.jobs import ISOLATED
 from everturn_gateway.tools.policy import (
     DependsOn,

@@ -13,7 +13,7 @@ from support.policies import SESSION, Program, call, context, policy
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.ports import Clock, ToolOutput, ToolTraits
 from everturn_actors.testing import ManualClock
-from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.tools.policy import (
     AfterTool,
     GuardedTool,
@@ -24,8 +24,8 @@ from everturn_gateway.tools.policy import (
     open_notifier,
     read_pattern,
 )
-from everturn_gateway.tools.policy.cleaning import clean
-from everturn_gateway.tools.policy.fencing import fence
+from everturn_gateway.tools.policy.outside.cleaning import clean
+from everturn_gateway.tools.policy.outside.fencing import fence
 
 SECRET = "s3cr3t-t0ken"  # noqa: S105 - one that a test may know
 

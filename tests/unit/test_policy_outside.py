@@ -24,8 +24,8 @@ from everturn_actors.model import (
 )
 from everturn_actors.ports import ALLOW, Tool, ToolTraits, Verdict
 from everturn_gateway.tools.policy import PolicyGate, read_pattern
-from everturn_gateway.tools.policy.given import address_key, addresses_in
-from everturn_gateway.tools.policy.outside import CHOICE_BITS
+from everturn_gateway.tools.policy.outside.given import address_key, addresses_in
+from everturn_gateway.tools.policy.outside.shown import CHOICE_BITS
 
 FETCH = Program("web_fetch", traits=ToolTraits(read_only=True))
 SEARCH = Program("web_search", traits=ToolTraits(read_only=True))

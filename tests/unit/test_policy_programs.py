@@ -8,7 +8,7 @@ from everturn_gateway.tools.policy.commands import git
 from everturn_gateway.tools.policy.commands.programs import PROGRAMS, look_up
 from everturn_gateway.tools.policy.commands.strict import read_strictly
 from everturn_gateway.tools.policy.commands.uses import Use, use_of
-from everturn_gateway.tools.shell.environment import GIT_CONFIG
+from everturn_gateway.tools.shell.confinement.environment import GIT_CONFIG
 
 CODE = sorted(name for name, program in PROGRAMS.items() if program.kind == "code")
 PLAIN = sorted(name for name, program in PROGRAMS.items() if program.kind == "plain")

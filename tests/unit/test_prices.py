@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from everturn_actors.model import Usage
 from everturn_actors.spec import ModelSpec
-from everturn_gateway.provider_config import PROVIDERS
+from everturn_gateway.config.providers import PROVIDERS
 from everturn_gateway.usage import NANODOLLARS, Price, PriceList, Rates, model_label
 from everturn_gateway.usage.price_table import PRICES
 

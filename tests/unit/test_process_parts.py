@@ -31,7 +31,7 @@ from everturn_gateway.tools.processes.texts import (
 )
 from everturn_gateway.tools.processes.tmux import Tmux
 from everturn_gateway.tools.processes.tool import _in_terminal
-from everturn_gateway.tools.shell.sandbox import Confinement
+from everturn_gateway.tools.shell.confinement.sandbox import Confinement
 
 RECORD = ProcessRecord(
     handle="p1",

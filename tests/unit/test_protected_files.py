@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from everturn_gateway.tools.policy import protected_files
-from everturn_gateway.tools.policy.protected_files import (
+from everturn_gateway.tools.policy.files import protected_files
+from everturn_gateway.tools.policy.files.protected_files import (
     BUILD_FILES,
     frozen_files,
     reason_of_content,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from everturn_gateway.config import Config, load_config
+from everturn_gateway.config.providers import PROVIDERS, ProviderConfig
+from everturn_gateway.config.settings import Config, load_config
 from everturn_gateway.errors import ConfigError
-from everturn_gateway.provider_config import PROVIDERS, ProviderConfig
 from everturn_gateway.providers import KINDS
 from everturn_gateway.usage import Price, Rates
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from everturn_actors.model import Joins, Overheard, UserMessage
-from everturn_actors.queueing import (
+from everturn_actors.state.queue import (
     as_announced,
     next_turn,
     overheard_bytes,

@@ -18,7 +18,7 @@ from everturn_actors.errors import (
     TruncatedStreamError,
 )
 from everturn_actors.model import Reply, ToolCall, Usage
-from everturn_gateway.providers.reading import ReplyReader
+from everturn_gateway.providers.transport.reading import ReplyReader
 
 END: dict[str, Any] = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
 

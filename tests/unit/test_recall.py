@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn_actors.context.estimates import UNITS_PER_TOKEN, text_units
+from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN, text_units
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.events import Announced, CallFinished, Event, ModelReplied, Received
 from everturn_actors.model import (

@@ -18,8 +18,14 @@ from everturn_actors.events import (
     TurnStarted,
 )
 from everturn_actors.model import OpenTurn, Outcome, ToolCall
-from everturn_actors.recovery import CANCELLED, INTERRUPTED, close_interrupted, close_turn, recover
-from everturn_actors.state import SessionState, apply
+from everturn_actors.state.recovery import (
+    CANCELLED,
+    INTERRUPTED,
+    close_interrupted,
+    close_turn,
+    recover,
+)
+from everturn_actors.state.session_state import SessionState, apply
 
 CALLS = tuple(ToolCall(call_id=call_id, name=f"tool_{call_id}") for call_id in "abcd")
 

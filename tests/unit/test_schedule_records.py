@@ -19,7 +19,7 @@ from everturn_gateway.scheduler.record_lines import (
     read_log,
     to_line,
 )
-from everturn_gateway.scheduler.records import (
+from everturn_gateway.scheduler.rules.records import (
     RECENT,
     Accepted,
     Began,

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, time, timedelta
 import pytest
 from support.job_runs import a_cron, a_job, armed, coming, done, settle, utc
 
-from everturn_gateway.scheduler import rules
 from everturn_gateway.scheduler.jobs import (
     At,
     Cron,
@@ -20,7 +19,8 @@ from everturn_gateway.scheduler.jobs import (
     Retries,
     RunTask,
 )
-from everturn_gateway.scheduler.records import Rebased, fold
+from everturn_gateway.scheduler.rules import rules
+from everturn_gateway.scheduler.rules.records import Rebased, fold
 
 BERLIN, NEW_YORK, LORD_HOWE = "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"
 SPRING, AUTUMN = "2026-03-29", "2026-10-25"  # when Berlin's clock changes, at 01:00 UTC

@@ -10,7 +10,6 @@ import pytest
 from pydantic import ValidationError
 
 from everturn_actors.model import ConversationKey
-from everturn_gateway.documents import check, read_document
 from everturn_gateway.errors import ConfigError
 from everturn_gateway.scheduler.errors import JobRefusedError
 from everturn_gateway.scheduler.jobs import (
@@ -35,6 +34,7 @@ from everturn_gateway.scheduler.sections import (
     section_data,
     section_text,
 )
+from everturn_gateway.yaml_files import check, read_document
 
 SESSION = "20261201T073000000-0a1b2c3d"
 CHAT = {"channel": "telegram", "chat": "-1001"}

@@ -6,7 +6,7 @@ import pytest
 from support.run_records import hour
 
 from everturn_gateway.scheduler.jobs import Span
-from everturn_gateway.scheduler.spans import joined, merged, span_of, without
+from everturn_gateway.scheduler.rules.spans import joined, merged, span_of, without
 
 
 def spans(*hours: tuple[float, float]) -> tuple[Span, ...]:

@@ -17,13 +17,13 @@ from support.policies import context as plain_context
 from support.scheduling import PaperDesk, talk, utc
 from support.tool_sites import tool_site
 
-from everturn_actors.context.estimates import UNITS_PER_TOKEN, tools_units
+from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN, tools_units
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import Conversation, ConversationKey, ToolCall
 from everturn_actors.ports import ToolContext, ToolOutput
 from everturn_actors.service import TurnService
 from everturn_actors.testing import ManualClock
-from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.scheduler.jobs import (
     Every,
     Job,

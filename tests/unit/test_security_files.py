@@ -15,17 +15,17 @@ from support.tool_sites import tool_site
 
 from everturn_actors.errors import UnknownSessionError
 from everturn_actors.ids import result_name
-from everturn_actors.journal.layout import Layout
+from everturn_actors.journal.log.layout import Layout
 from everturn_actors.journal.results import is_result_name
 from everturn_actors.model import ConversationKey
 from everturn_gateway.commands.doctor import doctor
-from everturn_gateway.commands.options import Options
-from everturn_gateway.config import load_config
+from everturn_gateway.commands.shared.options import Options
+from everturn_gateway.config.settings import load_config
 from everturn_gateway.errors import ConfigError
 from everturn_gateway.http.masking import masked
 from everturn_gateway.specs.loading import load_agent
-from everturn_gateway.tools.policy.loading import load_policy
-from everturn_gateway.tools.shell.sandbox import Confinement, confine
+from everturn_gateway.tools.policy.policy_files.loading import load_policy
+from everturn_gateway.tools.shell.confinement.sandbox import Confinement, confine
 from everturn_gateway.tools.skills.loading import load_skills
 
 Load: TypeAlias = Callable[[Path, str], None]

@@ -13,11 +13,11 @@ from everturn_actors.errors import ModelError, ModelTransientError
 from everturn_actors.model import Reply
 from everturn_channels.errors import QUIET_MAX_S, NotSentError
 from everturn_gateway.providers.anthropic import reading as anthropic_reading
-from everturn_gateway.providers.model_errors import error_for, read_refusal, retry_after_s
 from everturn_gateway.providers.ollama import reading as ollama_reading
-from everturn_gateway.providers.parts import COUNT_MAX, NAME_CHARS
-from everturn_gateway.providers.reading import ReplyReader
-from everturn_gateway.providers.windows import (
+from everturn_gateway.providers.transport.model_errors import error_for, read_refusal, retry_after_s
+from everturn_gateway.providers.transport.parts import COUNT_MAX, NAME_CHARS
+from everturn_gateway.providers.transport.reading import ReplyReader
+from everturn_gateway.providers.transport.windows import (
     configured_in,
     entry_of,
     loaded_in,
@@ -131,7 +131,7 @@ def test_a_reply_that_says_nothing_ends_as_well(
     make: Make, piece: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Calls without arguments, blocks without text: kept in memory for as long as it streams."""
-    monkeypatch.setattr("everturn_gateway.providers.parts.REPLY_LIMIT_CHARS", 64 * 1024)
+    monkeypatch.setattr("everturn_gateway.providers.transport.parts.REPLY_LIMIT_CHARS", 64 * 1024)
     with pytest.raises(ModelTransientError, match=r"longer than|does not end"):
         read(make, (piece % number for number in range(2_000)))
 

@@ -16,11 +16,11 @@ from everturn_actors.model import ToolCall
 from everturn_channels.errors import ClientError
 from everturn_channels.terminal.reply import Piece, ReplyReader, Style
 from everturn_channels.terminal.screen import Screen
-from everturn_gateway.commands.crash import crash_log
-from everturn_gateway.commands.errors import explain, say
-from everturn_gateway.commands.printing import print_json, print_line
-from everturn_gateway.commands.running import is_alive, is_here
-from everturn_gateway.observe import SecretRegistry, setup_logging
+from everturn_gateway.commands.shared.crash import crash_log
+from everturn_gateway.commands.shared.errors import explain, say
+from everturn_gateway.commands.shared.printing import print_json, print_line
+from everturn_gateway.commands.shared.running import is_alive, is_here
+from everturn_gateway.logs import SecretRegistry, setup_logging
 
 AT = datetime(2026, 11, 22, 8, 0, tzinfo=UTC)
 EVIL = "\x1b]0;title\x07\x1b[2J\x9b31mred\x08\x7f"

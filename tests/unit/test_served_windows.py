@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from everturn_gateway.providers.windows import (
+from everturn_gateway.providers.transport.windows import (
     configured_in,
     entry_of,
     loaded_in,

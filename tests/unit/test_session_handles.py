@@ -8,7 +8,7 @@ import pytest
 
 from everturn_actors.errors import UnknownSessionError
 from everturn_actors.journal.handles import SessionHandles
-from everturn_actors.journal.layout import Layout
+from everturn_actors.journal.log.layout import Layout
 
 
 async def test_an_id_that_is_none_is_refused_and_leaves_no_desk(tmp_path: Path) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from everturn_actors.errors import ModelRefusedError
 from everturn_actors.model import ModelRequest
-from everturn_gateway.providers.model_errors import Refusal
-from everturn_gateway.providers.sight import BLIND_FOR_S, Sight
-from everturn_gateway.providers.transport import RefusedRequestError
+from everturn_gateway.providers.transport.model_errors import Refusal
+from everturn_gateway.providers.transport.sight import BLIND_FOR_S, Sight
+from everturn_gateway.providers.transport.streaming import RefusedRequestError
 
 REQUEST = ModelRequest(model="m", system="", messages=(), media={"a.png": b"picture"})
 

@@ -25,7 +25,7 @@ from everturn_actors.model import (
     UserMessage,
 )
 from everturn_actors.testing import START
-from everturn_gateway.tools.policy.patterns import read_pattern
+from everturn_gateway.tools.policy.rules.patterns import read_pattern
 from everturn_gateway.tools.skills import (
     Skill,
     granted_patterns,

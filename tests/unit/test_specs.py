@@ -14,7 +14,7 @@ from support.agents import write_agent, write_folder
 
 from everturn_actors.context.catalog import POLICIES
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, PromptSpec, SessionSpec
-from everturn_gateway.config import SessionsConfig
+from everturn_gateway.config.settings import SessionsConfig
 from everturn_gateway.errors import ConfigError
 from everturn_gateway.specs import agent_schema, load_agent, schema_text
 from everturn_gateway.tools.memory import memory_directive

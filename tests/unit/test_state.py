@@ -40,7 +40,7 @@ from everturn_actors.model import (
     Usage,
     UserMessage,
 )
-from everturn_actors.state import (
+from everturn_actors.state.session_state import (
     ANNOUNCED_S,
     NOTE_CHARACTERS,
     OVERHEARD_MESSAGES,

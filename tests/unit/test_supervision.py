@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from everturn_gateway.commands.supervision import READY, STOPPING, ServiceManager
+from everturn_gateway.commands.serving.supervision import READY, STOPPING, ServiceManager
 
 
 @pytest.fixture

@@ -6,7 +6,11 @@ from types import MappingProxyType
 
 import pytest
 
-from everturn_actors.context.tokens import estimate_message, estimate_text, estimate_tools
+from everturn_actors.context.estimation.tokens import (
+    estimate_message,
+    estimate_text,
+    estimate_tools,
+)
 from everturn_actors.model import (
     AnyMessage,
     Notice,

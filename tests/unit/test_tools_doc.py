@@ -13,7 +13,7 @@ from anyio import to_thread
 from support.agents import MINIMAL, write_folder
 
 from everturn_actors.testing import ManualClock
-from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.specs import load_agent
 from everturn_gateway.tools.plan import ToolPlan
 from everturn_gateway.tools.workshop import open_workshop

@@ -8,7 +8,8 @@ import pytest
 from support.pictures import GIF, JPEG, WEBP, picture, png
 
 from everturn_actors.errors import InvalidInputError
-from everturn_actors.intake import (
+from everturn_actors.model import Attachment, Inbound, Upload, UserMessage
+from everturn_actors.state.validation import (
     ATTACHMENT_BYTES,
     attachment_of,
     check,
@@ -16,7 +17,6 @@ from everturn_actors.intake import (
     sniffed,
     type_of,
 )
-from everturn_actors.model import Attachment, Inbound, Upload, UserMessage
 
 
 @pytest.mark.parametrize(

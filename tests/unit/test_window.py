@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.conversations import simple_turn
 
-from everturn_actors.context.window import let_go, window_messages
+from everturn_actors.context.estimation.window import let_go, window_messages
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from everturn_actors.context.calibration import Hint, ModelFacts
-from everturn_actors.context.windows import hint_notes, input_window, model_window
+from everturn_actors.context.estimation.calibration import Hint, ModelFacts
+from everturn_actors.context.estimation.windows import hint_notes, input_window, model_window
 from everturn_actors.spec import ModelSpec
 from everturn_actors.testing import START
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from everturn_gateway.zones import check_zone
+from everturn_gateway.time_zones import check_zone
 
 
 @pytest.mark.parametrize("name", ["Europe/Berlin", "America/Argentina/Ushuaia", "UTC", "Etc/GMT+5"])

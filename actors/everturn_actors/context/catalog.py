@@ -7,11 +7,11 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from everturn_actors.context.budget import Budget
-from everturn_actors.context.calibration import ModelFacts
+from everturn_actors.context.estimation.budget import Budget
+from everturn_actors.context.estimation.calibration import ModelFacts
+from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.context.policies import baseagent, duragent, everturn, jutul, picoclaw
 from everturn_actors.context.policy import Limits, Policy
-from everturn_actors.context.windows import input_window
 from everturn_actors.model import ToolDefinition
 from everturn_actors.spec import AgentSpec, ContextSpec
 

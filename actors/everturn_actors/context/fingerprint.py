@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from everturn_actors.context.tokens import tools_json
+from everturn_actors.context.estimation.tokens import tools_json
 from everturn_actors.model import (
     AnyMessage,
     ModelRequest,

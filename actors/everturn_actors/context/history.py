@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from everturn_actors.context.estimates import message_units, turn_units
+from everturn_actors.context.estimation.estimates import message_units, turn_units
 from everturn_actors.context.policy import Policy
-from everturn_actors.context.standing import shown_blocks
-from everturn_actors.context.turns import Block, blocks, flatten
+from everturn_actors.context.projection.reductions import shown_blocks
+from everturn_actors.context.projection.turns import Block, blocks, flatten
 from everturn_actors.model import AnyMessage, Conversation, Fate, Standing, Turn, UserMessage
 from everturn_actors.outside import NOTHING, Outside, outside_of
 

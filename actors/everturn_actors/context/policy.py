@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Generic, TypeVar
 
-from everturn_actors.context.budget import Budget
-from everturn_actors.context.stages.texts import take_in
-from everturn_actors.context.view import (
+from everturn_actors.context.estimation.budget import Budget
+from everturn_actors.context.projection.view import (
     Estimator,
     Reduction,
     Stage,
@@ -16,6 +15,7 @@ from everturn_actors.context.view import (
     in_order,
     size_tokens,
 )
+from everturn_actors.context.stages.texts import take_in
 from everturn_actors.model import Fate, ToolDefinition, ToolResult, UserMessage
 
 N = TypeVar("N")

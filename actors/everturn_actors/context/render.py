@@ -11,15 +11,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from everturn_actors.context.budget import Budget
-from everturn_actors.context.calibration import (
+from everturn_actors.context.catalog import limits_of, policy_of
+from everturn_actors.context.estimation.budget import Budget
+from everturn_actors.context.estimation.calibration import (
     ModelFacts,
     cold_facts,
     correction_tokens,
     session_scale,
 )
-from everturn_actors.context.catalog import limits_of, policy_of
-from everturn_actors.context.estimates import Estimates, message_units, text_units, tools_units
+from everturn_actors.context.estimation.estimates import (
+    Estimates,
+    message_units,
+    text_units,
+    tools_units,
+)
+from everturn_actors.context.estimation.pictures import NO_PICTURES, Pictures, choose
 from everturn_actors.context.fingerprint import Fingerprints
 from everturn_actors.context.history import (
     History,
@@ -28,12 +34,10 @@ from everturn_actors.context.history import (
     shown_outside,
     with_files,
 )
-from everturn_actors.context.pictures import NO_PICTURES, Pictures, choose
 from everturn_actors.context.policy import Limits, Opening, Policy
-from everturn_actors.context.prompt import system_prompt
-from everturn_actors.context.standing import became, event_of, shown_blocks
-from everturn_actors.context.turns import Block, flatten
-from everturn_actors.context.view import (
+from everturn_actors.context.projection.reductions import became, event_of, shown_blocks
+from everturn_actors.context.projection.turns import Block, flatten
+from everturn_actors.context.projection.view import (
     VIEW_MESSAGES,
     VIEW_UNITS,
     Stage,
@@ -42,6 +46,7 @@ from everturn_actors.context.view import (
     view_messages,
     view_units,
 )
+from everturn_actors.context.prompt import system_prompt
 from everturn_actors.events import EMERGENCY, ContextReduced
 from everturn_actors.model import (
     AnyMessage,

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Literal, TypeAlias
 
-from everturn_actors.context.calibration import ModelFacts
+from everturn_actors.context.estimation.calibration import ModelFacts
 from everturn_actors.context.outlook import outlook
+from everturn_actors.context.projection.view import Became
 from everturn_actors.context.render import Rendered
-from everturn_actors.context.view import Became
 from everturn_actors.model import (
     AnyMessage,
     Conversation,

@@ -14,7 +14,7 @@ from math import ceil
 from textwrap import indent
 from typing import Final
 
-from everturn_actors.context.estimates import UNITS_PER_TOKEN, text_units
+from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN, text_units
 from everturn_actors.context.transcripts import (
     INDENT,
     markdown,

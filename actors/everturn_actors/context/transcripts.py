@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from textwrap import indent
 from typing import Final, assert_never
 
-from everturn_actors.context.estimates import text_units
+from everturn_actors.context.estimation.estimates import text_units
 from everturn_actors.model import AnyMessage, Notice, Reply, ToolResult, Turn, UserMessage
 
 INDENT: Final = "  "

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import assert_never
 
 from everturn_actors.errors import FencedError, JournalError
-from everturn_actors.journal.codec import BadLineError
 from everturn_actors.journal.disk import (
     make_directory,
     open_for_writing,
@@ -25,10 +24,11 @@ from everturn_actors.journal.disk import (
     write_all,
     write_error,
 )
-from everturn_actors.journal.layout import SessionFiles
 from everturn_actors.journal.loading import find_tail
-from everturn_actors.journal.logs import Tail
-from everturn_actors.journal.snapshot_reader import BadSnapshotError
+from everturn_actors.journal.log.codec import BadLineError
+from everturn_actors.journal.log.files import Tail
+from everturn_actors.journal.log.layout import SessionFiles
+from everturn_actors.journal.snapshot.reader import BadSnapshotError
 
 logger = logging.getLogger(__name__)
 

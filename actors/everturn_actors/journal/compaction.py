@@ -14,14 +14,6 @@ from typing import BinaryIO
 
 from everturn_actors.errors import CorruptJournalError, FencedError
 from everturn_actors.gaps import Gap, with_gap, without
-from everturn_actors.journal.archive import (
-    ArchiveRecord,
-    end_of_lines,
-    find_holes,
-    find_loss,
-    look_at_ends,
-)
-from everturn_actors.journal.codec import HEAD_BYTES, BadLineError, seq_of
 from everturn_actors.journal.disk import (
     cut,
     open_for_writing,
@@ -30,12 +22,20 @@ from everturn_actors.journal.disk import (
     write_all,
     write_error,
 )
-from everturn_actors.journal.layout import SessionFiles
 from everturn_actors.journal.loading import read_record
-from everturn_actors.journal.logs import REPAIR_HINT, Tail, find_offset, read_tail
-from everturn_actors.journal.snapshot import encode_state
+from everturn_actors.journal.log.archive import (
+    ArchiveRecord,
+    end_of_lines,
+    find_holes,
+    find_loss,
+    look_at_ends,
+)
+from everturn_actors.journal.log.codec import HEAD_BYTES, BadLineError, seq_of
+from everturn_actors.journal.log.files import REPAIR_HINT, Tail, find_offset, read_tail
+from everturn_actors.journal.log.layout import SessionFiles
+from everturn_actors.journal.snapshot.state_yaml import encode_state
 from everturn_actors.model import Compaction
-from everturn_actors.state import SessionState
+from everturn_actors.state.session_state import SessionState
 
 logger = logging.getLogger(__name__)
 

@@ -14,19 +14,19 @@ from anyio import to_thread
 from everturn_actors.errors import CorruptJournalError, JournalError, UnknownFormatError
 from everturn_actors.events import Event
 from everturn_actors.gaps import Gap, GapCause, with_gap
-from everturn_actors.journal import index
-from everturn_actors.journal.archive import ArchiveRecord, missing_of, spans_text
-from everturn_actors.journal.codec import BadLineError, decode, seed
 from everturn_actors.journal.disk import aside, replace_file, sync_directory, write_error
 from everturn_actors.journal.files import FileStore
-from everturn_actors.journal.layout import Layout, SessionFiles
+from everturn_actors.journal.index import entries as index
 from everturn_actors.journal.loading import decode_snapshot, load_session, read_optional
-from everturn_actors.journal.logs import REPAIR_HINT
-from everturn_actors.journal.snapshot import encode_state
-from everturn_actors.journal.snapshot_reader import BadSnapshotError, decode_header
+from everturn_actors.journal.log.archive import ArchiveRecord, missing_of, spans_text
+from everturn_actors.journal.log.codec import BadLineError, decode, seed
+from everturn_actors.journal.log.files import REPAIR_HINT
+from everturn_actors.journal.log.layout import Layout, SessionFiles
+from everturn_actors.journal.snapshot.reader import BadSnapshotError, decode_header
+from everturn_actors.journal.snapshot.state_yaml import encode_state
 from everturn_actors.model import ConversationKey
-from everturn_actors.recovery import recover
-from everturn_actors.state import SessionState, apply
+from everturn_actors.state.recovery import recover
+from everturn_actors.state.session_state import SessionState, apply
 
 _FINDINGS_MAX = 20  # for each file; the first ones tell what happened
 

@@ -28,8 +28,7 @@ from everturn_actors.errors import (
 from everturn_actors.events import Event
 from everturn_actors.gaps import Gap, explain_gap
 from everturn_actors.ids import is_session_id
-from everturn_actors.journal import index, results
-from everturn_actors.journal.codec import HEAD_BYTES, BadLineError, check_numbers, encode, seq_of
+from everturn_actors.journal import results
 from everturn_actors.journal.commit import Append, Mark
 from everturn_actors.journal.compaction import save_snapshot
 from everturn_actors.journal.disk import (
@@ -41,22 +40,30 @@ from everturn_actors.journal.disk import (
 )
 from everturn_actors.journal.handles import SessionHandle, SessionHandles
 from everturn_actors.journal.health import WriteHealth
-from everturn_actors.journal.layout import Layout, SessionFiles
-from everturn_actors.journal.listing import BEGINNING, Listing, Place
+from everturn_actors.journal.index import entries as index
+from everturn_actors.journal.index.listing import BEGINNING, Listing, Place
 from everturn_actors.journal.loading import find_tail, inspect_session, load_session, read_record
 from everturn_actors.journal.lock import WorkspaceLock, take_lock
-from everturn_actors.journal.logs import REPAIR_HINT, Tail, read_events
+from everturn_actors.journal.log.codec import (
+    HEAD_BYTES,
+    BadLineError,
+    check_numbers,
+    encode,
+    seq_of,
+)
+from everturn_actors.journal.log.files import REPAIR_HINT, Tail, read_events
+from everturn_actors.journal.log.layout import Layout, SessionFiles
 from everturn_actors.journal.results import (
     MEDIA_MAX_BYTES,
     RESULTS_MAX_BYTES,
     check_result_name,
     encode_text,
 )
-from everturn_actors.journal.snapshot_reader import BadSnapshotError
+from everturn_actors.journal.snapshot.reader import BadSnapshotError
 from everturn_actors.journal.writer import Writer
 from everturn_actors.model import Compaction, ConversationKey
 from everturn_actors.ports import ALL_SESSIONS, Batch, Loaded, SessionFilter, SessionSummary
-from everturn_actors.state import SessionState
+from everturn_actors.state.session_state import SessionState
 from everturn_actors.supervisor import Backoff, RestartPolicy, Supervisor, attempt, contain
 
 logger = logging.getLogger(__name__)

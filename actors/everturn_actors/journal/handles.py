@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 
 import anyio
 
-from everturn_actors.journal.layout import SessionFiles
-from everturn_actors.journal.logs import Tail
+from everturn_actors.journal.log.files import Tail
+from everturn_actors.journal.log.layout import SessionFiles
 from everturn_actors.journal.results import Shelf
 
 KEPT_MAX = 4096  # ends of logs kept in memory; beyond, they are read again from the file

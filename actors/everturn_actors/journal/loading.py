@@ -13,7 +13,6 @@ from pathlib import Path
 
 from everturn_actors.errors import CorruptJournalError, UnknownFormatError
 from everturn_actors.events import Event
-from everturn_actors.journal.archive import ArchiveRecord, find_loss, look_at_ends
 from everturn_actors.journal.disk import (
     aside,
     cut,
@@ -23,8 +22,8 @@ from everturn_actors.journal.disk import (
     write_all,
     write_error,
 )
-from everturn_actors.journal.layout import SessionFiles
-from everturn_actors.journal.logs import (
+from everturn_actors.journal.log.archive import ArchiveRecord, find_loss, look_at_ends
+from everturn_actors.journal.log.files import (
     REPAIR_HINT,
     Log,
     Tail,
@@ -32,14 +31,15 @@ from everturn_actors.journal.logs import (
     read_events,
     read_tail,
 )
-from everturn_actors.journal.snapshot_reader import (
+from everturn_actors.journal.log.layout import SessionFiles
+from everturn_actors.journal.snapshot.reader import (
     BadSnapshotError,
     Header,
     decode_header,
     decode_state,
 )
 from everturn_actors.ports import Loaded
-from everturn_actors.state import SessionState
+from everturn_actors.state.session_state import SessionState
 
 logger = logging.getLogger(__name__)
 

@@ -27,8 +27,8 @@ from everturn_actors.errors import (
 from everturn_actors.events import Event, SessionStarted
 from everturn_actors.gaps import Gap
 from everturn_actors.ids import is_session_id
-from everturn_actors.journal.codec import check_numbers
 from everturn_actors.journal.disk import write_error
+from everturn_actors.journal.log.codec import check_numbers
 from everturn_actors.journal.results import (
     MEDIA_MAX_BYTES,
     RESULTS_MAX_BYTES,
@@ -38,7 +38,7 @@ from everturn_actors.journal.results import (
 )
 from everturn_actors.model import Compaction, ConversationKey
 from everturn_actors.ports import ALL_SESSIONS, Loaded, SessionFilter, SessionSummary
-from everturn_actors.state import SessionState
+from everturn_actors.state.session_state import SessionState
 
 _ALL = 1 << 62  # more sessions than any disk holds
 _NOWHERE = Path("memory/workspace.lock")

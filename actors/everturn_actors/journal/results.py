@@ -25,7 +25,7 @@ from everturn_actors.errors import (
     UnknownSessionError,
 )
 from everturn_actors.journal.disk import FILE_MODE, make_directory, write_all, write_error
-from everturn_actors.journal.layout import SessionFiles
+from everturn_actors.journal.log.layout import SessionFiles
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from types import MappingProxyType
 from typing import Final
 
 from everturn_actors.model import Approval, Decision
-from everturn_actors.records import utc_text
-from everturn_actors.state import SessionState
+from everturn_actors.state.serialization import utc_text
+from everturn_actors.state.session_state import SessionState
 
 _LETTERS: Final[Mapping[Decision, str]] = MappingProxyType(
     {"allow_once": "o", "allow_always": "a", "deny": "d"}

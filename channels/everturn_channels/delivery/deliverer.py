@@ -10,12 +10,12 @@ from typing import cast
 
 import anyio
 
-from everturn_actors.delivery_port import Outgoing
+from everturn_actors.delivery.port import Outgoing
 from everturn_actors.errors import ActorStoppedError, CoreError, SessionEndedError
 from everturn_actors.faults import first_cause
 from everturn_actors.model import ConversationKey
 from everturn_actors.ports import Clock
-from everturn_actors.state import SessionState
+from everturn_actors.state.session_state import SessionState
 from everturn_actors.supervisor import attempt
 from everturn_channels.adapter import Adapter, ChatType
 from everturn_channels.delivery.preview import Preview
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 class Deliverer:
-    """Implements `everturn_actors.delivery_port.DeliveryPort` over one adapter; see there."""
+    """Implements `everturn_actors.delivery.port.DeliveryPort` over one adapter; see there."""
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ from typing import Final
 
 import anyio
 
-from everturn_actors.delivery_port import Outgoing
+from everturn_actors.delivery.port import Outgoing
 from everturn_actors.events import PreviewSent
 from everturn_actors.model import OpenTurn, OutboxItem
 from everturn_actors.ports import Clock

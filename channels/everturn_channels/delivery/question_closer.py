@@ -8,7 +8,7 @@ from typing import Final
 
 import anyio
 
-from everturn_actors.delivery_port import Outgoing
+from everturn_actors.delivery.port import Outgoing
 from everturn_actors.model import OutboxItem, ToolCall
 from everturn_channels.adapter import Adapter
 from everturn_channels.delivery.questions import Questions, question_of

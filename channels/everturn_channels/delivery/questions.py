@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from everturn_actors.delivery_port import Outgoing
+from everturn_actors.delivery.port import Outgoing
 from everturn_actors.model import Approval, OutboxItem, Settled, ToolCall
-from everturn_actors.state import SessionState
+from everturn_actors.state.session_state import SessionState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

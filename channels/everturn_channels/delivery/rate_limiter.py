@@ -11,7 +11,7 @@ from typing import Final
 
 import anyio
 
-from everturn_actors.delivery_port import Outgoing
+from everturn_actors.delivery.port import Outgoing
 from everturn_actors.ports import Clock
 
 AT_ONCE: Final = 16  # messages of one bot that are on their way at the same time

@@ -15,7 +15,7 @@ from typing import Final
 
 from anyio import to_thread
 
-from everturn_actors.delivery_port import Outgoing
+from everturn_actors.delivery.port import Outgoing
 from everturn_actors.errors import JournalError
 from everturn_actors.events import Body, ChunkMarked, DeliveryPlanned
 from everturn_actors.model import Attachment, Chunk, Mark, OutboxItem

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from everturn_actors.delivery_port import Outgoing
+from everturn_actors.delivery.port import Outgoing
 
 
 def leaves(session: Outgoing) -> bool:

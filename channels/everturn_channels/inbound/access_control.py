@@ -12,7 +12,8 @@ from typing import Final, assert_never
 
 from everturn_actors.errors import CoreError
 from everturn_actors.model import ConversationKey
-from everturn_channels.access import AccessDecision, evaluate, find_route
+from everturn_channels.access.owners import accounts_on, find_owner
+from everturn_channels.access.rules import AccessDecision, evaluate, find_route
 from everturn_channels.adapter import (
     Adapter,
     ButtonClick,
@@ -24,7 +25,6 @@ from everturn_channels.adapter import (
     Person,
 )
 from everturn_channels.channel_context import ChannelContext
-from everturn_channels.owners import accounts_on, find_owner
 from everturn_channels.rate_limits import Cooldown, RecentKeys, TokenBuckets
 from everturn_channels.settings import ChannelSettings
 from everturn_channels.texts import no_access, no_private_chats

@@ -33,8 +33,8 @@ from everturn_channels.inbound.access_control import (
 from everturn_channels.inbound.button_clicks import answer_click
 from everturn_channels.inbound.commands import answer_to, is_about_session, is_known
 from everturn_channels.inbound.notifier import BackgroundTasks, Notifier
-from everturn_channels.inbound.owner_commands import OwnerAnswer, OwnerCommands, is_owner_command
-from everturn_channels.inbound.owner_texts import IN_PRIVATE, owner_help_text
+from everturn_channels.inbound.owners.commands import OwnerAnswer, OwnerCommands, is_owner_command
+from everturn_channels.inbound.owners.texts import IN_PRIVATE, owner_help_text
 from everturn_channels.texts import click_refused
 
 Told = TypeVar("Told", bound=str | None)

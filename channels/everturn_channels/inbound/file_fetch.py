@@ -18,14 +18,14 @@ import anyio
 from anyio import to_thread
 
 from everturn_actors.errors import InvalidInputError
-from everturn_actors.intake import (
+from everturn_actors.model import IMAGE_TYPES, Upload
+from everturn_actors.state.validation import (
     ATTACHMENT_BYTES,
     ATTACHMENTS_MAX,
     FILE_NAME_CHARS,
     check_uploads,
     sniffed,
 )
-from everturn_actors.model import IMAGE_TYPES, Upload
 from everturn_channels.adapter import IncomingFile
 from everturn_channels.errors import ConnectionLostError, FileTooLargeError
 from everturn_channels.texts import too_large

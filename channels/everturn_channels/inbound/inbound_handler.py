@@ -24,10 +24,11 @@ from everturn_channels.adapter import (
     InboundEvent,
     Message,
 )
-from everturn_channels.aliases import ChatAliases
 from everturn_channels.channel_context import ChannelContext
-from everturn_channels.chat_types import ChatTypes
-from everturn_channels.cursors import Cursors
+from everturn_channels.chats.aliases import ChatAliases
+from everturn_channels.chats.chat_types import ChatTypes
+from everturn_channels.chats.cursors import Cursors
+from everturn_channels.chats.moved_chats import moved_chat_ref, moved_event
 from everturn_channels.delivery.rate_limiter import RateLimiter
 from everturn_channels.errors import NotNowError
 from everturn_channels.health import Health
@@ -36,9 +37,8 @@ from everturn_channels.inbound.backlog import Backlog
 from everturn_channels.inbound.command_handler import CommandHandler
 from everturn_channels.inbound.dispositions import disposition_of
 from everturn_channels.inbound.notifier import BackgroundTasks, Notifier
-from everturn_channels.inbound.question_notices import QuestionNotices
+from everturn_channels.inbound.owners.question_notices import QuestionNotices
 from everturn_channels.inbound.receiver import Receiver
-from everturn_channels.moved_chats import moved_chat_ref, moved_event
 from everturn_channels.rate_limits import Cooldown, RecentKeys
 from everturn_channels.settings import ChannelSettings
 from everturn_channels.texts import not_kept, not_readable, not_yet_kept

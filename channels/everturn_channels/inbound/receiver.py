@@ -26,9 +26,9 @@ from everturn_actors.errors import (
     UnknownFormatError,
     UnknownSessionError,
 )
-from everturn_actors.intake import KEY_CHARS
 from everturn_actors.model import IMAGE_TYPES, Aside, ConversationKey, Inbound, Queueing, Upload
 from everturn_actors.service import Submission
+from everturn_actors.state.validation import KEY_CHARS
 from everturn_channels.adapter import Adapter, Edit, Message
 from everturn_channels.channel_context import ChannelContext
 from everturn_channels.inbound.access_control import (

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from everturn_actors.context.report import ContextReport, percent_of
 from everturn_actors.model import Usage
 from everturn_actors.service import Compacted
-from everturn_actors.state import SessionState
+from everturn_actors.state.session_state import SessionState
 from everturn_channels.money import dollars
 
 _NAME, _TOKENS = 8, 10  # columns

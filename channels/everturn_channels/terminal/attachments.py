@@ -8,8 +8,8 @@ from pathlib import Path
 from anyio.to_thread import run_sync
 
 from everturn_actors.errors import InvalidInputError
-from everturn_actors.intake import ATTACHMENT_BYTES, check_uploads, sniffed
 from everturn_actors.model import Upload
+from everturn_actors.state.validation import ATTACHMENT_BYTES, check_uploads, sniffed
 
 
 class Basket:

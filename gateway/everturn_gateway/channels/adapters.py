@@ -11,8 +11,8 @@ from anyio import to_thread
 from everturn_actors.model import ConversationKey
 from everturn_actors.ports import Clock
 from everturn_channels.adapter import Adapter, ChatType
-from everturn_channels.chat_types import ChatTypes
-from everturn_gateway.channel_config import (
+from everturn_channels.chats.chat_types import ChatTypes
+from everturn_gateway.config.channels import (
     ChannelConfig,
     DiscordConfig,
     PluginConfig,

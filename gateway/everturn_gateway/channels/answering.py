@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from everturn_actors.context.windows import input_window
+from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.errors import UnknownAgentError
 from everturn_actors.ports import Clock
 from everturn_actors.service import TurnService
 from everturn_actors.spec import AgentSpec, ModelSpec
+from everturn_channels.access.pairing import Pairing
 from everturn_channels.channel_context import ChannelContext
 from everturn_channels.money import dollars
-from everturn_channels.pairing import Pairing
 from everturn_channels.settings import AccessRules, Route
-from everturn_gateway.config import Config
-from everturn_gateway.owner_config import missing_agents
+from everturn_gateway.config.owners import missing_agents
+from everturn_gateway.config.settings import Config
 from everturn_gateway.tools.inbox import keep_in_inbox
 from everturn_gateway.tools.plan import ToolPlan
 from everturn_gateway.tools.workshop import Workshop

@@ -10,26 +10,26 @@ from typing import Final, NoReturn
 
 import anyio
 
-from everturn_actors.delivery_port import Outgoing
+from everturn_actors.delivery.port import Outgoing
 from everturn_actors.faults import first_cause
 from everturn_actors.ports import Clock
 from everturn_actors.supervisor import Supervisor
 from everturn_channels.adapter import Adapter
-from everturn_channels.aliases import ALIASES_FILE, ChatAliases, open_aliases
 from everturn_channels.channel_context import ChannelContext
-from everturn_channels.chat_types import ChatTypes
-from everturn_channels.cursors import open_cursors
+from everturn_channels.chats.aliases import ALIASES_FILE, ChatAliases, open_aliases
+from everturn_channels.chats.chat_types import ChatTypes
+from everturn_channels.chats.cursors import open_cursors
+from everturn_channels.chats.moved_chats import MovingAdapter
 from everturn_channels.delivery import Deliverer
 from everturn_channels.delivery.rate_limiter import RateLimiter
 from everturn_channels.errors import SetupError
 from everturn_channels.health import ChannelStatus, Health, mask_token
-from everturn_channels.moved_chats import MovingAdapter
 from everturn_channels.runner import SETUP_RETRY_S, run_channel
-from everturn_gateway.channel_config import ChannelConfig
 from everturn_gateway.channels.adapters import chat_type_of, make_adapter
-from everturn_gateway.collector import spare_the_collector
+from everturn_gateway.config.channels import ChannelConfig
 from everturn_gateway.errors import GatewayError
-from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.gc_tuning import spare_the_collector
+from everturn_gateway.logs import SecretRegistry
 
 logger = logging.getLogger(__name__)
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from everturn_channels.aliases import ALIASES_FILE, open_aliases
+from everturn_channels.chats.aliases import ALIASES_FILE, open_aliases
 from everturn_channels.settings import AccessRules
-from everturn_gateway.config import Config
+from everturn_gateway.config.settings import Config
 
 CURSORS_FOLDER = "channels"  # in the gateway's workspace: how far each has read, and what moved
 

@@ -14,22 +14,22 @@ from typing import Final, NoReturn, Protocol, runtime_checkable
 import anyio
 from anyio import to_thread
 
-from everturn_actors.delivery_port import DeliveryPort, Outgoing
+from everturn_actors.delivery.port import DeliveryPort, Outgoing
 from everturn_actors.model import ConversationKey
 from everturn_actors.ports import Clock
 from everturn_actors.service import TurnService
 from everturn_actors.supervisor import Supervisor
 from everturn_channels.adapter import Adapter
-from everturn_channels.aliases import ChatAliases
 from everturn_channels.channel_context import ChannelContext
+from everturn_channels.chats.aliases import ChatAliases
 from everturn_channels.errors import SetupError
 from everturn_channels.health import ChannelStatus
-from everturn_gateway.channel_config import ChannelConfig, TelegramConfig
 from everturn_gateway.channels.adapters import check_installed
 from everturn_gateway.channels.answering import Library, make_channel_context
 from everturn_gateway.channels.moves import CURSORS_FOLDER
-from everturn_gateway.config import Config
-from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.config.channels import ChannelConfig, TelegramConfig
+from everturn_gateway.config.settings import Config
+from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.tools.workshop import Workshop
 from everturn_gateway.usage import UsageLedger
 

@@ -30,8 +30,8 @@ from everturn_actors.model import (
     Outage,
     Usage,
 )
-from everturn_actors.records import from_record
 from everturn_actors.service import TextDelta, Update
+from everturn_actors.state.serialization import from_record
 from everturn_channels.errors import ClientError
 from everturn_gateway.usage import NANODOLLARS
 

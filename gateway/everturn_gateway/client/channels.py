@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from everturn_channels.chats.lanes import BlockedLane
 from everturn_channels.health import ChannelStatus
-from everturn_channels.lanes import BlockedLane
 from everturn_gateway.client.answers import value_of
 from everturn_gateway.client.asking import ask
 

@@ -23,11 +23,11 @@ from everturn_actors.context.explain import Explanation
 from everturn_actors.context.report import ContextReport
 from everturn_actors.errors import InvalidInputError
 from everturn_actors.events import Event, SessionEnded
-from everturn_actors.intake import attachment_of, check_uploads
 from everturn_actors.model import ConversationKey, Decision, Upload, UserMessage
 from everturn_actors.ports import SessionSummary
-from everturn_actors.reports import explanation_from, report_from
 from everturn_actors.service import Compacted, Update
+from everturn_actors.state.reports import explanation_from, report_from
+from everturn_actors.state.validation import attachment_of, check_uploads
 from everturn_channels.errors import ClientError
 from everturn_channels.terminal.client import HISTORY_MAX, Said, Status
 from everturn_gateway.client.answers import (

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import httpx2
 
-from everturn_actors.context.calibration import Hint, ModelFacts
+from everturn_actors.context.estimation.calibration import Hint, ModelFacts
 from everturn_channels.errors import ClientError
 from everturn_gateway.client.answers import TryAgainError, document, refuse, value_of
 from everturn_gateway.client.http_client import open_client
-from everturn_gateway.model_memory import KnownModel
+from everturn_gateway.model_statistics import KnownModel
 
 _ANSWER_S: Final = 10.0  # it reads nothing from disk
 _MODELS: Final = "/api/v1/admin/models"

@@ -9,22 +9,22 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from everturn_actors.context.calibration import ModelFacts
-from everturn_actors.context.windows import hint_notes, input_window
+from everturn_actors.context.estimation.calibration import ModelFacts
+from everturn_actors.context.estimation.windows import hint_notes, input_window
 from everturn_actors.errors import CoreError, UnknownAgentError
 from everturn_channels.errors import ClientError
 from everturn_gateway.app import MODELS_FILE, MODELS_FOLDER, USAGE_FOLDER, make_meter
 from everturn_gateway.client import ToolsNow, ask_tools
 from everturn_gateway.clock import SystemClock
-from everturn_gateway.commands.errors import EXIT_BAD_INPUT, EXIT_OK, say
-from everturn_gateway.commands.options import Options
-from everturn_gateway.commands.printing import print_json, print_line
-from everturn_gateway.commands.running import find_running
-from everturn_gateway.commands.settings import api_token, load, require_agents, run_async
-from everturn_gateway.commands.tables import print_table
-from everturn_gateway.config import Config
+from everturn_gateway.commands.shared.errors import EXIT_BAD_INPUT, EXIT_OK, say
+from everturn_gateway.commands.shared.options import Options
+from everturn_gateway.commands.shared.printing import print_json, print_line
+from everturn_gateway.commands.shared.running import find_running
+from everturn_gateway.commands.shared.settings import api_token, load, require_agents, run_async
+from everturn_gateway.commands.shared.tables import print_table
+from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import ConfigError, Fault, GatewayError
-from everturn_gateway.model_memory import look_up
+from everturn_gateway.model_statistics import look_up
 from everturn_gateway.private_environ import process_environ
 from everturn_gateway.providers import Providers, open_providers
 from everturn_gateway.specs import (

@@ -11,22 +11,22 @@ from typing import Any, Final
 import anyio
 
 from everturn_actors.ports import Clock
-from everturn_actors.records import utc_text
+from everturn_actors.state.serialization import utc_text
 from everturn_channels.adapter import Adapter
 from everturn_channels.errors import ChannelError
 from everturn_channels.health import ChannelStatus, mask_token
 from everturn_channels.names import clean
-from everturn_gateway.channel_config import ChannelConfig
 from everturn_gateway.client import ask_channels
-from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_OK
-from everturn_gateway.commands.options import Options
-from everturn_gateway.commands.printing import print_json
-from everturn_gateway.commands.running import find_running
-from everturn_gateway.commands.settings import api_token, load, run_async
-from everturn_gateway.commands.tables import print_table
-from everturn_gateway.config import Config
+from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK
+from everturn_gateway.commands.shared.options import Options
+from everturn_gateway.commands.shared.printing import print_json
+from everturn_gateway.commands.shared.running import find_running
+from everturn_gateway.commands.shared.settings import api_token, load, run_async
+from everturn_gateway.commands.shared.tables import print_table
+from everturn_gateway.config.channels import ChannelConfig
+from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import GatewayError
-from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.logs import SecretRegistry
 
 CHECK_S: Final = 60.0  # of one channel: logging in, and a handful of questions
 PROBLEM: Final = "problem: "

@@ -16,13 +16,13 @@ from everturn_actors.errors import UnknownAgentError, WorkspaceLockedError
 from everturn_actors.model import ConversationKey
 from everturn_channels.terminal.client import Client, LocalClient
 from everturn_gateway.client import open_http_client
-from everturn_gateway.commands.crash import crash_log
-from everturn_gateway.commands.options import DEFAULT_AGENT
-from everturn_gateway.commands.running import Running, find_running
-from everturn_gateway.commands.settings import api_token, log_to_file, require_agents
-from everturn_gateway.config import Config
+from everturn_gateway.commands.shared.crash import crash_log
+from everturn_gateway.commands.shared.options import DEFAULT_AGENT
+from everturn_gateway.commands.shared.running import Running, find_running
+from everturn_gateway.commands.shared.settings import api_token, log_to_file, require_agents
+from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import ConfigError, GatewayError
-from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.private_environ import process_environ, seal_process
 
 T = TypeVar("T")

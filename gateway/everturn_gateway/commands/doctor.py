@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 
 import anyio.to_thread
 
-from everturn_actors.context.windows import hint_notes
+from everturn_actors.context.estimation.windows import hint_notes
 from everturn_actors.errors import CoreError
 from everturn_channels.errors import ClientError, SetupError
 from everturn_channels.health import ChannelStatus
@@ -25,20 +25,26 @@ from everturn_gateway.client import ask_channels, ask_readiness, ask_tools
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.agents import check_agents
 from everturn_gateway.commands.channel import channel_text
-from everturn_gateway.commands.crash import LOG_NAME
-from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_OK
-from everturn_gateway.commands.job_health import ask_jobs, read_jobs
-from everturn_gateway.commands.job_words import fault_text
-from everturn_gateway.commands.options import Options
-from everturn_gateway.commands.printing import print_line
-from everturn_gateway.commands.running import NOTE_NAME, Running, find_running, is_alive, read_note
+from everturn_gateway.commands.jobs.health import ask_jobs, read_jobs
+from everturn_gateway.commands.jobs.texts import fault_text
 from everturn_gateway.commands.sandbox_health import sandbox_notes
-from everturn_gateway.commands.settings import api_token, load, run_async
+from everturn_gateway.commands.shared.crash import LOG_NAME
+from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK
+from everturn_gateway.commands.shared.options import Options
+from everturn_gateway.commands.shared.printing import print_line
+from everturn_gateway.commands.shared.running import (
+    NOTE_NAME,
+    Running,
+    find_running,
+    is_alive,
+    read_note,
+)
+from everturn_gateway.commands.shared.settings import api_token, load, run_async
 from everturn_gateway.commands.talk import HISTORY_NAME
 from everturn_gateway.commands.token import token_notes
-from everturn_gateway.config import Config, check_listener
+from everturn_gateway.config.settings import Config, check_listener
 from everturn_gateway.errors import ConfigError, GatewayError
-from everturn_gateway.model_memory import look_up
+from everturn_gateway.model_statistics import look_up
 from everturn_gateway.principals import FOLDER as PRINCIPALS_FOLDER
 from everturn_gateway.principals import private_paths
 from everturn_gateway.specs import AgentFile

@@ -8,12 +8,12 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from everturn_gateway.app import MODELS_FOLDER
-from everturn_gateway.commands.errors import EXIT_OK
-from everturn_gateway.commands.options import Options
-from everturn_gateway.commands.settings import load, make_private, run_async
+from everturn_gateway.commands.shared.errors import EXIT_OK
+from everturn_gateway.commands.shared.options import Options
+from everturn_gateway.commands.shared.settings import load, make_private, run_async
 from everturn_gateway.providers.errors import WeightsError
-from everturn_gateway.providers.weights import SMOLLM2, missing_engine
-from everturn_gateway.providers.weights import pull as pull_weights
+from everturn_gateway.providers.local.weights import SMOLLM2, missing_engine
+from everturn_gateway.providers.local.weights import pull as pull_weights
 
 
 def pull(options: Options) -> int:

@@ -12,21 +12,21 @@ from typing import Any
 
 import anyio.to_thread
 
-from everturn_actors.context.calibration import Hint
-from everturn_actors.records import utc_text
+from everturn_actors.context.estimation.calibration import Hint
+from everturn_actors.state.serialization import utc_text
 from everturn_channels.names import clean
 from everturn_gateway.app import MODELS_FILE
 from everturn_gateway.client.models import ask_models, forget_models
 from everturn_gateway.clock import SystemClock
-from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_OK
-from everturn_gateway.commands.options import Options
-from everturn_gateway.commands.printing import print_json, print_line
-from everturn_gateway.commands.running import find_running
-from everturn_gateway.commands.settings import admin_token, api_token, load, run_async
-from everturn_gateway.commands.tables import print_table
-from everturn_gateway.config import Config
+from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK
+from everturn_gateway.commands.shared.options import Options
+from everturn_gateway.commands.shared.printing import print_json, print_line
+from everturn_gateway.commands.shared.running import find_running
+from everturn_gateway.commands.shared.settings import admin_token, api_token, load, run_async
+from everturn_gateway.commands.shared.tables import print_table
+from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import GatewayError
-from everturn_gateway.model_memory import FileMemory, KnownModel, look_up
+from everturn_gateway.model_statistics import FileMemory, KnownModel, look_up
 
 
 def list_models(options: Options, *, as_json: bool) -> int:

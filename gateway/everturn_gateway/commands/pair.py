@@ -5,15 +5,15 @@ from __future__ import annotations
 import sys
 from datetime import datetime
 
-from everturn_actors.records import utc_text
-from everturn_channels.pairing import approve, approved, pending, revoke
+from everturn_actors.state.serialization import utc_text
+from everturn_channels.access.pairing import approve, approved, pending, revoke
 from everturn_gateway.channels import PAIRING_FOLDER
 from everturn_gateway.clock import SystemClock
-from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_OK
-from everturn_gateway.commands.options import Options
-from everturn_gateway.commands.printing import print_json, print_line
-from everturn_gateway.commands.settings import load
-from everturn_gateway.commands.tables import print_table
+from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK
+from everturn_gateway.commands.shared.options import Options
+from everturn_gateway.commands.shared.printing import print_json, print_line
+from everturn_gateway.commands.shared.settings import load
+from everturn_gateway.commands.shared.tables import print_table
 
 
 def list_pairs(options: Options, *, as_json: bool) -> int:

@@ -21,8 +21,8 @@ from everturn_actors.events import (
     Event,
     ModelCallFailed,
 )
-from everturn_actors.intake import check_uploads
 from everturn_actors.model import Upload
+from everturn_actors.state.validation import check_uploads
 from everturn_channels.names import clean
 from everturn_channels.terminal.attachments import read_upload
 from everturn_channels.terminal.client import Client
@@ -31,11 +31,11 @@ from everturn_channels.terminal.questions import Questions
 from everturn_channels.terminal.reply import ReplyReader
 from everturn_channels.terminal.screen import Screen, stream_writer
 from everturn_gateway.commands.clients import conversation_key, open_client, pick_agent
-from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, say
-from everturn_gateway.commands.options import Options
-from everturn_gateway.commands.printing import print_json
-from everturn_gateway.commands.settings import load, run_async
-from everturn_gateway.config import Config
+from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, say
+from everturn_gateway.commands.shared.options import Options
+from everturn_gateway.commands.shared.printing import print_json
+from everturn_gateway.commands.shared.settings import load, run_async
+from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import GatewayError
 
 _STDIN_BYTES_MAX = 8 * 1024 * 1024  # the core refuses less; this only bounds what is read

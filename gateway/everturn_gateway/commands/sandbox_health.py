@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from everturn_gateway.commands.crash import crash_log
-from everturn_gateway.config import Config
+from everturn_gateway.commands.shared.crash import crash_log
+from everturn_gateway.config.settings import Config
 from everturn_gateway.private_environ import process_environ
 from everturn_gateway.specs import AgentFile
 from everturn_gateway.tools.plan import ToolPlan

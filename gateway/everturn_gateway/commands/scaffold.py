@@ -11,10 +11,10 @@ from typing import Final
 
 import typer
 
-from everturn_gateway.commands.errors import EXIT_OK
-from everturn_gateway.commands.options import DEFAULT_AGENT, Options
-from everturn_gateway.commands.questions import can_ask
-from everturn_gateway.commands.settings import load
+from everturn_gateway.commands.shared.errors import EXIT_OK
+from everturn_gateway.commands.shared.options import DEFAULT_AGENT, Options
+from everturn_gateway.commands.shared.questions import can_ask
+from everturn_gateway.commands.shared.settings import load
 from everturn_gateway.errors import GatewayError
 
 CONFIG_NAME = "everturn.yaml"

@@ -10,20 +10,20 @@ from typing import Any
 
 from everturn_actors.model import Decision
 from everturn_actors.ports import SessionSummary
-from everturn_actors.records import utc_text
+from everturn_actors.state.serialization import utc_text
 from everturn_channels.names import clean
 from everturn_channels.terminal.chat import describe
 from everturn_channels.terminal.client import Client, Said, Status
 from everturn_channels.terminal.conversation import Answer, Conversation
 from everturn_channels.terminal.reply import Piece, Style
 from everturn_gateway.commands.clients import open_client
-from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_OK, say
-from everturn_gateway.commands.options import Options
-from everturn_gateway.commands.printing import print_json, print_line
-from everturn_gateway.commands.questions import confirm
-from everturn_gateway.commands.screens import stdout_screen
-from everturn_gateway.commands.settings import load, run_async
-from everturn_gateway.commands.tables import print_table
+from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK, say
+from everturn_gateway.commands.shared.options import Options
+from everturn_gateway.commands.shared.printing import print_json, print_line
+from everturn_gateway.commands.shared.questions import confirm
+from everturn_gateway.commands.shared.screens import stdout_screen
+from everturn_gateway.commands.shared.settings import load, run_async
+from everturn_gateway.commands.shared.tables import print_table
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.principals import is_principal_name
 

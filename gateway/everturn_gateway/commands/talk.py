@@ -9,10 +9,10 @@ from everturn_channels.terminal.chat import Chat
 from everturn_channels.terminal.conversation import Conversation
 from everturn_channels.terminal.prompt import PipeReader, PromptReader, Reader, open_history
 from everturn_gateway.commands.clients import conversation_key, open_client, pick_agent
-from everturn_gateway.commands.options import Options
-from everturn_gateway.commands.screens import stdout_screen
-from everturn_gateway.commands.settings import load, run_async
-from everturn_gateway.config import Config
+from everturn_gateway.commands.shared.options import Options
+from everturn_gateway.commands.shared.screens import stdout_screen
+from everturn_gateway.commands.shared.settings import load, run_async
+from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import GatewayError
 
 HISTORY_NAME = "terminal_history"

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from everturn_actors.records import utc_text
+from everturn_actors.state.serialization import utc_text
 from everturn_gateway.clock import SystemClock
-from everturn_gateway.commands.crash import crash_log
-from everturn_gateway.commands.errors import EXIT_FAILED, EXIT_OK, say
-from everturn_gateway.commands.options import Options
-from everturn_gateway.commands.printing import print_json, print_line
-from everturn_gateway.commands.settings import load, make_private
-from everturn_gateway.commands.tables import print_table
-from everturn_gateway.config import Config
+from everturn_gateway.commands.shared.crash import crash_log
+from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK, say
+from everturn_gateway.commands.shared.options import Options
+from everturn_gateway.commands.shared.printing import print_json, print_line
+from everturn_gateway.commands.shared.settings import load, make_private
+from everturn_gateway.commands.shared.tables import print_table
+from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.principals import (
     FOLDER,

@@ -10,11 +10,11 @@ from typing import Any
 from everturn_channels.money import dollars
 from everturn_gateway.app import SPENDING_FOLDER, USAGE_FOLDER
 from everturn_gateway.clock import SystemClock
-from everturn_gateway.commands.errors import EXIT_OK
-from everturn_gateway.commands.options import Options
-from everturn_gateway.commands.printing import print_json
-from everturn_gateway.commands.settings import load
-from everturn_gateway.commands.tables import print_table
+from everturn_gateway.commands.shared.errors import EXIT_OK
+from everturn_gateway.commands.shared.options import Options
+from everturn_gateway.commands.shared.printing import print_json
+from everturn_gateway.commands.shared.settings import load
+from everturn_gateway.commands.shared.tables import print_table
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.usage import NANODOLLARS, Tally, UsageRow, read_usage, spent_by, total
 

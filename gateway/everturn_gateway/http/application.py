@@ -19,8 +19,10 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import Scope
 
 from everturn_actors.errors import CoreError, UnknownAgentError
-from everturn_gateway.http.auth import CALLER, Access, Caller
-from everturn_gateway.http.guard import Guard, WrongTokens
+from everturn_gateway.http.access.auth import CALLER, Access, Caller
+from everturn_gateway.http.access.guard import Guard, WrongTokens
+from everturn_gateway.http.access.protected import protect
+from everturn_gateway.http.access.visibility import visible_agents
 from everturn_gateway.http.limits import BodyTooLargeError, RequestLimits, too_large
 from everturn_gateway.http.openapi import describe
 from everturn_gateway.http.ports import Gateway, Library
@@ -32,7 +34,6 @@ from everturn_gateway.http.problems import (
     problem_response,
     status_problem,
 )
-from everturn_gateway.http.protected import protect
 from everturn_gateway.http.routes.admin import admin_router
 from everturn_gateway.http.routes.agents import agents_router
 from everturn_gateway.http.routes.channels import channels_router
@@ -47,7 +48,6 @@ from everturn_gateway.http.routes.shares import shares_router
 from everturn_gateway.http.routes.turns import turns_router
 from everturn_gateway.http.routes.usage import usage_router
 from everturn_gateway.http.validation import body_problem, validation_problem
-from everturn_gateway.http.visibility import visible_agents
 from everturn_gateway.http.waiting import ClientLeftError, OpenWaits
 from everturn_gateway.telemetry.requests import MeasuredRequests
 

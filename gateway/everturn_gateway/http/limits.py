@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from everturn_actors.supervisor import attempt
-from everturn_gateway.config import ServerConfig
+from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.http.problems import Problem, problem_response
 from everturn_gateway.http.waiting import DEADLINE
 

@@ -11,9 +11,9 @@ from everturn_actors.service import TurnService
 from everturn_actors.spec import AgentSpec
 from everturn_actors.supervisor import ChildStatus
 from everturn_channels.health import ChannelStatus
-from everturn_gateway.config import Config
+from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import Fault
-from everturn_gateway.model_memory import KnownModel
+from everturn_gateway.model_statistics import KnownModel
 from everturn_gateway.principals import TokenRegistry
 from everturn_gateway.scheduler.client import SchedulerClient
 from everturn_gateway.telemetry import Telemetry

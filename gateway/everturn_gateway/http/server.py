@@ -17,7 +17,7 @@ import uvicorn
 from anyio.to_thread import run_sync
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from everturn_gateway.config import STOP_TIMEOUT_S, ServerConfig, check_listener
+from everturn_gateway.config.settings import STOP_TIMEOUT_S, ServerConfig, check_listener
 from everturn_gateway.errors import ConfigError, GatewayError
 from everturn_gateway.http.application import create_app
 from everturn_gateway.http.limits import ConnectionLimit, within_descriptors

@@ -25,14 +25,14 @@ from everturn_actors.events import (
 )
 from everturn_actors.gaps import jumps
 from everturn_actors.model import ToolCall
-from everturn_actors.records import to_record, type_name, utc_text
 from everturn_actors.service import Submission, TextDelta, TurnService
+from everturn_actors.state.serialization import to_record, type_name, utc_text
 from everturn_gateway.http import sse
-from everturn_gateway.http.auth import ENDED
-from everturn_gateway.http.bodies import GapBody, ReplyBody, ToolCallBody
+from everturn_gateway.http.access.auth import ENDED
+from everturn_gateway.http.access.visibility import sees_state
 from everturn_gateway.http.problems import Problem, core_problem
+from everturn_gateway.http.schemas.sessions import GapBody, ReplyBody, ToolCallBody
 from everturn_gateway.http.turns import turn_problem
-from everturn_gateway.http.visibility import sees_state
 from everturn_gateway.http.waiting import accepted_problem, events_path, stopping_problem
 from everturn_gateway.principals import Principal
 

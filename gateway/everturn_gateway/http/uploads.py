@@ -10,8 +10,8 @@ from urllib.parse import quote
 from anyio.to_thread import run_sync
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
-from everturn_actors.intake import ATTACHMENTS_MAX, FILE_NAME_CHARS
 from everturn_actors.model import IMAGE_TYPES, Attachment, Upload
+from everturn_actors.state.validation import ATTACHMENTS_MAX, FILE_NAME_CHARS
 from everturn_gateway.http.problems import ProblemError, invalid
 
 # What a browser can do no harm with, even where it forgets that this is a download.

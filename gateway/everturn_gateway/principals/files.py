@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias, cast
 
 import orjson
 
-from everturn_actors.records import utc_text
+from everturn_actors.state.serialization import utc_text
 from everturn_channels.files import make_folder, read_kept, replace_kept
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.principals.values import SCOPES, Scope, TokenRecord

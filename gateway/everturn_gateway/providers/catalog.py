@@ -11,18 +11,18 @@ from typing import Final, Protocol
 import anyio
 from anyio.abc import TaskGroup
 
-from everturn_actors.learning import ShortMemory
 from everturn_actors.ports import ModelMemory, ModelProvider
 from everturn_actors.spec import ModelSpec
-from everturn_gateway.observe import SecretRegistry
-from everturn_gateway.provider_config import ProviderConfig
+from everturn_actors.turn.model_stats import ShortMemory
+from everturn_gateway.config.providers import ProviderConfig
+from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.providers.builtin import BuiltinResponder
-from everturn_gateway.providers.endpoints import PROVIDERS, Endpoint, endpoint_for
 from everturn_gateway.providers.errors import ProviderConfigError
 from everturn_gateway.providers.fallbacks import Choice, CoolDowns, Fallbacks
 from everturn_gateway.providers.keys import Keys
 from everturn_gateway.providers.limits import ConcurrencyLimits, QueueLoad, unnoted
 from everturn_gateway.providers.scripted import load_script
+from everturn_gateway.providers.transport.endpoints import PROVIDERS, Endpoint, endpoint_for
 
 logger = logging.getLogger(__name__)
 

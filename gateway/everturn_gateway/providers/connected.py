@@ -10,17 +10,22 @@ from typing import assert_never
 import anyio
 from anyio.abc import TaskGroup
 
-from everturn_actors.context.calibration import with_window
+from everturn_actors.context.estimation.calibration import with_window
 from everturn_actors.errors import ModelError
 from everturn_actors.ports import ModelMemory
 from everturn_actors.spec import ModelSpec
-from everturn_gateway.observe import SecretRegistry
-from everturn_gateway.providers.endpoints import Endpoint
+from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.providers.errors import ProviderConfigError
-from everturn_gateway.providers.http_clients import HttpClients
 from everturn_gateway.providers.inquiry import Asked, Inquiring, Inquiry
-from everturn_gateway.providers.local import LocalModel, LocalServer, LocalWeights, local_weights
+from everturn_gateway.providers.local.provider import (
+    LocalModel,
+    LocalServer,
+    LocalWeights,
+    local_weights,
+)
 from everturn_gateway.providers.openai_compatible import OpenAICompatible
+from everturn_gateway.providers.transport.endpoints import Endpoint
+from everturn_gateway.providers.transport.http_clients import HttpClients
 
 logger = logging.getLogger(__name__)
 

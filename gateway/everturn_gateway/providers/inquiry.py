@@ -9,8 +9,8 @@ from typing import Protocol
 
 from anyio.abc import TaskGroup
 
-from everturn_actors.context.calibration import with_window
-from everturn_actors.context.windows import input_window
+from everturn_actors.context.estimation.calibration import with_window
+from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.errors import ContextOverflowError
 from everturn_actors.model import ModelRequest, Reply
 from everturn_actors.ports import ModelMemory, ModelProvider, WindowSource

@@ -13,9 +13,9 @@ from typing import Final
 
 import anyio
 
-from everturn_actors.call_status import waiting
 from everturn_actors.model import ModelRequest, Reply
 from everturn_actors.ports import ModelProvider, WindowSource
+from everturn_actors.turn.call_status import waiting
 
 # The engine answers one request after another; those that wait here can be cancelled at no cost,
 # and two models on this machine do not halve each other's speed.

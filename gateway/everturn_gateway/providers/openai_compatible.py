@@ -10,14 +10,14 @@ from typing import Final
 
 from everturn_actors.errors import ModelRefusedError
 from everturn_actors.model import ModelRequest, Reply
-from everturn_gateway.providers.endpoints import Endpoint, MaxTokensField
-from everturn_gateway.providers.http_clients import HttpClients
-from everturn_gateway.providers.model_errors import unsupported_parameter
-from everturn_gateway.providers.reading import ReplyReader
-from everturn_gateway.providers.sight import Sight
-from everturn_gateway.providers.sse import EventParser
-from everturn_gateway.providers.transport import RefusedRequestError, Transport, written
-from everturn_gateway.providers.wire import BodyWriter
+from everturn_gateway.providers.transport.endpoints import Endpoint, MaxTokensField
+from everturn_gateway.providers.transport.http_clients import HttpClients
+from everturn_gateway.providers.transport.model_errors import unsupported_parameter
+from everturn_gateway.providers.transport.reading import ReplyReader
+from everturn_gateway.providers.transport.sight import Sight
+from everturn_gateway.providers.transport.sse import EventParser
+from everturn_gateway.providers.transport.streaming import RefusedRequestError, Transport, written
+from everturn_gateway.providers.transport.wire import BodyWriter
 
 # DeepSeek and Kimi want the thoughts back that led to a call.
 _WANTS_REASONING: Final = re.compile(

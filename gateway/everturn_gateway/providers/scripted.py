@@ -41,9 +41,9 @@ from everturn_actors.errors import (
     TruncatedStreamError,
 )
 from everturn_actors.model import ModelRequest, Reply, ToolCall, Usage, UserMessage
-from everturn_gateway.documents import Section, check, read_document
 from everturn_gateway.errors import ConfigError
 from everturn_gateway.providers.builtin import words
+from everturn_gateway.yaml_files import Section, check, read_document
 
 _ErrorName: TypeAlias = Literal[
     "auth", "refused", "overflow", "rate_limited", "transient", "truncated"

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from everturn_actors.model import ConversationKey
-from everturn_actors.records import utc_text
+from everturn_actors.state.serialization import utc_text
 from everturn_gateway.errors import Fault
 from everturn_gateway.scheduler.jobs import (
     At,

@@ -15,11 +15,11 @@ import anyio.lowlevel
 from everturn_actors.ports import Clock
 from everturn_actors.supervisor import contain
 from everturn_gateway.errors import Fault
-from everturn_gateway.scheduler import rules
 from everturn_gateway.scheduler.errors import UnknownJobError
 from everturn_gateway.scheduler.job_store import JobStore, Page
 from everturn_gateway.scheduler.jobs import Job, JobState, JobView, Run
-from everturn_gateway.scheduler.judging import (
+from everturn_gateway.scheduler.rules import rules
+from everturn_gateway.scheduler.rules.job_state import (
     ALWAYS_THERE,
     by_id,
     counts_from,
@@ -28,7 +28,7 @@ from everturn_gateway.scheduler.judging import (
     waiting,
     why_never,
 )
-from everturn_gateway.scheduler.records import (
+from everturn_gateway.scheduler.rules.records import (
     Armed,
     Cancelled,
     Paused,

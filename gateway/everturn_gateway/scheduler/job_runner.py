@@ -25,9 +25,9 @@ from everturn_actors.errors import (
     UnknownSessionError,
 )
 from everturn_actors.model import Announcement, ConversationKey, Inbound, Queueing
-from everturn_actors.records import utc_text
-from everturn_actors.refusals import with_refusals
 from everturn_actors.service import Told, TurnResult, TurnService
+from everturn_actors.session.refusals import with_refusals
+from everturn_actors.state.serialization import utc_text
 from everturn_gateway.scheduler.errors import NotWrittenError
 from everturn_gateway.scheduler.jobs import (
     ISOLATED,
@@ -41,7 +41,7 @@ from everturn_gateway.scheduler.jobs import (
     ToSession,
     ToWebhook,
 )
-from everturn_gateway.zones import check_zone
+from everturn_gateway.time_zones import check_zone
 
 logger = logging.getLogger(__name__)
 

@@ -23,8 +23,6 @@ import anyio.to_thread
 from anyio.abc import TaskStatus
 
 from everturn_channels.files import make_folder
-from everturn_gateway.documents import check, read_document
-from everturn_gateway.documents.watching import POLL_MS, Wanted, watch_folder
 from everturn_gateway.errors import ConfigError, Fault, UnreadableNowError, printable
 from everturn_gateway.scheduler.jobs import Job, Made
 from everturn_gateway.scheduler.making import Source, job_of
@@ -35,6 +33,8 @@ from everturn_gateway.scheduler.sections import (
     made_section,
     section_text,
 )
+from everturn_gateway.yaml_files import check, read_document
+from everturn_gateway.yaml_files.watching import POLL_MS, Wanted, watch_folder
 
 logger = logging.getLogger(__name__)
 

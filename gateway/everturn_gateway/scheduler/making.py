@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from everturn_actors.model import ConversationKey
-from everturn_gateway.documents import Document, FieldPath, dotted
 from everturn_gateway.errors import Fault
 from everturn_gateway.scheduler.errors import JobRefusedError
 from everturn_gateway.scheduler.jobs import (
@@ -31,7 +30,7 @@ from everturn_gateway.scheduler.jobs import (
     Where,
 )
 from everturn_gateway.scheduler.reading import read_written
-from everturn_gateway.scheduler.rules import check_cron
+from everturn_gateway.scheduler.rules.rules import check_cron
 from everturn_gateway.scheduler.sections import (
     JobFields,
     JobSection,
@@ -39,7 +38,8 @@ from everturn_gateway.scheduler.sections import (
     ToSection,
     check_job_id,
 )
-from everturn_gateway.zones import check_zone
+from everturn_gateway.time_zones import check_zone
+from everturn_gateway.yaml_files import Document, FieldPath, dotted
 
 T = TypeVar("T")
 

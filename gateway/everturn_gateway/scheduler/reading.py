@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from typing import Final
 
-from everturn_gateway.scheduler.rules import local_instant
+from everturn_gateway.scheduler.rules.rules import local_instant
 
 MAX_TEXT_BYTES: Final = 64 * 1024  # of a message or a task, in UTF-8
 MAX_INTERVAL_S: Final = 366 * 86_400

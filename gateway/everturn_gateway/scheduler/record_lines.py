@@ -15,9 +15,9 @@ from typing import Final, NoReturn, TypeAlias, cast, get_args
 
 import orjson
 
-from everturn_actors.records import utc_text
+from everturn_actors.state.serialization import utc_text
 from everturn_gateway.scheduler.jobs import JobState, Run, RunOutcome, Span
-from everturn_gateway.scheduler.records import (
+from everturn_gateway.scheduler.rules.records import (
     Accepted,
     Armed,
     Began,

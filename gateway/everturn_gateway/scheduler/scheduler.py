@@ -25,11 +25,10 @@ from anyio.abc import TaskGroup
 from everturn_actors.errors import ActorStoppedError, CoreError, UnknownSessionError
 from everturn_actors.faults import first_cause
 from everturn_actors.ports import Clock
-from everturn_actors.records import utc_text
 from everturn_actors.service import TurnService
+from everturn_actors.state.serialization import utc_text
 from everturn_actors.supervisor import PERMANENT, Supervisor, attempt, contain
 from everturn_gateway.errors import Fault
-from everturn_gateway.scheduler import rules
 from everturn_gateway.scheduler.errors import (
     JobFixedError,
     JobRefusedError,
@@ -50,7 +49,8 @@ from everturn_gateway.scheduler.jobs import (
     RunTask,
     ToSession,
 )
-from everturn_gateway.scheduler.records import (
+from everturn_gateway.scheduler.rules import rules
+from everturn_gateway.scheduler.rules.records import (
     Accepted,
     Began,
     Finished,
@@ -59,9 +59,9 @@ from everturn_gateway.scheduler.records import (
     Record,
     Resumed,
 )
+from everturn_gateway.scheduler.rules.timetable import Timetable, later
 from everturn_gateway.scheduler.runlog import RunLogs
 from everturn_gateway.scheduler.sections import JobSection
-from everturn_gateway.scheduler.timetable import Timetable, later
 
 logger = logging.getLogger(__name__)
 

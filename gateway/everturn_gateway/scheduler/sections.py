@@ -15,7 +15,6 @@ import yaml
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from everturn_actors.ids import is_session_id
-from everturn_gateway.documents import Section
 from everturn_gateway.scheduler.jobs import (
     ISOLATED,
     Made,
@@ -29,6 +28,7 @@ from everturn_gateway.scheduler.reading import (
     read_interval,
     read_written,
 )
+from everturn_gateway.yaml_files import Section
 
 JOB_ID_CHARACTERS: Final = 80
 _JOB_ID: Final = re.compile(r"[a-z0-9][a-z0-9_-]*(?:\.[a-z0-9_-]+)*")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from everturn_gateway.documents import resolved
 from everturn_gateway.specs.sections import ConfinedSection, LimitsSection
 from everturn_gateway.tools.shell import Confinement, Limits
+from everturn_gateway.yaml_files import resolved
 
 _KERNELS = (Path("/proc"), Path("/sys"), Path("/dev"))
 _MIB = 1024**2

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from everturn_actors.context.budget import check_feasible
 from everturn_actors.context.catalog import make_budget
+from everturn_actors.context.estimation.budget import check_feasible
 from everturn_actors.context.prompt import system_prompt
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.ports import Agent

@@ -11,7 +11,6 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
 
-from everturn_gateway.documents import Document, FieldPath, Section
 from everturn_gateway.errors import Fault
 from everturn_gateway.scheduler.errors import JobRefusedError
 from everturn_gateway.scheduler.jobs import (
@@ -32,7 +31,8 @@ from everturn_gateway.scheduler.sections import (
     ToSection,
 )
 from everturn_gateway.specs.prompts import read_text_field
-from everturn_gateway.zones import check_zone
+from everturn_gateway.time_zones import check_zone
+from everturn_gateway.yaml_files import Document, FieldPath, Section
 
 PROMPT_FILE: Final = "HEARTBEAT.md"
 SILENT_ANSWER: Final = "HEARTBEAT_OK"

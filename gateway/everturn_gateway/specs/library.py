@@ -18,8 +18,7 @@ from everturn_actors.errors import UnknownAgentError
 from everturn_actors.ports import Agent, ModelProvider, Summariser
 from everturn_actors.spec import ModelSpec
 from everturn_channels.settings import AccessRules
-from everturn_gateway.config import SessionsConfig
-from everturn_gateway.documents.watching import POLL_MS, watch_folder
+from everturn_gateway.config.settings import SessionsConfig
 from everturn_gateway.errors import ConfigError, Fault, printable
 from everturn_gateway.scheduler.jobs import Job
 from everturn_gateway.specs.equipping import equipped
@@ -34,6 +33,7 @@ from everturn_gateway.specs.models import (
 from everturn_gateway.tools.offers import tools_for
 from everturn_gateway.tools.toolbox import Toolbox
 from everturn_gateway.tools.workshop import Workshop
+from everturn_gateway.yaml_files.watching import POLL_MS, watch_folder
 
 logger = logging.getLogger(__name__)
 

@@ -9,14 +9,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
-from everturn_actors.context.budget import check_feasible
 from everturn_actors.context.catalog import POLICIES, make_budget
+from everturn_actors.context.estimation.budget import check_feasible
 from everturn_actors.context.prompt import system_prompt
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, PromptSpec, SessionSpec
 from everturn_channels.settings import AccessRules
-from everturn_gateway.config import SessionsConfig
-from everturn_gateway.documents import Document, check, dotted, field_names, read_document
+from everturn_gateway.config.settings import SessionsConfig
 from everturn_gateway.errors import ConfigError, Fault
 from everturn_gateway.scheduler.jobs import Job
 from everturn_gateway.scheduler.reading import file_instant
@@ -39,6 +38,7 @@ from everturn_gateway.tools.offers import offers_recall, recall_page_characters,
 from everturn_gateway.tools.plan import ToolPlan
 from everturn_gateway.tools.skills import skills_index
 from everturn_gateway.usage import DailyLimit
+from everturn_gateway.yaml_files import Document, check, dotted, field_names, read_document
 
 AGENT_FILE = "agent.yaml"
 _NO_CALLS = frozenset(("local",))  # providers whose models call no tools

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
-from everturn_gateway.documents import Section
+from everturn_gateway.yaml_files import Section
 
 Count: TypeAlias = Annotated[int, Field(ge=1)]
 Amount: TypeAlias = Annotated[int, Field(ge=0)]

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import cast
 
 from everturn_actors.spec import PromptSpec
-from everturn_gateway.documents import Document, FieldPath, is_there, read_text, resolved
 from everturn_gateway.errors import ConfigError, Fault
+from everturn_gateway.yaml_files import Document, FieldPath, is_there, read_text, resolved
 
 FILES = {
     "soul": "SOUL.md",

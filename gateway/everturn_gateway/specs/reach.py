@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from everturn_gateway.documents import Document, resolved
 from everturn_gateway.errors import Fault
 from everturn_gateway.specs.prompts import FILES, is_path
 from everturn_gateway.specs.sections import SpecSection
 from everturn_gateway.tools.plan import ToolPlan
 from everturn_gateway.tools.workshop import FILES_FOLDER
+from everturn_gateway.yaml_files import Document, resolved
 
 _RULES = ("tools", "directives", "policy.yaml", "policy.local.yaml", "agent.yaml")
 "Beside `agent.yaml`: what an agent that could write it would allow itself things with."

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, cast
 
-from everturn_gateway.documents.checking import Section
 from everturn_gateway.specs.sections import AgentDocument
+from everturn_gateway.yaml_files.checking import Section
 
 # Any value may come from the environment.
 _VARIABLE: dict[str, object] = {"type": "string", "pattern": r"\$\{"}

@@ -22,9 +22,9 @@ from pydantic_core import PydanticCustomError
 from everturn_actors.model import Compaction, Overflow
 from everturn_actors.spec import OnDisconnect
 from everturn_channels.settings import AccessPolicy, Disposition, QueueMode
-from everturn_gateway.documents import Section
 from everturn_gateway.specs.jobs import AgentJobSection, HeartbeatSection
 from everturn_gateway.specs.numbers import ContextSection, Count
+from everturn_gateway.yaml_files import Section
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?")
 _NAME_CHARACTERS = 64

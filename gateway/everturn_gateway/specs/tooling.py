@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, assert_never
 
-from everturn_gateway.documents import Document
 from everturn_gateway.errors import ConfigError, Fault
 from everturn_gateway.specs.confining import read_confinement
 from everturn_gateway.specs.sections import (
@@ -54,6 +53,7 @@ from everturn_gateway.tools.shell import Confinement
 from everturn_gateway.tools.skills import load_skills
 from everturn_gateway.tools.web import SearchSettings, ToolSettingsError
 from everturn_gateway.tools.web.addresses import read_allowed
+from everturn_gateway.yaml_files import Document
 
 _TOOLS: Final = ("spec", "tools")
 _SEARCH_KEYS: Final[tuple[tuple[SearchProvider, str], ...]] = (

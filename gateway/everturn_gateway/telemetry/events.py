@@ -33,7 +33,7 @@ from everturn_actors.events import (
     TurnStarted,
 )
 from everturn_actors.model import SCHEDULE
-from everturn_actors.state import SessionState
+from everturn_actors.state.session_state import SessionState
 from everturn_gateway.telemetry.instruments import Instruments
 
 SENDING_MAX: Final = 10_000  # chunks under way that are timed; one for each session that sends

@@ -21,7 +21,7 @@ from everturn_actors.service import Load
 from everturn_actors.supervisor import Supervisor, part_of
 from everturn_channels.health import ChannelStatus
 from everturn_gateway.errors import Fault
-from everturn_gateway.model_memory import KnownModel
+from everturn_gateway.model_statistics import KnownModel
 from everturn_gateway.providers.limits import QueueLoad
 from everturn_gateway.scheduler.client import SchedulerClient
 from everturn_gateway.scheduler.errors import UnknownJobError

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from everturn_actors.model import Outcome, Usage
-from everturn_gateway.observe import Whereabouts, present_whereabouts
+from everturn_gateway.logs import Whereabouts, present_whereabouts
 
 
 @dataclass(slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from everturn_actors.ports import (
     SessionStore,
     SessionSummary,
 )
-from everturn_actors.state import SessionState
+from everturn_actors.state.session_state import SessionState
 from everturn_gateway.telemetry.instruments import Instruments
 
 

@@ -19,9 +19,9 @@ from prometheus_client.registry import Collector
 
 from everturn_actors.events import Event, TurnFinished
 from everturn_actors.ports import Agent, Batch, SessionStore
-from everturn_actors.state import SessionState
+from everturn_actors.state.session_state import SessionState
 from everturn_gateway.errors import GatewayError
-from everturn_gateway.observe import SecretRegistry, working_on
+from everturn_gateway.logs import SecretRegistry, working_on
 from everturn_gateway.telemetry.events import EventTally
 from everturn_gateway.telemetry.gauges import Sources, gauges
 from everturn_gateway.telemetry.instruments import Instruments

@@ -7,7 +7,7 @@ from typing import Final
 from everturn_actors.errors import ToolFailedError
 from everturn_gateway.tools.files.tools import workspace_of
 from everturn_gateway.tools.plan import ToolPlan
-from everturn_gateway.tools.policy.protected_files import reason_of_name
+from everturn_gateway.tools.policy.files.protected_files import reason_of_name
 from everturn_gateway.tools.site import ToolSite
 
 INBOX: Final = "inbox"  # in the agent's workspace

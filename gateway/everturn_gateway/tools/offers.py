@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from everturn_actors.context.windows import input_window
+from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.ports import Tool
 from everturn_actors.spec import AgentSpec
 from everturn_gateway.tools.recall import PAGE_CHARACTERS, RecallContext

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from everturn_actors.context.estimates import UNITS_PER_TOKEN, text_units
+from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN, text_units
 from everturn_gateway.tools.recall.pages import character_start
 
 PAGE_TOKENS: Final = 6_000  # below a result's usual cap of 8,000, with room for a heading

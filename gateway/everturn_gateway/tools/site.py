@@ -11,7 +11,7 @@ from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall
 from everturn_actors.ports import Tool, ToolTraits
 from everturn_actors.service import TurnService
-from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.scheduler.client import SchedulerClient
 
 

@@ -14,7 +14,7 @@ from anyio import to_thread
 
 from everturn_actors.ports import Clock, Gate, Tool, ToolContext, ToolKind
 from everturn_actors.supervisor import Supervisor
-from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.tools.cli import CliProgram, CliTool, discover
 from everturn_gateway.tools.conversations import Delegate, SessionTool
 from everturn_gateway.tools.files import file_tools, send_file_tool

@@ -13,7 +13,7 @@ from typing import Final
 
 from everturn_actors.model import Usage
 from everturn_actors.ports import Clock
-from everturn_gateway.observe import present_whereabouts
+from everturn_gateway.logs import present_whereabouts
 from everturn_gateway.usage.ledger import UsageLedger, UsageRow
 from everturn_gateway.usage.prices import NANODOLLARS
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Final, Literal, TypeAlias
 
-from everturn_actors.recovery import INTERRUPTED
+from everturn_actors.state.recovery import INTERRUPTED
 
 Json: TypeAlias = dict[str, Any]
 REPEAT: Final = "(This may be a repeat.)\n"

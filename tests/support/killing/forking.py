@@ -23,7 +23,7 @@ from typing import Any, Final, NoReturn
 
 MODULES: Final = (
     "everturn_gateway.__main__",
-    "everturn_gateway.commands.serve",
+    "everturn_gateway.commands.serving.serve",
     "everturn_gateway.providers.connected",
     "everturn_channels.telegram",
     "everturn_channels.discord",

@@ -21,14 +21,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from everturn_actors.context.budget import Budget
+from everturn_actors.context.estimation.budget import Budget
+from everturn_actors.context.estimation.tokens import BYTES_PER_TOKEN, tools_json
 from everturn_actors.context.policy import Limits, Policy
-from everturn_actors.context.results import middle_out
+from everturn_actors.context.projection.results import middle_out
+from everturn_actors.context.projection.turns import count_messages
+from everturn_actors.context.projection.view import Outcome, Stage, View, in_order, size_tokens
 from everturn_actors.context.stages.clearing import clear_results
 from everturn_actors.context.stages.cutting import halve
-from everturn_actors.context.tokens import BYTES_PER_TOKEN, tools_json
-from everturn_actors.context.turns import count_messages
-from everturn_actors.context.view import Outcome, Stage, View, in_order, size_tokens
 from everturn_actors.model import AnyMessage, Reply, ToolDefinition, ToolResult, UserMessage
 
 MARKER = "[Old tool result content cleared]"

@@ -34,9 +34,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from everturn_actors.context.budget import DEFAULT_RESERVE_TOKENS, Budget
+from everturn_actors.context.estimation.budget import DEFAULT_RESERVE_TOKENS, Budget
+from everturn_actors.context.estimation.tokens import (
+    estimate_message,
+    estimate_text,
+    estimate_tools,
+)
+from everturn_actors.context.estimation.window import window_messages
+from everturn_actors.context.estimation.windows import DEFAULT_WINDOW_TOKENS
 from everturn_actors.context.policy import Limits, Policy, with_summary
-from everturn_actors.context.results import Shape, shorten, truncate
+from everturn_actors.context.projection.results import Shape, shorten, truncate
+from everturn_actors.context.projection.turns import Block, count_messages, flatten, size_tokens
+from everturn_actors.context.projection.view import (
+    Outcome,
+    Place,
+    Reduction,
+    Stage,
+    View,
+    edit,
+    remove,
+)
 from everturn_actors.context.stages.clearing import mask_results
 from everturn_actors.context.stages.cutting import (
     drop_iterations,
@@ -45,11 +62,6 @@ from everturn_actors.context.stages.cutting import (
     keep_newest,
     newest_blocks,
 )
-from everturn_actors.context.tokens import estimate_message, estimate_text, estimate_tools
-from everturn_actors.context.turns import Block, count_messages, flatten, size_tokens
-from everturn_actors.context.view import Outcome, Place, Reduction, Stage, View, edit, remove
-from everturn_actors.context.window import window_messages
-from everturn_actors.context.windows import DEFAULT_WINDOW_TOKENS
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.model import (
     AnyMessage,

@@ -26,16 +26,27 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
-from everturn_actors.context.budget import DEFAULT_RESERVE_TOKENS, Budget
-from everturn_actors.context.estimates import (
+from everturn_actors.context.estimation.budget import DEFAULT_RESERVE_TOKENS, Budget
+from everturn_actors.context.estimation.estimates import (
     UNITS_PER_TOKEN,
     Estimates,
     message_units,
     text_units,
 )
-from everturn_actors.context.markers import Markers, gap_messages
+from everturn_actors.context.estimation.windows import DEFAULT_WINDOW_TOKENS
 from everturn_actors.context.policy import Limits, Policy, with_summary
-from everturn_actors.context.results import Shape, keep_ends
+from everturn_actors.context.projection.markers import Markers, gap_messages
+from everturn_actors.context.projection.results import Shape, keep_ends
+from everturn_actors.context.projection.turns import count_messages, flatten
+from everturn_actors.context.projection.view import (
+    Outcome,
+    Stage,
+    View,
+    in_order,
+    size_tokens,
+    size_units,
+    view_units,
+)
 from everturn_actors.context.stages.ageing import Old, clear_old, items
 from everturn_actors.context.stages.cutting import EMERGENCY_NOTE
 from everturn_actors.context.stages.jumping import (
@@ -47,17 +58,6 @@ from everturn_actors.context.stages.jumping import (
     units_of,
 )
 from everturn_actors.context.stages.squeezing import Room, squeeze
-from everturn_actors.context.turns import count_messages, flatten
-from everturn_actors.context.view import (
-    Outcome,
-    Stage,
-    View,
-    in_order,
-    size_tokens,
-    size_units,
-    view_units,
-)
-from everturn_actors.context.windows import DEFAULT_WINDOW_TOKENS
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.model import Step, ToolResult, UserMessage
 

@@ -25,8 +25,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
-from everturn_actors.context.budget import Budget
+from everturn_actors.context.estimation.budget import Budget
+from everturn_actors.context.estimation.tokens import calls_json, tools_json
 from everturn_actors.context.policy import Limits, Policy
+from everturn_actors.context.projection.turns import count_messages
+from everturn_actors.context.projection.view import Outcome, Stage, View, in_order, size_tokens
 from everturn_actors.context.stages.clearing import clear_results
 from everturn_actors.context.stages.cutting import block_at, boundaries, halve
 from everturn_actors.context.stages.texts import (
@@ -36,9 +39,6 @@ from everturn_actors.context.stages.texts import (
     evicted,
     shrink_arguments,
 )
-from everturn_actors.context.tokens import calls_json, tools_json
-from everturn_actors.context.turns import count_messages
-from everturn_actors.context.view import Outcome, Stage, View, in_order, size_tokens
 from everturn_actors.model import AnyMessage, Reply, ToolDefinition, ToolResult, UserMessage
 
 MARKER = "[cleared]"

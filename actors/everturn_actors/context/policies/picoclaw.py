@@ -28,8 +28,10 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from everturn_actors.context.budget import Budget
+from everturn_actors.context.estimation.budget import Budget
+from everturn_actors.context.estimation.tokens import size_bytes
 from everturn_actors.context.policy import Limits, Policy
+from everturn_actors.context.projection.view import Outcome, Stage, View, remove, size_tokens
 from everturn_actors.context.stages.cutting import (
     block_at,
     halve,
@@ -37,8 +39,6 @@ from everturn_actors.context.stages.cutting import (
     trim_turns,
 )
 from everturn_actors.context.stages.sanitising import sanitise
-from everturn_actors.context.tokens import size_bytes
-from everturn_actors.context.view import Outcome, Stage, View, remove, size_tokens
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.model import AnyMessage, Reply, ToolDefinition, ToolResult, UserMessage
 

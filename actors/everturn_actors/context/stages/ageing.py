@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from everturn_actors.context.arguments import shorten_call
-from everturn_actors.context.budget import Budget
-from everturn_actors.context.estimates import UNITS_PER_TOKEN, Estimates, message_units
-from everturn_actors.context.markers import Markers, is_cleared, whole_tokens
-from everturn_actors.context.stages.jumping import newest_turn
-from everturn_actors.context.view import (
+from everturn_actors.context.estimation.budget import Budget
+from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN, Estimates, message_units
+from everturn_actors.context.projection.arguments import shorten_call
+from everturn_actors.context.projection.markers import Markers, is_cleared, whole_tokens
+from everturn_actors.context.projection.view import (
     Estimator,
     Outcome,
     Place,
@@ -19,6 +18,7 @@ from everturn_actors.context.view import (
     edit,
     view_units,
 )
+from everturn_actors.context.stages.jumping import newest_turn
 from everturn_actors.model import AnyMessage, Fate, Reply, Step, ToolResult, remember
 
 _CLEARED = {True: "cleared, can be recalled", False: "cleared"}

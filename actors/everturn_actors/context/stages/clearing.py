@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
-from everturn_actors.context.budget import Budget
-from everturn_actors.context.tokens import estimate_message
-from everturn_actors.context.view import Estimator, Outcome, Place, Stage, View, edit
+from everturn_actors.context.estimation.budget import Budget
+from everturn_actors.context.estimation.tokens import estimate_message
+from everturn_actors.context.projection.view import Estimator, Outcome, Place, Stage, View, edit
 from everturn_actors.model import AnyMessage, Step, ToolResult, UserMessage
 
 _MASKED = re.compile(r"\[result masked — ~\d+ tokens removed\]")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from everturn_actors.context.budget import Budget
-from everturn_actors.context.turns import Block, count_messages, size_tokens
-from everturn_actors.context.view import (
+from everturn_actors.context.estimation.budget import Budget
+from everturn_actors.context.projection.turns import Block, count_messages, size_tokens
+from everturn_actors.context.projection.view import (
     Estimator,
     Outcome,
     Stage,

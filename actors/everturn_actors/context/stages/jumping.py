@@ -15,11 +15,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from everturn_actors.context.budget import Budget
-from everturn_actors.context.estimates import UNITS_PER_TOKEN, Estimates
-from everturn_actors.context.stages.cutting import STEERING
-from everturn_actors.context.turns import Block, count_messages, flatten
-from everturn_actors.context.view import (
+from everturn_actors.context.estimation.budget import Budget
+from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN, Estimates
+from everturn_actors.context.projection.turns import Block, count_messages, flatten
+from everturn_actors.context.projection.view import (
     Estimator,
     Outcome,
     Place,
@@ -30,6 +29,7 @@ from everturn_actors.context.view import (
     view_messages,
     view_units,
 )
+from everturn_actors.context.stages.cutting import STEERING
 from everturn_actors.model import UserMessage
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from everturn_actors.context.budget import Budget
-from everturn_actors.context.view import Estimator, Outcome, Stage, View, remove
+from everturn_actors.context.estimation.budget import Budget
+from everturn_actors.context.projection.view import Estimator, Outcome, Stage, View, remove
 from everturn_actors.model import Notice, Step
 
 

@@ -10,14 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from everturn_actors.context.budget import Budget
-from everturn_actors.context.estimates import UNITS_PER_TOKEN, Estimates, message_units, text_units
-from everturn_actors.context.markers import Markers, gap_messages
-from everturn_actors.context.results import Shape, keep_ends
-from everturn_actors.context.stages.ageing import Item, Old, items, put, shorten_reply
-from everturn_actors.context.stages.jumping import newest_turn, units_of
-from everturn_actors.context.turns import Block, count_messages, flatten
-from everturn_actors.context.view import (
+from everturn_actors.context.estimation.budget import Budget
+from everturn_actors.context.estimation.estimates import (
+    UNITS_PER_TOKEN,
+    Estimates,
+    message_units,
+    text_units,
+)
+from everturn_actors.context.projection.markers import Markers, gap_messages
+from everturn_actors.context.projection.results import Shape, keep_ends
+from everturn_actors.context.projection.turns import Block, count_messages, flatten
+from everturn_actors.context.projection.view import (
     Outcome,
     Place,
     Stage,
@@ -27,6 +30,8 @@ from everturn_actors.context.view import (
     size_units,
     view_units,
 )
+from everturn_actors.context.stages.ageing import Item, Old, items, put, shorten_reply
+from everturn_actors.context.stages.jumping import newest_turn, units_of
 from everturn_actors.model import (
     AnyMessage,
     Notice,

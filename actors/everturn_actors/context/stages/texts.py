@@ -8,8 +8,16 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from everturn_actors.context.budget import Budget
-from everturn_actors.context.view import Estimator, Outcome, Place, Stage, Stored, View, edit
+from everturn_actors.context.estimation.budget import Budget
+from everturn_actors.context.projection.view import (
+    Estimator,
+    Outcome,
+    Place,
+    Stage,
+    Stored,
+    View,
+    edit,
+)
 from everturn_actors.model import AnyMessage, Fate, Step, ToolCall, ToolResult, UserMessage
 
 ARGUMENT_MARKER = "...(argument truncated)"

@@ -7,7 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from everturn_gateway.http.bodies import (
+from everturn_gateway.http.ports import AgentView, Gateway
+from everturn_gateway.http.schemas.models import KnownModelBody, KnownModelList
+from everturn_gateway.http.schemas.sessions import (
     AdminAgentBody,
     AdminAgentList,
     AgentBody,
@@ -15,9 +17,7 @@ from everturn_gateway.http.bodies import (
     ReloadBody,
     answer,
 )
-from everturn_gateway.http.model_bodies import KnownModelBody, KnownModelList
-from everturn_gateway.http.ports import AgentView, Gateway
-from everturn_gateway.model_memory import KnownModel
+from everturn_gateway.model_statistics import KnownModel
 
 
 def admin_router(gateway: Gateway) -> APIRouter:

@@ -6,18 +6,18 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from everturn_gateway.errors import printable
-from everturn_gateway.http.bodies import (
+from everturn_gateway.http.access.callers import CallerOf
+from everturn_gateway.http.access.visibility import visible_agents
+from everturn_gateway.http.masking import masked
+from everturn_gateway.http.openapi import problems
+from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.schemas.sessions import (
     AgentBody,
     AgentDetailBody,
     AgentList,
     AgentSpecBody,
     answer,
 )
-from everturn_gateway.http.callers import CallerOf
-from everturn_gateway.http.masking import masked
-from everturn_gateway.http.openapi import problems
-from everturn_gateway.http.ports import Gateway
-from everturn_gateway.http.visibility import visible_agents
 
 
 def agents_router(gateway: Gateway) -> APIRouter:

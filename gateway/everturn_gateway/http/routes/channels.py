@@ -7,12 +7,12 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Header, Path, Request
 from starlette.responses import Response
 
-from everturn_gateway.channel_config import WEBHOOK_PATH
-from everturn_gateway.http.bodies import StatusBody, answer
-from everturn_gateway.http.channel_bodies import ChannelBody, ChannelList
+from everturn_gateway.config.channels import WEBHOOK_PATH
 from everturn_gateway.http.openapi import problems
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.problems import Problem, ProblemError, status_problem
+from everturn_gateway.http.schemas.channels import ChannelBody, ChannelList
+from everturn_gateway.http.schemas.sessions import StatusBody, answer
 
 _OK: Final = 200
 _UNAUTHORIZED: Final = 401

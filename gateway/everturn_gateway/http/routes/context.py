@@ -15,18 +15,18 @@ from starlette.responses import Response
 from everturn_actors.context.explain import Explanation
 from everturn_actors.errors import CoreError, SessionEndedError
 from everturn_actors.service import TurnService
-from everturn_gateway.http.bodies import answer
-from everturn_gateway.http.context_bodies import (
+from everturn_gateway.http.openapi import SessionId, problems
+from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.preferences import Prefer, wants_async
+from everturn_gateway.http.problems import Problem, ProblemError
+from everturn_gateway.http.schemas.context import (
     CompactedBody,
     CompactingBody,
     CompactRequest,
     ContextBody,
     ExplanationBody,
 )
-from everturn_gateway.http.openapi import SessionId, problems
-from everturn_gateway.http.ports import Gateway
-from everturn_gateway.http.preferences import Prefer, wants_async
-from everturn_gateway.http.problems import Problem, ProblemError
+from everturn_gateway.http.schemas.sessions import answer
 from everturn_gateway.http.waiting import DEADLINE, OpenWaits, events_path, while_connected
 
 logger = logging.getLogger(__name__)

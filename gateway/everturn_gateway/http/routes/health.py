@@ -7,13 +7,19 @@ from collections.abc import Sequence
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from everturn_actors.records import utc_text
+from everturn_actors.state.serialization import utc_text
 from everturn_channels.health import ChannelStatus
-from everturn_gateway.http.bodies import ReadyBody, StatusBody, TaskBody, VersionBody, answer
-from everturn_gateway.http.callers import CallerOf
+from everturn_gateway.http.access.callers import CallerOf
 from everturn_gateway.http.openapi import problems
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.problems import Problem, ProblemError
+from everturn_gateway.http.schemas.sessions import (
+    ReadyBody,
+    StatusBody,
+    TaskBody,
+    VersionBody,
+    answer,
+)
 
 _NOT_READY = Problem(
     kind="not-ready",

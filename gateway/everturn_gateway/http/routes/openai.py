@@ -18,11 +18,16 @@ from starlette.responses import Response
 from everturn_actors.ids import is_session_id
 from everturn_actors.model import ConversationKey, Inbound
 from everturn_actors.service import Submission
-from everturn_gateway.http.auth import SESSION
-from everturn_gateway.http.bodies import RETRY_FOR_MAX_S
-from everturn_gateway.http.callers import CallerOf
-from everturn_gateway.http.openai_answer import Completion, chunks, created_at, farewell
-from everturn_gateway.http.openai_request import (
+from everturn_gateway.http.access.auth import SESSION
+from everturn_gateway.http.access.callers import CallerOf
+from everturn_gateway.http.access.visibility import (
+    check_agent,
+    own_key,
+    visible_agents,
+    visible_session,
+)
+from everturn_gateway.http.openai.answer import Completion, chunks, created_at, farewell
+from everturn_gateway.http.openai.request import (
     Asked,
     ChatRequest,
     has_parts,
@@ -35,14 +40,9 @@ from everturn_gateway.http.openapi import event_stream, openai_errors
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.problems import ProblemError, with_headers
 from everturn_gateway.http.routes.turns import IdempotencyKey, refuse_other_content, replay_headers
+from everturn_gateway.http.schemas.sessions import RETRY_FOR_MAX_S
 from everturn_gateway.http.sse import EventStream
 from everturn_gateway.http.turns import turn_problem
-from everturn_gateway.http.visibility import (
-    check_agent,
-    own_key,
-    visible_agents,
-    visible_session,
-)
 from everturn_gateway.http.waiting import OpenWaits, leave, wait_for_turn
 from everturn_gateway.principals import Principal
 

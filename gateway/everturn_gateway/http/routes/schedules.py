@@ -8,14 +8,14 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Depends, Path, Query
 from starlette.responses import Response
 
-from everturn_gateway.http.auth import Access, scope_refusal
-from everturn_gateway.http.bodies import answer
-from everturn_gateway.http.callers import CallerOf
+from everturn_gateway.http.access.auth import Access, scope_refusal
+from everturn_gateway.http.access.callers import CallerOf
+from everturn_gateway.http.access.visibility import check_agent, visible_jobs, visible_session
 from everturn_gateway.http.openapi import problems
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.problems import ProblemError
-from everturn_gateway.http.schedule_bodies import NewJob, cannot_run, told
-from everturn_gateway.http.visibility import check_agent, visible_jobs, visible_session
+from everturn_gateway.http.schemas.schedules import NewJob, cannot_run, told
+from everturn_gateway.http.schemas.sessions import answer
 from everturn_gateway.scheduler.bodies import (
     ComingList,
     JobBody,

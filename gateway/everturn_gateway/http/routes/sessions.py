@@ -10,17 +10,17 @@ from starlette.responses import Response
 
 from everturn_actors.errors import UnknownSessionError
 from everturn_actors.model import ConversationKey
-from everturn_gateway.http.bodies import (
+from everturn_gateway.http.access.callers import CallerOf
+from everturn_gateway.http.access.visibility import check_agent, own_key, sees_state, session_filter
+from everturn_gateway.http.openapi import SessionId, problems
+from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.schemas.sessions import (
     NewSession,
     SessionBody,
     SessionList,
     SessionRow,
     answer,
 )
-from everturn_gateway.http.callers import CallerOf
-from everturn_gateway.http.openapi import SessionId, problems
-from everturn_gateway.http.ports import Gateway
-from everturn_gateway.http.visibility import check_agent, own_key, sees_state, session_filter
 
 LIST_LIMIT = 200  # sessions a page
 

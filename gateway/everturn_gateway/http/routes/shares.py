@@ -7,11 +7,11 @@ from typing import Annotated, Final, TypeAlias
 from fastapi import APIRouter, Path
 from starlette.responses import Response
 
-from everturn_gateway.http.bodies import ShareList, answer
-from everturn_gateway.http.callers import CallerOf
+from everturn_gateway.http.access.callers import CallerOf
 from everturn_gateway.http.openapi import SessionId, problems
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.problems import Problem, ProblemError
+from everturn_gateway.http.schemas.sessions import ShareList, answer
 from everturn_gateway.principals import NAME_PATTERN, Principal
 
 PrincipalName: TypeAlias = Annotated[

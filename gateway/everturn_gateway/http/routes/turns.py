@@ -12,7 +12,13 @@ from starlette.responses import Response
 from everturn_actors.events import Received
 from everturn_actors.model import Inbound
 from everturn_actors.service import Submission, TurnService
-from everturn_gateway.http.bodies import (
+from everturn_gateway.http.access.callers import CallerOf
+from everturn_gateway.http.openapi import SessionId, event_stream, problems
+from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.preferences import Prefer, wants_async
+from everturn_gateway.http.problems import Problem, ProblemError
+from everturn_gateway.http.schemas.history import read_messages
+from everturn_gateway.http.schemas.sessions import (
     AcceptedBody,
     CancelledBody,
     DecidedBody,
@@ -24,12 +30,6 @@ from everturn_gateway.http.bodies import (
     RetriedBody,
     answer,
 )
-from everturn_gateway.http.callers import CallerOf
-from everturn_gateway.http.history import read_messages
-from everturn_gateway.http.openapi import SessionId, event_stream, problems
-from everturn_gateway.http.ports import Gateway
-from everturn_gateway.http.preferences import Prefer, wants_async
-from everturn_gateway.http.problems import Problem, ProblemError
 from everturn_gateway.http.sse import EventStream
 from everturn_gateway.http.streams import (
     farewell,

@@ -7,10 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from everturn_gateway.http.bodies import answer
-from everturn_gateway.http.callers import CallerOf
+from everturn_gateway.http.access.callers import CallerOf
 from everturn_gateway.http.ports import Gateway
-from everturn_gateway.http.usage_bodies import UsageReport
+from everturn_gateway.http.schemas.sessions import answer
+from everturn_gateway.http.schemas.usage import UsageReport
 
 DAYS_MAX = 366
 

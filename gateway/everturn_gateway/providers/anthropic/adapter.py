@@ -13,11 +13,11 @@ from everturn_actors.model import ModelRequest, Reply
 from everturn_gateway.providers.anthropic.reading import ReplyReader
 from everturn_gateway.providers.anthropic.traits import Manner, Thinking, manner_of
 from everturn_gateway.providers.anthropic.wire import BodyWriter, may_think
-from everturn_gateway.providers.endpoints import Endpoint
-from everturn_gateway.providers.http_clients import HttpClients
-from everturn_gateway.providers.sight import Sight
-from everturn_gateway.providers.sse import EventParser
-from everturn_gateway.providers.transport import RefusedRequestError, Transport, written
+from everturn_gateway.providers.transport.endpoints import Endpoint
+from everturn_gateway.providers.transport.http_clients import HttpClients
+from everturn_gateway.providers.transport.sight import Sight
+from everturn_gateway.providers.transport.sse import EventParser
+from everturn_gateway.providers.transport.streaming import RefusedRequestError, Transport, written
 
 # How thoughts that are sent back are refused: signed by another model or account, or changed on
 # the way. It says in which message they stand.

@@ -15,10 +15,10 @@ from typing import Any, Final
 
 from everturn_actors.errors import ModelRefusedError
 from everturn_actors.model import Reply, Usage
-from everturn_gateway.providers.encoding import dumps
-from everturn_gateway.providers.model_errors import error_in_stream, refusal_in
-from everturn_gateway.providers.opaque import pack
-from everturn_gateway.providers.parts import (
+from everturn_gateway.providers.transport.encoding import dumps
+from everturn_gateway.providers.transport.model_errors import error_in_stream, refusal_in
+from everturn_gateway.providers.transport.opaque import pack
+from everturn_gateway.providers.transport.parts import (
     UNKNOWN_FORM,
     CallParts,
     ReplyParts,

@@ -32,9 +32,9 @@ from everturn_actors.model import (
     UserMessage,
     remember,
 )
-from everturn_gateway.providers.attached import base64, pictures, told
-from everturn_gateway.providers.encoding import dumps, object_bytes
-from everturn_gateway.providers.opaque import unpack
+from everturn_gateway.providers.transport.attached import base64, pictures, told
+from everturn_gateway.providers.transport.encoding import dumps, object_bytes
+from everturn_gateway.providers.transport.opaque import unpack
 
 _FORM: Final = "anthropic"
 _MARK: Final = b',"cache_control":{"type":"ephemeral"}}'

@@ -14,14 +14,14 @@ from typing import Final
 from everturn_actors.errors import ModelRefusedError
 from everturn_actors.model import ModelRequest, Reply
 from everturn_actors.spec import ModelSpec
-from everturn_gateway.providers.endpoints import Endpoint
 from everturn_gateway.providers.errors import ProviderConfigError
-from everturn_gateway.providers.http_clients import HttpClients
 from everturn_gateway.providers.ollama.lines import LineParser
 from everturn_gateway.providers.ollama.reading import ReplyReader
 from everturn_gateway.providers.ollama.wire import BodyWriter, KeepAlive, Thinking
-from everturn_gateway.providers.sight import Sight
-from everturn_gateway.providers.transport import RefusedRequestError, Transport, written
+from everturn_gateway.providers.transport.endpoints import Endpoint
+from everturn_gateway.providers.transport.http_clients import HttpClients
+from everturn_gateway.providers.transport.sight import Sight
+from everturn_gateway.providers.transport.streaming import RefusedRequestError, Transport, written
 
 logger = logging.getLogger(__name__)
 

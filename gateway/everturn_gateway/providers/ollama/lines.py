@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import orjson
 
-from everturn_gateway.providers.sse import EVENT_LIMIT_BYTES, Event, EventTooLargeError
+from everturn_gateway.providers.transport.sse import EVENT_LIMIT_BYTES, Event, EventTooLargeError
 
 
 class LineParser:

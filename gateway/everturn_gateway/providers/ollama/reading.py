@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from everturn_actors.model import Reply, Usage
-from everturn_gateway.providers.encoding import dumps
-from everturn_gateway.providers.model_errors import error_in_stream, refusal_in
-from everturn_gateway.providers.parts import (
+from everturn_gateway.providers.transport.encoding import dumps
+from everturn_gateway.providers.transport.model_errors import error_in_stream, refusal_in
+from everturn_gateway.providers.transport.parts import (
     UNKNOWN_FORM,
     CallParts,
     ReplyParts,

@@ -24,9 +24,9 @@ from everturn_actors.model import (
     UserMessage,
     remember,
 )
-from everturn_gateway.providers.attached import base64, pictures, told
-from everturn_gateway.providers.encoding import dumps, object_bytes
-from everturn_gateway.providers.wire import tool_json
+from everturn_gateway.providers.transport.attached import base64, pictures, told
+from everturn_gateway.providers.transport.encoding import dumps, object_bytes
+from everturn_gateway.providers.transport.wire import tool_json
 
 _FORM: Final = "ollama"
 _IMAGE_TYPES: Final = frozenset(("image/jpeg", "image/png", "image/webp"))

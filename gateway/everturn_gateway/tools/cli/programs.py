@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from everturn_gateway.documents import is_there, resolved
 from everturn_gateway.errors import Fault
 from everturn_gateway.tools.cli.manuals import summary
 from everturn_gateway.tools.wording import shown
+from everturn_gateway.yaml_files import is_there, resolved
 
 TOOLS: Final = "tools"
 "The folder, in an agent's or the gateway's, whose folders are tools."

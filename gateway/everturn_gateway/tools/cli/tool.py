@@ -12,14 +12,14 @@ from pydantic import Field, WithJsonSchema
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall, ToolDefinition
 from everturn_actors.ports import ToolContext, ToolOutput, ToolTraits
-from everturn_gateway.documents import read_text
 from everturn_gateway.errors import ConfigError
 from everturn_gateway.tools.arguments import Arguments, parameters, read_arguments
 from everturn_gateway.tools.cli.programs import CliProgram
 from everturn_gateway.tools.shell.bash import MARGIN_S
 from everturn_gateway.tools.shell.commands import run_command
-from everturn_gateway.tools.shell.sandbox import Confinement
+from everturn_gateway.tools.shell.confinement.sandbox import Confinement
 from everturn_gateway.tools.site import ToolSite
+from everturn_gateway.yaml_files import read_text
 
 TIMEOUT_S: Final = 120.0  # of one call; Duragent's
 

@@ -18,8 +18,8 @@ from everturn_actors.errors import (
 from everturn_actors.model import Inbound, ToolCall, ToolDefinition
 from everturn_actors.outside import outside_of_all, together
 from everturn_actors.ports import ToolContext, ToolOutput, ToolTraits
-from everturn_actors.refusals import with_refusals
 from everturn_actors.service import Submission, TurnResult, TurnService
+from everturn_actors.session.refusals import with_refusals
 from everturn_gateway.tools.arguments import Arguments, parameters, read_arguments
 from everturn_gateway.tools.conversations.origins import (
     delegate_key,

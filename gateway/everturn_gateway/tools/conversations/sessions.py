@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, assert_never
 import anyio
 from pydantic import Field
 
-from everturn_actors.context.estimates import UNITS_PER_TOKEN, text_units
+from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN, text_units
 from everturn_actors.errors import (
     ActorStoppedError,
     CoreError,
@@ -20,7 +20,7 @@ from everturn_actors.errors import (
 )
 from everturn_actors.model import ConversationKey, Inbound, ToolCall, ToolDefinition
 from everturn_actors.ports import SessionSummary, ToolContext, ToolOutput, ToolTraits
-from everturn_actors.state import SessionState
+from everturn_actors.state.session_state import SessionState
 from everturn_gateway.tools.arguments import Arguments, parameters, read_arguments
 from everturn_gateway.tools.conversations.origins import (
     DELEGATE,

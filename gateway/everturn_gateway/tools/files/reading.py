@@ -6,7 +6,7 @@ import codecs
 from dataclasses import dataclass
 from typing import Final
 
-from everturn_actors.context.estimates import UNITS_PER_TOKEN, text_units
+from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN, text_units
 from everturn_actors.errors import ToolFailedError
 from everturn_gateway.tools.recall.pages import character_start
 from everturn_gateway.tools.wording import counted, shown

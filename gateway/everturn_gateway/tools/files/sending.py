@@ -8,9 +8,9 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from everturn_actors.errors import ToolFailedError
-from everturn_actors.intake import ATTACHMENT_BYTES, sniffed
 from everturn_actors.model import Upload
 from everturn_actors.ports import Tool, ToolContext, ToolOutput, ToolTraits
+from everturn_actors.state.validation import ATTACHMENT_BYTES, sniffed
 from everturn_gateway.tools.arguments import Arguments
 from everturn_gateway.tools.confined import Confined
 from everturn_gateway.tools.files.tools import workspace_of

@@ -11,7 +11,6 @@ from pydantic import Field
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.ports import Tool, ToolContext, ToolTraits
-from everturn_gateway.documents import resolved
 from everturn_gateway.tools.arguments import Arguments
 from everturn_gateway.tools.confined import Confined, Place
 from everturn_gateway.tools.files import reading
@@ -26,10 +25,11 @@ from everturn_gateway.tools.files.listing import (
 )
 from everturn_gateway.tools.files.writing import CallId, WritingTool
 from everturn_gateway.tools.function import FunctionTool
+from everturn_gateway.tools.policy.files.protected_files import reason_on_disk
 from everturn_gateway.tools.policy.judged_writes import JudgedWrites
-from everturn_gateway.tools.policy.protected_files import reason_on_disk
 from everturn_gateway.tools.site import FileWrite, ToolSite
 from everturn_gateway.tools.wording import counted, shown
+from everturn_gateway.yaml_files import resolved
 
 READ_MAX_BYTES: Final = 8 * 1024 * 1024  # of one file; also the largest that can be edited
 WRITE_MAX_BYTES: Final = 2 * 1024 * 1024

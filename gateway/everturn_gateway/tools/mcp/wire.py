@@ -61,9 +61,9 @@ from everturn_gateway.tools.mcp.listing import (
 )
 from everturn_gateway.tools.mcp.results import Answer, told
 from everturn_gateway.tools.mcp.settings import McpServerSettings
-from everturn_gateway.tools.mcp.stdio import NO_MESSAGE, UNUSABLE, open_stdio
-from everturn_gateway.tools.mcp.streamable import EXPIRED, STATUS, open_streamable
-from everturn_gateway.tools.mcp.streams import Incoming, Outgoing, Traffic
+from everturn_gateway.tools.mcp.transports.stdio import NO_MESSAGE, UNUSABLE, open_stdio
+from everturn_gateway.tools.mcp.transports.streamable import EXPIRED, STATUS, open_streamable
+from everturn_gateway.tools.mcp.transports.streams import Incoming, Outgoing, Traffic
 from everturn_gateway.tools.site import ToolSite
 
 PAGES_MOST: Final = 32  # of a list of tools

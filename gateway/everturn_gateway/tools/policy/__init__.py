@@ -8,19 +8,13 @@ from __future__ import annotations
 
 from everturn_gateway.tools.policy.advice import notes_on
 from everturn_gateway.tools.policy.descriptions import AllowedWords, DescriptionGate
+from everturn_gateway.tools.policy.files.protected_files import PROTECTED
 from everturn_gateway.tools.policy.gate import PolicyGate
 from everturn_gateway.tools.policy.guarding import CallWatch, GuardedTool, guarded
 from everturn_gateway.tools.policy.held_files import HeldFiles
 from everturn_gateway.tools.policy.hooks import AfterTool, DependsOn, Guard, SkipDuplicate
 from everturn_gateway.tools.policy.judged_writes import JudgedWrites
-from everturn_gateway.tools.policy.loading import LOCAL_FILE, POLICY_FILE, load_policy
 from everturn_gateway.tools.policy.notifying import Notifier, ToolNotice, open_notifier
-from everturn_gateway.tools.policy.patterns import (
-    Pattern,
-    PatternError,
-    exact_pattern,
-    read_pattern,
-)
 from everturn_gateway.tools.policy.policy import (
     LogDelivery,
     Mode,
@@ -28,10 +22,16 @@ from everturn_gateway.tools.policy.policy import (
     Policy,
     WebhookDelivery,
 )
-from everturn_gateway.tools.policy.protected_files import PROTECTED
-from everturn_gateway.tools.policy.sections import PolicyDocument
+from everturn_gateway.tools.policy.policy_files.loading import LOCAL_FILE, POLICY_FILE, load_policy
+from everturn_gateway.tools.policy.policy_files.schema import PolicyDocument
+from everturn_gateway.tools.policy.policy_files.writing import PolicyWriteError
+from everturn_gateway.tools.policy.rules.patterns import (
+    Pattern,
+    PatternError,
+    exact_pattern,
+    read_pattern,
+)
 from everturn_gateway.tools.policy.subjects import NamedForPolicy
-from everturn_gateway.tools.policy.writing import PolicyWriteError
 
 __all__ = [
     "LOCAL_FILE",

@@ -8,8 +8,8 @@ from typing import Final
 from everturn_gateway.tools.policy.commands.programs import look_up
 from everturn_gateway.tools.policy.commands.strict import RefusedError, read_strictly
 from everturn_gateway.tools.policy.commands.uses import use_of
-from everturn_gateway.tools.policy.patterns import Pattern
 from everturn_gateway.tools.policy.policy import Policy
+from everturn_gateway.tools.policy.rules.patterns import Pattern
 
 _BLANKS: Final = " \t"
 

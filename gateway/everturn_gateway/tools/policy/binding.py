@@ -8,8 +8,8 @@ from typing import Final
 
 from everturn_actors.model import FileDigest, ToolCall
 from everturn_actors.ports import Verdict
-from everturn_gateway.tools.policy.file_digests import ALL_FILES, digests, paths_of
-from everturn_gateway.tools.policy.named_files import (
+from everturn_gateway.tools.policy.files.file_digests import ALL_FILES, digests, paths_of
+from everturn_gateway.tools.policy.files.named_files import (
     NamedFiles,
     named_by_arguments,
     named_by_line,

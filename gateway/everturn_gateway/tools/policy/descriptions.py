@@ -27,8 +27,8 @@ from anyio import to_thread
 from everturn_actors.model import Approval, FileDigest, ToolCall
 from everturn_actors.ports import Tool, ToolContext, Verdict
 from everturn_channels.files import put_aside, read_kept, replace_kept
-from everturn_gateway.tools.policy.cleaning import without_hidden
 from everturn_gateway.tools.policy.gate import NOBODY_ANSWERS, PolicyGate
+from everturn_gateway.tools.policy.outside.cleaning import without_hidden
 from everturn_gateway.tools.policy.subjects import SaysItself, policy_name_of
 
 logger = logging.getLogger(__name__)

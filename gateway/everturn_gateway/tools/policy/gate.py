@@ -14,19 +14,19 @@ from everturn_actors.ports import ALLOW, Tool, ToolContext, Verdict
 from everturn_gateway.scheduler.jobs import ISOLATED
 from everturn_gateway.tools.conversations import DELEGATE, sources_behind
 from everturn_gateway.tools.policy.binding import bound, bound_to_state, run_by
-from everturn_gateway.tools.policy.given import GivenAddresses
 from everturn_gateway.tools.policy.hooks import Guard, refusal
 from everturn_gateway.tools.policy.judged_writes import JudgedWrites
-from everturn_gateway.tools.policy.loading import LOCAL_FILE
-from everturn_gateway.tools.policy.outside import (
+from everturn_gateway.tools.policy.outside.given import GivenAddresses
+from everturn_gateway.tools.policy.outside.shown import (
     only_reads,
     shown,
     why_not_read,
 )
-from everturn_gateway.tools.policy.patterns import Pattern, PatternError, read_pattern
 from everturn_gateway.tools.policy.policy import Policy
+from everturn_gateway.tools.policy.policy_files.loading import LOCAL_FILE
+from everturn_gateway.tools.policy.policy_files.writing import PolicyWriteError, add_allowed
+from everturn_gateway.tools.policy.rules.patterns import Pattern, PatternError, read_pattern
 from everturn_gateway.tools.policy.subjects import Subject, looked_at, subject_of
-from everturn_gateway.tools.policy.writing import PolicyWriteError, add_allowed
 from everturn_gateway.tools.site import traits_of
 
 NOBODY_ANSWERS: Final = frozenset((DELEGATE, ISOLATED, "once"))

@@ -12,12 +12,12 @@ import anyio.to_thread
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall, ToolDefinition
 from everturn_actors.ports import Tool, ToolContext, ToolOutput, ToolTraits
-from everturn_gateway.observe import SecretRegistry
-from everturn_gateway.tools.policy.cleaning import clean
-from everturn_gateway.tools.policy.fencing import fence
+from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.tools.policy.held_files import HeldFiles
 from everturn_gateway.tools.policy.hooks import AfterTool, notes
 from everturn_gateway.tools.policy.notifying import Notifier, ToolNotice
+from everturn_gateway.tools.policy.outside.cleaning import clean
+from everturn_gateway.tools.policy.outside.fencing import fence
 from everturn_gateway.tools.policy.policy import Policy
 from everturn_gateway.tools.policy.subjects import (
     SaysItself,

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, assert_never, cast
 import yaml
 
 from everturn_actors.model import Conversation, Reply, ToolCall, ToolResult
-from everturn_gateway.tools.policy.patterns import read_glob
+from everturn_gateway.tools.policy.rules.patterns import read_glob
 from everturn_gateway.tools.policy.subjects import arguments_of, call_names
 
 _SCALAR_CHARACTERS: Final = 200  # longer texts are texts

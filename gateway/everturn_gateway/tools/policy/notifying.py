@@ -20,7 +20,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 from everturn_actors.ports import Clock
 from everturn_actors.supervisor import TRANSIENT, Supervisor, contain
-from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.tools.policy.policy import Delivery, LogDelivery, WebhookDelivery
 
 logger = logging.getLogger(__name__)

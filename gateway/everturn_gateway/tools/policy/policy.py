@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
 from everturn_gateway.tools.policy.commands.analysis import Seen
-from everturn_gateway.tools.policy.patterns import Pattern
-from everturn_gateway.tools.policy.rulings import NOT_LISTED, Ruling, named_by
+from everturn_gateway.tools.policy.rules.patterns import Pattern
+from everturn_gateway.tools.policy.rules.rulings import NOT_LISTED, Ruling, named_by
 from everturn_gateway.tools.policy.subjects import Subject
 
 Mode: TypeAlias = Literal["dangerous", "ask", "restrict"]

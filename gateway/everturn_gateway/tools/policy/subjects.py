@@ -15,8 +15,8 @@ from everturn_actors.model import ToolCall
 from everturn_actors.ports import Tool, ToolKind
 from everturn_gateway.tools.policy.command_state import LineState, look_at_line
 from everturn_gateway.tools.policy.commands.analysis import CommandLine, analyse
-from everturn_gateway.tools.policy.patterns import exact_pattern
-from everturn_gateway.tools.policy.protected_files import reason_on_disk
+from everturn_gateway.tools.policy.files.protected_files import reason_on_disk
+from everturn_gateway.tools.policy.rules.patterns import exact_pattern
 from everturn_gateway.tools.site import FileWrite, PlacesCommands, RunsCommands, WritesFiles
 
 _FAMILIES: Final = {

@@ -25,8 +25,8 @@ from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ConversationKey
 from everturn_actors.ports import Clock
 from everturn_actors.supervisor import TRANSIENT, Supervisor, attempt, contain
-from everturn_gateway.observe import SecretRegistry
-from everturn_gateway.tools.policy.cleaning import clean, without_hidden
+from everturn_gateway.logs import SecretRegistry
+from everturn_gateway.tools.policy.outside.cleaning import clean, without_hidden
 from everturn_gateway.tools.processes import keeper
 from everturn_gateway.tools.processes.output import Output, read_output
 from everturn_gateway.tools.processes.process import Process
@@ -44,8 +44,8 @@ from everturn_gateway.tools.processes.telling import tell
 from everturn_gateway.tools.processes.texts import message_of_end
 from everturn_gateway.tools.processes.tmux import Tmux
 from everturn_gateway.tools.processes.watching import watch
-from everturn_gateway.tools.shell.environment import home_environ
-from everturn_gateway.tools.shell.run_as import give_folder
+from everturn_gateway.tools.shell.confinement.environment import home_environ
+from everturn_gateway.tools.shell.confinement.run_as import give_folder
 from everturn_gateway.tools.site import ServiceLink
 
 logger = logging.getLogger(__name__)

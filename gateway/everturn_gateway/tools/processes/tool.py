@@ -10,7 +10,6 @@ from anyio import to_thread
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall, ToolDefinition
 from everturn_actors.ports import ToolContext, ToolOutput, ToolTraits
-from everturn_gateway.documents import resolved
 from everturn_gateway.tools.arguments import parameters, read_arguments
 from everturn_gateway.tools.confined import make_private
 from everturn_gateway.tools.processes.arguments import ProcessArguments, read_keys
@@ -19,10 +18,11 @@ from everturn_gateway.tools.processes.process import Process
 from everturn_gateway.tools.processes.records import read_pid
 from everturn_gateway.tools.processes.table import Order, ProcessTable
 from everturn_gateway.tools.processes.texts import lasting, name_of, outcome, row
-from everturn_gateway.tools.shell.environment import command_environ
+from everturn_gateway.tools.shell.confinement.environment import command_environ
+from everturn_gateway.tools.shell.confinement.sandbox import HOME, Confinement, confine
 from everturn_gateway.tools.shell.placing import place_of
-from everturn_gateway.tools.shell.sandbox import HOME, Confinement, confine
 from everturn_gateway.tools.site import CommandPlace, ToolSite
+from everturn_gateway.yaml_files import resolved
 
 NAME: Final = "background_process"
 WAIT_S: Final = 600.0  # what takes longer goes on in the background

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Final
 
-from everturn_actors.context.estimates import UNITS_PER_TOKEN, text_units
+from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN, text_units
 
 PAGE_CHARACTERS: Final = 6_000  # at 4 bytes each, 24,000: below a result's cap of 8,000 tokens
 _LOOK_BACK_CHARACTERS = 40  # for the beginning of a character; the longest emoji has 10 parts

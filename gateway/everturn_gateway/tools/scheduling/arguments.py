@@ -10,9 +10,9 @@ from pydantic import AfterValidator, BeforeValidator, ValidationError
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ConversationKey
-from everturn_gateway.scheduler import rules
 from everturn_gateway.scheduler.jobs import Cron
 from everturn_gateway.scheduler.reading import interval_text
+from everturn_gateway.scheduler.rules import rules
 from everturn_gateway.scheduler.sections import JobSection
 from everturn_gateway.tools.arguments import Arguments
 

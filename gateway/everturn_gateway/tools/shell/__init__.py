@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from everturn_gateway.tools.shell.bash import BashTool
-from everturn_gateway.tools.shell.environment import command_environ
-from everturn_gateway.tools.shell.sandbox import (
+from everturn_gateway.tools.shell.confinement.environment import command_environ
+from everturn_gateway.tools.shell.confinement.sandbox import (
     Confinement,
     Limits,
     command_line,

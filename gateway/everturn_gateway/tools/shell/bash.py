@@ -12,8 +12,8 @@ from everturn_actors.model import ToolCall, ToolDefinition
 from everturn_actors.ports import ToolContext, ToolOutput, ToolTraits
 from everturn_gateway.tools.arguments import Arguments, parameters, read_arguments
 from everturn_gateway.tools.shell.commands import run_command
+from everturn_gateway.tools.shell.confinement.sandbox import Confinement
 from everturn_gateway.tools.shell.placing import place_of
-from everturn_gateway.tools.shell.sandbox import Confinement
 from everturn_gateway.tools.site import CommandPlace, ToolSite
 
 NAME: Final = "bash"

@@ -16,10 +16,10 @@ import anyio
 from anyio import to_thread
 
 from everturn_actors.ports import ToolOutput
-from everturn_gateway.tools.shell.environment import command_environ
-from everturn_gateway.tools.shell.run_as import give_folder
+from everturn_gateway.tools.shell.confinement.environment import command_environ
+from everturn_gateway.tools.shell.confinement.run_as import give_folder
+from everturn_gateway.tools.shell.confinement.sandbox import HOME, Confinement, confine
 from everturn_gateway.tools.shell.running import SIGNAL_BASE, Finished, run_process
-from everturn_gateway.tools.shell.sandbox import HOME, Confinement, confine
 from everturn_gateway.tools.shell.trees import OWNER, owner_of
 from everturn_gateway.tools.site import ToolSite
 

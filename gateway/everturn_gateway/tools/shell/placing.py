@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from everturn_gateway.tools.shell.environment import DEFAULT_PATH
-from everturn_gateway.tools.shell.sandbox import Confinement
+from everturn_gateway.tools.shell.confinement.environment import DEFAULT_PATH
+from everturn_gateway.tools.shell.confinement.sandbox import Confinement
 from everturn_gateway.tools.site import CommandPlace, ToolSite
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from everturn_gateway.documents import is_there, read_text, resolved
 from everturn_gateway.errors import ConfigError, Fault
 from everturn_gateway.tools.skills.front_matter import (
     Field,
@@ -21,6 +20,7 @@ from everturn_gateway.tools.skills.front_matter import (
 )
 from everturn_gateway.tools.skills.grants import patterns_of, tools_of
 from everturn_gateway.tools.wording import shown
+from everturn_gateway.yaml_files import is_there, read_text, resolved
 
 SKILL_FILE: Final = "SKILL.md"
 SKILLS_MAX: Final = 200

@@ -12,7 +12,7 @@ from pydantic import Field
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall, ToolDefinition
 from everturn_actors.ports import ToolContext, ToolOutput, ToolTraits
-from everturn_gateway.observe import SecretRegistry
+from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.tools.arguments import Arguments, parameters, read_arguments
 from everturn_gateway.tools.quoting import quoted
 from everturn_gateway.tools.recall.messages import one_line

@@ -1,0 +1,1 @@
+"""How large a request is, and how much of the window is left for it. Pure."""

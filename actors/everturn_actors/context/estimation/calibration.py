@@ -1,0 +1,286 @@
+"""What is learnt about a model from what its provider reports. Pure.
+
+The estimate of `estimates` fits no tokenizer exactly. Two things make up for that. A model's
+`scale`, how many of its tokens one estimated token is, is learnt from everything that is sent to
+it and kept for good. A session's own last report says more still, since what comes next in it is
+mostly like what was there: see `session_scale` and `correction_tokens`.
+
+Nothing here decides whether a request is sent: where a number is wrong, a request is shorter than
+it could be, or the provider refuses it as too long and it is shortened then.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from math import isfinite
+from typing import Final
+
+from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN
+
+SCALE_MIN: Final = 0.8  # a Chinese character stays above 0.6 tokens
+SCALE_MAX: Final = 3.0
+# Tokens per estimated token that a report may come to. What was measured is 0.65 to 1.7; a report
+# outside of this counts something else, such as only what was not in the provider's cache.
+PLAUSIBLE_MIN: Final = 0.5
+PLAUSIBLE_MAX: Final = 5.0
+
+# How long is believed what one refusal said; each time that it is said again, for twice as long.
+HINT_FOR_S: Final = 24 * 3600.0
+CONTRADICTED_FOR_S: Final = 3600.0  # against what the server tells, or what it took before
+HINT_MAX_S: Final = 7 * 24 * 3600.0
+_SAID_CHARACTERS = 200
+
+_SAFETY = 1.25  # on what is known by the name alone
+_REPORT_MIN_UNITS = 50 * UNITS_PER_TOKEN  # below, what a template adds is all one would measure
+_MEMORY_UNITS = 20_000 * UNITS_PER_TOKEN  # as much of the past weighs against the newest report
+_OWN_UNITS = 1_000 * UNITS_PER_TOKEN  # a prompt of this size counts as much as all that is learnt
+_CORRECTION_MAX = 0.5  # of the estimate
+
+# Part of the lower-cased name, scale; the first match wins. What 26 kinds of text come to in the
+# middle, with the tokenizer of each family (OpenAI's o200k and cl100k, Gemma 3, Qwen 3, Llama 3,
+# DeepSeek 3, Claude as reconstructed by the package ctok).
+_CLAUDE_BEFORE_4_7 = re.compile(r"claude-(?:instant|[23])|claude.*-4(?![.-][7-9](?!\d))")
+_PRIORS: Final = (
+    ("claude", 1.25),
+    ("gpt-4o", 0.9),
+    ("gpt-4.", 0.9),
+    ("gpt-4", 0.95),
+    ("gpt-3", 0.95),
+    ("gpt", 0.9),
+    ("gemini", 0.95),
+    ("gemma", 0.95),
+    ("llama", 0.9),
+    ("deepseek", 0.9),
+)
+_CLAUDE_PRIOR = 1.1
+_PRIOR = 1.0  # Qwen's, and of all others
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hint:
+    """What one refusal said of a model. Believed for a while; then it is tried again.
+
+    A refusal may be of one server behind an address, or of another day's settings.
+    """
+
+    tokens: int = 0
+    "The limit that it named; 0 where it was about something else."
+    said: str = ""
+    "The provider's own words, shortened."
+    learnt_at: datetime
+    expires_at: datetime
+    times: int = 1
+    "How often in a row it was said, each time after it was tried again."
+    is_over: bool = False
+    "Whether it is believed no longer; it is kept, to know when it is said again."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFacts:
+    """What is known about one model of one provider, at one address."""
+
+    scale: float
+    "Tokens of this model for one estimated token."
+    reports: int = 0
+    "How many reports the scale was learnt from; 0 = it is a guess by name."
+    units: int = 0
+    "How much these reports were about, as far as it still weighs."
+    window_tokens: int | None = None
+    "The window as the provider told it; None = it did not."
+    proven_tokens: int = 0
+    "The largest prompt that it took, as it reported itself."
+    limit: Hint | None = None
+    "The limit it named when it refused a request as too long; None = it did not."
+    doubted_tokens: int = 0
+    "A limit that was named once, and not believed, as more was told or taken; 0 = none."
+    no_tools: Hint | None = None
+    "That it refused tools; None = it did not."
+
+    @property
+    def limit_tokens(self) -> int | None:
+        """The limit that is believed now; None = there is none."""
+        return None if self.limit is None or self.limit.is_over else self.limit.tokens
+
+    @property
+    def calls_tools(self) -> bool:
+        """Whether it takes tools at all; it does until it has refused them."""
+        return self.no_tools is None or self.no_tools.is_over
+
+
+def cold_facts(model_name: str) -> ModelFacts:
+    """Return what the name of a model tells: on the safe side until the first report."""
+    name = model_name.lower()
+    if _CLAUDE_BEFORE_4_7.search(name):
+        return ModelFacts(scale=_CLAUDE_PRIOR * _SAFETY)
+    prior = next((scale for part, scale in _PRIORS if part in name), _PRIOR)
+    return ModelFacts(scale=prior * _SAFETY)
+
+
+def learn(facts: ModelFacts, *, units: int, tokens: int) -> ModelFacts:
+    """Return what is known after a report: `units` of the estimate came to `tokens`.
+
+    Both are of a whole first prompt, or of what a prompt had more than the one before it. The
+    scale is the mean over what was reported, large reports weighing more, and old ones less with
+    everything that comes after. Reports that are zero, negative, tiny or implausible change
+    nothing.
+    """
+    if units < _REPORT_MIN_UNITS or not _is_plausible(units, tokens):
+        return facts
+    known = min(facts.units, _MEMORY_UNITS)
+    scale = (facts.scale * known + tokens * UNITS_PER_TOKEN) / (known + units)
+    return replace(
+        facts,
+        scale=bounded(scale),
+        reports=facts.reports + 1,
+        units=min(known + units, _MEMORY_UNITS),
+    )
+
+
+def with_window(facts: ModelFacts, window_tokens: int) -> ModelFacts:
+    """Return what is known after the provider told the window of the model as it is served now.
+
+    Where that is new, and larger than a limit that it once named in a refusal, the limit is in
+    doubt: the model is served anew, or the refusal was of something else.
+    """
+    told, limit = replace(facts, window_tokens=window_tokens), facts.limit
+    if limit is None or window_tokens <= limit.tokens or window_tokens == facts.window_tokens:
+        return told
+    return replace(told, limit=None, doubted_tokens=limit.tokens)
+
+
+def with_limit(facts: ModelFacts, tokens: int, *, said: str, now: datetime) -> ModelFacts:
+    """Return what is known after the provider named a limit when it refused a request.
+
+    One that contradicts what the server tells, or is below what it took before, is believed only
+    when it is named again, and not for long.
+
+    Args:
+        facts: What was known.
+        tokens: The limit.
+        said: The provider's words.
+        now: The present instant, UTC.
+    """
+    known = facts.limit if facts.limit is not None and facts.limit.tokens == tokens else None
+    if known is not None and not known.is_over:
+        return facts
+    contradicted = tokens < max(facts.proven_tokens, facts.window_tokens or 0)
+    if contradicted and known is None and facts.doubted_tokens != tokens:
+        return replace(facts, doubted_tokens=tokens)
+    first_s = CONTRADICTED_FOR_S if contradicted else HINT_FOR_S
+    limit = _hint(known, tokens, said=said, now=now, first_s=first_s)
+    return replace(facts, limit=limit, doubted_tokens=0)
+
+
+def with_tools_refused(facts: ModelFacts, *, said: str, now: datetime) -> ModelFacts:
+    """Return what is known after the provider refused a request because of its tools."""
+    return replace(facts, no_tools=_hint(facts.no_tools, 0, said=said, now=now, first_s=HINT_FOR_S))
+
+
+def with_success(facts: ModelFacts, tokens: int, *, had_tools: bool) -> ModelFacts:
+    """Return what is known after a prompt of so many tokens was answered, as reported.
+
+    What it disproves is forgotten.
+    """
+    limit = facts.limit
+    return replace(
+        facts,
+        proven_tokens=max(facts.proven_tokens, tokens),
+        limit=None if limit is not None and tokens > limit.tokens else limit,
+        doubted_tokens=0 if tokens > facts.doubted_tokens else facts.doubted_tokens,
+        no_tools=None if had_tools else facts.no_tools,
+    )
+
+
+def without_hints(facts: ModelFacts) -> ModelFacts:
+    """Return what is known without what single refusals said, and what they would contradict."""
+    return replace(facts, limit=None, no_tools=None, doubted_tokens=0, proven_tokens=0)
+
+
+def facts_at(facts: ModelFacts, now: datetime) -> ModelFacts:
+    """Return what is known at an instant: hints that have expired are marked as over."""
+    if facts.limit is None and facts.no_tools is None:  # of most models; asked for several times
+        return facts  # in each turn
+    limit, no_tools = _at(facts.limit, now), _at(facts.no_tools, now)
+    if limit is facts.limit and no_tools is facts.no_tools:
+        return facts
+    return replace(facts, limit=limit, no_tools=no_tools)
+
+
+def _at(hint: Hint | None, now: datetime) -> Hint | None:
+    if hint is None or hint.is_over == (now >= hint.expires_at):
+        return hint
+    return replace(hint, is_over=not hint.is_over)
+
+
+def _hint(before: Hint | None, tokens: int, *, said: str, now: datetime, first_s: float) -> Hint:
+    """Return a hint that begins now; `before` is the same one as it was believed last."""
+    times = 1 if before is None else before.times + 1
+    believed_s = min(first_s * 2.0 ** min(times - 1, 16), HINT_MAX_S)
+    line = " ".join(said.split())
+    return Hint(
+        tokens=tokens,
+        said=line if len(line) <= _SAID_CHARACTERS else line[:_SAID_CHARACTERS] + "…",
+        learnt_at=now,
+        expires_at=now + timedelta(seconds=believed_s),
+        times=times,
+    )
+
+
+def bounded(scale: float) -> float:
+    """Return the nearest scale that a model may have; 1 for what is no number."""
+    return min(max(scale, SCALE_MIN), SCALE_MAX) if isfinite(scale) else 1.0
+
+
+def session_scale(facts: ModelFacts, *, sent_units: int, reported_tokens: int) -> float:
+    """Return the scale for one session, whose last request came to `reported_tokens`.
+
+    The next request is mostly more of the same, or less of it after a reduction, so its own rate
+    tells more than all other sessions together.
+
+    Args:
+        facts: Of the model.
+        sent_units: What the reported request was estimated at; 0 where there is none.
+        reported_tokens: What the provider reported for it; where that is nothing, or implausible,
+            the scale is the model's.
+    """
+    return bounded(_rate(facts, sent_units, reported_tokens) or facts.scale)
+
+
+def correction_tokens(
+    facts: ModelFacts, *, sent_units: int, reported_tokens: int, now_units: int
+) -> int:
+    """Return what to add to the scaled estimate of a request that goes on where another ended.
+
+    What was reported is counted as it was, and only what is new is estimated.
+
+    Args:
+        facts: Of the model; its scale is the one that the estimate was scaled with.
+        sent_units: What the reported request was estimated at.
+        reported_tokens: What the provider reported for it; where that is nothing, or implausible,
+            nothing is added.
+        now_units: What the request to come is estimated at.
+
+    Returns:
+        A number of tokens, also a negative one; at most half of the estimate.
+    """
+    rate = _rate(facts, sent_units, reported_tokens)
+    if rate is None:
+        return 0
+    estimate = facts.scale * now_units
+    predicted = reported_tokens * UNITS_PER_TOKEN + rate * (now_units - sent_units)
+    bound = _CORRECTION_MAX * estimate
+    return round(min(max(predicted - estimate, -bound), bound) / UNITS_PER_TOKEN)
+
+
+def _rate(facts: ModelFacts, units: int, tokens: int) -> float | None:
+    """Return how many tokens an estimated one came to in a whole prompt; None = not known."""
+    if units <= 0 or not _is_plausible(units, tokens):
+        return None
+    # A short prompt is mostly instructions and tools, and tells little of what follows them.
+    return (tokens * UNITS_PER_TOKEN + facts.scale * _OWN_UNITS) / (units + _OWN_UNITS)
+
+
+def _is_plausible(units: int, tokens: int) -> bool:
+    return PLAUSIBLE_MIN * units <= tokens * UNITS_PER_TOKEN <= PLAUSIBLE_MAX * units

@@ -1,0 +1,114 @@
+"""The context window of a model, known by its name. Pure.
+
+Source: the seed design "Context Window Management", which read OpenRouter's model pages.
+"""
+
+from __future__ import annotations
+
+from everturn_actors.context.estimation.calibration import Hint, ModelFacts, without_hints
+from everturn_actors.spec import ModelSpec
+
+DEFAULT_WINDOW_TOKENS = 128_000
+
+# A part of the lower-cased name, window in tokens. The first match wins, so a version stands
+# before its family.
+_WINDOWS = (
+    ("claude", 200_000),
+    ("gpt-5", 400_000),
+    ("gpt-4.1", 1_000_000),
+    ("gpt-4o", 128_000),
+    ("gpt-4-turbo", 128_000),
+    ("gpt-4", 128_000),
+    ("gemini", 1_000_000),
+    ("grok-4", 2_000_000),
+    ("grok", 131_072),
+    ("deepseek-v3", 163_840),
+    ("deepseek-chat-v3", 163_840),
+    ("deepseek", 128_000),
+    ("qwen3", 131_072),
+    ("qwen", 128_000),
+    ("llama-4", 327_680),
+    ("llama", 128_000),
+    ("mistral-large", 262_144),
+    ("mistral", 128_000),
+    ("mixtral", 128_000),
+    ("smollm2-135m", 4096),  # ours: trained for 2,048, and served with no more than this
+)
+
+
+def model_window(name: str) -> int:
+    """Return the window of the model `name`, in tokens; 128,000 for an unknown one."""
+    lowered = name.lower()
+    return next((tokens for part, tokens in _WINDOWS if part in lowered), DEFAULT_WINDOW_TOKENS)
+
+
+def input_window(model: ModelSpec, facts: ModelFacts | None = None) -> int:
+    """Return how many tokens a request to `model` may hold, the reply included.
+
+    A window that the spec names stands, whatever a server says; `max_input_tokens` caps it. Where
+    the spec names none, the rest is only a guess, and `max_input_tokens` stands in its place: it
+    lowers it (cost), or raises it (a model the table does not know). What the provider tells comes
+    before the table. What it named when it refused a request lowers all but the spec's window.
+
+    Args:
+        model: The agent's model.
+        facts: What was learnt about it; None = nothing.
+    """
+    window, cap = model.context_window, model.max_input_tokens
+    if window is not None:
+        return window if cap is None else min(window, cap)
+    if cap is not None:
+        window = cap
+    else:
+        window = (facts.window_tokens if facts else None) or model_window(model.name)
+    limit = facts.limit_tokens if facts else None
+    return window if limit is None else min(window, limit)
+
+
+def hint_notes(model: ModelSpec, facts: ModelFacts) -> tuple[str, ...]:
+    """Return what single refusals taught of a model and what that means, as sentences for people.
+
+    Empty where nothing follows from them.
+    """
+    return tuple(filter(None, (_limit_note(model, facts), _tools_note(model, facts))))
+
+
+def _limit_note(model: ModelSpec, facts: ModelFacts) -> str:
+    hint = facts.limit
+    if hint is None or hint.is_over:
+        return ""
+    said = f"the provider named {hint.tokens:,} tokens when it refused a request {_source(hint)}"
+    taken = input_window(model, facts)
+    if model.context_window is not None:
+        if hint.tokens >= taken:
+            return ""
+        return (
+            f"spec.model.context_window says {model.context_window:,} tokens, and stands, but"
+            f" {said}; correct it where that is right, or {_forget(model)}"
+        )
+    usual = input_window(model, without_hints(facts))
+    if taken == usual:
+        return ""
+    return (
+        f"the window counts as {taken:,} tokens, not {usual:,}: {said}; it is tried again from"
+        f" {hint.expires_at:%Y-%m-%d %H:%M} UTC on, or at once after {_forget(model)};"
+        " spec.model.context_window would stand above it"
+    )
+
+
+def _tools_note(model: ModelSpec, facts: ModelFacts) -> str:
+    hint = facts.no_tools
+    if hint is None or hint.is_over:
+        return ""
+    return (
+        f"the model is offered no tools: the provider refused them {_source(hint)}; they are tried"
+        f" again from {hint.expires_at:%Y-%m-%d %H:%M} UTC on, or at once after {_forget(model)}"
+    )
+
+
+def _source(hint: Hint) -> str:
+    return f"on {hint.learnt_at:%Y-%m-%d %H:%M} UTC ({hint.said})"
+
+
+def _forget(model: ModelSpec) -> str:
+    return f"`everturn model forget {model.provider}/{model.name}`"

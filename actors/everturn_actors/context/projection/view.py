@@ -1,0 +1,257 @@
+"""What a policy works on: a conversation as blocks, and what became of each of its messages. Pure.
+
+A message is known by its `seq`: here the number it has in its log, or its place in a transcript
+counted from 1. A message with seq 0 was put in by the gateway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol, TypeAlias
+
+from everturn_actors.context.estimation.budget import Budget
+from everturn_actors.context.estimation.estimates import Estimates, message_units
+from everturn_actors.context.projection.turns import Block, count_messages, flatten
+from everturn_actors.model import (
+    AnyMessage,
+    Fate,
+    Remembering,
+    Reply,
+    Step,
+    ToolDefinition,
+    ToolResult,
+    UserMessage,
+    remember,
+)
+
+Place: TypeAlias = tuple[int, int]
+"A block's position, and a message's position in it: 0 for a reply or a lone message."
+
+
+class Estimator(Protocol):
+    """Counts tokens as one system does. All of its answers are at least 0."""
+
+    def text(self, text: str) -> int:
+        """Return the tokens of a text on its own, such as the system prompt; 0 for none."""
+        ...
+
+    def message(self, message: AnyMessage, media: int) -> int:
+        """Return the tokens of a message with `media` images or files beside its text."""
+        ...
+
+    def tools(self, tools: Sequence[ToolDefinition]) -> int:
+        """Return the tokens of tool definitions; 0 for none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Became:
+    """What became of one message."""
+
+    fate: Fate
+    stage: str
+    "The stage that did it last; empty for a message that is as it was."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """A text that left the view and has to be kept where the model can read it."""
+
+    path: str
+    text: str
+    seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reduction:
+    """What one stage did, once."""
+
+    stage: str
+    fate: Fate
+    seqs: tuple[int, ...]
+    call_ids: tuple[str, ...]
+    "Calls whose results are among these messages."
+    tokens_before: int
+    "Of these messages alone."
+    tokens_after: int
+
+
+VIEW_UNITS = "units"
+"Under which a view remembers what its messages cost; whoever makes one may know it already."
+VIEW_MESSAGES = "messages"
+"Under which it remembers how many messages of the conversation it shows."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View(Remembering):
+    """A conversation on its way into a request."""
+
+    blocks: tuple[Block, ...]
+    "Oldest first."
+    current: int
+    "The block at which the running turn begins; the number of blocks where none runs."
+    media: Mapping[int, int] = field(default_factory=dict[int, int])
+    "Images and files of a message, by its seq; they stay with it whatever its text becomes."
+    became: Mapping[int, Became] = field(default_factory=dict[int, Became])
+    "By seq; a message that is not in it is kept."
+    omitted_messages: int = 0
+    "Messages of the conversation that are not shown: what a notice to the model has to tell."
+    unsummarised: int = 0
+    "How many of them no summary stands for."
+    summary: str = ""
+    "What stands for messages that are gone."
+    note: str = ""
+    "What the summary does not tell and has to: what left in an emergency."
+    stored: tuple[Stored, ...] = ()
+    notes: tuple[str, ...] = ()
+    "What a policy would have done if it had a model, for people."
+
+    @property
+    def protected(self) -> int:
+        """The block from which on nothing may leave: the running turn, or the newest question."""
+        if self.current < len(self.blocks):
+            return self.current
+        users = (n for n, b in enumerate(self.blocks) if isinstance(b, UserMessage))
+        return max(users, default=max(len(self.blocks) - 1, 0))
+
+    @property
+    def whole_summary(self) -> str:
+        """The summary, and what it does not tell."""
+        if self.summary and self.note:
+            return f"{self.summary}\n\n{self.note}"
+        return self.summary or self.note
+
+    @property
+    def messages(self) -> tuple[AnyMessage, ...]:
+        """All messages, oldest first."""
+        return tuple(flatten(self.blocks))
+
+    def results(self) -> Iterator[tuple[Place, ToolResult]]:
+        """Yield every tool result with its place, oldest first."""
+        for index, block in enumerate(self.blocks):
+            if isinstance(block, Step):
+                for number, result in enumerate(block.results, 1):
+                    yield (index, number), result
+
+
+Outcome: TypeAlias = tuple[View, tuple[Reduction, ...]]
+Stage: TypeAlias = Callable[[View, Budget], Outcome]
+
+
+def in_order(*stages: Stage) -> Stage:
+    """Return the stage that does what all of these do, one after the other."""
+
+    def stage(view: View, budget: Budget) -> Outcome:
+        reduced: tuple[Reduction, ...] = ()
+        for each in stages:
+            view, reductions = each(view, budget)
+            reduced += reductions
+        return view, reduced
+
+    return stage
+
+
+def size_units(view: View, messages: Iterable[AnyMessage]) -> int:
+    """Return the units of the script-aware estimate of `messages` of this view."""
+    media = view.media
+    if not media:
+        return sum(map(message_units, messages))
+    return sum(message_units(message, media.get(message.seq, 0)) for message in messages)
+
+
+def view_units(view: View) -> int:
+    """Return the same of all messages; counted once for each view and kept with it."""
+    return remember(view, VIEW_UNITS, lambda: size_units(view, flatten(view.blocks)))
+
+
+def view_messages(view: View) -> int:
+    """Return how many messages of the conversation a view shows; kept with it."""
+    return remember(view, VIEW_MESSAGES, lambda: count_messages(view.blocks))
+
+
+def size_tokens(view: View, messages: Iterable[AnyMessage], estimator: Estimator) -> int:
+    """Return the tokens of `messages` of this view."""
+    if isinstance(estimator, Estimates):  # these are sums, to be rounded once
+        return estimator.tokens(size_units(view, messages))
+    return sum(estimator.message(m, view.media.get(m.seq, 0)) for m in messages)
+
+
+def block_tokens(view: View, block: Block, estimator: Estimator) -> int:
+    """Return the tokens of one block of this view."""
+    return size_tokens(view, flatten([block]), estimator)
+
+
+def edit(
+    view: View,
+    changes: Mapping[Place, AnyMessage],
+    *,
+    fate: Fate,
+    stage: str,
+    estimator: Estimator,
+) -> Outcome:
+    """Return the view with other messages in these places; no change gives no reduction."""
+    if not changes:
+        return view, ()
+    blocks = list(view.blocks)
+    old: list[AnyMessage] = []
+    for (index, number), message in changes.items():
+        block = blocks[index]
+        old.append(block.messages[number] if isinstance(block, Step) else block)
+        blocks[index] = _changed(block, number, message)
+    reduction = Reduction(
+        stage=stage,
+        fate=fate,
+        seqs=_seqs(old),
+        call_ids=_call_ids(old),
+        tokens_before=size_tokens(view, old, estimator),
+        tokens_after=size_tokens(view, changes.values(), estimator),
+    )
+    return replace(view, blocks=tuple(blocks), became=_became(view, reduction)), (reduction,)
+
+
+def remove(
+    view: View, gone: Iterable[int], *, fate: Fate, stage: str, estimator: Estimator
+) -> Outcome:
+    """Return the view without these blocks; none gives no reduction."""
+    leaving = set(gone)
+    if not leaving:
+        return view, ()
+    old = list(flatten(view.blocks[index] for index in sorted(leaving)))
+    reduction = Reduction(
+        stage=stage,
+        fate=fate,
+        seqs=_seqs(old),
+        call_ids=_call_ids(old),
+        tokens_before=size_tokens(view, old, estimator),
+        tokens_after=0,
+    )
+    kept = tuple(b for index, b in enumerate(view.blocks) if index not in leaving)
+    before = sum(1 for index in leaving if index < view.current)
+    became = _became(view, reduction)
+    return replace(view, blocks=kept, current=view.current - before, became=became), (reduction,)
+
+
+def _changed(block: Block, number: int, message: AnyMessage) -> Block:
+    if not isinstance(block, Step):
+        assert not isinstance(message, Reply | ToolResult)
+        return message
+    if number == 0:
+        assert isinstance(message, Reply)
+        return replace(block, reply=message)
+    assert isinstance(message, ToolResult)
+    results = (*block.results[: number - 1], message, *block.results[number:])
+    return replace(block, results=results)
+
+
+def _seqs(messages: Iterable[AnyMessage]) -> tuple[int, ...]:
+    return tuple(message.seq for message in messages if message.seq)
+
+
+def _call_ids(messages: Iterable[AnyMessage]) -> tuple[str, ...]:
+    return tuple(message.call_id for message in messages if isinstance(message, ToolResult))
+
+
+def _became(view: View, reduction: Reduction) -> dict[int, Became]:
+    new = Became(fate=reduction.fate, stage=reduction.stage)
+    return {**view.became, **dict.fromkeys(reduction.seqs, new)}

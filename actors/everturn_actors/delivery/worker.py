@@ -1,0 +1,216 @@
+"""The way out of one session: keeps its delivery port at work while there is something to carry.
+
+A boundary: a delivery port that fails is logged and begun anew, and the session goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import cast
+
+import anyio
+
+from everturn_actors.delivery.port import DeliveryPort
+from everturn_actors.errors import ActorStoppedError, SessionEndedError
+from everturn_actors.events import Body
+from everturn_actors.faults import is_cancelled
+from everturn_actors.ports import Clock, SessionStore
+from everturn_actors.protocol.background import Background
+from everturn_actors.protocol.commands import Command, Tell, Wake
+from everturn_actors.protocol.feed import Feed, Update
+from everturn_actors.protocol.mailbox import Answer, Mailbox
+from everturn_actors.protocol.subscription import follow_feed
+from everturn_actors.state.session_state import SessionState
+
+logger = logging.getLogger(__name__)
+
+RETRY_S = 1.0  # until a delivery port that failed is begun anew; doubled with each failure
+RETRY_MAX_S = 60.0
+
+
+class DeliveryWorker:
+    """Implements `Outgoing` for one actor."""
+
+    def __init__(
+        self,
+        *,
+        session_id: str,
+        delivery_ports: Mapping[str, DeliveryPort],
+        mailbox: Mailbox[Command],
+        feed: Feed,
+        store: SessionStore,
+        clock: Clock,
+        present: Callable[[], SessionState | None],
+        changed: Callable[[], Awaitable[None]],
+        stopping: Callable[[], bool],
+    ) -> None:
+        """Prepare it; only the actor makes one.
+
+        Args:
+            session_id: The session.
+            delivery_ports: By the name of their channel.
+            mailbox: The actor's.
+            feed: Where its followers read.
+            store: Where the session lives.
+            clock: The time.
+            present: Gives the present state; None before the session has begun.
+            changed: Waits until something new is durable.
+            stopping: Whether the service stops.
+        """
+        self._session_id, self._delivery_ports = session_id, delivery_ports
+        self._mailbox, self._feed, self._store, self._clock = mailbox, feed, store, clock
+        self._present, self._changed, self._stopping = present, changed, stopping
+        self._works = False
+
+    # --- the actor's side ---
+
+    @property
+    def works(self) -> bool:
+        """Whether a delivery port is at work for the session."""
+        return self._works
+
+    @property
+    def is_due(self) -> bool:
+        """Whether something is owed that may still be delivered: such a session stays."""
+        state = self._present()
+        return state is not None and bool(state.outbox) and self.delivers(state.key.channel)
+
+    def delivers(self, channel: str) -> bool:
+        """Whether what is said in a session of `channel` is owed to its people."""
+        return channel in self._delivery_ports
+
+    def begin(self, tasks: Background) -> None:
+        """Set the delivery port to work, if there is work and it is not at it."""
+        delivery_port = self._needed()
+        if delivery_port is not None and not self._works:
+            self._works = True
+            tasks.start_soon(self._carry)
+
+    def _needed(self) -> DeliveryPort | None:
+        state = self._present()
+        if state is None or state.status == "ended" or self.is_stopping:
+            return None
+        turn = state.open_turn
+        has_work = bool(state.outbox) or (turn is not None and turn.delivers)
+        return self._delivery_ports.get(state.key.channel) if has_work else None
+
+    async def _carry(self) -> None:
+        delay_s = RETRY_S
+        try:
+            while (delivery_port := self._needed()) is not None:
+                seen = self._newest()
+                await self._carry_once(delivery_port)
+                await self._pause(delay_s, seen)
+                delay_s = RETRY_S if self._has_more(seen) else min(delay_s * 2, RETRY_MAX_S)
+        finally:
+            self._works = False
+            with suppress(ActorStoppedError):
+                self._mailbox.put(Wake(Answer()), own=True)  # it may rest now
+
+    async def _carry_once(self, delivery_port: DeliveryPort) -> None:
+        """Let the delivery port work until it comes back, or fails."""
+        error: BaseException
+        try:
+            await delivery_port.deliver(self)
+        except anyio.get_cancelled_exc_class() as cancelled:
+            if is_cancelled():
+                raise
+            error = cancelled  # nobody called it off: work of its own was
+        except Exception as failure:  # noqa: BLE001 - a boundary: the channel's; told of below
+            if _is_end(failure):
+                return
+            error = failure
+        else:
+            return
+        logger.error(
+            "a delivery failed and is begun anew",
+            extra={"session_id": self._session_id, "error": str(error)},
+            exc_info=error,
+        )
+
+    def _newest(self) -> tuple[int, int]:
+        """Return the newest turn, and the event of the newest outbox item that is owed."""
+        state = self.state
+        return state.turns, max((item.seq for item in state.outbox), default=0)
+
+    def _has_more(self, seen: tuple[int, int]) -> bool:
+        """Whether something came since `seen`."""
+        return any(now > before for now, before in zip(self._newest(), seen, strict=True))
+
+    async def _pause(self, delay_s: float, seen: tuple[int, int]) -> None:
+        """Wait before a delivery port is begun anew; not when more came, or nothing is left."""
+
+        def is_over() -> bool:
+            return self._needed() is None or self._has_more(seen)
+
+        async def watch(scope: anyio.CancelScope) -> None:
+            while not is_over():
+                await self._changed()
+            scope.cancel()
+
+        if is_over():
+            return
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch, tasks.cancel_scope)
+            await self._clock.sleep(delay_s)
+            tasks.cancel_scope.cancel()
+
+    # --- the delivery port's side (Outgoing) ---
+
+    @property
+    def session_id(self) -> str:
+        """The session."""
+        return self._session_id
+
+    @property
+    def state(self) -> SessionState:
+        """Its present state."""
+        state = self._present()
+        assert state is not None, "a session that owes something has begun"
+        return state
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the service stops: nothing new begins."""
+        return self._stopping()
+
+    async def tell(self, *bodies: Body) -> None:
+        """Make events of a delivery durable and apply them."""
+        answer = Answer[None]()
+        self._mailbox.put(Tell(bodies, answer), own=True)
+        # Not cancelled half way: whoever goes on has to know what stands in the log. The actor
+        # answers or refuses whatever is in its mailbox when it stops, so this ends.
+        with anyio.CancelScope(shield=True):
+            await answer.wait()
+
+    async def until_changed(self) -> None:
+        """Wait until something new is durable, or the service stops."""
+        await self._changed()
+
+    def updates(self) -> AsyncGenerator[Update]:
+        """Yield the events that come from now on, and the text of replies as it comes."""
+        last_seq = self.state.last_seq
+        return follow_feed(
+            self._feed,
+            self._store,
+            self._session_id,
+            last_seq,
+            last_seq,
+            "live",
+            lambda: self.is_stopping,
+            waits=False,
+        )
+
+    async def read_file(self, name: str) -> bytes | None:
+        """Return a file that is kept with the session; None where it is gone."""
+        return await self._store.read_media(self._session_id, name)
+
+
+def _is_end(error: Exception) -> bool:
+    """Whether it says no more than that the session or its actor came to an end."""
+    if isinstance(error, ExceptionGroup):
+        group = cast("ExceptionGroup[Exception]", error)
+        return all(_is_end(each) for each in group.exceptions)
+    return isinstance(error, SessionEndedError | ActorStoppedError)

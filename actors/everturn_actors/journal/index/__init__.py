@@ -1,0 +1,1 @@
+"""Which sessions there are, without reading them all."""

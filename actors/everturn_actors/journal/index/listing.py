@@ -1,0 +1,339 @@
+"""Which sessions there are, page by page, and which of them have been idle for long.
+
+The answers come from an index, `activity`, so that a page costs a page, however many sessions there
+are. The files are believed and not the index: a row is read from them when it is asked for. The
+index learns of appends in memory, and is written behind them, now and then, without a sync.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
+
+import anyio
+
+from everturn_actors.errors import JournalError
+from everturn_actors.events import Event, SessionEnded, SessionShared, SessionStarted
+from everturn_actors.ids import is_session_id
+from everturn_actors.journal.index import entries as index
+from everturn_actors.journal.index.activity import ActivityTable, Row, TableError
+from everturn_actors.journal.log.codec import BadLineError
+from everturn_actors.journal.log.layout import Layout
+from everturn_actors.journal.snapshot.reader import BadSnapshotError
+from everturn_actors.ports import ALL_SESSIONS, SessionFilter, SessionSummary
+
+logger = logging.getLogger(__name__)
+
+START_DELAY_S = 1.0  # a start is not kept waiting by what can be done after it
+WRITE_BEHIND_S = 5.0  # how long appends gather before the index is written
+IDLE_AT_ONCE = 200  # sessions that are looked at in one go for their expiry
+READ_AT_ONCE = 100  # sessions of which nothing is known yet, read in one go
+QUICK_S = 0.005  # a folder that is read so quickly is read whenever it has changed
+PATIENCE = 50  # any other one at most for this part of the time
+_SETTLED_NS = 50_000_000  # file systems count time in ticks; a change within one cannot be seen
+
+BEGINNING: Place = (0, "")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+Place: TypeAlias = tuple[int, str]
+"Where a page of idle sessions ended: the last activity in the index, and the id."
+
+
+@dataclass(frozen=True, slots=True)
+class _News:
+    """What an append says about its session."""
+
+    agent: str | None
+    updated_at: datetime
+    is_ended: bool
+    viewers: tuple[str, ...]
+    "Principals that began it or were given it, since the index was written."
+
+
+class Listing:
+    """The list of sessions of one workspace. `run` is its task; everything works without it."""
+
+    def __init__(self, layout: Layout) -> None:
+        """Begin without having looked at anything."""
+        self._layout = layout
+        self._table = ActivityTable(layout.index)
+        self._news: dict[str, _News | None] = {}
+        "What is not in the index yet, by session; None = it was deleted."
+        self._has_news = anyio.Event()
+        self._seen_ns = -1
+        "When the folder had changed last, as it was when it was read; -1 = look again."
+        self._is_known = False
+        "Whether the index was held against the folder since it was opened."
+        self._took_s = 0.0
+        "How long it took to read the names in the folder."
+        self._read_at_s = 0.0
+        self._mutex = threading.Lock()
+        "Held while news are added or taken away."
+
+    # --- on the event loop ---
+
+    def note(self, session_id: str, events: Sequence[Event]) -> None:
+        """Take notice of an append that is durable."""
+        first = events[0].body
+        agent = first.key.agent if isinstance(first, SessionStarted) else None
+        is_ended = False
+        viewers: tuple[str, ...] = ()
+        for event in events:  # a loop, as each append of each turn comes here
+            body = event.body
+            if isinstance(body, SessionEnded):
+                is_ended = True
+            elif isinstance(body, SessionStarted | SessionShared):
+                viewers = _with_viewer(viewers, body)
+        with self._mutex:
+            before = self._news.get(session_id)
+            if before is not None:
+                agent = before.agent if agent is None else agent
+                viewers = (*before.viewers, *viewers) if viewers else before.viewers
+            self._news[session_id] = _News(agent, events[-1].at, is_ended, viewers)
+        self._has_news.set()
+
+    def forget(self, session_id: str) -> None:
+        """Take notice that a session is deleted."""
+        with self._mutex:
+            self._news[session_id] = None
+        self._has_news.set()
+
+    async def run(self, in_thread: Callable[[Callable[[], float]], Awaitable[float]]) -> None:
+        """Write behind what is noted, and read what is not known yet; never returns."""
+        await anyio.sleep(START_DELAY_S)
+        while True:
+            self._has_news = anyio.Event()
+            pause_s = await in_thread(self._keep_up)
+            if not pause_s:
+                await self._has_news.wait()
+            await anyio.sleep(pause_s or WRITE_BEHIND_S)
+
+    # --- in a thread ---
+
+    def _keep_up(self) -> float:
+        """Do a part of the work that makes the index complete; return how long to pause then.
+
+        Returns:
+            0 where nothing is left to do, or the index cannot be used.
+        """
+        began_s = time.monotonic()
+        try:
+            self._catch_up()
+            has_more = self._read_some()
+        except TableError as error:
+            self._give_up(error)
+            return 0.0
+        return time.monotonic() - began_s if has_more else 0.0  # half of one thread at most
+
+    def rebuild(self) -> None:
+        """Forget the index; it is made anew from the files."""
+        self._is_known = False
+        self._table.remove()
+
+    def write_behind(self) -> None:
+        """Write what is not written yet, where the index was used at all."""
+        if self._table.is_open:
+            try:
+                self._write_behind()
+            except TableError as error:
+                self._give_up(error)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._table.close()
+
+    def page(
+        self, *, after: str, limit: int, wanted: SessionFilter = ALL_SESSIONS
+    ) -> tuple[SessionSummary, ...]:
+        """Return up to `limit` sessions with an id below `after`; see `SessionStore.sessions`."""
+        try:
+            if wanted.seen_by:
+                self._complete()  # who sees a session stands in its files
+            else:
+                self._catch_up()
+            return tuple(self._page(after, limit, wanted))
+        except TableError as error:
+            self._give_up(error)
+            return index.list_sessions(self._layout, after=after, limit=limit, wanted=wanted)
+
+    def agents(self) -> tuple[str, ...]:
+        """Return the agents whose sessions have not all ended; see `SessionStore.agents`."""
+        try:
+            self._complete()
+            return tuple(self._table.agents())
+        except TableError as error:
+            self._give_up(error)
+            return tuple(sorted({row.key.agent for row in self._all() if row.status != "ended"}))
+
+    def idle(
+        self, agent: str, before: datetime, place: Place
+    ) -> tuple[tuple[SessionSummary, ...], Place | None]:
+        """Return some idle sessions behind a place, and where to go on; None = there are no more.
+
+        See `SessionStore.idle`.
+        """
+        before_us = _microseconds(before)
+        try:
+            if place == BEGINNING:
+                self._complete()
+            found = self._table.idle(agent, before_us=before_us, after=place, limit=IDLE_AT_ONCE)
+            rows, moved = list[SessionSummary](), list[SessionSummary]()
+            for _, session_id in found:
+                row = self.summary(session_id)
+                if row is None:
+                    continue
+                # Where an idle one stands is left as it is, or the next page would have it again.
+                (rows if _is_idle(row, agent, before) else moved).append(row)
+            self._table.put(map(_row, moved))
+            return tuple(rows), found[-1] if found else None
+        except TableError as error:
+            self._give_up(error)
+        return tuple(row for row in self._all() if _is_idle(row, agent, before)), None
+
+    def _complete(self) -> None:
+        """Read all that is not known yet; an hour after a start, that is mostly nothing."""
+        self._catch_up()
+        while self._read_some():
+            pass
+
+    def _page(self, after: str, limit: int, wanted: SessionFilter) -> Iterator[SessionSummary]:
+        """Yield what the files say of the sessions that the index names, until there are enough."""
+        left = limit
+        while left > 0 and (
+            ids := self._table.newest(
+                after=after, limit=left, seen_by=wanted.seen_by, agents=wanted.agents
+            )
+        ):
+            after = ids[-1]
+            found = map(self.summary, ids)
+            rows = [row for row in found if row is not None and wanted.admits(row)]
+            left -= len(rows)
+            yield from rows
+
+    def summary(self, session_id: str) -> SessionSummary | None:
+        """Return what the files say of a session; see `SessionStore.summary`."""
+        try:
+            return index.summarise(self._layout.session(session_id))
+        except (BadLineError, BadSnapshotError, JournalError, OSError):
+            return None
+
+    def _all(self) -> Iterator[SessionSummary]:
+        found = map(self.summary, index.session_ids(self._layout))
+        return (row for row in found if row is not None)
+
+    def _catch_up(self) -> None:
+        """Bring the index up to what the folder and the appends say.
+
+        Raises:
+            TableError: It cannot be used.
+        """
+        now_ns, changed_ns = time.time_ns(), self._changed_ns()
+        is_new = changed_ns != self._seen_ns
+        since_s = time.monotonic() - self._read_at_s
+        if not self._is_known or (
+            is_new and (self._took_s < QUICK_S or since_s > PATIENCE * self._took_s)
+        ):
+            began_s = time.monotonic()
+            self._table.reconcile(filter(is_session_id, _names(self._layout)))
+            self._read_at_s = time.monotonic()
+            self._took_s = self._read_at_s - began_s
+            # A folder that changed just now may change again without showing it.
+            self._seen_ns = changed_ns if now_ns - changed_ns > _SETTLED_NS else -1
+            self._is_known = True
+        self._write_behind()
+
+    def _changed_ns(self) -> int:
+        try:
+            return self._layout.sessions.stat().st_mtime_ns
+        except FileNotFoundError:
+            return 0
+
+    def _write_behind(self) -> None:
+        with self._mutex:
+            news, self._news = self._news, {}
+        if not news:
+            return
+        try:
+            self._table.put(
+                (_new_row(session_id, each) for session_id, each in news.items() if each),
+                gone=[session_id for session_id, each in news.items() if each is None],
+            )
+        except TableError:
+            with self._mutex:
+                self._news = {**news, **self._news}
+            raise
+
+    def _read_some(self) -> bool:
+        """Read some of the sessions of which only the id is known; return whether there were any.
+
+        Raises:
+            TableError: The index cannot be used.
+        """
+        ids = self._table.unread(READ_AT_ONCE)
+        found = {session_id: self.summary(session_id) for session_id in ids}
+        self._table.put(_read_rows(found))
+        return bool(ids)
+
+    def _give_up(self, error: TableError) -> None:
+        """Go on without the index for this once."""
+        self._is_known = False
+        logger.warning(
+            "the index of sessions cannot be used and is made anew; until then lists take longer",
+            extra={"error": str(error)},
+        )
+
+
+def _names(layout: Layout) -> Iterator[str]:
+    try:
+        with os.scandir(layout.sessions) as entries:
+            for entry in entries:
+                yield entry.name
+    except FileNotFoundError:
+        return
+
+
+def _read_rows(found: Mapping[str, SessionSummary | None]) -> Iterator[Row]:
+    """Yield a row for each session; one that cannot be read has no agent, and is never idle."""
+    for session_id, row in found.items():
+        yield Row(session_id, "", 0, is_ended=True) if row is None else _row(row)
+
+
+def _row(summary: SessionSummary) -> Row:
+    is_ended = summary.status == "ended"
+    updated_us = _microseconds(summary.updated_at)
+    viewers = tuple(filter(None, (summary.principal, *summary.shared_with)))
+    return Row(
+        summary.session_id, summary.key.agent, updated_us, is_ended=is_ended, viewers=viewers
+    )
+
+
+def _new_row(session_id: str, news: _News) -> Row:
+    return Row(
+        session_id,
+        news.agent,
+        _microseconds(news.updated_at),
+        is_ended=news.is_ended,
+        viewers=news.viewers,
+    )
+
+
+def _with_viewer(viewers: tuple[str, ...], body: SessionStarted | SessionShared) -> tuple[str, ...]:
+    """Return who may see a session from this event on; one from whom it was taken stays.
+
+    A row too many costs a look at the session's files, which say that it is not theirs.
+    """
+    return (*viewers, body.principal) if body.principal else viewers
+
+
+def _microseconds(instant: datetime) -> int:
+    return (instant - _EPOCH) // timedelta(microseconds=1)
+
+
+def _is_idle(row: SessionSummary, agent: str, before: datetime) -> bool:
+    return row.key.agent == agent and row.status != "ended" and row.updated_at < before

@@ -1,0 +1,1 @@
+"""The log of a session: lines, files, archives, and where they lie."""

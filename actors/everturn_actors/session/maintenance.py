@@ -1,0 +1,86 @@
+"""What a service does by itself: let open turns go on, end sessions that nobody uses."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import aclosing
+from datetime import timedelta
+from functools import partial
+
+import anyio
+
+from everturn_actors.errors import CoreError, JournalError
+from everturn_actors.ports import Agents, Clock, SessionStore
+from everturn_actors.protocol.commands import Look
+from everturn_actors.session.registry import Registry
+from everturn_actors.supervisor import contain
+
+logger = logging.getLogger(__name__)
+
+RESUMES_AT_ONCE = 8  # sessions loaded side by side at start-up
+RETRY_S = 10.0  # until open turns are looked for again where that failed
+
+
+async def resume_open_turns(store: SessionStore, registry: Registry, clock: Clock) -> None:
+    """Wake every session that may have an open turn; those that have none rest again at once."""
+    limiter = anyio.CapacityLimiter(RESUMES_AT_ONCE)
+
+    async def wake(session_id: str) -> None:
+        async with limiter:
+            await _wake(registry, session_id)
+
+    async with anyio.create_task_group() as tasks:
+        for session_id in await _awake(store, clock):
+            tasks.start_soon(contain, f"resume of {session_id}", partial(wake, session_id))
+
+
+async def _awake(store: SessionStore, clock: Clock) -> tuple[str, ...]:
+    while True:
+        try:
+            return await store.awake()
+        except JournalError as error:
+            logger.warning(
+                "open turns cannot be looked for; trying again", extra={"error": str(error)}
+            )
+        await clock.sleep(RETRY_S)
+
+
+async def end_expired(
+    store: SessionStore, registry: Registry, agents: Agents, clock: Clock, sweep_s: float
+) -> None:
+    """Every `sweep_s`, wake the sessions that are idle for longer than their agent allows.
+
+    An actor that wakes ends an expired session by itself.
+    """
+    while True:
+        await clock.sleep(sweep_s)
+        try:
+            await _sweep(store, registry, agents, clock)
+        except JournalError as error:
+            logger.warning(
+                "expired sessions cannot be looked for; the next round will",
+                extra={"error": str(error)},
+            )
+
+
+async def _sweep(store: SessionStore, registry: Registry, agents: Agents, clock: Clock) -> None:
+    for name in await store.agents():
+        try:
+            hours = agents.get(name).spec.session.ttl_hours
+        except CoreError:
+            continue
+        if hours <= 0:
+            continue
+        before = clock.now() - timedelta(hours=hours)
+        async with aclosing(store.idle(name, before=before)) as rows:
+            async for row in rows:
+                await _wake(registry, row.session_id)
+
+
+async def _wake(registry: Registry, session_id: str) -> None:
+    try:
+        await registry.ask(session_id, Look, rest_at_once=True)
+    except CoreError as error:
+        logger.warning(
+            "a session could not be woken", extra={"session_id": session_id, "error": str(error)}
+        )

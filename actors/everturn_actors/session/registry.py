@@ -1,0 +1,441 @@
+"""Finds the actor of a session, starts it, lets it rest, and deals with its failure.
+
+Supervision: an actor that fails is closed, its callers and followers are told why, each of them
+once, and the next message starts a new one from the journal. One that fails again and again is not
+started any more, see `quarantine`. Nobody else notices.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+from weakref import WeakValueDictionary
+
+import anyio
+from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint
+
+from everturn_actors.errors import (
+    ActorFailedError,
+    ActorStoppedError,
+    CoreError,
+    CorruptJournalError,
+    JournalError,
+    PassivatedError,
+    UnknownFormatError,
+    UnknownSessionError,
+)
+from everturn_actors.events import SessionStarted
+from everturn_actors.faults import first_cause, is_cancelled
+from everturn_actors.protocol.commands import Cancel, Command, End, KeepAside, Leave, Look, Stop
+from everturn_actors.protocol.feed import Feed
+from everturn_actors.protocol.mailbox import Answer, Mailbox
+from everturn_actors.session.actor import Runtime, SessionActor
+from everturn_actors.session.quarantine import Quarantine
+from everturn_actors.state.session_state import SessionState
+from everturn_actors.supervisor import Backoff, contain
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+REVIVAL = Backoff(first_s=5.0)  # of a session that failed while something in it is open
+STARTS_OF_ONE_COMMAND = 3  # actors that were gone before they took it
+LOOKED_AT_FOR_ROOM = 8  # actors, whenever one is started beyond the limit
+LOADS_AT_ONCE = 500  # sessions that are looked at in one go; each takes a microsecond or two
+
+
+_ENDING = (Cancel, End)
+_HARMLESS = (*_ENDING, KeepAside, Leave, Look)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """How much there is to do at one moment, in the sessions that are awake."""
+
+    awake: int = 0
+    "Sessions whose actor lives."
+    running: int = 0
+    "Open turns that are worked on."
+    waiting: int = 0
+    "Messages that wait for a turn."
+    commands: int = 0
+    "What waits in the mailboxes."
+    approvals: int = 0
+    "Calls that wait for a person."
+    outbox: int = 0
+    "Outbox items that are not delivered."
+    quarantined: int = 0
+    "Sessions that failed again and again, and wait for somebody to cancel, reset or delete them."
+    max_active: int = 0
+    "How many sessions may be awake before those without work rest early; 0 = any number."
+
+    def __add__(self, other: Load) -> Load:
+        return Load(
+            awake=self.awake + other.awake,
+            running=self.running + other.running,
+            waiting=self.waiting + other.waiting,
+            commands=self.commands + other.commands,
+            approvals=self.approvals + other.approvals,
+            outbox=self.outbox + other.outbox,
+            quarantined=self.quarantined + other.quarantined,
+            max_active=self.max_active + other.max_active,
+        )
+
+
+@dataclass(slots=True)
+class _Awake:
+    """A session whose actor lives."""
+
+    actor: SessionActor
+    mailbox: Mailbox[Command]
+    feed: Feed
+    gone: anyio.Event = field(default_factory=anyio.Event)
+
+
+class Registry:
+    """All actors of one store, in one task group."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        tasks: TaskGroup,
+        on_gone: Callable[[str], Awaitable[None]],
+        *,
+        max_active: int = 0,
+    ) -> None:
+        """Begin without actors.
+
+        Args:
+            runtime: What the actors share.
+            tasks: Where they run.
+            on_gone: Called with the id of each session whose actor went to rest or failed.
+            max_active: Beyond so many actors the ones that are idle longest go to rest; those that
+                have work stay, however many there are. 0 = any number.
+        """
+        self._runtime = runtime
+        self._tasks = tasks
+        self._on_gone = on_gone
+        self._awake: OrderedDict[str, _Awake] = OrderedDict()
+        "Those of whom nothing was asked for longest come first, but for those that have work."
+        self._max_active = max_active
+        self._leaving = set[str]()
+        "Those who were told to make room."
+        self._feeds: WeakValueDictionary[str, Feed] = WeakValueDictionary()
+        self._quarantine = Quarantine()
+        self._revivals: dict[str, int] = {}
+        "How often in a row a session that failed was, or will be, started again for what is open."
+        self._stopping = False
+
+    def feed(self, session_id: str) -> Feed:
+        """Return the feed of a session; it lives as long as somebody holds it."""
+        feed = self._feeds.get(session_id)
+        if feed is None:
+            feed = self._feeds[session_id] = Feed()
+            if self._stopping:
+                feed.close()
+        return feed
+
+    def waiting_for(self, session_id: str) -> str:
+        """Return what the session's model call waits for; empty = for nothing, or there is none."""
+        feed = self._feeds.get(session_id)
+        return feed.waiting_for if feed is not None else ""
+
+    def present(self, session_id: str) -> SessionState | None:
+        """Return the durable state of a session whose actor lives; None where none has loaded."""
+        awake = self._awake.get(session_id)
+        return awake.actor.known if awake is not None else None
+
+    async def ask(
+        self,
+        session_id: str,
+        make: Callable[[Answer[T]], Command],
+        *,
+        begin_with: SessionStarted | None = None,
+        rest_at_once: bool = False,
+    ) -> T:
+        """Send a command to the session's actor, starting it where it rests; return its answer.
+
+        Whoever asks gets one answer: what the command gave, or why it could not be done. Only an
+        actor that was gone before it took the command is not the last one that is asked.
+
+        Args:
+            session_id: The session.
+            make: Builds the command around its answer.
+            begin_with: How the session begins, where the store knows nothing of it.
+            rest_at_once: An actor started for this goes to rest as soon as it can.
+
+        Raises:
+            MailboxFullError: Too many commands are waiting.
+            ActorStoppedError: The service is stopping.
+            SessionQuarantinedError: The session failed again and again, and the command is none of
+                those that help.
+            CoreError: Whatever the actor answers or fails with.
+        """
+        starts = 0
+        while True:
+            answer: Answer[T] = Answer()
+            command = make(answer)
+            active = self._awake.get(session_id)
+            self._check_quarantine(session_id, command, active)
+            if active is None:
+                starts += 1
+                active = self._start(session_id, begin_with, command, rest_at_once=rest_at_once)
+                self._make_room()
+            else:
+                self._awake.move_to_end(session_id)
+                self._leaving.discard(session_id)
+            try:
+                active.mailbox.put(command)
+                given = await answer.wait()
+            except PassivatedError as error:
+                if starts == STARTS_OF_ONE_COMMAND:
+                    raise ActorFailedError(session_id, error) from error
+            except UnknownSessionError:
+                # It was started by somebody who only looked, and there was no session yet.
+                if begin_with is None or starts == STARTS_OF_ONE_COMMAND:
+                    raise
+            else:
+                if isinstance(command, _ENDING):
+                    self.release(session_id)
+                return given
+            await active.gone.wait()
+
+    def _check_quarantine(self, session_id: str, command: Command, active: _Awake | None) -> None:
+        """Refuse what a session that is left alone does not take.
+
+        Raises:
+            SessionQuarantinedError: With what to do.
+        """
+        if isinstance(command, _HARMLESS):
+            return  # none of them lets anything go on that was open
+        if active is not None and active.actor.goes_on:
+            return
+        error = self._quarantine.why_not(session_id)
+        if error is not None:
+            raise error
+
+    def _make_room(self) -> None:
+        """Let the actors that are idle longest go to rest where there are too many.
+
+        The cost is the same however many there are: few are looked at, and one that has work goes
+        to the end of the line.
+        """
+        if not self._max_active:
+            return
+        excess = len(self._awake) - len(self._leaving) - self._max_active
+        for _ in range(LOOKED_AT_FOR_ROOM):
+            if excess <= 0:
+                return
+            session_id, active = next(iter(self._awake.items()))
+            self._awake.move_to_end(session_id)
+            if session_id not in self._leaving and active.actor.passivate():
+                self._leaving.add(session_id)
+                excess -= 1
+
+    async def load(self) -> Load:
+        """Return how much there is to do; where many sessions are awake, others go on meanwhile."""
+        running = waiting = commands = approvals = outbox = 0
+        all_awake = tuple(self._awake.values())
+        for number, awake in enumerate(all_awake, 1):
+            if number % LOADS_AT_ONCE == 0:
+                await checkpoint()
+            commands += awake.mailbox.waiting
+            state = awake.actor.known
+            if state is not None:
+                running += state.open_turn is not None and state.status == "active"
+                waiting += len(state.waiting)
+                approvals += len(state.open_approvals)
+                outbox += len(state.outbox)
+        return Load(
+            awake=len(all_awake),
+            running=running,
+            waiting=waiting,
+            commands=commands,
+            approvals=approvals,
+            outbox=outbox,
+            quarantined=self.quarantined,
+            max_active=self._max_active,
+        )
+
+    async def awaiting_approval(self) -> tuple[SessionState, ...]:
+        """Return the awake sessions in which a call waits for a person.
+
+        One with an open turn does not rest, so none is missing but those not resumed yet.
+        """
+        found: list[SessionState] = []
+        for number, awake in enumerate(tuple(self._awake.values()), 1):
+            if number % LOADS_AT_ONCE == 0:
+                await checkpoint()
+            state = awake.actor.known
+            if state is not None and state.open_approvals:
+                found.append(state)
+        return tuple(found)
+
+    @property
+    def quarantined(self) -> int:
+        """How many sessions failed again and again, and wait for somebody."""
+        return len(self._quarantine)
+
+    def release(self, session_id: str) -> None:
+        """Forget that a session failed: there is nothing left of it that could."""
+        self._revivals.pop(session_id, None)
+        self._quarantine.release(session_id)
+
+    async def gone(self, session_id: str) -> None:
+        """Wait until the session's actor, if it has one, is gone."""
+        awake = self._awake.get(session_id)
+        if awake is not None:
+            await awake.gone.wait()
+
+    async def stop(self, deadline_s: float) -> None:
+        """Let running turns finish, put everything away, and let the actors go.
+
+        After `deadline_s` what still runs is cut off; it goes on at the next start.
+        """
+        self._stopping = True
+        for awake in self._awake.values():
+            awake.mailbox.refuse()
+            with suppress(ActorStoppedError):  # it is on its way out already
+                awake.mailbox.put(Stop(Answer()), own=True)
+        with anyio.move_on_after(deadline_s):
+            for awake in tuple(self._awake.values()):
+                await awake.gone.wait()
+        for feed in tuple(self._feeds.values()):
+            feed.close()
+
+    def _start(
+        self,
+        session_id: str,
+        begin_with: SessionStarted | None,
+        command: Command,
+        *,
+        rest_at_once: bool,
+    ) -> _Awake:
+        """Start the session's actor for a command.
+
+        Where that ends the open turn, the turn does not go on before.
+        """
+        if self._stopping:
+            raise ActorStoppedError
+        mailbox, feed = Mailbox[Command](), self.feed(session_id)
+        feed.reopen()
+        is_quarantined = self._quarantine.why_not(session_id) is not None
+        actor = SessionActor(
+            session_id=session_id,
+            begin_with=begin_with,
+            mailbox=mailbox,
+            feed=feed,
+            runtime=self._runtime,
+            rest_at_once=rest_at_once,
+            resumes=not is_quarantined and not isinstance(command, _ENDING),
+        )
+        awake = self._awake[session_id] = _Awake(actor=actor, mailbox=mailbox, feed=feed)
+        self._tasks.start_soon(self._live, session_id, awake)
+        return awake
+
+    async def _live(self, session_id: str, awake: _Awake) -> None:
+        with self._runtime.observer.awake(session_id):
+            await self._supervise(session_id, awake)
+        try:
+            await self._on_gone(session_id)
+        except Exception as error:
+            logger.exception(
+                "what belongs to a session at rest could not be let go",
+                extra={"session_id": session_id, "error": str(error)},
+            )
+
+    async def _supervise(self, session_id: str, awake: _Awake) -> None:
+        """Let an actor live; whatever it fails of ends here."""
+        failure: Exception = ActorStoppedError()
+        try:
+            await anyio.sleep(self._quarantine.backoff_s(session_id, at=anyio.current_time()))
+            await awake.actor.run()
+            self._revivals.pop(session_id, None)
+            if awake.actor.goes_on:
+                self._quarantine.release(session_id)
+        except anyio.get_cancelled_exc_class() as cancelled:
+            if is_cancelled():
+                raise
+            failure = self._failed(session_id, awake, cancelled)
+        except Exception as error:  # noqa: BLE001 - the boundary around one actor; logged there
+            cause = first_cause(error)
+            if isinstance(cause, UnknownSessionError):
+                failure = cause
+                await self._forget(session_id)
+            elif not (self._stopping and isinstance(cause, ActorStoppedError)):
+                failure = self._failed(session_id, awake, error)
+        finally:
+            del self._awake[session_id]
+            self._leaving.discard(session_id)
+            for command in awake.mailbox.close():
+                command.answer.fail(failure)
+            awake.gone.set()
+            awake.actor.dispose()
+
+    def _failed(self, session_id: str, awake: _Awake, error: BaseException) -> Exception:
+        """Log why an actor failed, tell its followers, and return what its callers are told."""
+        cause = first_cause(error)
+        failure = cause if isinstance(cause, JournalError) else ActorFailedError(session_id, cause)
+        logger.error(
+            "a session failed",
+            extra={"session_id": session_id, "error": str(cause)},
+            # What is wrong with a journal is said in full; where it was met helps nobody.
+            exc_info=None if isinstance(cause, JournalError) else error,
+        )
+        actor = awake.actor
+        if actor.has_progressed or (self._quarantine.why_not(session_id) and actor.goes_on):
+            self._quarantine.release(session_id)  # this is another matter
+        # What the journal refuses, it may take the next time. Events that cannot stand in a log
+        # that was read without fault are a fault of ours, and as durable as the log.
+        is_ours = isinstance(cause, CorruptJournalError) and actor.known is not None
+        self._quarantine.failed(
+            session_id,
+            cause,
+            at=anyio.current_time(),
+            counts=is_ours or not isinstance(cause, JournalError),
+        )
+        awake.feed.fail(failure)
+        if not isinstance(cause, CorruptJournalError | UnknownFormatError):  # those need somebody
+            self._revive_later(session_id, actor)
+        return failure
+
+    def _revive_later(self, session_id: str, actor: SessionActor) -> None:
+        """Start a session again by itself where something that was accepted is not done.
+
+        Nobody may come back to it: whoever wrote in a chat has been told that it was received.
+        """
+        state = actor.known
+        if self._stopping or (state is not None and not state.is_due):
+            return
+        times = self._revivals.pop(session_id, 0) + 1
+        self._revivals[session_id] = times
+        pace = self._runtime.pace
+        delay_s = REVIVAL.pause_s(times, pace.jitter())
+        revive = partial(self._revive, session_id, times, delay_s)
+        self._tasks.start_soon(contain, f"revival of {session_id}", revive)
+
+    async def _revive(self, session_id: str, times: int, delay_s: float) -> None:
+        await self._runtime.pace.clock.sleep(delay_s)
+        if self._revivals.get(session_id) != times or session_id in self._awake:
+            return  # somebody was faster
+        if self._stopping or self._quarantine.why_not(session_id) is not None:
+            del self._revivals[session_id]
+            return
+        with suppress(CoreError):  # its failure is logged, and leads to the next try
+            await self.ask(session_id, Look, rest_at_once=True)
+
+    async def _forget(self, session_id: str) -> None:
+        """Take back the mark of a session that is not there."""
+        try:
+            await self._runtime.store.mark_resting(session_id)
+        except Exception as error:  # noqa: BLE001 - a boundary: the mark is a hint
+            logger.warning(
+                "the mark of an unknown session stays",
+                extra={"session_id": session_id, "error": str(error)},
+            )

@@ -1,0 +1,388 @@
+"""A message that is durable, and the way to its answer."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+
+from everturn_actors.errors import ActorStoppedError, CoreError, InvalidInputError
+from everturn_actors.events import (
+    Announced,
+    CallFinished,
+    Discarded,
+    Event,
+    ModelReplied,
+    Received,
+    SessionEnded,
+    SessionStarted,
+    SilentMessage,
+    Steered,
+    TurnFinished,
+    TurnStarted,
+)
+from everturn_actors.model import (
+    Announcement,
+    Attachment,
+    Inbound,
+    Outcome,
+    Overheard,
+    ToolCall,
+    Turn,
+    Usage,
+    UserMessage,
+)
+from everturn_actors.ports import SessionStore
+from everturn_actors.protocol.commands import Accepted, Announce, Command, Leave, Retry, Submit
+from everturn_actors.protocol.feed import Feed, Pieces, TextDelta, Update
+from everturn_actors.protocol.mailbox import Answer
+from everturn_actors.protocol.subscription import follow_feed
+from everturn_actors.session.refusals import refusal, refusals_of
+from everturn_actors.session.registry import Registry
+from everturn_actors.state.session_state import SessionState
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnResult:
+    """How the turn that answers a message came out."""
+
+    session_id: str
+    turn: int
+    message_seq: int
+    "The event of the last reply; 0 where there was none."
+    outcome: Outcome
+    text: str
+    error: str
+    usage: Usage
+    stop_reason: str = ""
+    untrusted: bool = False
+    "Whether it read text from outside that nobody vouches for; also where that is not known."
+    refused: tuple[str, ...] = ()
+    "Calls that did not run because they were refused, and why; see `refusals`."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """An announcement that is durable."""
+
+    session_id: str
+    seq: int
+    "Its event; of a repeat from the session before, the first event of this one."
+    duplicate: bool
+    "The same idempotency key was seen before: nothing was said again."
+
+
+class _Taint:
+    """Which turn of a session has read text from outside, as far as its events are followed."""
+
+    def __init__(self, submission: Submission, state: SessionState) -> None:
+        """Begin with the state in which the message was accepted, or found."""
+        turn = state.open_turn
+        beside: tuple[UserMessage | Overheard, ...] = (*state.waiting, *state.overheard)
+        self._last_seq = state.last_seq
+        self._outside = {each.seq for each in beside if each.untrusted}
+        self._open = turn.number if turn else 0
+        self._turns = {turn.number} if turn and turn.is_tainted else set[int]()
+        heard = (*state.waiting, *(turn.heard if turn else ()))
+        self._is_known = not submission.duplicate or any(m.seq == submission.seq for m in heard)
+
+    def has(self, turn: int) -> bool:
+        """Return whether the turn of this number has, or may have."""
+        return turn in self._turns or not self._is_known
+
+    def read(self, event: Event) -> None:
+        """Take the next event."""
+        if event.seq <= self._last_seq:
+            return  # the state knows
+        match event.body:
+            case Received() | SilentMessage() | Announced() as body:
+                if body.untrusted:
+                    self._outside.add(event.seq)
+            case TurnStarted() as body:
+                self._open = body.turn
+                if not self._outside.isdisjoint((*body.received, *body.overheard)):
+                    self._turns.add(body.turn)
+            case Steered(turn=turn, received=received):
+                if not self._outside.isdisjoint(received):
+                    self._turns.add(turn)
+            case CallFinished(untrusted=True):
+                self._turns.add(self._open)
+            case ModelReplied(outside=sources) if sources:  # of an earlier turn, and still shown
+                self._turns.add(self._open)
+            case _:
+                pass
+
+
+@dataclass(slots=True, kw_only=True)
+class Submission:
+    """A message that is durable, and the way to its answer."""
+
+    session_id: str
+    seq: int
+    "The event of the message."
+    duplicate: bool
+    "The same idempotency key was seen before: this is the first message of that key."
+    attachments: tuple[Attachment, ...]
+    "What was handed in with it; of a repeat, what the repeat came with."
+    _registry: Registry
+    _store: SessionStore
+    _feed: Feed
+    _state: SessionState
+
+    def updates(self, *, final: bool = False) -> AsyncGenerator[Update]:
+        """Yield the message's event, then all of the turn that answers it, to its end.
+
+        The last event may also be `Discarded` or `SessionEnded`: no turn answers it. Nothing is
+        yielded for an old message whose events were discarded.
+
+        Args:
+            final: The caller cannot take back what it was given of a reply (see
+                `TextDelta.offset`): a model call that breaks off after that is not tried again.
+
+        Raises:
+            ActorFailedError: The session failed meanwhile; the turn goes on with its next message.
+        """
+        return self._follow("final" if final else "all")
+
+    async def result(self) -> TurnResult:
+        """Wait for the end of the turn that answers the message.
+
+        Raises:
+            InvalidInputError: The message is an old one, and its answer is no longer stored.
+            ActorStoppedError: The service stops first; the turn goes on at its next start.
+            ActorFailedError: The session failed meanwhile.
+        """
+        held = self._held_turn()
+        if held is not None:
+            return _held_result(self.session_id, held)
+        turn, reply, usage = 0, None, Usage()
+        taint = _Taint(self, self._state)
+        calls, refused = dict[str, ToolCall](), list[str]()
+        async with aclosing(self._follow("none", taint)) as updates:
+            async for update in updates:
+                if isinstance(update, TextDelta):
+                    continue
+                match update.body:
+                    case TurnStarted(turn=number) | Steered(turn=number):
+                        turn = number
+                    case ModelReplied() as body:
+                        reply, usage = (update.seq, body), usage + body.usage
+                        calls = {call.call_id: call for call in body.calls}
+                    case CallFinished(is_refused=True, call_id=call_id, text=reason):
+                        refused.append(refusal(calls.get(call_id), reason))
+                    case TurnFinished() as body:
+                        untrusted = taint.has(body.turn)
+                        made = _result(self.session_id, body, reply, usage, untrusted=untrusted)
+                        return replace(made, refused=tuple(refused))
+                    case Discarded(reason=reason):
+                        body = TurnFinished(
+                            turn=0, outcome="cancelled", error=f"the message was dropped: {reason}"
+                        )
+                        return _result(self.session_id, body, None, usage)
+                    case SessionEnded(reason=reason):
+                        body = TurnFinished(
+                            turn=turn,
+                            outcome="cancelled",
+                            error=f"the session was ended ({reason})",
+                        )
+                        untrusted = bool(turn) and taint.has(turn)
+                        return _result(self.session_id, body, None, usage, untrusted=untrusted)
+                    case _:
+                        pass
+        if self.duplicate and not turn:
+            msg = "this message was answered before, and its answer is no longer stored"
+            raise InvalidInputError(msg)
+        raise ActorStoppedError
+
+    async def _follow(self, pieces: Pieces, taint: _Taint | None = None) -> AsyncGenerator[Update]:
+        turn, last_seq = 0, self._state.last_seq
+        # A turn that failed may be asked again just now: what tells of the message is the new one.
+        goal = self._turn_it_is_in()
+        if self.duplicate and not await self._is_stored():
+            # The log may have let go of the message while it waited, or while its turn ran.
+            turn = self._turn_it_is_in()
+            if not turn and all(message.seq != self.seq for message in self._state.waiting):
+                return
+        followed = follow_feed(
+            self._feed, self._store, self.session_id, self.seq - 1, last_seq, pieces
+        )
+        async with aclosing(followed) as updates:  # who left is no follower from then on
+            async for update in updates:
+                if isinstance(update, TextDelta):
+                    if update.turn == turn:
+                        yield update
+                    continue
+                if taint is not None:
+                    taint.read(update)
+                body = update.body
+                if isinstance(body, TurnStarted | Steered) and (
+                    self.seq in body.received or update.seq == self.seq
+                ):
+                    turn = body.turn
+                if isinstance(body, TurnFinished) and body.turn == turn and turn < goal:
+                    continue
+                if isinstance(body, Discarded):
+                    if self.seq not in body.received:
+                        continue
+                    yield update
+                    return
+                if turn or update.seq == self.seq or isinstance(body, SessionEnded):
+                    yield update
+                if isinstance(body, TurnFinished) and body.turn == turn:
+                    return
+
+    async def _is_stored(self) -> bool:
+        """Whether the log still holds the message; `compaction: discard` drops old ones.
+
+        One of the session before, or that did not speak to the agent, is known by its key alone.
+        """
+        first = await self._store.read(self.session_id, after=self.seq - 1, limit=1)
+        begins = (Received, TurnStarted)  # a turn is known by its beginning where it is a retry
+        return bool(first) and first[0].seq == self.seq and isinstance(first[0].body, begins)
+
+    def _turn_it_is_in(self) -> int:
+        """Return the number of the open turn, if that answers the message; else 0."""
+        turn = self._state.open_turn
+        if turn is None or all(user.seq != self.seq for user in turn.heard):
+            return 0
+        return turn.number
+
+    def _held_turn(self) -> Turn | None:
+        """Return the turn that answered the message, where it was over and held from the start."""
+        if not self.duplicate:
+            return None
+        turns = reversed(self._state.held_turns)
+        return next((t for t in turns if any(user.seq == self.seq for user in t.heard)), None)
+
+    def _leave(self, answer: Answer[None]) -> Command:
+        return Leave(self.seq, answer)
+
+    async def leave(self) -> None:
+        """Say that the client went away: by the agent's setting its turn may be paused."""
+        try:
+            await self._registry.ask(self.session_id, self._leave)
+        except CoreError as error:
+            logger.info(
+                "a client left a session that is gone",
+                extra={"session_id": self.session_id, "error": str(error)},
+            )
+
+
+async def submit(
+    inbound: Inbound,
+    session_id: str,
+    registry: Registry,
+    store: SessionStore,
+    *,
+    attachments: tuple[Attachment, ...] = (),
+    begin_with: SessionStarted | None = None,
+    rest_at_once: bool = False,
+) -> Submission:
+    """Accept a message in one session; return when it is durable.
+
+    What comes with it stands in `attachments`, and its bytes are kept by the session already. See
+    `Registry.ask` for the other arguments and the errors.
+    """
+    words = replace(inbound, attachments=()) if inbound.attachments else inbound
+
+    def command(answer: Answer[Accepted]) -> Command:
+        return Submit(words, answer, attachments)
+
+    feed = registry.feed(session_id)
+    accepted = await registry.ask(
+        session_id, command, begin_with=begin_with, rest_at_once=rest_at_once
+    )
+    return Submission(
+        session_id=session_id,
+        seq=accepted.seq,
+        duplicate=accepted.duplicate,
+        attachments=attachments,
+        _registry=registry,
+        _store=store,
+        _feed=feed,
+        _state=accepted.state,
+    )
+
+
+async def retry(
+    session_id: str, idempotency_key: str, registry: Registry, store: SessionStore
+) -> Submission:
+    """Ask the newest turn of a session again, which failed; return when that is durable.
+
+    See `Registry.ask` for the errors; and `NothingToRetryError`.
+    """
+
+    def command(answer: Answer[Accepted]) -> Command:
+        return Retry(idempotency_key, answer)
+
+    feed = registry.feed(session_id)
+    accepted = await registry.ask(session_id, command)
+    return Submission(
+        session_id=session_id,
+        seq=accepted.seq,
+        duplicate=accepted.duplicate,
+        attachments=(),
+        _registry=registry,
+        _store=store,
+        _feed=feed,
+        _state=accepted.state,
+    )
+
+
+async def announce(
+    announcement: Announcement,
+    session_id: str,
+    registry: Registry,
+    *,
+    begin_with: SessionStarted | None = None,
+) -> Told:
+    """Say something in one session; return when it is durable.
+
+    See `Registry.ask` for the other arguments and the errors.
+    """
+
+    def command(answer: Answer[Accepted]) -> Command:
+        return Announce(announcement, answer)
+
+    accepted = await registry.ask(session_id, command, begin_with=begin_with)
+    return Told(session_id=session_id, seq=accepted.seq, duplicate=accepted.duplicate)
+
+
+def _result(
+    session_id: str,
+    end: TurnFinished,
+    reply: tuple[int, ModelReplied] | None,
+    usage: Usage,
+    *,
+    untrusted: bool = False,
+) -> TurnResult:
+    return TurnResult(
+        session_id=session_id,
+        turn=end.turn,
+        message_seq=reply[0] if reply else 0,
+        outcome=end.outcome,
+        text=reply[1].text if reply else "",
+        error=end.error,
+        usage=usage,
+        stop_reason=reply[1].stop_reason if reply else "",
+        untrusted=untrusted,
+    )
+
+
+def _held_result(session_id: str, turn: Turn) -> TurnResult:
+    reply = turn.steps[-1].reply if turn.steps else None
+    return TurnResult(
+        session_id=session_id,
+        turn=turn.number,
+        message_seq=reply.seq if reply else 0,
+        outcome=turn.outcome,
+        text=turn.text,
+        error=turn.error,
+        usage=turn.usage,
+        stop_reason=reply.stop_reason if reply else "",
+        untrusted=turn.is_tainted,
+        refused=refusals_of(turn),
+    )

@@ -1,0 +1,168 @@
+"""What is told of a session's context as plain dicts, for HTTP and the command line. Pure.
+
+One shape for all: what a gateway answers is what `--json` prints, and what a client in another
+process reads back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from datetime import datetime
+from typing import Any, TypeAlias, assert_never
+
+from everturn_actors.context.explain import Explained, Explanation, role_of
+from everturn_actors.context.report import ContextReport, Region, Told
+from everturn_actors.model import (
+    AnyMessage,
+    ModelRequest,
+    Notice,
+    Reply,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+    Usage,
+    UserMessage,
+)
+from everturn_actors.state.serialization import utc_text
+
+Json: TypeAlias = dict[str, Any]
+
+
+def report_record(report: ContextReport) -> Json:
+    """Return a report as JSON values; a window that is not known is null."""
+    return {
+        **_fields(report),
+        "window_tokens": report.window_tokens or None,
+        "regions": {region.name: region.tokens for region in report.regions},
+        "by_fate": dict(report.by_fate),
+        "summary": _fields(report.summary) if report.summary else None,
+        "reported": _fields(report.reported),
+        "retry_at": utc_text(report.retry_at) if report.retry_at else None,
+        "next": list(report.next),
+        "notes": list(report.notes),
+    }
+
+
+def report_from(record: Mapping[str, Any]) -> ContextReport:
+    """Return the report of a record; the inverse of `report_record`.
+
+    Raises:
+        KeyError, TypeError, ValueError: It is none, or one of another version.
+    """
+    summary, retry_at = record["summary"], record["retry_at"]
+    values: Json = {
+        **record,
+        "window_tokens": record["window_tokens"] or 0,
+        "regions": tuple(Region(name=n, tokens=tokens) for n, tokens in record["regions"].items()),
+        "summary": Told(**summary) if summary else None,
+        "reported": Usage(**record["reported"]),
+        "retry_at": datetime.fromisoformat(retry_at) if retry_at else None,
+        "next": tuple(record["next"]),
+        "notes": tuple(record["notes"]),
+    }
+    return ContextReport(**values)
+
+
+def explanation_record(explanation: Explanation) -> Json:
+    """Return an explanation as JSON values. Takes as long as the session is."""
+    return {
+        **_fields(explanation),
+        "reported": _fields(explanation.reported),
+        "messages": [_fields(message) for message in explanation.messages],
+        "request": _request(explanation.request),
+    }
+
+
+def explanation_from(record: Mapping[str, Any]) -> Explanation:
+    """Return the explanation of a record: all of it, as far as the record tells.
+
+    A request's replies come back without what is not sent with them: reasoning and usage.
+
+    Raises:
+        KeyError, TypeError, ValueError: It is none, or one of another version.
+    """
+    values: Json = {
+        **record,
+        "reported": Usage(**record["reported"]),
+        "messages": tuple(Explained(**message) for message in record["messages"]),
+        "request": _request_from(record["request"]),
+    }
+    return Explanation(**values)
+
+
+def _fields(value: Any) -> Json:  # noqa: ANN401 - any dataclass
+    return {each.name: getattr(value, each.name) for each in fields(value)}
+
+
+def _request(request: ModelRequest) -> Json:
+    return {
+        "model": request.model,
+        "system": request.system,
+        "messages": [_message(message) for message in request.messages],
+        "tools": [
+            {
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": dict(tool.parameters),
+            }
+            for tool in request.tools
+        ],
+        "max_output_tokens": request.max_output_tokens,
+        "temperature": request.temperature,
+    }
+
+
+def _message(message: AnyMessage) -> Json:
+    record: Json = {"seq": message.seq, "role": role_of(message), "content": message.text}
+    match message:
+        case UserMessage(sender=sender):
+            return record | ({"sender": sender} if sender else {})
+        case Reply(calls=calls):
+            asked = [{"id": c.call_id, "name": c.name, "arguments": c.arguments} for c in calls]
+            return record | ({"tool_calls": asked} if asked else {})
+        case ToolResult():
+            return record | {
+                "name": message.name,
+                "tool_call_id": message.call_id,
+                "is_error": message.is_error,
+            }
+        case Notice():
+            return record
+        case _:
+            assert_never(message)
+
+
+def _request_from(record: Mapping[str, Any]) -> ModelRequest:
+    values: Json = {
+        **record,
+        "messages": tuple(map(_message_from, record["messages"])),
+        "tools": tuple(ToolDefinition(**tool) for tool in record["tools"]),
+    }
+    return ModelRequest(**values)
+
+
+def _message_from(record: Mapping[str, Any]) -> AnyMessage:
+    seq, text = record["seq"], record["content"]
+    match record["role"]:
+        case "user":
+            return UserMessage(seq=seq, text=text, sender=record.get("sender") or "")
+        case "assistant":
+            calls = tuple(
+                ToolCall(call_id=call["id"], name=call["name"], arguments=call["arguments"])
+                for call in record.get("tool_calls") or ()
+            )
+            return Reply(seq=seq, text=text, calls=calls)
+        case "tool":
+            return ToolResult(
+                seq=seq,
+                call_id=record["tool_call_id"],
+                name=record["name"],
+                text=text,
+                is_error=record["is_error"],
+            )
+        case "system":
+            return Notice(seq=seq, text=text)
+        case role:
+            msg = f"a message has the role {role!r}"
+            raise ValueError(msg)

@@ -1,0 +1,211 @@
+"""Whether a call of the open step may run: judged, asked about, and judged again as it begins.
+
+A person's word holds for what was shown and for the files that the call named, as they stood. So
+every call is judged by the state that it meets: before a question, after the answer (also where
+the gateway was started anew in between), and, where files were part of it, once more as it begins.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from everturn_actors.errors import CoreError
+from everturn_actors.events import ApprovalAsked, CallFinished
+from everturn_actors.ids import arguments_hash
+from everturn_actors.model import (
+    PROGRAM_SENDERS,
+    Approval,
+    FileDigest,
+    OpenStep,
+    ToolCall,
+    UserMessage,
+)
+from everturn_actors.ports import ALLOW, Agent, Tool, Verdict
+from everturn_actors.turn.model_call import TurnHost
+
+logger = logging.getLogger(__name__)
+
+OVERTAKEN: Final = "not run: a new message came first"
+_NAMED = 5  # files that changed, named to people; beyond it a number says enough
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleared:
+    """A call that may run."""
+
+    call: ToolCall
+    tool: Tool
+    files: tuple[FileDigest, ...] = ()
+    "What it was judged by beside the call; see `Verdict.files`."
+    approval: Approval | None = None
+    "The word of a person that lets it run; None = nobody was asked."
+    began_before: bool = False
+    "Whether it began before a restart: what it was judged by then is not known."
+
+
+async def cleared(
+    host: TurnHost, step: OpenStep, call: ToolCall, agent: Agent
+) -> Cleared | CallFinished | ApprovalAsked:
+    """Return the call as one that may run, its result where it may not, or the question.
+
+    A call that somebody allowed is judged anew. It is asked about again where a file that it names
+    has changed since, and refused where the policy denies it meanwhile.
+    """
+    tool = agent.tools.get(call.name)
+    if tool is None:
+        known = ", ".join(sorted(agent.tools)) or "none"
+        text = f"there is no tool {call.name!r}; there are: {known}"
+        return finished(call, text, is_error=True)
+    approval = step.approvals.get(call.call_id)
+    if call.call_id in step.started:  # it began before a restart, and may run twice
+        return Cleared(call=call, tool=tool, approval=approval, began_before=True)
+    if approval is not None and not _is_about(approval, call):
+        approval = None
+    if approval is not None and not approval.is_allowed:
+        is_late = approval.settled == "expired"
+        return finished(call, _not_allowed(approval), is_error=True, is_refused=is_late)
+    verdict = await _judge(host, call, tool, agent)
+    if verdict.word == "deny":
+        return finished(call, _refused(verdict), is_error=True, is_refused=True)
+    if verdict.word == "allow":
+        return Cleared(call=call, tool=tool, files=verdict.files)
+    if approval is None:
+        return _question(host, call, verdict)
+    if changed := changed_files(approval.files, verdict.files):
+        again = f"{_listed(changed)} changed since this was allowed, so it is asked again"
+        reason = f"{again}; {verdict.reason}" if verdict.reason else again
+        return _question(host, call, replace(verdict, reason=reason))
+    # What could be allowed for good when it was asked may not be any more.
+    if approval.settled == "allow_always" and approval.pattern == verdict.pattern:
+        await _remember(agent, approval.pattern)
+    return Cleared(call=call, tool=tool, files=verdict.files, approval=approval)
+
+
+async def why_not_now(host: TurnHost, call: Cleared, agent: Agent) -> str:
+    """Return why a call that was cleared must not begin; empty where it may.
+
+    It is judged once more where files were part of it. Nothing more is done for any other call.
+    """
+    if not call.files and not call.began_before:
+        return ""
+    verdict = await _judge(host, call.call, call.tool, agent)
+    if verdict.word == "deny":
+        return _refused(verdict)
+    word = call.approval
+    is_allowed = word is not None and word.is_allowed and _is_about(word, call.call)
+    if verdict.word == "allow" and (is_allowed or call.began_before):
+        return ""
+    if verdict.word == "ask" and not is_allowed:
+        return f"not run: {verdict.reason or 'a person has to allow it'}; call it again"
+    before = word.files if word is not None else call.files
+    if changed := changed_files(before, verdict.files):
+        return f"not run: {_listed(changed)} changed as it began; call it again"
+    return ""
+
+
+def finished(
+    call: ToolCall, text: str, *, is_error: bool, is_refused: bool = False
+) -> CallFinished:
+    """Return the result of a call that did not run."""
+    return CallFinished(call_id=call.call_id, text=text, is_error=is_error, is_refused=is_refused)
+
+
+def changed_files(before: Iterable[FileDigest], now: Iterable[FileDigest]) -> tuple[str, ...]:
+    """Return what differs between two looks at files, by path: changed, come or gone; sorted."""
+    old = {each.path: each.digest for each in before}
+    new = {each.path: each.digest for each in now}
+    return tuple(sorted(path for path in old.keys() | new.keys() if old.get(path) != new.get(path)))
+
+
+def _is_about(approval: Approval, call: ToolCall) -> bool:
+    return approval.arguments_hash == _hash(call, approval.files)
+
+
+def _hash(call: ToolCall, files: Iterable[FileDigest]) -> str:
+    pairs = [(each.path, each.digest) for each in files]
+    return arguments_hash(call.name, call.arguments, pairs)
+
+
+def _question(host: TurnHost, call: ToolCall, verdict: Verdict) -> ApprovalAsked:
+    return ApprovalAsked(
+        call_id=call.call_id,
+        arguments_hash=_hash(call, verdict.files),
+        timeout_s=verdict.timeout_s,
+        reason=verdict.reason,
+        pattern=verdict.pattern,
+        approvers=verdict.approvers or _who_began(host),
+        files=verdict.files,
+    )
+
+
+def _refused(verdict: Verdict) -> str:
+    return verdict.reason or "the tool policy refuses it"
+
+
+def _listed(paths: Sequence[str]) -> str:
+    more = len(paths) - _NAMED
+    return ", ".join(paths[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _not_allowed(approval: Approval) -> str:
+    if approval.settled == "deny":
+        return f"not allowed by {approval.by}" if approval.by else "not allowed"
+    if approval.settled == "expired":
+        return "not run: nobody allowed it in time"
+    return OVERTAKEN
+
+
+def _who_began(host: TurnHost) -> tuple[str, ...]:
+    """Return who may answer where the policy names nobody: whoever the turn answers.
+
+    Not those that it only heard: they did not speak to the agent. Where a program began it, who
+    spoke last. A platform's message without a sender lets nobody on the platform answer, and
+    whoever runs the gateway always may; elsewhere nobody has a name, and all may. A session that
+    belongs to somebody is closed to others, and who of those who see it may answer is for whoever
+    brings their answers to say.
+    """
+    state = host.state
+    if state.principal:
+        return ()
+    turn = state.open_turn
+    senders = _askers(turn.heard) if turn else ()
+    if not senders:
+        before = (_askers(each.heard) for each in reversed(state.held_turns))
+        senders = next(filter(None, before), ())
+    delivers = turn is not None and turn.delivers
+    return ("",) if delivers and not senders else () if "" in senders and not delivers else senders
+
+
+def _askers(users: Iterable[UserMessage]) -> tuple[str, ...]:
+    """Return who spoke to the agent, each once.
+
+    Somebody whose own id ends with a star is left out: among approvers it would mean others too.
+    """
+    asked = (user.sender for user in users if not user.quiet and not user.sender.endswith("*"))
+    return tuple(dict.fromkeys(each for each in asked if each not in PROGRAM_SENDERS))
+
+
+async def _judge(host: TurnHost, call: ToolCall, tool: Tool, agent: Agent) -> Verdict:
+    if agent.gate is None:
+        return ALLOW
+    try:
+        return await agent.gate.judge(call, tool, host.tool_context)
+    except Exception as error:  # a boundary: a policy that fails allows nothing
+        logger.exception("a tool policy failed", extra={"tool": call.name})
+        kind = type(error).__name__
+        return Verdict(word="deny", reason=f"the tool policy could not be asked: {kind}")
+
+
+async def _remember(agent: Agent, pattern: str) -> None:
+    if agent.gate is None or not pattern:
+        return
+    try:
+        await agent.gate.remember(pattern)
+    except CoreError as error:
+        logger.warning(
+            "what is allowed for good could not be kept; it holds for this call alone",
+            extra={"agent": agent.spec.name, "pattern": pattern, "error": str(error)},
+        )

@@ -1,0 +1,274 @@
+"""Has older turns of a session summarised: one summary at a time, beside the turns.
+
+Nothing waits for a summary but who asked for it by hand. Messages that arrive meanwhile are none of
+its business: it tells of whole turns that were finished when it began.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import anyio
+from anyio import to_thread
+
+from everturn_actors.context.estimation.windows import input_window
+from everturn_actors.context.render import Renderer
+from everturn_actors.context.summaries import (
+    SummaryTask,
+    covered_text,
+    summary_task,
+)
+from everturn_actors.errors import (
+    ActorStoppedError,
+    CommandFailedError,
+    CoreError,
+    JournalError,
+)
+from everturn_actors.events import Event, Summarised
+from everturn_actors.faults import is_cancelled
+from everturn_actors.model import Sent, Usage
+from everturn_actors.ports import Agent, ModelMemory, SessionStore
+from everturn_actors.protocol.background import Background
+from everturn_actors.protocol.commands import Command, Compacted, Summary
+from everturn_actors.protocol.mailbox import Answer, Mailbox
+from everturn_actors.state.session_state import SessionState, apply
+from everturn_actors.turn.model_call import Pace
+from everturn_actors.turn.summaries import summarise
+
+logger = logging.getLogger(__name__)
+
+USELESS_TURNS = 8  # after a summary that was of no use, until the policy may have another one
+NOTHING = "Nothing to compact yet — conversation is within the token budget."
+NOT_SMALLER = (
+    "Nothing was changed: the next prompt has about {before:,} tokens, and with a summary in place"
+    " of its oldest messages it would have {after:,}."
+)
+WENT_ON = "The conversation went on without this summary."
+
+
+@dataclass(slots=True, kw_only=True)
+class Compactor:
+    """The summaries of one session."""
+
+    session_id: str
+    store: SessionStore
+    memory: ModelMemory
+    pace: Pace
+    renderer: Renderer
+    mailbox: Mailbox[Command]
+    present: Callable[[], SessionState]
+    "Returns the session's present state."
+    considered: int = 0
+    "The newest turn after which it was asked whether there is need."
+    _useless_at: int | None = None
+    "The turn after which a summary would not have made the context smaller."
+    _scope: anyio.CancelScope | None = None
+    _asked: list[Answer[Compacted]] = field(default_factory=list[Answer[Compacted]])
+    "Who waits for the summary that is being made."
+
+    @property
+    def busy(self) -> bool:
+        """Whether a summary is being made."""
+        return self._scope is not None
+
+    def consider(self, agent: Agent, tasks: Background) -> None:
+        """Begin a summary if the session's policy wants one, now that no turn runs.
+
+        A fault of the policy, or of what it is asked with, costs this summary alone.
+        """
+        state = self.present()
+        if self.busy or agent.summariser is None or state.status == "ended":
+            return
+        if state.turns == self.considered:
+            return
+        self.considered = state.turns
+        if self._useless_at is not None and state.turns < self._useless_at + USELESS_TURNS:
+            return
+        try:
+            task = self._wanted(state, agent)
+        except Exception:
+            logger.exception(
+                "no summary could be considered", extra={"session_id": self.session_id}
+            )
+            return
+        if task is not None:
+            self._begin(task, agent, tasks)
+
+    def ask(self, focus: str, answer: Answer[Compacted], agent: Agent, tasks: Background) -> None:
+        """Begin a summary because somebody wants it; one that is being made will do."""
+        if self.busy:
+            self._asked.append(answer)
+            return
+        try:
+            task = self._possible(self.present(), agent, focus)
+        except Exception as error:
+            logger.exception("no summary can be made", extra={"session_id": self.session_id})
+            answer.fail(CommandFailedError(self.session_id, error))
+            return
+        if task is None:
+            answer.give(Compacted(done=False, text=NOTHING))
+            return
+        self._asked.append(answer)
+        self._begin(task, agent, tasks)
+
+    def _wanted(self, state: SessionState, agent: Agent) -> SummaryTask | None:
+        """Return the summary that the session's policy wants now."""
+        retry_at = state.standing.retry_at
+        if retry_at is not None and self.pace.clock.now() < retry_at:
+            return None
+        facts = self.memory.facts(agent.spec.model)
+        tools = agent.offered(facts)
+        older = self.renderer.older_turns(state.conversation, agent.spec, tools, facts)
+        return summary_task(state.conversation, older_turns=older) if older else None
+
+    def _possible(self, state: SessionState, agent: Agent, focus: str) -> SummaryTask | None:
+        """Return the summary that somebody can have now."""
+        facts = self.memory.facts(agent.spec.model)
+        older = self.renderer.compactable_turns(
+            state.conversation, agent.spec, agent.offered(facts), facts
+        )
+        return summary_task(state.conversation, older_turns=older, focus=focus) if older else None
+
+    def close(self, reason: CoreError | None) -> None:
+        """Give up what is being made; it is made again when it is needed.
+
+        Args:
+            reason: Why; None where the session goes on without it.
+        """
+        if self._scope is not None:
+            self._scope.cancel()
+            self._scope = None
+        self._answer(reason or Compacted(done=False, text=WENT_ON))
+
+    def _begin(self, task: SummaryTask, agent: Agent, tasks: Background) -> None:
+        self._scope = anyio.CancelScope()
+        tasks.start_soon(self._make, self._scope, task, agent)
+
+    async def _make(self, scope: anyio.CancelScope, task: SummaryTask, agent: Agent) -> None:
+        """Make one, and tell whoever asked for it; whatever it fails of costs this one alone."""
+        outcome: Compacted | Exception = ActorStoppedError()
+        try:
+            with scope:
+                outcome = await self._made(task, agent)
+        except ActorStoppedError as error:
+            outcome = error
+        except JournalError as error:
+            # The session goes on without: what is full or failing is told by the next message.
+            logger.warning(
+                "a summary could not be kept",
+                extra={"session_id": self.session_id, "error": str(error)},
+            )
+            outcome = error
+        except anyio.get_cancelled_exc_class() as error:
+            if is_cancelled():
+                raise
+            outcome = self._fault(error)
+        except Exception as error:  # noqa: BLE001 - a boundary; logged there
+            outcome = self._fault(error)
+        finally:
+            if self._scope is scope:
+                self._scope = None
+                self._answer(outcome)
+
+    def _fault(self, error: BaseException) -> CommandFailedError:
+        logger.error(
+            "a summary failed by a fault",
+            extra={"session_id": self.session_id, "error": str(error)},
+            exc_info=error,
+        )
+        return CommandFailedError(self.session_id, error)
+
+    async def _made(self, task: SummaryTask, agent: Agent) -> Compacted:
+        model = agent.summariser.model if agent.summariser else agent.spec.model
+        facts = self.memory.facts(model)
+        timeout_s, tries = self.renderer.summary_limits(agent.spec)
+        body = await summarise(
+            task,
+            agent.summariser,
+            clock=self.pace.clock,
+            timeout_s=timeout_s,
+            tries=tries,
+            window_tokens=input_window(model, facts),
+            scale=facts.scale,
+        )
+        if body.error:
+            logger.warning(
+                "no model wrote a summary",
+                extra={"session_id": self.session_id, "error": body.error, "tries": body.tries},
+            )
+        if agent.spec.session.compaction == "discard":
+            body = replace(body, path=f"summarised-{body.last_turn}.md")
+        if self.present().status == "ended":
+            return Compacted(done=False, text=WENT_ON)
+        before, after = await self._predicted(body, agent)
+        if after >= before and not self._tells_of_hidden(task):
+            self._useless_at = self.present().turns
+            logger.info(
+                "a summary would not make the context smaller",
+                extra={"session_id": self.session_id, "before": before, "after": after},
+            )
+            return Compacted(
+                done=False,
+                tokens_before=before,
+                tokens_after=before,
+                text=NOT_SMALLER.format(before=before, after=after),
+            )
+        if body.path:
+            text = await to_thread.run_sync(covered_text, task)
+            await self.store.save_result(self.session_id, body.path, text)
+        recorded = await self._record(body)
+        if not recorded:
+            return Compacted(done=False, text=WENT_ON)
+        return Compacted(
+            done=True,
+            messages=body.messages,
+            tokens_before=before,
+            tokens_after=after,
+            source=body.source,
+            text=body.error and f"No model could write the summary: {body.error}",
+        )
+
+    def _tells_of_hidden(self, task: SummaryTask) -> bool:
+        """Whether it is the policy's own, and tells of turns that the model sees no more.
+
+        That costs something, whatever it says. Who asks for one by hand wants a smaller context.
+        """
+        return not self._asked and task.turns[0].number < self.present().standing.cut_turn
+
+    async def _record(self, body: Summarised) -> bool:
+        answer = Answer[bool]()
+        self.mailbox.put(Summary(body, answer), own=True)
+        with anyio.CancelScope(shield=True):  # what was begun to be written is waited for
+            await answer.wait()
+        return await answer.wait()
+
+    async def _predicted(self, body: Summarised, agent: Agent) -> tuple[int, int]:
+        """Return what the next prompt would cost without a summary and with it, in tokens.
+
+        Both are estimated from nothing: what the provider reported for the last prompt tells of the
+        one and not of the other. In a thread, as both are rendered whole.
+        """
+        state = self.present()
+        facts = self.memory.facts(agent.spec.model)
+        tools = agent.offered(facts)
+        now = self.pace.clock.now()
+
+        def tokens(state: SessionState) -> int:
+            unsent = replace(state.conversation, sent=Sent(), reported=Usage())
+            return Renderer().predicted_tokens(unsent, agent.spec, tools, facts)
+
+        def predict() -> tuple[int, int]:
+            made = apply(state, Event(seq=state.last_seq + 1, at=now, body=body))
+            return tokens(state), tokens(made)
+
+        return await to_thread.run_sync(predict)
+
+    def _answer(self, outcome: Compacted | Exception) -> None:
+        asked, self._asked = self._asked, []
+        for answer in asked:
+            if isinstance(outcome, Compacted):
+                answer.give(outcome)
+            else:
+                answer.fail(outcome)

@@ -1,0 +1,201 @@
+"""The only agentic loop there is: call the model, run what it asks for, until it has answered.
+
+The loop looks at the state alone to decide what comes next, so a turn that a crash cut short goes
+on exactly as one that did not.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import anyio
+
+from everturn_actors.errors import ActorStoppedError, JournalWriteError, ModelError
+from everturn_actors.events import (
+    Body,
+    ModelCallFailed,
+    ModelReplied,
+    ReplyBroken,
+    Steered,
+    StepStarted,
+    TurnFinished,
+)
+from everturn_actors.faults import first_cause, is_cancelled, kind_of
+from everturn_actors.model import OpenTurn, Outage, ToolCall
+from everturn_actors.ports import Agent
+from everturn_actors.state.queue import steering
+from everturn_actors.state.recovery import close_turn
+from everturn_actors.turn.model_call import Pace, TurnHost, call_model, standing_still
+from everturn_actors.turn.model_retry import wait_s
+from everturn_actors.turn.tool_calls import run_calls
+
+logger = logging.getLogger(__name__)
+
+SAME_CALLS = 5  # in a row end a turn: nothing new will come of the sixth
+BROKEN_REPLIES = 2  # in a row end a turn: the model was told what was wrong, and did no better
+
+
+async def run_turn(host: TurnHost, number: int, agent: Agent, pace: Pace) -> None:
+    """Carry turn `number`, the open one of `host`, to its end, and record that end.
+
+    The boundary around a turn: a model that cannot answer, a deadline, or a fault of whatever
+    works on it ends it as failed, with the reason in words. The session goes on.
+
+    Raises:
+        ActorStoppedError: The service or the actor stops; the turn goes on at the next start.
+        JournalWriteError: What belongs to the turn could not be written down.
+    """
+    timeout_s = agent.spec.session.turn_timeout_s
+    error = ""
+    with anyio.move_on_after(timeout_s) as deadline:
+        error = await _work(host, number, agent, pace, deadline)
+    if deadline.cancelled_caught:
+        error = f"the turn took longer than its {timeout_s:g} s"
+    turn = _open_turn(host, number)
+    if error and turn is not None:
+        await host.record(*close_turn(turn, "failed", error))
+
+
+async def _work(
+    host: TurnHost, number: int, agent: Agent, pace: Pace, deadline: anyio.CancelScope
+) -> str:
+    """Work on the turn; return why it failed, empty where it came to its end.
+
+    Raises:
+        ActorStoppedError, JournalWriteError: See `run_turn`.
+    """
+    failure: BaseException
+    try:
+        if agent.prepare is not None:
+            await agent.prepare()
+        await _take_steps(host, number, agent, pace, deadline)
+    except ModelError as error:
+        return str(error)
+    except anyio.get_cancelled_exc_class() as cancelled:
+        if is_cancelled():
+            raise
+        failure = cancelled
+    except Exception as error:  # noqa: BLE001 - the boundary around a turn; logged below
+        failure = error
+    else:
+        return ""
+    cause = first_cause(failure)
+    if isinstance(cause, ActorStoppedError | JournalWriteError):
+        raise cause
+    logger.error(
+        "a turn failed by a fault",
+        extra={"session_id": host.state.session_id, "turn": number, "error": str(cause)},
+        exc_info=failure,
+    )
+    return f"the turn could not go on: {kind_of(cause)}"
+
+
+def first_step(turn: OpenTurn, agent: Agent) -> StepStarted:
+    """Return the event that begins the next step of `turn`."""
+    return StepStarted(turn=turn.number, step=len(turn.steps) + 1, model=agent.spec.model.name)
+
+
+def _open_turn(host: TurnHost, number: int) -> OpenTurn | None:
+    """Return the turn, unless it is over; the next one may have begun, and is not ours."""
+    turn = host.state.open_turn
+    return turn if turn is not None and turn.number == number else None
+
+
+async def _take_steps(
+    host: TurnHost, number: int, agent: Agent, pace: Pace, deadline: anyio.CancelScope
+) -> None:
+    while (turn := _open_turn(host, number)) is not None:
+        if turn.step is None:
+            await host.record(*_between_steps(host, turn, agent))
+        elif turn.step.reply is None:
+            if turn.outage is not None:
+                turn = await _after_outage(host, turn, turn.outage, agent, pace, deadline)
+            replied = await call_model(host, turn, agent, pace)
+            await host.record(replied, *_after_call(turn, replied))
+        else:
+            await run_calls(host, turn, agent, pace, deadline)
+
+
+async def _after_outage(
+    host: TurnHost,
+    turn: OpenTurn,
+    outage: Outage,
+    agent: Agent,
+    pace: Pace,
+    deadline: anyio.CancelScope,
+) -> OpenTurn:
+    """Wait until the call is to be made again; return the turn with what was said meanwhile."""
+    left_s = wait_s(outage, pace.clock.now())
+    if left_s > 0:
+        with standing_still(deadline):  # an outage may last longer than a turn
+            await pace.clock.sleep(left_s)
+    steered = _steered(host, turn, agent)
+    if not steered:
+        return turn
+    await host.record(*steered)
+    return _open_turn(host, turn.number) or turn
+
+
+def _after_call(
+    turn: OpenTurn, replied: ModelReplied | ReplyBroken | ModelCallFailed
+) -> list[Body]:
+    """Return what follows the event that a call gave, in the same append."""
+    match replied:
+        case ModelReplied():
+            return [] if replied.calls else [TurnFinished(turn=turn.number, outcome="answered")]
+        case ReplyBroken():
+            return _after_broken(turn, replied)
+        case ModelCallFailed():
+            return []
+
+
+def _after_broken(turn: OpenTurn, reply: ReplyBroken) -> list[Body]:
+    """Return the end of the turn, where this was one too many."""
+    times = len(turn.broken) + 1
+    if times < BROKEN_REPLIES:
+        return []
+    error = f"the model's reply could not be used, {times} times in a row: {reply.reason}"
+    return close_turn(turn, "failed", error)
+
+
+def _goes_in_circles(turn: OpenTurn) -> bool:
+    newest = turn.steps[turn.retried_steps :][-SAME_CALLS:]
+    asked = {tuple((call.name, call.arguments) for call in step.reply.calls) for step in newest}
+    return len(newest) == SAME_CALLS and len(asked) == 1
+
+
+def _between_steps(host: TurnHost, turn: OpenTurn, agent: Agent) -> list[Body]:
+    """Return what follows the last closed step: the next one, or the end of the turn.
+
+    Messages that came meanwhile are read with the next call.
+    """
+    if turn.steps and not turn.steps[-1].reply.calls:
+        return [TurnFinished(turn=turn.number, outcome="answered")]
+    session = agent.spec.session
+    limit = int(session.context.numbers.get("max_iterations", session.max_tool_iterations))
+    if _goes_in_circles(turn):
+        error = f"the model made the same call {SAME_CALLS} times in a row"
+        return [TurnFinished(turn=turn.number, outcome="failed", error=error)]
+    asked = len(turn.steps) - turn.retried_steps
+    if asked > limit:
+        error = f"the model asked for tools {asked} times; the limit is {limit}"
+        return [TurnFinished(turn=turn.number, outcome="failed", error=error)]
+    steered = _steered(host, turn, agent) if turn.steps else []
+    return [*steered, first_step(turn, agent)]
+
+
+def _steered(host: TurnHost, turn: OpenTurn, agent: Agent) -> list[Body]:
+    """Return the event of the messages that came meanwhile, if the model is to read any."""
+    came = steering(host.state.waiting) if agent.spec.session.steering else ()
+    return [Steered(turn=turn.number, received=tuple(each.seq for each in came))] if came else []
+
+
+def is_repeatable(agent: Agent | None) -> Callable[[ToolCall], bool]:
+    """Return the rule by which a restart runs a call of `agent` again."""
+
+    def rule(call: ToolCall) -> bool:
+        tool = agent.tools.get(call.name) if agent else None
+        return tool is not None and (tool.traits.repeatable or tool.traits.read_only)
+
+    return rule

@@ -1,0 +1,426 @@
+"""One model call of a turn: what is sent, how often, and what is learnt from it.
+
+A request that would be too large is made smaller before it is sent. One that the provider refuses
+all the same is made smaller once; a failure that may pass is tried again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from math import inf
+from types import MappingProxyType
+from typing import Final, Protocol
+
+import anyio
+
+from everturn_actors.context.estimation.calibration import (
+    ModelFacts,
+    learn,
+    with_limit,
+    with_success,
+    with_tools_refused,
+)
+from everturn_actors.context.estimation.windows import hint_notes
+from everturn_actors.context.projection.view import Stored
+from everturn_actors.context.render import Rendered, Renderer
+from everturn_actors.errors import (
+    CallTimeoutError,
+    ContextDoesNotFitError,
+    ContextOverflowError,
+    ModelError,
+    ModelRefusedError,
+    NotCalledError,
+    ToolsRefusedError,
+)
+from everturn_actors.events import Body, ModelCallFailed, ModelReplied, ReplyBroken
+from everturn_actors.ids import result_name
+from everturn_actors.model import OpenTurn, Reply, Settled, ToolCall
+from everturn_actors.ports import Agent, Clock, ModelMemory, ToolContext
+from everturn_actors.protocol.feed import LiveReply
+from everturn_actors.state.session_state import SessionState
+from everturn_actors.turn.call_status import listening
+from everturn_actors.turn.model_retry import failed_call, quick_delay_s
+from everturn_actors.turn.provider_boundary import reply_of
+
+logger = logging.getLogger(__name__)
+
+# Stop reasons of a reply that was not given, in the words of the formats that are spoken here.
+_WITHHELD: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "refusal": "the model declined to give one",
+        "content_filter": "the content filter of the model's provider held it back",
+    }
+)
+
+
+class TurnHost(Protocol):
+    """What a turn needs from the session it runs in."""
+
+    @property
+    def state(self) -> SessionState:
+        """The session's present state."""
+        ...
+
+    @property
+    def renderer(self) -> Renderer:
+        """Renders the session's requests."""
+        ...
+
+    @property
+    def memory(self) -> ModelMemory:
+        """What was learnt about models."""
+        ...
+
+    @property
+    def tool_context(self) -> ToolContext:
+        """Where its calls run."""
+        ...
+
+    async def read_media(self, names: Iterable[str]) -> Mapping[str, bytes]:
+        """Return the bytes of the session's images of these names; what is gone is not in it."""
+        ...
+
+    async def record(self, *bodies: Body) -> None:
+        """Make events durable and apply them; `state` is the new one when this returns."""
+        ...
+
+    async def settle(self, call_id: str, settled: Settled) -> None:
+        """Settle an approval, unless somebody did in the same moment."""
+        ...
+
+    async def until_changed(self) -> None:
+        """Wait until something new is durable."""
+        ...
+
+    def begin_reply(self, turn: int, step: int) -> LiveReply:
+        """Begin to show the text of a model call to followers."""
+        ...
+
+    def add_text(self, live: LiveReply, text: str) -> None:
+        """Show a piece of it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How a turn waits between tries."""
+
+    clock: Clock
+    jitter: Callable[[], float]
+    "A number from 0 to 1, anew with every call."
+
+
+@contextmanager
+def standing_still(deadline: anyio.CancelScope) -> Generator[None]:
+    """Let the deadline of a turn stand still while it waits for what nobody here can hasten."""
+    left_s = deadline.deadline - anyio.current_time()
+    deadline.deadline = inf
+    try:
+        yield
+    finally:
+        deadline.deadline = anyio.current_time() + left_s
+
+
+async def call_model(
+    host: TurnHost, turn: OpenTurn, agent: Agent, pace: Pace
+) -> ModelReplied | ReplyBroken | ModelCallFailed:
+    """Return the model's reply to the state as it stands, as an event.
+
+    A transient failure is tried again, unless somebody has read a part of the reply: what was
+    said cannot be taken back. The first tries follow each other at once; one that comes later is
+    an event, and the call is made anew then. What the provider finds too long is halved, as often
+    as the policy allows.
+
+    Raises:
+        ModelError: No try succeeded, or the failure is not transient.
+    """
+    rendered = await _prepare(host, agent)
+    tries = halved = 0
+    while True:
+        live = host.begin_reply(turn.number, len(turn.steps) + 1)
+        tries += 1
+        try:
+            reply = await _complete(host, live, rendered, agent)
+        except ContextOverflowError as error:
+            _learn_limit(host, agent, error, pace.clock.now())
+            if live.was_read or halved == host.renderer.overflow_tries(agent.spec):
+                why = f"and it was made shorter {halved} times for this call already"
+                raise _too_long(host, agent, rendered, error, why) from error
+            halved += 1
+            rendered = await _halve(host, agent, rendered, error)
+        except ToolsRefusedError as error:
+            # A chat is better than nothing, and the next request knows.
+            facts = host.memory.facts(agent.spec.model)
+            if not rendered.request.tools or not facts.calls_tools:
+                raise
+            refused = with_tools_refused(facts, said=str(error), now=pace.clock.now())
+            host.memory.learn(agent.spec.model, refused)
+            rendered = await _prepare(host, agent)
+        except NotCalledError as error:
+            # No try failed, as there was none: it waits on until the turn's own deadline.
+            tries -= 1
+            logger.warning("a model call waits for long", extra={"reason": str(error)})
+        except ModelError as error:
+            if not error.retryable or live.was_read:
+                raise
+            retry_for_s, jitter = _retry_for_s(turn, agent), pace.jitter()
+            delay_s = quick_delay_s(turn.outage, error, tries, retry_for_s, jitter)
+            if delay_s is None:
+                return failed_call(turn, error, retry_for_s, pace.clock.now(), jitter)
+            await pace.clock.sleep(delay_s)
+        else:
+            _learn(host, agent, rendered, reply)
+            _check_withheld(reply)
+            reason = _flaw(reply, sent_files=turn.sent_files)
+            return _broken(turn, reply, reason) if reason else _replied(reply, rendered)
+
+
+async def _complete(host: TurnHost, live: LiveReply, rendered: Rendered, agent: Agent) -> Reply:
+    """Call the model once.
+
+    Raises:
+        NotCalledError: It was not called at all.
+        ModelError: It gave no reply.
+    """
+    timeout_s = agent.spec.session.call_timeout_s
+    with anyio.move_on_after(timeout_s), listening(partial(setattr, live, "waiting_for")):
+        return await reply_of(agent.provider, rendered.request, partial(host.add_text, live))
+    if live.waiting_for:
+        msg = f"the model was not called within {timeout_s:g} s: waited for {live.waiting_for}"
+        raise NotCalledError(msg)
+    msg = f"the model gave no reply within {timeout_s:g} s"
+    raise CallTimeoutError(msg)
+
+
+def _retry_for_s(turn: OpenTurn, agent: Agent) -> float:
+    """Return for how long calls are made again in an outage, from its beginning on.
+
+    Who sends a message may ask for less. Of a turn with several, whoever waits the longest counts:
+    nobody's message is given up sooner than they want.
+    """
+    most = agent.spec.session.model_retry_for_s
+    asked = [most if user.retry_for_s < 0 else min(user.retry_for_s, most) for user in turn.heard]
+    return max(asked, default=most)
+
+
+async def _prepare(host: TurnHost, agent: Agent) -> Rendered:
+    """Return the next request, having recorded what had to be hidden for it.
+
+    Raises:
+        ContextDoesNotFitError: What cannot be hidden is larger than the window.
+    """
+    facts = host.memory.facts(agent.spec.model)
+    tools = agent.offered(facts)
+    conversation = host.state.conversation
+    hidden = host.renderer.reduce(conversation, agent.spec, tools, facts)
+    if hidden:
+        await host.record(*hidden)
+        conversation = host.state.conversation
+    rendered = host.renderer.render(conversation, agent.spec, tools, facts)
+    await _keep(host, rendered.view.stored)
+    if not rendered.pictures.shown:
+        return rendered
+    # The newest first: they are the last to be left out.
+    media = await host.read_media(reversed([*rendered.pictures.shown]))
+    return replace(rendered, request=replace(rendered.request, media=media))
+
+
+async def _halve(
+    host: TurnHost, agent: Agent, rendered: Rendered, error: ContextOverflowError
+) -> Rendered:
+    """Return a shorter request after the provider found `rendered` too long.
+
+    Raises:
+        ContextDoesNotFitError: Nothing more can be hidden; names what is left.
+    """
+    facts = host.memory.facts(agent.spec.model)
+    tools = agent.offered(facts)
+    hidden = host.renderer.halve(host.state.conversation, agent.spec, tools, facts)
+    if hidden is None:
+        why = "and nothing more can be left out"
+        raise _too_long(host, agent, rendered, error, why) from error
+    body, stored = hidden
+    await _keep(host, stored)
+    await host.record(body)
+    return await _prepare(host, agent)
+
+
+async def _keep(host: TurnHost, stored: Sequence[Stored]) -> None:
+    """Keep texts that a marker in the request will name, once each.
+
+    Raises:
+        JournalError: One could not be kept; the request must not go out.
+    """
+    context = host.tool_context if stored else None
+    for each in stored:
+        assert context is not None
+        name = result_name(each.path)
+        if await context.store.read_result(context.session_id, name) != each.text:
+            await context.store.save_result(context.session_id, name, each.text)
+
+
+def _learn_limit(host: TurnHost, agent: Agent, error: ContextOverflowError, now: datetime) -> None:
+    model, tokens = agent.spec.model, error.window_tokens
+    if not tokens:
+        return
+    facts = host.memory.facts(model)
+    learnt = with_limit(facts, tokens, said=str(error), now=now)
+    if learnt != facts:
+        host.memory.learn(model, learnt)
+        logger.warning(
+            "a provider named a limit",
+            extra={
+                "model": model.name,
+                "tokens": tokens,
+                "believed": learnt.limit_tokens == tokens,
+            },
+        )
+
+
+def _too_long(
+    host: TurnHost, agent: Agent, rendered: Rendered, error: ContextOverflowError, why: str
+) -> ContextDoesNotFitError:
+    msg = (
+        f"{error}; {why}: the request has {rendered.explain()};"
+        " send less at once, shorten the prompt, or choose a model with a larger window"
+    )
+    model = agent.spec.model
+    return ContextDoesNotFitError("; ".join((msg, *hint_notes(model, host.memory.facts(model)))))
+
+
+def _learn(host: TurnHost, agent: Agent, rendered: Rendered, reply: Reply) -> None:
+    """Take note of what an answered request tells of the model."""
+    if reply.fallback:  # another model's tokens say nothing about this one's
+        return
+    model = agent.spec.model
+    known, tokens = host.memory.facts(model), reply.usage.input_tokens
+    learnt = with_success(known, tokens, had_tools=bool(rendered.request.tools))
+    if tokens:
+        learnt = _with_report(host, rendered, learnt, tokens)
+    if learnt != known:
+        host.memory.learn(model, learnt)
+
+
+def _with_report(host: TurnHost, rendered: Rendered, facts: ModelFacts, tokens: int) -> ModelFacts:
+    """Compare what the provider reported with what was estimated; return what that tells.
+
+    What one prompt had more than the one before tells most; without one before, all of it does.
+    Nothing is learnt where an image is part of it: what one costs is each provider's own affair.
+    """
+    before, now = host.state, rendered.sent
+    units = now.units
+    goes_on = before.sent.prefix and not now.drifted and before.reported.input_tokens
+    if goes_on:
+        tokens -= before.reported.input_tokens
+        units -= before.sent.units
+    if _has_image(rendered, newest=bool(goes_on)):
+        return facts
+    return learn(facts, units=units, tokens=tokens)
+
+
+def _has_image(rendered: Rendered, *, newest: bool) -> bool:
+    """Whether the request shows an image; with `newest`, one that no request before it showed."""
+    counts = rendered.pictures.counts
+    if not counts or not newest:
+        return bool(counts)
+    for message in reversed(rendered.request.messages):
+        if isinstance(message, Reply):
+            return False
+        if message.seq in counts:
+            return True
+    return False
+
+
+def _check_withheld(reply: Reply) -> None:
+    """Check that nobody held the whole answer back.
+
+    Raises:
+        ModelRefusedError: The model declined, or its provider's filter did, without a word. Asked
+            again, it would do the same.
+    """
+    why = _WITHHELD.get(reply.stop_reason)
+    if why and not reply.calls and not has_words(reply.text):
+        msg = f"there is no answer: {why}"
+        raise ModelRefusedError(msg)
+
+
+def has_words(text: str) -> bool:
+    """Whether a person who is shown this text sees anything."""
+    return any(char.isprintable() and not char.isspace() for char in text)
+
+
+def _flaw(reply: Reply, *, sent_files: bool) -> str:
+    """Return why a reply cannot be used; empty for one that can.
+
+    One without calls ends the turn, so it has to say something. A file that the turn has sent is
+    said enough: a model that ends such a turn without a word means it so. Text beside calls is
+    not: it was written before the model knew what they give.
+    """
+    if not reply.calls:
+        return "" if sent_files or has_words(reply.text) else _emptiness(reply)
+    if reply.stop_reason == "length":
+        return "it was cut off at the output limit before its calls were complete"
+    ids = {call.call_id for call in reply.calls}
+    if len(ids) < len(reply.calls) or "" in ids:
+        return "its calls share an id or have none"
+    return next((flaw for call in reply.calls if (flaw := _call_flaw(call))), "")
+
+
+def _emptiness(reply: Reply) -> str:
+    """Return what is wrong with a reply that neither says nor does anything."""
+    if reply.stop_reason == "length":
+        return "it reached the output limit before it said anything"
+    if has_words(reply.reasoning):
+        return "it was empty after its thinking"
+    return "it was empty"
+
+
+def _call_flaw(call: ToolCall) -> str:
+    try:
+        arguments = json.loads(call.arguments, parse_constant=_no_number)
+    except ValueError as error:
+        return f"the arguments of its call of {call.name!r} are not JSON: {error}"
+    except RecursionError:
+        return f"the arguments of its call of {call.name!r} are nested too deeply"
+    if not isinstance(arguments, dict):
+        return f"the arguments of its call of {call.name!r} are no JSON object"
+    return ""
+
+
+def _no_number(name: str) -> None:
+    """Refuse what Python reads and JSON does not have: NaN and the infinities."""
+    msg = f"{name} is no number in JSON"
+    raise ValueError(msg)
+
+
+def _broken(turn: OpenTurn, reply: Reply, reason: str) -> ReplyBroken:
+    return ReplyBroken(
+        turn=turn.number,
+        step=len(turn.steps) + 1,
+        reason=reason,
+        text=reply.text,
+        usage=reply.usage,
+        model=reply.model,
+    )
+
+
+def _replied(reply: Reply, rendered: Rendered) -> ModelReplied:
+    return ModelReplied(
+        text=reply.text,
+        reasoning=reply.reasoning,
+        calls=reply.calls,
+        usage=reply.usage,
+        stop_reason=reply.stop_reason,
+        model=reply.model,
+        sent=rendered.sent,
+        opaque=reply.opaque,
+        fallback=reply.fallback,
+        outside=rendered.outside.sources,
+        retells=rendered.outside.is_retold,
+    )

@@ -1,0 +1,331 @@
+"""Finds a past request in a session's log, and makes it again from the state it came from. Pure.
+
+The state at that moment is what a replay of the log up to it gives. Today's agent renders it, so
+the outcome says whether the request is the one that was sent; it is never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from everturn_actors.context.estimation.calibration import ModelFacts
+from everturn_actors.context.explain import Explanation, Hidden, Past, explain_request
+from everturn_actors.context.projection.turns import blocks, flatten
+from everturn_actors.context.render import Rendered, Renderer
+from everturn_actors.errors import UnknownRequestError
+from everturn_actors.events import (
+    ContextReduced,
+    Event,
+    ModelReplied,
+    SessionStarted,
+    StepStarted,
+    Summarised,
+    TurnFinished,
+    TurnStarted,
+)
+from everturn_actors.model import AnyMessage, Conversation, ToolDefinition, Usage
+from everturn_actors.spec import AgentSpec
+from everturn_actors.state.session_state import SessionState, apply
+
+_NAMED = 5  # requests that an error names, around the number that was asked for
+WINDOW = "window"  # the stage of the message-count window
+SUMMARY = "summary"
+_GONE = ("summarised", "dropped")
+_TOLD_OF = ("dropped", "summarised")
+
+
+def explain(
+    session_id: str,
+    events: Sequence[Event],
+    seq: int,
+    spec: AgentSpec,
+    tools: tuple[ToolDefinition, ...],
+    facts: ModelFacts,
+) -> Explanation:
+    """Return the account of the request that was sent at event `seq`, or next after it in its turn.
+
+    Takes as long as a replay of the log up to there: run it beside the event loop.
+
+    Args:
+        session_id: Of the session, for errors.
+        events: The whole log, archive included, oldest first.
+        seq: Any event of a turn.
+        spec: The agent as it is today.
+        tools: Its tools as they are today.
+        facts: What is known about its model today.
+
+    Raises:
+        UnknownRequestError: No request was sent there; the text names those that were. Or the
+            beginning of the log was discarded, so that none can be made again.
+        ContextDoesNotFitError: Today's agent has no room for it.
+    """
+    replay = RequestReplay(session_id, seq)
+    replay.read(events)
+    return replay.explanation(spec, tools, facts)
+
+
+class RequestReplay:
+    """Finds one past request while a log is read, page by page, and makes it again.
+
+    Each event is looked at once, and nothing after the answer to the request is needed.
+    """
+
+    def __init__(self, session_id: str, seq: int) -> None:
+        """Begin before the first event.
+
+        Args:
+            session_id: Of the session, for errors.
+            seq: Any event of a turn; its request is the one sent there, or next after it.
+        """
+        self._session_id = session_id
+        self._seq = seq
+        self._replay = _Replay()
+        self._open_turn = 0
+        self._asked_turn = 0
+        "The turn that `seq` belongs to; 0 = it has not come yet."
+        self._step: tuple[int, StepStarted] | None = None
+        self._past: Past | None = None
+        self._last_seq = 0
+        self._requests = list[tuple[int, int]]()
+        "Of each request that was met: where its step began, and by which number it is named."
+
+    def read(self, events: Sequence[Event]) -> bool:
+        """Take the next events, oldest first; return whether no more are needed.
+
+        Raises:
+            UnknownRequestError: The log does not begin at its beginning.
+            CorruptJournalError: The events do not follow each other.
+        """
+        for event in events:
+            if self._past is not None:
+                break
+            self._read(event)
+        return self._past is not None
+
+    def explanation(
+        self, spec: AgentSpec, tools: tuple[ToolDefinition, ...], facts: ModelFacts
+    ) -> Explanation:
+        """Return the account of the request, when all was read that `read` asked for.
+
+        Raises:
+            UnknownRequestError: No request was sent there; the text names those that were.
+            ContextDoesNotFitError: Today's agent has no room for it.
+        """
+        if self._step is not None and self._past is None:  # the log ends before its answer
+            self._close(self._last_seq, None)
+        if self._past is None:
+            raise UnknownRequestError(self._session_id, self._seq, self._which())
+        rendered, scene = _again(self._past, self._replay.scenes, spec, tools, facts)
+        messages, hidden = self._replay.account(scene)
+        return explain_request(self._past, rendered, messages, hidden)
+
+    def _read(self, event: Event) -> None:
+        body = event.body
+        if not self._last_seq and not isinstance(body, SessionStarted):
+            raise UnknownRequestError(
+                self._session_id,
+                self._seq,
+                f"the log before event {event.seq} was discarded, and without its beginning no"
+                " past request can be made again; `compaction: archive` keeps it",
+            )
+        match body:
+            case TurnStarted():
+                self._open_turn = body.turn
+                if self._seq in body.received:
+                    self._asked_turn = self._asked_turn or body.turn
+            case StepStarted():
+                self._step = (event.seq, body)
+            case ModelReplied():
+                self._close(event.seq, body)
+            case TurnFinished():
+                self._close(self._last_seq, None)
+            case _:
+                pass
+        if event.seq == self._seq:
+            self._asked_turn = self._asked_turn or self._open_turn
+        if isinstance(body, TurnFinished):
+            self._open_turn = 0
+        self._last_seq = event.seq
+        if self._past is None:
+            self._replay.read(event)
+
+    def _close(self, end_seq: int, reply: ModelReplied | None) -> None:
+        """Note that a request was answered by the event `end_seq`, or ended there without."""
+        if self._step is None:
+            return
+        (started_seq, step), self._step = self._step, None
+        replied_seq = end_seq if reply else 0
+        self._requests.append((started_seq, replied_seq or started_seq))
+        # The event `seq` may be this answer: its turn is the one that is open.
+        asked_turn = self._asked_turn or (self._open_turn if end_seq == self._seq else 0)
+        if step.turn != asked_turn or end_seq < self._seq:
+            return
+        self._past = Past(
+            turn=step.turn,
+            step=step.step,
+            started_seq=started_seq,
+            replied_seq=replied_seq,
+            model=step.model,
+            prefix=reply.sent.prefix if reply else "",
+            reported=reply.usage if reply else Usage(),
+        )
+
+    def _which(self) -> str:
+        """Return which requests there are, those next to the one that was asked for."""
+        if not self._last_seq:
+            return "its log was discarded, or is not written yet"
+        if not self._requests:
+            return "no request was sent in this session yet"
+        past_end = self._seq > self._last_seq
+        where = f"the log ends at event {self._last_seq}; " if past_end else ""
+        near = sorted(self._requests, key=lambda request: abs(request[0] - self._seq))[:_NAMED]
+        names = ", ".join(str(named) for named in sorted(named for _, named in near))
+        total = len(self._requests)
+        of = f" (of {total} in all)" if total > len(near) else ""
+        return f"{where}requests were sent for the events {names}{of}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scene:
+    """A state that a request may have been made of."""
+
+    conversation: Conversation
+    messages: int
+    "How many messages of finished turns there were, let go or not."
+    changes: int
+    "How many times something had been hidden."
+
+
+@dataclass(slots=True)
+class _Replay:
+    """Replays a log, and keeps what of it is hidden, and by which event.
+
+    Messages and changes are only ever added, and a scene remembers how many there were: a copy of
+    them at each step would make the whole quadratic.
+    """
+
+    state: SessionState | None = None
+    scenes: list[_Scene] = field(default_factory=list[_Scene])
+    "The states in which the newest step was, oldest first."
+    _messages: list[AnyMessage] = field(default_factory=list[AnyMessage])
+    _turns: list[tuple[int, tuple[int, ...]]] = field(
+        default_factory=list[tuple[int, tuple[int, ...]]]
+    )
+    "Numbers of the finished turns, and the seqs of their messages."
+    _gone_turns: int = 0
+    "How many of the oldest of them are hidden whole."
+    _hidden: dict[int, Hidden] = field(default_factory=dict[int, Hidden])
+    _changes: list[tuple[int, Hidden]] = field(default_factory=list[tuple[int, Hidden]])
+    "What became of which message, in the order in which it happened."
+    _held_from: int = 1
+    "The oldest turn that the session holds."
+    _told_messages: int = 0
+    "How many messages the summary stands for."
+
+    def read(self, event: Event) -> None:
+        """Take the next event; the state after it may be a scene."""
+        before, self.state = self.state, apply(self.state, event)
+        body = event.body
+        if isinstance(body, TurnFinished) and before is not None and before.open_turn is not None:
+            turn = before.open_turn.finished(body.outcome, body.error)
+            self._messages += turn.messages
+            self._turns.append((turn.number, tuple(message.seq for message in turn.messages)))
+        self._note(event)
+        if isinstance(body, StepStarted):
+            self.scenes.clear()
+        if isinstance(body, StepStarted | ContextReduced | Summarised):
+            scene = _Scene(
+                conversation=self.state.conversation,
+                messages=len(self._messages),
+                changes=len(self._changes),
+            )
+            self.scenes.append(scene)
+
+    def account(self, scene: _Scene) -> tuple[tuple[AnyMessage, ...], dict[int, Hidden]]:
+        """Return every message of the session up to a scene, and what was done to them by then."""
+        current = scene.conversation.current
+        running = () if current is None else flatten(blocks(current))
+        messages = (*self._messages[: scene.messages], *running)
+        return messages, dict(self._changes[: scene.changes])
+
+    def _note(self, event: Event) -> None:
+        """Note what an event hides."""
+        match event.body:
+            case ContextReduced() as body:
+                self._hide_turns(body.cut_turn, Hidden("dropped", body.stage, event.seq))
+                for seq in body.dropped:
+                    self._hide(seq, Hidden("dropped", body.stage, event.seq))
+                for each in body.replaced:
+                    self._hide(each.seq, Hidden(each.fate, body.stage, event.seq))
+            case Summarised() as body:
+                self._tell(body, Hidden("summarised", SUMMARY, event.seq))
+            case _:
+                pass
+        first = _first_held(self.state)
+        if first > self._held_from:
+            self._held_from = first
+            self._hide_turns(first, Hidden("dropped", WINDOW, event.seq))
+
+    def _hide_turns(self, before: int, how: Hidden) -> None:
+        """Note that the finished turns with a number below `before` are hidden."""
+        # What is gone stays gone, and turns leave oldest first: none is looked at twice.
+        while self._gone_turns < len(self._turns):
+            number, seqs = self._turns[self._gone_turns]
+            if number >= before:
+                break
+            for seq in seqs:
+                self._hide(seq, how)
+            self._gone_turns += 1
+
+    def _tell(self, body: Summarised, how: Hidden) -> None:
+        """Note which turns a summary tells of that the one before did not.
+
+        Turns that had left before it was made are not among them: its number of messages says so.
+        """
+        new, self._told_messages = body.messages - self._told_messages, body.messages
+        for number, seqs in reversed(self._turns):
+            if number > body.last_turn:
+                continue
+            if new <= 0:
+                break
+            new -= len(seqs)
+            for seq in seqs:
+                self._hide(seq, how)
+
+    def _hide(self, seq: int, how: Hidden) -> None:
+        """Note what became of a message; what is gone stays so, but a summary may tell of it."""
+        known = self._hidden.get(seq)
+        if known is not None and known.fate in _GONE and (known.fate, how.fate) != _TOLD_OF:
+            return
+        self._hidden[seq] = how
+        self._changes.append((seq, how))
+
+
+def _first_held(state: SessionState | None) -> int:
+    """Return the number of the oldest finished turn that is held; 0 where none is."""
+    if state is None:
+        return 0
+    held = state.checkpointed or state.pending
+    return held[0].number if held else 0
+
+
+def _again(
+    past: Past,
+    scenes: Sequence[_Scene],
+    spec: AgentSpec,
+    tools: tuple[ToolDefinition, ...],
+    facts: ModelFacts,
+) -> tuple[Rendered, _Scene]:
+    """Return the request made again, and what it was made of.
+
+    Within a step the context may change before the request is sent, or after a try that was too
+    long, and beside it when a summary is done. The state whose request has the hash that was kept
+    is the one; where none has, the last one.
+    """
+    renderer = Renderer()
+    for scene in reversed(scenes):
+        rendered = renderer.render(scene.conversation, spec, tools, facts)
+        if past.prefix and rendered.sent.prefix == past.prefix:
+            return rendered, scene
+    return renderer.render(scenes[-1].conversation, spec, tools, facts), scenes[-1]

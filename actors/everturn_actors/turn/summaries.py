@@ -1,0 +1,160 @@
+"""Has a model write a summary, within bounds; what no model writes is a digest.
+
+Records nothing: whoever asked gets the event and decides what to do with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import anyio
+import anyio.to_thread
+
+from everturn_actors.context.summaries import (
+    SummaryTask,
+    check_summary,
+    digest,
+    summary_request,
+    with_remarks,
+)
+from everturn_actors.errors import ContextOverflowError, ModelError
+from everturn_actors.events import Summarised
+from everturn_actors.model import Usage
+from everturn_actors.ports import Clock, Summariser
+from everturn_actors.turn.provider_boundary import reply_of
+
+TRIES: Final = 3
+PAUSE_S: Final = 0.1  # times the number of tries so far; a provider may ask for more
+_ERROR_CHARACTERS = 500
+
+
+async def summarise(
+    task: SummaryTask,
+    summariser: Summariser | None,
+    *,
+    clock: Clock,
+    timeout_s: float,
+    window_tokens: int,
+    scale: float = 1.0,
+    tries: int = TRIES,
+) -> Summarised:
+    """Return the event of a summary of `task`: a model's, or the digest where none wrote one.
+
+    A failure that may pass, and an answer that is no summary, are tried again; after an overflow
+    the input is halved; any other refusal ends the tries. Why there is only a digest stands in
+    `Summarised.error`, which is empty where nobody was asked. Cancellation closes the request and
+    leaves nothing behind.
+
+    Args:
+        task: What is to be summarised.
+        summariser: Who writes it; None = nobody is asked.
+        clock: For the pauses between tries.
+        timeout_s: Of all tries together, pauses included.
+        window_tokens: The window of the model that writes.
+        scale: Tokens of that model for one of the estimate.
+        tries: How often it is asked at most.
+    """
+    if summariser is None:
+        return await _digest(task)
+    asked = _Question(
+        task=task,
+        summariser=summariser,
+        clock=clock,
+        window_tokens=window_tokens,
+        scale=scale,
+        tries_max=tries,
+    )
+    with anyio.move_on_after(timeout_s) as deadline:
+        event = await _ask(asked, deadline)
+        return event or await _digest(task, asked)
+    late = f"no summary within {timeout_s:g} s"
+    asked.error = f"{late}; before: {asked.error}" if asked.error else late
+    return await _digest(task, asked)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Question:
+    """One summary that is asked for, and what has come of the tries so far."""
+
+    task: SummaryTask
+    summariser: Summariser
+    clock: Clock
+    window_tokens: int
+    scale: float
+    tries_max: int
+    tries: int = 0
+    halvings: int = 0
+    usage: Usage = Usage()
+    error: str = ""
+    "Of the last try."
+
+
+async def _ask(asked: _Question, deadline: anyio.CancelScope) -> Summarised | None:
+    """Ask until there is a summary; None where asking again is no use."""
+    while asked.tries < asked.tries_max:
+        asked.tries += 1
+        try:
+            return await _try(asked)
+        except ContextOverflowError as failure:
+            asked.error = str(failure)
+            asked.halvings += 1
+            continue  # the next request is another one: nothing has to be waited for
+        except ModelError as failure:
+            asked.error = str(failure)
+            pause_s = max(PAUSE_S * asked.tries, failure.retry_after_s or 0)
+            is_last = asked.tries == asked.tries_max or not failure.retryable
+        if is_last or anyio.current_time() + pause_s >= deadline.deadline:
+            return None
+        await asked.clock.sleep(pause_s)
+    return None
+
+
+async def _try(asked: _Question) -> Summarised:
+    """Ask once.
+
+    Raises:
+        ModelError: There is no reply, or it is no summary.
+    """
+    task, model = asked.task, asked.summariser.model
+    request = await anyio.to_thread.run_sync(  # megabytes of text, it may be
+        partial(
+            summary_request,
+            task,
+            model=model,
+            window_tokens=asked.window_tokens,
+            scale=asked.scale,
+            halvings=asked.halvings,
+        )
+    )
+    reply = await reply_of(asked.summariser.provider, request, _unheard)
+    asked.usage += reply.usage
+    return Summarised(
+        last_turn=task.last_turn,
+        messages=task.messages,
+        text=with_remarks(task, check_summary(reply.text)),
+        source="model",
+        tries=asked.tries,
+        model=reply.model or model.name,
+        usage=asked.usage,
+        outside=task.outside,
+    )
+
+
+def _unheard(_piece: str) -> None:
+    """Nobody follows a summary while it is written."""
+
+
+async def _digest(task: SummaryTask, asked: _Question | None = None) -> Summarised:
+    text = await anyio.to_thread.run_sync(digest, task)
+    return Summarised(
+        last_turn=task.last_turn,
+        messages=task.messages,
+        text=text,
+        source="digest",
+        tries=asked.tries if asked else 0,
+        usage=asked.usage if asked else Usage(),
+        error=asked.error[:_ERROR_CHARACTERS] if asked else "",
+        outside=task.outside,
+    )

@@ -1,0 +1,275 @@
+"""The calls of one reply: judged, asked about, run, and their results recorded in their order.
+
+Every stage looks at the state alone, so a restart goes on where the process ended: a call that had
+begun is known as such, a question that was asked is still open, a word that was given still holds.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import takewhile
+
+import anyio
+from anyio import to_thread
+from anyio.lowlevel import checkpoint_if_cancelled
+
+from everturn_actors.errors import ActorStoppedError, CoreError, InvalidInputError
+from everturn_actors.events import CallFinished, CallStarted
+from everturn_actors.faults import is_cancelled
+from everturn_actors.model import (
+    Approval,
+    Attachment,
+    OpenStep,
+    OpenTurn,
+    Settled,
+    ToolCall,
+    ToolResult,
+    Upload,
+)
+from everturn_actors.outside import one_source
+from everturn_actors.ports import Agent, Clock, ToolContext, ToolOutput
+from everturn_actors.state.queue import steering
+from everturn_actors.state.validation import attachment_of, check_uploads
+from everturn_actors.turn.clearance import OVERTAKEN, Cleared, cleared, finished, why_not_now
+from everturn_actors.turn.model_call import Pace, TurnHost, standing_still
+
+logger = logging.getLogger(__name__)
+
+PARALLEL_CALLS = 8  # of one reply; a model that asks for more gets them in turns
+
+
+async def run_calls(
+    host: TurnHost, turn: OpenTurn, agent: Agent, pace: Pace, deadline: anyio.CancelScope
+) -> None:
+    """Take the open step one stage further: a question, a word, or the next calls' results.
+
+    Calls that only read run side by side, as far as none of another kind stands between them.
+
+    Args:
+        host: The session.
+        turn: Its open turn, whose step has a reply with calls that have no result.
+        agent: Who makes the calls.
+        pace: Tells the time.
+        deadline: Of the turn; it stands still while a person is asked.
+
+    Raises:
+        JournalError: What happened could not be written down.
+    """
+    step = turn.step
+    assert step is not None and step.reply is not None  # noqa: PT018
+    waiting = [call for call in step.reply.calls if call.call_id not in step.results]
+    asked = next((each for each in step.approvals.values() if each.settled is None), None)
+    if asked is not None:
+        await _await_word(host, asked, agent, pace.clock, deadline)
+        return
+    # Only those at the head: results are recorded in the order of the calls.
+    overtaken = tuple(takewhile(lambda call: _is_overtaken(host, step, call, agent), waiting))
+    if overtaken:
+        await host.record(*(finished(call, OVERTAKEN, is_error=True) for call in overtaken))
+        return
+    first = await cleared(host, step, waiting[0], agent)
+    if not isinstance(first, Cleared):
+        await host.record(first)
+        return
+    batch = [first]
+    if first.tool.traits.read_only:
+        batch += await _more_readers(host, step, waiting[1:PARALLEL_CALLS], agent)
+    begun = [each.call.call_id for each in batch if each.call.call_id not in step.started]
+    if begun:
+        await host.record(*(CallStarted(call_id=call_id) for call_id in begun))
+    outputs = await _run_all(batch, host, agent)
+    taken = [
+        await _taken_in(host, turn, step, each.call, output, agent)
+        for each, output in zip(batch, outputs, strict=True)
+    ]
+    await host.record(*taken)
+
+
+def _is_overtaken(host: TurnHost, step: OpenStep, call: ToolCall, agent: Agent) -> bool:
+    """Whether a message came before the call: not one that began, or that a person decided."""
+    if (
+        not (agent.spec.session.steering and steering(host.state.waiting))
+        or call.call_id in step.started
+    ):
+        return False
+    approval = step.approvals.get(call.call_id)
+    return approval is None or approval.settled == "overtaken"
+
+
+# --- may it run? ---
+
+
+async def _more_readers(
+    host: TurnHost, step: OpenStep, calls: Sequence[ToolCall], agent: Agent
+) -> list[Cleared]:
+    """Return the calls at the head of `calls` that only read and may run at once."""
+    readers: list[Cleared] = []
+    for call in calls:
+        tool = agent.tools.get(call.name)
+        if tool is None or not tool.traits.read_only or _is_overtaken(host, step, call, agent):
+            break
+        found = await cleared(host, step, call, agent)
+        if not isinstance(found, Cleared):
+            break
+        readers.append(found)
+    return readers
+
+
+# --- the word of a person ---
+
+
+async def _await_word(
+    host: TurnHost, approval: Approval, agent: Agent, clock: Clock, deadline: anyio.CancelScope
+) -> None:
+    """Wait until the approval is settled; settle it where nobody does."""
+    with standing_still(deadline):  # a person may take longer than a turn
+        settled = await _word(host, approval, clock, steers=agent.spec.session.steering)
+    if settled is not None:
+        await host.settle(approval.call_id, settled)
+
+
+async def _word(
+    host: TurnHost, approval: Approval, clock: Clock, *, steers: bool
+) -> Settled | None:
+    """Return what becomes of the approval; None where somebody has answered."""
+    while True:
+        step = host.state.open_turn.step if host.state.open_turn else None
+        present = step.approvals.get(approval.call_id) if step else None
+        if present is None or present.settled is not None:
+            return None
+        came = steering(host.state.waiting) if steers else ()
+        if any(approval.may_answer(each.sender) for each in came if not each.quiet):
+            return "overtaken"
+        left_s = (approval.expires_at - clock.now()).total_seconds()
+        if left_s <= 0:
+            return "expired"
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_wake, clock, left_s, tasks.cancel_scope)
+            await host.until_changed()
+            tasks.cancel_scope.cancel()
+
+
+async def _wake(clock: Clock, delay_s: float, sleeper: anyio.CancelScope) -> None:
+    await clock.sleep(delay_s)
+    sleeper.cancel()
+
+
+# --- running ---
+
+
+async def _run_all(batch: Sequence[Cleared], host: TurnHost, agent: Agent) -> list[ToolOutput]:
+    """Run calls side by side; return what they gave, in the order of the calls."""
+    if len(batch) == 1:
+        return [await _run(batch[0], host, agent)]
+    outputs: dict[int, ToolOutput] = {}
+
+    async def run(index: int, each: Cleared) -> None:
+        outputs[index] = await _run(each, host, agent)
+
+    async with anyio.create_task_group() as tasks:
+        for index, each in enumerate(batch):
+            tasks.start_soon(run, index, each)
+    return [outputs[index] for index in range(len(batch))]
+
+
+async def _run(each: Cleared, host: TurnHost, agent: Agent) -> ToolOutput:
+    """Run a call, if it still may; whatever it fails of is its result.
+
+    Raises:
+        ActorStoppedError: The gateway stops; the call goes on, or is told of, at its next start.
+    """
+    call, timeout_s = each.call, each.tool.traits.timeout_s
+    # Right before it begins: what it was judged by may be another since it was written down.
+    if reason := await why_not_now(host, each, agent):
+        return ToolOutput(text=reason, is_error=True)
+    context = host.tool_context
+    with anyio.move_on_after(timeout_s):
+        try:
+            await checkpoint_if_cancelled()  # what begins with an effect must not even begin
+            output = await each.tool.run(call, context)
+        except anyio.get_cancelled_exc_class() as error:
+            if is_cancelled():
+                raise
+            # Nobody called it off: work of its own was. Let out, it would end this task unnoticed.
+            logger.warning(
+                "a tool was cancelled from inside",
+                extra={"tool": call.name, "session_id": context.session_id},
+            )
+            return ToolOutput(text=f"the tool failed: {_told(error)}", is_error=True)
+        except ActorStoppedError:
+            raise
+        except CoreError as error:
+            return ToolOutput(text=str(error), is_error=True)
+        except Exception as error:  # a boundary: the tool's own fault, and the model goes on
+            logger.exception(
+                "a tool failed", extra={"tool": call.name, "session_id": context.session_id}
+            )
+            return ToolOutput(text=f"the tool failed: {_told(error)}", is_error=True)
+        output = ToolOutput(text=output) if isinstance(output, str) else output
+        return _checked(output)
+    await checkpoint_if_cancelled()  # who was called off did not take too long
+    text = f"it took longer than its {timeout_s:g} s and was stopped"
+    return ToolOutput(text=text, is_error=True)
+
+
+def _checked(output: ToolOutput) -> ToolOutput:
+    """Return an output with files that can be sent; else the reason why they cannot."""
+    try:
+        check_uploads(output.files)
+    except InvalidInputError as error:
+        return replace(output, text=str(error), is_error=True, files=())
+    return output
+
+
+def _told(error: BaseException) -> str:
+    """Return what a model is told of a fault in the program: its kind, not its text."""
+    return type(error).__name__
+
+
+async def _taken_in(
+    host: TurnHost,
+    turn: OpenTurn,
+    step: OpenStep,
+    call: ToolCall,
+    output: ToolOutput,
+    agent: Agent,
+) -> CallFinished:
+    """Return the event of a result; one that is too large for the policy is kept in a file first.
+
+    Raises:
+        JournalError: It could not be kept.
+    """
+    assert step.reply is not None
+    ids = [each.call_id for each in step.reply.calls]
+    path = f"{turn.number}-{len(turn.steps) + 1}-{ids.index(call.call_id) + 1}.txt"
+    facts = host.memory.facts(agent.spec.model)
+    result = ToolResult(
+        call_id=call.call_id, name=call.name, text=output.text, is_error=output.is_error
+    )
+    text = host.renderer.intake(agent.spec, agent.offered(facts), facts, result, path)
+    if text == output.text:
+        path = ""
+    else:
+        context = host.tool_context
+        await context.store.save_result(context.session_id, path, output.text)
+    return CallFinished(
+        call_id=call.call_id,
+        text=text,
+        is_error=output.is_error,
+        path=path,
+        untrusted=output.untrusted,
+        source=one_source(output.source),
+        attachments=await _kept(output.files, host.tool_context),
+    )
+
+
+async def _kept(files: Sequence[Upload], context: ToolContext) -> tuple[Attachment, ...]:
+    """Keep the files that a call sends, before the event that names them is written."""
+    if not files:
+        return ()
+    named = await to_thread.run_sync(lambda: tuple(map(attachment_of, files)))
+    for file, attachment in zip(files, named, strict=True):
+        await context.store.save_media(context.session_id, attachment.name, file.data)
+    return named

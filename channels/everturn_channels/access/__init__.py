@@ -1,0 +1,1 @@
+"""Who may talk to an agent: rules, pairing, owners. Closed by default."""

@@ -1,0 +1,292 @@
+"""`everturn context apply`: what a policy makes of a transcript, without a model or a workspace."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from everturn_actors.context.catalog import POLICIES
+from everturn_actors.context.estimation.window import window_messages
+from everturn_actors.context.estimation.windows import DEFAULT_WINDOW_TOKENS
+from everturn_actors.context.policy import Applied, Limits, Policy, apply_policy
+from everturn_actors.context.projection.turns import flatten
+from everturn_actors.context.projection.view import Became, size_tokens
+from everturn_actors.errors import ContextDoesNotFitError
+from everturn_actors.model import AnyMessage, Fate, ToolDefinition
+from everturn_gateway.commands.context.transcript import (
+    Json,
+    Transcript,
+    TranscriptError,
+    message_text,
+    read_json,
+    read_tools,
+    read_transcript,
+    write_messages,
+)
+from everturn_gateway.commands.shared.errors import EXIT_OK
+from everturn_gateway.commands.shared.printing import print_json
+from everturn_gateway.commands.shared.tables import print_table
+from everturn_gateway.errors import ConfigError, Fault
+from everturn_gateway.specs.numbers import ContextSection
+from everturn_gateway.yaml_files import Document, FieldPath, Place, check
+
+_SETTING = Path("--set")  # where a fault in a number stands
+_LISTS = ("clear_exclude_tools",)
+_KEPT = Became(fate="kept", stage="")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyOptions:
+    """What `context apply` was told."""
+
+    policy: str = ""
+    compare: bool = False
+    "All policies, as a table."
+    window_tokens: int | None = None
+    output_tokens: int | None = None
+    system: Path | None = None
+    tools: Path | None = None
+    turn_start: int | None = None
+    "Index of the message at which the running turn begins."
+    settings: Sequence[str] = ()
+    "`name=value`"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Given:
+    """A transcript and what stands beside it."""
+
+    transcript: Transcript
+    system: str
+    "Given beside the transcript."
+    tools: tuple[ToolDefinition, ...]
+    turn_start: int | None
+    limits: Limits
+
+
+def apply(options: ApplyOptions) -> int:
+    """Read a transcript from stdin, and print what a policy makes of it; return the exit code.
+
+    Raises:
+        TranscriptError: The transcript, a file or an option cannot be used.
+        ConfigError: A number is not valid.
+        ContextDoesNotFitError: The policy finds no request that fits.
+    """
+    if options.compare == bool(options.policy):
+        msg = f"name one policy with --policy ({', '.join(POLICIES)}), or --compare them all"
+        raise TranscriptError(msg)
+    settings = _settings(options.settings)
+    policies = _policies(options.policy, settings)
+    given = _read(options)
+    if options.compare:
+        _print_table(given, policies)
+        return EXIT_OK
+    applied = _apply(policies[0], given)
+    shown = {
+        "messages": write_messages(given.transcript, applied, given.system),
+        "report": report(given.transcript, applied, given.system),
+    }
+    print_json(shown)
+    return EXIT_OK
+
+
+def report(transcript: Transcript, applied: Applied, given_system: str) -> Json:
+    """Return what a policy did, as JSON: tokens by region, and what became of each message."""
+    window = applied.budget.window_tokens
+    total = applied.total_tokens
+    return {
+        "policy": applied.policy.name,
+        "window": window or None,
+        "total": total,
+        "fits": total <= window if window else None,
+        "regions": _regions(transcript, applied, given_system),
+        "omitted_messages": applied.view.omitted_messages,
+        "messages": list(_fates(transcript, applied)),
+        "reductions": [
+            {
+                "stage": reduction.stage,
+                "fate": reduction.fate,
+                "messages": [seq - 1 for seq in reduction.seqs],
+                "call_ids": list(reduction.call_ids),
+                "tokens_before": reduction.tokens_before,
+                "tokens_after": reduction.tokens_after,
+            }
+            for reduction in applied.reductions
+        ],
+        "stored": [
+            {"message": stored.seq - 1, "path": stored.path, "characters": len(stored.text)}
+            for stored in applied.view.stored
+        ],
+        "repairs": [asdict(repair) for repair in transcript.repairs],
+        "notes": list(applied.view.notes),
+    }
+
+
+def _regions(transcript: Transcript, applied: Applied, given_system: str) -> Json:
+    view, count, budget = applied.view, applied.estimates, applied.budget
+    plain = "\n\n".join(part for part in (given_system, transcript.system) if part)
+    without = applied.policy.opening(plain, view.whole_summary, 0)
+    summarised = replace(applied, opening=without).opening_tokens
+    return {
+        "system": count.text(plain),
+        "summary": summarised - count.text(plain),
+        "notice": applied.opening_tokens - summarised,
+        "history": size_tokens(view, flatten(view.blocks[: view.current]), count),
+        "turn": size_tokens(view, flatten(view.blocks[view.current :]), count),
+        "tools": budget.tools_tokens,
+        "reserve": budget.reserve_tokens,
+        "margin": budget.margin_tokens,
+    }
+
+
+def _fates(transcript: Transcript, applied: Applied) -> Iterator[Json]:
+    """Yield what became of each message that was given."""
+    estimator, view = applied.estimates, applied.view
+    before = {message.seq: message for message in applied.given.messages}
+    after = {message.seq: message for message in view.messages}
+
+    def cost(message: AnyMessage | None) -> int:
+        return estimator.message(message, view.media.get(message.seq, 0)) if message else 0
+
+    for index, message in enumerate(transcript.messages):
+        seq = index + 1
+        became = view.became.get(seq, _KEPT)
+        if index < transcript.system_count:
+            tokens = estimator.text(message_text(message))
+            costs = (tokens, tokens)
+        else:
+            costs = (cost(before.get(seq)), cost(after.get(seq)))
+        yield {
+            "index": index,
+            "role": message["role"],
+            "fate": became.fate,
+            "stage": became.stage,
+            "tokens_before": costs[0],
+            "tokens_after": costs[1],
+        }
+
+
+def _apply(policy: Policy[Any], given: _Given) -> Applied:
+    system = "\n\n".join(part for part in (given.system, given.transcript.system) if part)
+    return apply_policy(
+        policy,
+        given.transcript.view(given.turn_start),
+        given.limits,
+        system=system,
+        tools=given.tools,
+    )
+
+
+def _print_table(given: _Given, policies: Sequence[Policy[Any]]) -> None:
+    fates: tuple[Fate, ...] = ("shortened", "masked", "cleared", "evicted", "summarised", "dropped")
+    rows: list[tuple[str, ...]] = []
+    for policy in policies:
+        try:
+            applied = _apply(policy, given)
+        except ContextDoesNotFitError as error:
+            rows.append((policy.name, *("-",) * (3 + len(fates)), "no", str(error)))
+            continue
+        view = applied.view
+        counts = Counter(became.fate for became in view.became.values())
+        before = size_tokens(view, applied.given.messages, applied.estimates)
+        window = applied.budget.window_tokens
+        fits = ("yes" if applied.total_tokens <= window else "no") if window else "unknown"
+        rows.append(
+            (
+                policy.name,
+                f"{len(view.messages):,}",
+                f"{before:,}",
+                f"{applied.messages_tokens:,}",
+                *(str(counts[fate] or "-") for fate in fates),
+                fits,
+                "; ".join(view.notes),
+            )
+        )
+    print_table(("policy", "messages", "tokens before", "after", *fates, "fits", "notes"), rows)
+
+
+def _policies(name: str, settings: Mapping[str, Any]) -> list[Policy[Any]]:
+    """Return the policy, or all, with these numbers; of all, each takes those that it has."""
+    if name and name not in POLICIES:
+        msg = f"there is no policy {name!r} here; there are: {', '.join(POLICIES)}"
+        raise TranscriptError(msg)
+    chosen = [POLICIES[name]] if name else list(POLICIES.values())
+    known = {number for policy in chosen for number in policy.number_names()}
+    faults = [
+        Fault(file=_SETTING, field=number, message=f"is no number of {name or 'any policy here'}")
+        for number in settings
+        if number not in known
+    ]
+    if faults:
+        raise ConfigError(faults=faults)
+    return [
+        policy.with_numbers({n: v for n, v in settings.items() if n in policy.number_names()})
+        for policy in chosen
+    ]
+
+
+def _settings(pairs: Sequence[str]) -> dict[str, Any]:
+    """Return numbers by their names, checked as in an agent's file."""
+    data: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise ConfigError(
+                faults=[Fault(file=_SETTING, message=f"{pair!r} is not of the form name=value")]
+            )
+        data[name] = [v for v in value.split(",") if v] if name in _LISTS else value
+    places: dict[FieldPath, Place] = {
+        (name,): Place(line=0, written=value if isinstance(value, str) else ",".join(value))
+        for name, value in data.items()
+    }
+    document = Document(file=_SETTING, text="", data=data, places=places)
+    section, faults = check(document, ContextSection)
+    if section is None:
+        raise ConfigError(faults=faults)
+    return {name: getattr(section, name) for name in data}
+
+
+def _read(options: ApplyOptions) -> _Given:
+    value = read_json(sys.stdin.buffer.read(), "the transcript")
+    transcript = read_transcript(value)
+    count = len(transcript.messages)
+    if options.turn_start is not None and not 0 <= options.turn_start <= count:
+        msg = f"--turn-start: there are {count} messages; give an index from 0 to {count}"
+        raise TranscriptError(msg)
+    beside = cast("Json", value) if isinstance(value, dict) else {}
+    tools: Any = beside.get("tools") or []
+    if options.tools is not None:
+        tools = read_json(_file(options.tools), str(options.tools))
+    return _Given(
+        transcript=transcript,
+        system=_prompt(options.system),
+        tools=read_tools(tools),
+        turn_start=options.turn_start,
+        limits=Limits(
+            window_tokens=options.window_tokens,
+            output_tokens=options.output_tokens,
+            window_messages=window_messages(options.window_tokens or DEFAULT_WINDOW_TOKENS),
+        ),
+    )
+
+
+def _prompt(path: Path | None) -> str:
+    if path is None:
+        return ""
+    try:
+        return _file(path).decode("utf-8-sig").strip()
+    except UnicodeDecodeError as error:
+        msg = f"{path}: byte {error.start + 1} is not UTF-8"
+        raise TranscriptError(msg) from error
+
+
+def _file(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        msg = f"{path}: {error.strerror}"
+        raise TranscriptError(msg) from error

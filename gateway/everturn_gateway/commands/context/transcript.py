@@ -1,0 +1,424 @@
+"""Reads a transcript of OpenAI-style messages, and writes what a policy made of it. Pure.
+
+What an API takes in another form is repaired, and each repair is told; anything else is refused
+with the message's index. The messages that were given are never changed.
+
+Source: https://platform.openai.com/docs/api-reference/chat/create (read 2026-11).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, cast
+
+from everturn_actors.context.policy import Applied
+from everturn_actors.context.projection.grouping import Grouping, Misplaced, make_view
+from everturn_actors.context.projection.turns import Block
+from everturn_actors.context.projection.view import View
+from everturn_actors.model import (
+    AnyMessage,
+    Notice,
+    Reply,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+    UserMessage,
+)
+from everturn_gateway.errors import GatewayError
+
+Json: TypeAlias = dict[str, Any]
+
+_SYSTEM = ("system", "developer")
+_ROLES = (*_SYSTEM, "user", "assistant", "tool")
+_SHOWN_CHARACTERS = 60  # of a value that is not understood
+_DEEPEST = 100  # levels of a message; deeper ones could be read, but not written again
+
+
+class TranscriptError(GatewayError):
+    """The transcript cannot be read."""
+
+
+_PARTS = ("text", "refusal", "image_url", "input_audio", "file", "video_url")
+"Kinds of the parts that a message may have."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repair:
+    """What was set right in one message."""
+
+    index: int
+    problem: str
+    repair: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transcript:
+    """A transcript that any API takes. A message's seq is its index + 1."""
+
+    messages: tuple[Json, ...]
+    "As they were given, but for repairs."
+    system_count: int
+    "So many of them, at the beginning, are the system prompt."
+    blocks: tuple[Block, ...]
+    media: Mapping[int, int]
+    dropped: tuple[int, ...]
+    "Indexes of the messages that are in no block."
+    repairs: tuple[Repair, ...]
+
+    @property
+    def system(self) -> str:
+        """The text of its system prompt."""
+        return "\n\n".join(message_text(message) for message in self.messages[: self.system_count])
+
+    def view(self, turn_start: int | None) -> View:
+        """Return what a policy works on."""
+        return make_view(
+            self.blocks, turn_start=turn_start, media=dict(self.media), dropped=self.dropped
+        )
+
+
+def _parsed(text: str) -> Any:  # noqa: ANN401 - any JSON value
+    """Return the value of a JSON text; NaN and its like are none, whatever Python takes."""
+    return json.loads(text, parse_constant=_no_constant)
+
+
+def _no_constant(name: str) -> Any:  # noqa: ANN401 - never returns
+    msg = f"{name} is no JSON"
+    raise ValueError(msg)
+
+
+def read_json(raw: bytes, what: str) -> Any:  # noqa: ANN401 - any JSON value
+    """Return the JSON value of `raw`.
+
+    Raises:
+        TranscriptError: It is none; the text says where.
+    """
+    try:
+        return _parsed(raw.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        msg = f"{what}: byte {error.start + 1} is not UTF-8"
+        raise TranscriptError(msg) from error
+    except RecursionError as error:
+        msg = f"{what}: it is nested too deeply"
+        raise TranscriptError(msg) from error
+    except ValueError as error:
+        msg = f"{what}: it is not JSON: {error}"
+        raise TranscriptError(msg) from error
+
+
+def read_transcript(value: Any) -> Transcript:  # noqa: ANN401 - any JSON value
+    """Return a transcript from a list of messages, or from an object with `messages`.
+
+    Raises:
+        TranscriptError: It is neither, or a message is beyond repair; the text has its index.
+    """
+    if isinstance(value, dict):
+        value = cast("Json", value).get("messages")
+    if not isinstance(value, list) or not value:
+        msg = "the transcript has to be a list of messages, or an object with `messages`, not empty"
+        raise TranscriptError(msg)
+    reader = _Reader()
+    items = cast("list[object]", value)
+    for index, item in enumerate(items):
+        reader.add(item, index)
+    return reader.end()
+
+
+def read_tools(value: Any) -> tuple[ToolDefinition, ...]:  # noqa: ANN401 - any JSON value
+    """Return tool definitions from a list of them.
+
+    Raises:
+        TranscriptError: One of them is none; the text has its index.
+    """
+    if not isinstance(value, list):
+        msg = "tools: they have to be a list"
+        raise TranscriptError(msg)
+    items = cast("list[object]", value)
+    tools: list[ToolDefinition] = []
+    for index, item in enumerate(items):
+        inner: Any = cast("Json", item).get("function", item) if isinstance(item, dict) else None
+        tool: Json = cast("Json", inner) if isinstance(inner, dict) else {}
+        name, about = tool.get("name"), tool.get("description") or ""
+        schema: Any = tool.get("parameters") or {}
+        if not (isinstance(name, str) and isinstance(about, str) and isinstance(schema, dict)):
+            msg = f"tools: number {index} needs a name, and parameters that are an object"
+            raise TranscriptError(msg)
+        parameters = cast("Json", schema)
+        tools.append(ToolDefinition(name=name, description=about, parameters=parameters))
+    return tuple(tools)
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reads messages one by one."""
+
+    messages: list[Json] = field(default_factory=list[Json])
+    system_count: int = 0
+    media: dict[int, int] = field(default_factory=dict[int, int])
+    repairs: list[Repair] = field(default_factory=list[Repair])
+    grouping: Grouping = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.grouping = Grouping(on_fault=self._misplaced)
+
+    def add(self, item: object, index: int) -> None:
+        message = self._message(item, index)
+        self.messages.append(message)
+        if message["role"] in _SYSTEM and self.system_count == index:
+            self.system_count += 1
+            return
+        media = sum(1 for part in _parts(message) if not _is_text(part))
+        if media:
+            self.media[index + 1] = media
+        self.grouping.add(_read(message, index), index)
+
+    def end(self) -> Transcript:
+        blocks = self.grouping.close()
+        if not blocks:
+            msg = "the transcript has no message but the system's"
+            raise TranscriptError(msg)
+        return Transcript(
+            messages=tuple(self.messages),
+            system_count=self.system_count,
+            blocks=blocks,
+            media=self.media,
+            dropped=tuple(self.grouping.dropped),
+            repairs=tuple(self.repairs),
+        )
+
+    def _message(self, item: object, index: int) -> Json:
+        """Return a message with text or parts as its content, and calls that an API takes."""
+        if not isinstance(item, dict):
+            raise _refused(index, "it has to be an object")
+        try:
+            message = cast("Json", _whole(item))
+        except RecursionError as error:
+            raise _refused(index, "it is nested too deeply") from error
+        if message != item:
+            self._tell(index, "half characters stand in it", "they became U+FFFD")
+        role = message.get("role")
+        if role not in _ROLES:
+            raise _refused(index, f"the role {_shown(role)} is unknown; use {', '.join(_ROLES)}")
+        if message.get("function_call") is not None:
+            raise _refused(index, "function_call is not understood; give it as tool_calls")
+        message = {**message, "content": self._content(message, index)}
+        if role == "assistant":
+            calls = self._calls(message.get("tool_calls"), index)
+            message.pop("tool_calls", None)
+            if calls:
+                message["tool_calls"] = calls
+        elif role == "tool":
+            message["tool_call_id"] = self._id(message.get("tool_call_id"), index)
+        return message
+
+    def _content(self, message: Json, index: int) -> Any:  # noqa: ANN401 - text, parts or None
+        content: Any = message.get("content")
+        if isinstance(content, str):
+            return content
+        if content is None:
+            if message["role"] == "assistant" and message.get("tool_calls"):
+                return None
+            self._tell(index, "it has no content", "it is empty")
+            return ""
+        if not isinstance(content, list):
+            raise _refused(
+                index, f"content has to be a text or a list of parts, not {_shown(content)}"
+            )
+        parts = cast("list[object]", content)
+        if not parts:
+            self._tell(index, "it has no content", "it is empty")
+            return ""
+        for number, part in enumerate(parts):
+            kind: Any = cast("Json", part).get("type") if isinstance(part, dict) else None
+            if kind not in _PARTS or (
+                kind == "text" and not isinstance(cast("Json", part).get("text"), str)
+            ):
+                raise _refused(index, f"part {number} of its content is not understood")
+        return parts
+
+    def _calls(self, calls: Any, index: int) -> list[Json]:  # noqa: ANN401 - any JSON value
+        if calls is None:
+            return []
+        if not isinstance(calls, list):
+            raise _refused(index, "tool_calls has to be a list")
+        items = cast("list[object]", calls)
+        read: list[Json] = []
+        for number, item in enumerate(items):
+            call = cast("Json", item) if isinstance(item, dict) else {}
+            inner: Any = call.get("function")
+            function = cast("Json", inner) if isinstance(inner, dict) else {}
+            name = function.get("name")
+            if not isinstance(name, str) or not name:
+                raise _refused(index, f"call {number} names no function")
+            call_id = call.get("id")
+            if not isinstance(call_id, str) or not call_id:
+                call_id = f"call_{index}_{number}"
+                self._tell(index, f"call {number} has no id", f"its id is {call_id}")
+            arguments = self._arguments(function.get("arguments"), index, number)
+            read.append(
+                {
+                    **call,
+                    "id": call_id,
+                    "type": "function",
+                    "function": {**function, "arguments": arguments},
+                }
+            )
+        return read
+
+    def _arguments(self, value: Any, index: int, number: int) -> str:  # noqa: ANN401 - any JSON
+        """Return arguments as the text of a JSON object."""
+        if isinstance(value, str):
+            try:
+                if isinstance(_parsed(value), dict):
+                    return value
+            except (ValueError, RecursionError):
+                pass
+        problem = f"the arguments of call {number} are not the text of a JSON object"
+        if isinstance(value, dict):
+            self._tell(index, problem, "the object was written as text")
+            return json.dumps(value, ensure_ascii=False)
+        if value is None or value == "":
+            self._tell(index, problem, "they are {}")
+            return "{}"
+        self._tell(index, problem, "they stand in one under invalid_arguments")
+        return json.dumps({"invalid_arguments": value}, ensure_ascii=False)
+
+    def _id(self, value: Any, index: int) -> str:  # noqa: ANN401 - any JSON value
+        """Return the call that a result names, else the first one that waits."""
+        if isinstance(value, str) and value:
+            return value
+        waiting = self.grouping.missing
+        if len(waiting) == 1:
+            self._tell(index, "it names no call", f"it is the result of {waiting[0]}")
+            return waiting[0]
+        return ""
+
+    def _misplaced(self, fault: Misplaced) -> None:
+        self._tell(fault.index, fault.problem, fault.repair)
+
+    def _tell(self, index: int, problem: str, repair: str) -> None:
+        self.repairs.append(Repair(index=index, problem=problem, repair=repair))
+
+
+def _refused(index: int, why: str) -> TranscriptError:
+    return TranscriptError(f"messages[{index}]: {why}")
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
+
+
+def _whole(value: Any, depth: int = 0) -> Any:  # noqa: ANN401 - any JSON value
+    """Return the value without lone surrogates: no API and no file can carry them.
+
+    Raises:
+        RecursionError: It is nested too deeply to be written again.
+    """
+    if depth > _DEEPEST:
+        raise RecursionError
+    match value:
+        case str():
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        case list():
+            items = cast("list[object]", value)
+            return [_whole(item, depth + 1) for item in items]
+        case dict():
+            named = cast("Json", value)
+            return {_whole(k): _whole(v, depth + 1) for k, v in named.items()}
+        case _:
+            return value
+
+
+def _parts(message: Json) -> list[Json]:
+    content = message.get("content")
+    return cast("list[Json]", content) if isinstance(content, list) else []
+
+
+def _is_text(part: Json) -> bool:
+    return isinstance(part.get("text"), str)
+
+
+def message_text(message: Json) -> str:
+    """Return the text of a message: that of its text parts, without images and files."""
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    return "\n".join(part["text"] for part in _parts(message) if _is_text(part))
+
+
+def _read(message: Json, index: int) -> AnyMessage:
+    text, seq = message_text(message), index + 1
+    match message["role"]:
+        case "user":
+            return UserMessage(seq=seq, text=text)
+        case "assistant":
+            reasoning = message.get("reasoning_content")
+            return Reply(
+                seq=seq,
+                text=text,
+                reasoning=reasoning if isinstance(reasoning, str) else "",
+                calls=tuple(
+                    ToolCall(
+                        call_id=call["id"],
+                        name=call["function"]["name"],
+                        arguments=call["function"]["arguments"],
+                    )
+                    for call in message.get("tool_calls", ())
+                ),
+            )
+        case "tool":
+            return ToolResult(seq=seq, call_id=message["tool_call_id"], name="", text=text)
+        case _:
+            return Notice(seq=seq, text=text)
+
+
+def write_messages(transcript: Transcript, applied: Applied, given_system: str) -> list[Json]:
+    """Return the request's messages; what no stage touched is as it was given.
+
+    Args:
+        transcript: What was read.
+        applied: What a policy made of it.
+        given_system: The system prompt that was given beside the transcript; "" for none.
+    """
+    out: list[Json] = []
+    opening = applied.opening
+    before = "\n\n".join(part for part in (given_system, transcript.system) if part)
+    if opening.system != before:
+        out.append({"role": "system", "content": opening.system})
+    else:
+        if given_system:
+            out.append({"role": "system", "content": given_system})
+        out += transcript.messages[: transcript.system_count]
+    if opening.notice:
+        out.append({"role": "system", "content": opening.notice})
+    if opening.preface:
+        out.append({"role": "user", "content": opening.preface})
+    out += [_write(transcript.messages, message) for message in applied.view.messages]
+    return out
+
+
+def _write(given: Sequence[Json], message: AnyMessage) -> Json:
+    if not message.seq:  # it was put in: a result that was missing, or a word about a gap
+        if isinstance(message, ToolResult):
+            return {"role": "tool", "tool_call_id": message.call_id, "content": message.text}
+        return {"role": "user", "content": message.text}
+    raw = dict(given[message.seq - 1])
+    if message.text != message_text(raw):
+        media = [part for part in _parts(raw) if not _is_text(part)]
+        text = {"type": "text", "text": message.text}
+        raw["content"] = [text, *media] if media else message.text
+    if isinstance(message, ToolResult):
+        raw["tool_call_id"] = message.call_id
+    if isinstance(message, Reply) and message.calls:
+        raw["tool_calls"] = [
+            {
+                **call,
+                "id": now.call_id,
+                "function": {**call["function"], "arguments": now.arguments},
+            }
+            for call, now in zip(raw["tool_calls"], message.calls, strict=True)
+        ]
+    return raw

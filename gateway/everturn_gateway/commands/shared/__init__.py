@@ -1,0 +1,1 @@
+"""What commands share: options, settings, errors, and how they print and ask."""

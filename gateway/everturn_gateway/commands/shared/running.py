@@ -1,0 +1,173 @@
+"""The note that a running gateway leaves in its workspace, so that other commands find it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.to_thread
+import httpx2
+
+from everturn_actors.ports import Clock
+from everturn_actors.supervisor import Backoff, contain
+from everturn_channels.files import read_kept
+from everturn_gateway.client import open_client
+from everturn_gateway.clock import SystemClock
+from everturn_gateway.config.settings import is_loopback
+
+logger = logging.getLogger(__name__)
+
+NOTE_NAME = "gateway.json"
+_RETRY = Backoff(longest_s=30.0)  # of a note that could not be written
+_LIVE_S = 2.0  # a gateway answers /livez in milliseconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A gateway that serves a workspace."""
+
+    pid: int
+    url: str
+    "Where it can be reached from this machine, `http://127.0.0.1:8080`."
+
+
+@asynccontextmanager
+async def noted(
+    workspace: Path, running: Running, clock: Clock | None = None
+) -> AsyncGenerator[None]:
+    """Leave the note as long as the block runs. Only the owner of the workspace can read it.
+
+    Where it cannot be written, on a full disk, the gateway serves all the same, and it is written
+    as soon as that is possible.
+
+    Args:
+        workspace: Of the gateway.
+        running: What the note says.
+        clock: The pauses between tries; by default the machine's.
+    """
+    path = workspace / NOTE_NAME
+    fault = await anyio.to_thread.run_sync(_write_fault, workspace, running)
+    async with anyio.create_task_group() as tasks:
+        if fault:
+            logger.warning(
+                "other commands on this machine do not find this gateway: the note of its address"
+                " cannot be written; it is tried again",
+                extra={"path": str(path), "error": fault},
+            )
+            later = partial(_write_later, workspace, running, clock or SystemClock())
+            tasks.start_soon(contain, "note of the gateway", later)
+        try:
+            yield
+        finally:
+            tasks.cancel_scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(remove_note, workspace, running.pid)
+
+
+async def _write_later(workspace: Path, running: Running, clock: Clock) -> None:
+    failures, fault = 0, "it was not tried again"
+    while fault:
+        failures += 1
+        await clock.sleep(_RETRY.pause_s(failures, random.random()))  # noqa: S311 - a pause
+        fault = await anyio.to_thread.run_sync(_write_fault, workspace, running)
+    logger.info("the note of this gateway's address is written now")
+
+
+def _write_fault(workspace: Path, running: Running) -> str:
+    """Write the note; return why that failed, empty where it did not."""
+    try:
+        _write(workspace, running)
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def remove_note(workspace: Path, pid: int) -> None:
+    """Remove the note, if it is that of process `pid`."""
+    note = read_note(workspace)
+    if note is not None and note.pid == pid:
+        (workspace / NOTE_NAME).unlink(missing_ok=True)
+
+
+def _write(workspace: Path, running: Running) -> None:
+    path = workspace / NOTE_NAME
+    draft = path.with_name(f"{NOTE_NAME}.{running.pid}")
+    draft.unlink(missing_ok=True)
+    try:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            json.dump(asdict(running), file)
+        draft.replace(path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def read_note(workspace: Path) -> Running | None:
+    """Return what the note says, whether it still holds or not; None where there is none."""
+    try:
+        data = json.loads(read_kept(workspace / NOTE_NAME) or b"")
+        return Running(pid=int(data["pid"]), url=str(data["url"]))
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+async def find_running(workspace: Path) -> Running | None:
+    """Return the gateway that serves `workspace`; None where there is none that answers."""
+    running = await anyio.to_thread.run_sync(read_note, workspace)
+    if running is None or not is_alive(running.pid):
+        return None
+    # The workspace may be one that somebody else made: no token goes to another machine for it.
+    if not await anyio.to_thread.run_sync(is_here, running.url):
+        return None
+    try:
+        async with open_client(running.url, silence_s=_LIVE_S) as http:
+            response = await http.get("/livez")
+    except (httpx2.HTTPError, httpx2.InvalidURL):
+        return None
+    return running if response.is_success else None
+
+
+def is_here(url: str) -> bool:
+    """Say whether an address is one of this machine's own. Blocking: it looks names up."""
+    try:
+        parts = urlsplit(url)
+        found = socket.getaddrinfo(parts.hostname, parts.port, type=socket.SOCK_DGRAM)
+    except (OSError, ValueError):
+        return False
+    return bool(found) and all(_is_own(family, address[0]) for family, *_, address in found)
+
+
+def _is_own(family: int, host: str | int) -> bool:
+    if is_loopback(str(host)):  # also where this system does without IPv6
+        return True
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((host, 0))  # the system lets nobody have the address of another machine
+    except OSError:
+        return False
+    return True
+
+
+def is_alive(pid: int) -> bool:
+    """Say whether there is a process of this number, of this user's.
+
+    One of somebody else's has the number of a gateway that was killed: whatever listens where that
+    one did may be theirs as well, and is told no token.
+    """
+    if pid <= 0:
+        return False  # to the system these mean groups of processes
+    try:
+        os.kill(pid, 0)
+    except (OSError, OverflowError):
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""`everturn.yaml`: what it may say, read and checked."""

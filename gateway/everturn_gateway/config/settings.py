@@ -1,0 +1,507 @@
+"""The gateway's own configuration: `everturn.yaml`, loaded once into one frozen value."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field
+
+from everturn_actors.model import Compaction
+from everturn_channels.access.owners import Owner
+from everturn_channels.settings import Route
+from everturn_gateway.config.channels import (
+    ChannelConfig,
+    ChannelsSection,
+    RouteSection,
+    channel_faults,
+    channel_notes,
+    channel_secrets,
+    without_idle_faults,
+)
+from everturn_gateway.config.owners import OwnerSection, owner_faults, owner_notes
+from everturn_gateway.config.providers import (
+    PriceSection,
+    ProviderConfig,
+    ProviderSection,
+    provider_faults,
+)
+from everturn_gateway.errors import ConfigError, Fault
+from everturn_gateway.logs import LogFormat
+from everturn_gateway.private_hosts import read_private_host
+from everturn_gateway.time_zones import check_zone
+from everturn_gateway.usage import Price
+from everturn_gateway.yaml_files import Document, FieldPath, Section, check, read_document
+
+DEFAULT_FILE = Path("everturn.yaml")
+_COMMAND_LINE = Path("command line")  # stands for a file in faults of options
+STOP_TIMEOUT_S = 25.0
+_PORTS = 65_535
+_MEGABYTE = 1024 * 1024
+
+ProxyNetwork: TypeAlias = IPv4Network | IPv6Network
+
+# --- values --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """The HTTP listener."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    "0 = any free one."
+    api_token: str = field(default="", repr=False)
+    "Empty = none is asked for, which is allowed on loopback only."
+    admin_token: str = field(default="", repr=False)
+    "Empty = none."
+    require_token: bool = False
+    "Whether programs of this machine need a token too; with it no `api_token` is needed."
+    trusted_proxies: tuple[ProxyNetwork, ...] = ()
+    "Whose word about the address of a client is believed."
+    address_requests_per_minute: int = 0
+    "From one address; 0 = any number."
+    request_timeout_s: float = 300
+    idle_timeout_s: float = 60
+    max_connections: int = 1024
+    max_followers: int = 0
+    "Connections that may follow sessions at a time; 0 = three quarters of `max_connections`."
+    max_body_bytes: int = 1024 * 1024
+    max_upload_bytes: int = 40 * _MEGABYTE
+    "Of the body of a message, which may hold files; never less than `max_body_bytes`."
+    stop_timeout_s: float = STOP_TIMEOUT_S
+    "How long an orderly stop may take, all of it together."
+
+    @property
+    def follower_limit(self) -> int:
+        """How many connections may follow sessions, so that messages find room beside them."""
+        return self.max_followers or max(1, self.max_connections * 3 // 4)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionsConfig:
+    """What holds for the sessions of every agent that does not say otherwise."""
+
+    ttl_hours: float = 168
+    "An idle session is ended after this; 0 = never."
+    compaction: Compaction = "archive"
+    idle_rest_s: float = 600
+    "A session without work leaves memory after this."
+    max_active: int = 2000
+    "Beyond so many sessions in memory those without work leave it at once, longest idle first."
+    results_max_bytes: int = 256 * _MEGABYTE
+    "Of one session's large results; beyond it the oldest go."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulesConfig:
+    """What holds for all scheduled jobs."""
+
+    timezone: str = ""
+    "For jobs that name none, an IANA name; empty = each has to."
+    allow_private: tuple[str, ...] = ()
+    "Hosts and networks beyond the public Internet that webhooks of jobs may reach."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggingConfig:
+    """The log of `everturn serve`."""
+
+    form: LogFormat = "plain"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TelemetryConfig:
+    """Where traces go."""
+
+    otlp_endpoint: str = field(default="", repr=False)
+    "Address of a collector that takes OTLP over HTTP; empty = what the environment says, or none."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """The whole configuration of one gateway."""
+
+    path: Path | None = None
+    "The file it was read from; None where there was none and the defaults stand."
+    workspace: Path
+    "Absolute. Sessions and everything else the gateway writes."
+    agents_dir: Path
+    "Absolute."
+    server: ServerConfig = field(default_factory=ServerConfig)
+    sessions: SessionsConfig = field(default_factory=SessionsConfig)
+    schedules: SchedulesConfig = field(default_factory=SchedulesConfig)
+    logging: LoggingConfig = field(default_factory=LoggingConfig)
+    telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
+    providers: Mapping[str, ProviderConfig] = field(default_factory=dict[str, ProviderConfig])
+    "By name; those that are used as by default are left out."
+    prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
+    "The owner's own, by `provider/name`; a trailing `*` matches the rest."
+    channels: tuple[ChannelConfig, ...] = ()
+    "Those that are enabled; no two have one name."
+    routes: tuple[Route, ...] = ()
+    "The first that matches decides; none = one agent answers everywhere."
+    owners: tuple[Owner, ...] = ()
+    "Who may act from private chats."
+    notes: tuple[str, ...] = ()
+    "What the file says and has no effect, one line each."
+
+    @property
+    def private_files(self) -> tuple[Path, ...]:
+        """Files that hold secrets: this configuration, and those with keys."""
+        keys = (each.api_key_file for each in self.providers.values())
+        return tuple(path for path in (self.path, *keys) if path is not None)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What stands in it that nothing may show."""
+        own = (self.server.api_token, self.server.admin_token)
+        of_channels = (each for channel in self.channels for each in channel_secrets(channel))
+        return tuple(each for each in (*own, *of_channels) if each)
+
+
+# --- the file ------------------------------------------------------------------------------------
+
+
+def _token(value: str) -> str:
+    # It travels in a header; a blank in it is a mistake in the environment, and would never match.
+    if not value.isascii() or any(not " " < character <= "~" for character in value):
+        msg = "must be printable ASCII without blanks"
+        raise ValueError(msg)
+    return value
+
+
+def _host(value: str) -> str:
+    if not value.strip() or any(c.isspace() or c in "/?#@" for c in value):
+        msg = "must be a host name or an address to listen on, like 127.0.0.1"
+        raise ValueError(msg)
+    return value
+
+
+def _folder(value: str) -> str:
+    if not value.strip():
+        msg = "must name a folder"
+        raise ValueError(msg)
+    if value.startswith("~"):
+        msg = "~ is not expanded here; write ${HOME}"
+        raise ValueError(msg)
+    return value
+
+
+def _zone(value: str) -> str:
+    check_zone(value)
+    return value
+
+
+def _private_host(value: str) -> str:
+    read_private_host(value)
+    return value
+
+
+def _proxy(value: str) -> str:
+    proxy_network(value)
+    return value
+
+
+def proxy_network(value: str) -> ProxyNetwork:
+    """Return the network of a proxy; an address is a network of its own.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    try:
+        return ipaddress.ip_network(value.strip().strip("[]"))
+    except ValueError as error:
+        msg = f"must be an address or a network, like 10.0.0.7 or 10.0.0.0/24, not {value!r}"
+        raise ValueError(msg) from error
+
+
+def _http_address(value: str) -> str:
+    parts = urlsplit(value)
+    if value and (parts.scheme not in {"http", "https"} or not parts.hostname):
+        msg = "must be an address like http://127.0.0.1:4318"
+        raise ValueError(msg)
+    return value
+
+
+_Token = Annotated[str, AfterValidator(_token), Field(repr=False)]
+_Seconds = Annotated[float, Field(gt=0, le=31_536_000, allow_inf_nan=False)]
+_Count = Annotated[int, Field(ge=1)]
+
+
+class _Server(Section):
+    host: Annotated[str, AfterValidator(_host)] = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=_PORTS)] = 8080
+    api_token: _Token = ""
+    admin_token: _Token = ""
+    require_token: bool = False
+    trusted_proxies: tuple[Annotated[str, AfterValidator(_proxy)], ...] = ()
+    address_requests_per_minute: _Count | None = None
+    request_timeout_seconds: _Seconds = 300
+    idle_timeout_seconds: _Seconds = 60
+    keep_alive_interval_seconds: _Seconds | None = None
+    max_connections: _Count = 1024
+    max_followers: _Count | None = None
+    max_body_bytes: _Count = 1024 * 1024
+    max_upload_bytes: _Count = 40 * _MEGABYTE
+    stop_timeout_seconds: Annotated[float, Field(ge=5, le=600)] = STOP_TIMEOUT_S
+
+
+class _Sessions(Section):
+    ttl_hours: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 168
+    compaction: Compaction = "archive"
+    idle_rest_seconds: _Seconds = 600
+    max_active: _Count = 2000
+    results_max_megabytes: _Count = 256
+
+
+class _Schedules(Section):
+    timezone: Annotated[str, AfterValidator(_zone)] | None = None
+    allow_private: tuple[Annotated[str, AfterValidator(_private_host)], ...] = ()
+
+
+class _Logging(Section):
+    format: LogFormat = "plain"
+
+
+class _Telemetry(Section):
+    otlp_endpoint: Annotated[str, AfterValidator(_http_address)] = ""
+
+
+class _Path(Section):
+    path: str | None = None
+
+
+class _Services(Section):
+    session: _Path | None = None
+
+
+class _Sandbox(Section):
+    mode: Literal["trust", "bubblewrap", "docker"] = "trust"
+
+
+class _File(Section):
+    workspace: Annotated[str, AfterValidator(_folder)] = ".everturn"
+    agents_dir: Annotated[str, AfterValidator(_folder)] | None = None
+    server: _Server = _Server()
+    sessions: _Sessions = _Sessions()
+    schedules: _Schedules = _Schedules()
+    logging: _Logging = _Logging()
+    telemetry: _Telemetry = _Telemetry()
+    providers: dict[str, ProviderSection] = Field(default_factory=dict)
+    prices: dict[str, PriceSection] = Field(default_factory=dict)
+    channels: ChannelsSection = ChannelsSection()
+    routes: tuple[RouteSection, ...] = ()
+    owners: tuple[OwnerSection, ...] = ()
+    # What a file of Duragent's may hold besides.
+    gateways: ChannelsSection | None = None
+    services: _Services | None = None
+    world_memory: _Path | None = None
+    sandbox: _Sandbox | None = None
+
+
+# --- loading -------------------------------------------------------------------------------------
+
+
+def load_config(
+    path: Path | None,
+    *,
+    environ: Mapping[str, str],
+    host: str | None = None,
+    port: int | None = None,
+    workspace: Path | None = None,
+    agents_dir: Path | None = None,
+    with_channels: bool = True,
+) -> Config:
+    """Read the configuration; what is given here beside the file overrides it.
+
+    Reads files: not for the event loop.
+
+    Args:
+        path: The file. None = `everturn.yaml` in the current folder, or the defaults where there
+            is none.
+        environ: The environment variables, for `${NAME}` in the file.
+        host: Overrides `server.host`.
+        port: Overrides `server.port`.
+        workspace: Overrides `workspace`; relative to the current folder, where paths in the file
+            are relative to the file's.
+        agents_dir: Overrides `agents_dir`, in the same way.
+        with_channels: Whether channels are to be opened. Where not, their tokens need not be in
+            the environment, and what is wrong with them is left out.
+
+    Raises:
+        ConfigError: With every fault.
+    """
+    name = path or DEFAULT_FILE
+    values, file = _File(), None
+    notes: tuple[str, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    if path is not None or name.exists():
+        document = without_idle_faults(read_document(name, environ), everything=not with_channels)
+        found, faults = check(document, _File)
+        faults += (
+            *_conflicts(document),
+            *(_crowding(document, found.server) if found is not None else ()),
+            *provider_faults(document),
+            *(_owner_faults(document, found) if found is not None else ()),
+            *(channel_faults(document) if with_channels else ()),
+        )
+        faults = tuple(sorted(faults, key=lambda fault: fault.line))
+        if found is not None:
+            values, file, notes = found, name.absolute(), tuple(_notes(document, found))
+    faults += tuple(_refuse_options(host, port))
+    if faults:
+        raise ConfigError(faults=faults)
+    base = name.absolute().parent
+    chosen_workspace = workspace.absolute() if workspace else base / values.workspace
+    return Config(
+        path=file,
+        workspace=chosen_workspace,
+        agents_dir=agents_dir.absolute()
+        if agents_dir
+        else _agents_dir(base, chosen_workspace, values.agents_dir),
+        server=_server(values.server, host, port),
+        sessions=SessionsConfig(
+            ttl_hours=values.sessions.ttl_hours,
+            compaction=values.sessions.compaction,
+            idle_rest_s=values.sessions.idle_rest_seconds,
+            max_active=values.sessions.max_active,
+            results_max_bytes=values.sessions.results_max_megabytes * _MEGABYTE,
+        ),
+        schedules=SchedulesConfig(
+            timezone=values.schedules.timezone or "",
+            allow_private=values.schedules.allow_private,
+        ),
+        logging=LoggingConfig(form=values.logging.format),
+        telemetry=TelemetryConfig(otlp_endpoint=values.telemetry.otlp_endpoint),
+        providers={name: each.value(base) for name, each in values.providers.items()},
+        prices={name: each.value() for name, each in values.prices.items()},
+        channels=(values.gateways or values.channels).values(base),
+        routes=tuple(route.value() for route in values.routes),
+        owners=tuple(owner.value() for owner in values.owners),
+        notes=notes,
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach a listener on `host`.
+
+    A name other than `localhost` counts as reachable: what it stands for can change.
+    """
+    if host.lower() == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
+        return address.ipv4_mapped.is_loopback
+    return address.is_loopback
+
+
+def check_listener(server: ServerConfig, file: Path | None = None) -> Fault | None:
+    """Return why this listener must not be opened, or None where it may be.
+
+    Closed by default: beyond loopback it needs a token.
+    """
+    if is_loopback(server.host) or server.api_token or server.require_token:
+        return None
+    return Fault(
+        file=file or DEFAULT_FILE,
+        field="server.host",
+        message=f"refusing to listen on {server.host!r}, which others can reach, without a token;"
+        " set server.api_token, or server.require_token and make tokens with `everturn token"
+        " create`, or listen on 127.0.0.1",
+    )
+
+
+def _server(values: _Server, host: str | None, port: int | None) -> ServerConfig:
+    return ServerConfig(
+        host=values.host if host is None else host,
+        port=values.port if port is None else port,
+        api_token=values.api_token,
+        admin_token=values.admin_token,
+        require_token=values.require_token,
+        trusted_proxies=tuple(map(proxy_network, values.trusted_proxies)),
+        address_requests_per_minute=values.address_requests_per_minute or 0,
+        request_timeout_s=values.request_timeout_seconds,
+        idle_timeout_s=values.idle_timeout_seconds,
+        max_connections=values.max_connections,
+        max_followers=values.max_followers or 0,
+        max_body_bytes=values.max_body_bytes,
+        max_upload_bytes=values.max_upload_bytes,
+        stop_timeout_s=values.stop_timeout_seconds,
+    )
+
+
+def _agents_dir(base: Path, workspace: Path, given: str | None) -> Path:
+    if given is not None:
+        return base / given
+    beside, inside = base / "agents", workspace / "agents"
+    try:
+        # Duragent keeps them inside its workspace.
+        return inside if inside.is_dir() and not beside.is_dir() else beside
+    except OSError as error:
+        message = f"cannot be looked into: {error.strerror or error}"
+        raise ConfigError(faults=[Fault(file=inside, message=message)]) from error
+
+
+def _refuse_options(host: str | None, port: int | None) -> Iterator[Fault]:
+    if port is not None and not 0 <= port <= _PORTS:
+        message = f"must be 0 to {_PORTS}, not {port}"
+        yield Fault(file=_COMMAND_LINE, field="--port", message=message)
+    if host is not None:
+        try:
+            _host(host)
+        except ValueError as error:
+            yield Fault(file=_COMMAND_LINE, field="--host", message=str(error))
+
+
+def _conflicts(document: Document) -> Iterator[Fault]:
+    if {"channels", "gateways"} <= document.data.keys():
+        message = "is Duragent's name for channels; keep one of the two"
+        yield document.fault(("gateways",), message)
+
+
+def _crowding(document: Document, server: _Server) -> Iterator[Fault]:
+    if server.max_followers is not None and server.max_followers >= server.max_connections:
+        message = (
+            f"must be below server.max_connections ({server.max_connections}), so that messages"
+            f" find room beside followers, not '{server.max_followers}'"
+        )
+        yield document.fault(("server", "max_followers"), message)
+
+
+def _owner_faults(document: Document, file: _File) -> Iterator[Fault]:
+    for path, message in owner_faults(document, file.owners):
+        yield document.fault(path, message)
+
+
+def _notes(document: Document, file: _File) -> Iterator[str]:
+    """Say what stands in the file and has no effect."""
+    for path in document.places:
+        match path:
+            case ("gateways",):
+                yield _note(document, path, "is Duragent's name for channels, and is read as them")
+            case (
+                ("server", "keep_alive_interval_seconds")
+                | ("services", "session", "path")
+                | ("world_memory", "path")
+                | ("sandbox", "mode")
+            ):
+                yield _note(document, path, "is a setting of Duragent's that has no effect here")
+            case _:
+                pass
+    yield from channel_notes(document)
+    names = [channel.name for channel in (file.gateways or file.channels).values(Path())]
+    for path, message in owner_notes(file.owners, names):
+        yield _note(document, path, message)
+
+
+def _note(document: Document, path: FieldPath, message: str) -> str:
+    return str(document.fault(path, message))

@@ -1,0 +1,1 @@
+"""Who asks, what is open to them, and which sessions they see."""

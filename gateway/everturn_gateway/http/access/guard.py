@@ -1,0 +1,160 @@
+"""Turns requests away before anything of them is read: who asks, how often, from where."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from everturn_gateway.config.settings import ProxyNetwork
+from everturn_gateway.http.access.addresses import client_address
+from everturn_gateway.http.access.auth import (
+    CALLER,
+    Access,
+    Authenticator,
+    Caller,
+    Refused,
+    foreign_refusal,
+    is_open,
+    is_webhook,
+)
+from everturn_gateway.http.problems import Problem, problem_response
+from everturn_gateway.principals import LOCAL, RateLimiter, TokenRegistry
+from everturn_gateway.telemetry.instruments import Instruments
+
+logger = logging.getLogger(__name__)
+
+# Of wrong tokens, a minute: what a person mistypes, and what a client that was forgotten sends.
+WRONG_OF_ADDRESS: Final = 6
+WRONG_BURST: Final = 10
+WRONG_OF_ALL: Final = 300  # from all addresses together
+LOGGED_OF_ADDRESS: Final = 1  # lines of the log a minute
+LOGGED_OF_ALL: Final = 30
+_EVERYBODY: Final = "*"
+
+
+@dataclass(slots=True)
+class WrongTokens:
+    """How many wrong tokens came, and from where; in bounded memory.
+
+    Where too many came from an address, or from all together, a token is looked at only where
+    nobody could find it by trying: right ones of principals, and long ones, go on working for those
+    who share the address.
+    """
+
+    of_address: RateLimiter = field(default_factory=RateLimiter)
+    of_all: RateLimiter = field(default_factory=RateLimiter)
+    logged: RateLimiter = field(default_factory=RateLimiter)
+
+    def wait_s(self, address: str) -> float:
+        """Return for how long weak tokens from an address are not looked at."""
+        return max(
+            self.of_address.wait_s(address, per_minute=WRONG_OF_ADDRESS, burst=WRONG_BURST),
+            self.of_all.wait_s(_EVERYBODY, per_minute=WRONG_OF_ALL),
+        )
+
+    def note(self, address: str) -> None:
+        """Count a wrong token, and log it unless much was logged already; never what it was."""
+        self.of_address.take(address, per_minute=WRONG_OF_ADDRESS, burst=WRONG_BURST)
+        self.of_all.take(_EVERYBODY, per_minute=WRONG_OF_ALL)
+        if (
+            self.logged.take(address, per_minute=LOGGED_OF_ADDRESS) == 0
+            and self.logged.take(_EVERYBODY, per_minute=LOGGED_OF_ALL) == 0
+        ):
+            logger.warning(
+                "a request came with a wrong token",
+                extra={"address": address, "slowed": self.wait_s(address) > 0},
+            )
+
+
+def _is_local(caller: Caller) -> bool:
+    return caller.principal.is_owner and caller.principal.name == LOCAL
+
+
+class Guard:
+    """Turns away whoever may not ask, or asks too often. Plain ASGI."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        access: Access,
+        tokens: TokenRegistry,
+        instruments: Instruments,
+        wrong_tokens: WrongTokens,
+        trusted_proxies: Sequence[ProxyNetwork] = (),
+        address_requests_per_minute: int = 0,
+    ) -> None:
+        self._app, self._access = app, access
+        self._authenticator = Authenticator(access, tokens)
+        self._to, self._wrong = instruments, wrong_tokens
+        self._trusted = tuple(trusted_proxies)
+        self._of_address = address_requests_per_minute
+        self._addresses, self._principals = RateLimiter(), RateLimiter()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] == "http":
+            problem = await self._refusal(scope)
+            if problem is not None:
+                await problem_response(problem, scope)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    async def _refusal(self, scope: Scope) -> Problem | None:
+        """Return why a request is turned away; None where it may pass, with its caller noted."""
+        path = scope["path"]
+        if is_webhook(path):
+            return None
+        headers = Headers(scope=scope)
+        if is_open(path):
+            return foreign_refusal(self._access, headers) if self._access.is_open_here else None
+        address = client_address((scope["client"] or ("",))[0], headers, self._trusted)
+        if wait_s := self._ask_of_address(address):
+            return self._throttled("address", f"{self._of_address} requests a minute", wait_s)
+        slowed_s = self._wrong.wait_s(address)
+        found = await self._authenticator.identify(headers, address, slowed=slowed_s > 0)
+        if isinstance(found, Refused):
+            return self._refused(found, address, slowed_s)
+        scope[CALLER] = found
+        foreign = foreign_refusal(self._access, headers) if _is_local(found) else None
+        return foreign or self._too_often(found)
+
+    def _ask_of_address(self, address: str) -> float:
+        limit = self._of_address
+        return self._addresses.take(address, per_minute=limit) if limit else 0.0
+
+    def _refused(self, refused: Refused, address: str, slowed_s: float) -> Problem:
+        """Count a request of nobody, and return the answer to it."""
+        if refused.why == "wrong":
+            if slowed_s > 0:
+                self._to.http_unauthorized.add("slowed")
+                return self._throttled("wrong_tokens", "tries with wrong tokens", slowed_s)
+            self._wrong.note(address)
+        self._to.http_unauthorized.add(refused.why)
+        return refused.problem
+
+    def _too_often(self, caller: Caller) -> Problem | None:
+        limit = caller.record.requests_per_minute if caller.record else None
+        if limit is None:
+            return None
+        wait_s = self._principals.take(caller.principal.name, per_minute=limit)
+        if not wait_s:
+            return None
+        return self._throttled("principal", f"{limit} requests a minute of its token", wait_s)
+
+    def _throttled(self, limit: str, what: str, wait_s: float) -> Problem:
+        self._to.http_throttled.add(limit)
+        seconds = max(1, math.ceil(wait_s))
+        return Problem(
+            kind="too-many-requests",
+            title="Too many requests",
+            status=429,
+            detail=f"this is over {what}; try again in {seconds} s",
+            headers={"Retry-After": str(seconds)},
+        )

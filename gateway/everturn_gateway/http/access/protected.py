@@ -1,0 +1,218 @@
+"""Stands around every route: asks for its scope, and hides what is not the caller's.
+
+It ends what is under way when its token is revoked, and says in the log who did what.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Final
+
+import anyio
+from fastapi.routing import APIRoute
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from everturn_actors.supervisor import attempt
+from everturn_gateway.http.access.auth import (
+    SESSION,
+    WHOLE,
+    Access,
+    Caller,
+    caller_of,
+    scope_refusal,
+)
+from everturn_gateway.http.access.guard import WrongTokens
+from everturn_gateway.http.access.lease import Lease
+from everturn_gateway.http.access.scopes import Rule, rule_of
+from everturn_gateway.http.access.visibility import (
+    check_agent,
+    check_job,
+    sees_state,
+    visible_session,
+)
+from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.problems import (
+    Problem,
+    ProblemError,
+)
+from everturn_gateway.http.schemas.schedules import told
+from everturn_gateway.scheduler.bodies import Places
+from everturn_gateway.usage import Spent
+
+logger = logging.getLogger(__name__)
+
+_SUCCESS: Final = range(200, 400)
+_LOGGED_CHARACTERS: Final = 100  # of a parameter of a path, which may be anything
+_CLOSED: Final = Problem(
+    kind="closed",
+    title="Nobody may use this route",
+    status=403,
+    detail="no scope is set for this route, so it is closed; this is a fault of the gateway",
+)
+
+
+def protect(
+    routes: Iterable[BaseRoute], gateway: Gateway, *, access: Access, wrong_tokens: WrongTokens
+) -> None:
+    """Let every route ask for what the table says of it; one that is not in the table is closed."""
+    for route in routes:
+        if isinstance(route, APIRoute):
+            (method,) = route.methods or {""}
+            rule = rule_of(method, route.path)
+            if rule is None:
+                logger.error("a route is closed", extra={"route": f"{method} {route.path}"})
+            route.app = Protected(
+                route.app,
+                rule=rule,
+                route=f"{method} {route.path}",
+                gateway=gateway,
+                access=access,
+                wrong_tokens=wrong_tokens,
+            )
+
+
+def _shortened(named: Mapping[str, str]) -> dict[str, str]:
+    """Return the parameters of a path as a log line has room for them."""
+    return {name: value[:_LOGGED_CHARACTERS] for name, value in named.items()}
+
+
+def _spent_problem(spent: Spent, wait_s: float) -> Problem:
+    return Problem(
+        kind="daily-cost-reached",
+        title="The daily limit is used up",
+        status=429,
+        detail=str(spent),
+        headers={"Retry-After": str(math.ceil(wait_s))},
+    )
+
+
+class Protected:
+    """One route behind its rule. Plain ASGI."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        rule: Rule | None,
+        route: str,
+        gateway: Gateway,
+        access: Access,
+        wrong_tokens: WrongTokens,
+    ) -> None:
+        self._app, self._rule, self._route = app, rule, route
+        self._gateway, self._access, self._wrong = gateway, access, wrong_tokens
+        config = gateway.config
+        self._places = Places(workspace=config.workspace, agents_dir=config.agents_dir)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request.
+
+        Raises:
+            ProblemError: The caller's token is not for this.
+            UnknownSessionError, UnknownAgentError: Not there, or not the caller's to see.
+        """
+        rule = self._rule
+        if rule is None:
+            raise ProblemError(_CLOSED)
+        if rule.need == "open":
+            await self._app(scope, receive, send)
+            return
+        caller = caller_of(scope)
+        refusal = scope_refusal(self._access, caller.principal, rule.need)
+        if refusal is not None:
+            if caller.has_stray_token:  # it was a try for the admin token
+                self._wrong.note(caller.address)
+            raise ProblemError(refusal)
+        if rule.is_whole and caller.principal.agents is not None:
+            raise ProblemError(WHOLE)
+        await self._check_subject(rule, caller, scope["path_params"])
+        if rule.spends and caller.record is not None:
+            await self._check_spending(rule, caller, scope["path_params"])
+        if rule.is_act:
+            send = self._logging(caller, scope, send)
+        if caller.record is None:
+            await self._app(scope, receive, send)
+        else:
+            await self._while_valid(caller, rule, scope, receive, send)
+
+    async def _check_subject(self, rule: Rule, caller: Caller, named: dict[str, str]) -> None:
+        """Refuse what the path names and the caller does not get to see."""
+        principal, gateway = caller.principal, self._gateway
+        if rule.session:
+            await visible_session(gateway.service, principal, named[rule.session])
+        if rule.agent:
+            check_agent(principal, gateway.library, named[rule.agent])
+        if rule.job:
+            with told(self._places):
+                await gateway.schedules.load()
+                check_job(principal, gateway.schedules, named[rule.job])
+
+    async def _check_spending(self, rule: Rule, caller: Caller, named: dict[str, str]) -> None:
+        """Refuse what whoever pays for it may not spend today any more.
+
+        What is under way is refused by the meter of the models, at its next call.
+        """
+        payer = caller.principal.name
+        if rule.session:
+            summary = await self._gateway.service.summary(named[rule.session])
+            payer = summary.principal if summary is not None else ""
+        spent = self._gateway.spending.reached(payer)
+        if spent is not None:
+            self._gateway.telemetry.instruments.http_throttled.add("cost")
+            raise ProblemError(_spent_problem(spent, self._gateway.spending.until_tomorrow_s()))
+
+    def _logging(self, caller: Caller, scope: Scope, send: Send) -> Send:
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                status: int = message["status"]
+                logger.info(
+                    "acted over HTTP",
+                    extra={
+                        "principal": caller.principal.name,
+                        "address": caller.address,
+                        "route": self._route,
+                        "subject": _shortened(scope["path_params"]),
+                        "status": status,
+                        "done": status in _SUCCESS,
+                    },
+                )
+            await send(message)
+
+        return sent
+
+    async def _while_valid(
+        self, caller: Caller, rule: Rule, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Answer as long as the caller's token opens this.
+
+        What waits then sees its client leave, as it does when that closes its connection.
+        """
+        still = self._still(caller, rule, scope)
+        lease = Lease(scope, receive, send)
+
+        failure: BaseException | None = None
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lease.watch, still)
+            # Raised outside the group, which would wrap it.
+            failure = await attempt(partial(self._app, scope, lease.receive, lease.send))
+            tasks.cancel_scope.cancel()
+        if lease.is_over:
+            await lease.finish()
+        elif failure is not None:
+            raise failure
+
+    def _still(self, caller: Caller, rule: Rule, scope: Scope) -> Callable[[], bool]:
+        tokens, service, record = self._gateway.tokens, self._gateway.service, caller.record
+
+        def still() -> bool:
+            if record is None or not tokens.is_valid(record):
+                return False
+            session_id: str = scope["path_params"].get(rule.session) or scope.get(SESSION, "")
+            state = service.present(session_id) if session_id else None
+            return state is None or sees_state(caller.principal, state)
+
+        return still

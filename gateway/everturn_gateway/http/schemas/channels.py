@@ -1,0 +1,87 @@
+"""The bodies of answers about channels."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from everturn_actors.state.serialization import utc_text
+from everturn_channels.health import ChannelState, ChannelStatus
+from everturn_gateway.http.schemas.sessions import Body, Instant
+
+
+class BlockedBody(Body):
+    """A chat in which nothing can be taken for a while."""
+
+    chat: str = Field(description="The platform's id of it.")
+    since: Instant = Field(description="When what is first in it was tried for the first time.")
+    tried_at: Instant = Field(description="When it was tried for the last time.")
+    tries: int = Field(description="How often that was tried.")
+    why: str = Field(description="Why the newest try failed.")
+
+
+class ChannelBody(Body):
+    """How one channel fares."""
+
+    name: str
+    platform: str = Field(description="telegram, discord, or the name of a plug-in.")
+    state: ChannelState
+    since: Instant = Field(description="When it came into this state.")
+    account: str = Field(description="Under which name it is logged in; empty until it was.")
+    healthy: bool = Field(description="Whether it is connected and was heard from lately.")
+    last_received_at: Instant | None = Field(
+        description="When its platform was last heard from, though it may have had nothing to say."
+    )
+    error: str = Field(description="Why it is not connected; empty where it is.")
+    retry_at: Instant | None = Field(description="When it is tried again.")
+    retries: int = Field(description="Tries since it was last connected.")
+    received: int = Field(description="What came since the gateway started.")
+    sent: int = Field(description="Messages sent since the gateway started.")
+    skipped: int = Field(description="Messages not read since then: too old, or too many.")
+    given_up: int = Field(
+        description="Messages given up since then: they could not be delivered for too long."
+    )
+    unreadable: int = Field(description="Events since then that nobody could read.")
+    blocked_count: int = Field(description="Chats in which nothing can be taken for a while.")
+    blocked: tuple[BlockedBody, ...] = Field(
+        description="Those of them that wait longest, at most 20: their messages stay with the "
+        "platform until they can be taken."
+    )
+
+    @staticmethod
+    def of(status: ChannelStatus) -> ChannelBody:
+        """Return the body of `status`."""
+        heard_at, retry_at = status.last_received_at, status.retry_at
+        return ChannelBody(
+            name=status.name,
+            platform=status.platform,
+            state=status.state,
+            since=utc_text(status.since),
+            account=status.account,
+            healthy=status.is_healthy,
+            last_received_at=utc_text(heard_at) if heard_at else None,
+            error=status.error,
+            retry_at=utc_text(retry_at) if retry_at else None,
+            retries=status.retries,
+            received=status.received,
+            sent=status.sent,
+            skipped=status.skipped,
+            given_up=status.given_up,
+            unreadable=status.unreadable,
+            blocked_count=status.blocked_count,
+            blocked=tuple(
+                BlockedBody(
+                    chat=lane.chat,
+                    since=utc_text(lane.since),
+                    tried_at=utc_text(lane.tried_at),
+                    tries=lane.tries,
+                    why=lane.why,
+                )
+                for lane in status.blocked
+            ),
+        )
+
+
+class ChannelList(Body):
+    """All channels, in the order of the configuration."""
+
+    channels: tuple[ChannelBody, ...]

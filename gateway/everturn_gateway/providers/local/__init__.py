@@ -1,0 +1,1 @@
+"""The small local model: its weights, its server, and the provider that asks it."""

@@ -1,0 +1,238 @@
+"""One model reply out of the chunks of a chat-completions stream. Pure: no IO.
+
+A reply counts only when the provider said why it ended: a stream that merely stops is an error.
+
+Sources: https://platform.openai.com/docs/api-reference/chat-streaming (read 2026-11-21);
+`reasoning_content` is DeepSeek's, llama.cpp's and vLLM's name, `reasoning` OpenRouter's and
+Ollama's; `extra_content`, with the signature of a thought, is Gemini's,
+https://ai.google.dev/gemini-api/docs/thought-signatures; `reasoning_details` and `cost` are
+OpenRouter's, https://openrouter.ai/docs/use-cases/reasoning-tokens and /usage-accounting (read
+2026-11-22).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from everturn_actors.errors import ModelTransientError
+from everturn_actors.model import Reply, Usage
+from everturn_gateway.providers.transport.model_errors import error_in_stream, refusal_in
+from everturn_gateway.providers.transport.opaque import pack
+from everturn_gateway.providers.transport.parts import (
+    UNKNOWN_FORM,
+    CallParts,
+    ReplyParts,
+    count_of,
+    named,
+)
+
+_NANODOLLARS: Final = 1_000_000_000
+_DOLLARS_MAX: Final = 1_000.0  # of one call; sums of it fit everywhere
+_GROWING: Final = ("reasoning.text", "reasoning.summary")  # details that come in pieces
+_TEXTS: Final = ("text", "summary")  # their fields that grow
+
+
+@dataclass(slots=True, kw_only=True)
+class _Detail:
+    """A part of OpenRouter's `reasoning_details`."""
+
+    fields: dict[str, Any]
+    pieces: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    "What its texts grow by; joined at the end, since adding to a long text copies it."
+
+    def goes_on_with(self, piece: dict[str, Any]) -> bool:
+        """Whether a piece belongs to the same thought."""
+        own = self.fields.get("type"), self.fields.get("index")
+        return own == (piece.get("type"), piece.get("index"))
+
+    def take(self, piece: dict[str, Any]) -> None:
+        """Add a piece."""
+        is_first, grows = not self.fields, piece.get("type") in _GROWING
+        for name, value in piece.items():
+            if grows and name in _TEXTS and isinstance(value, str):
+                self.pieces.setdefault(name, []).append(value)
+            elif value is not None or is_first:
+                self.fields[name] = value
+
+    def whole(self) -> dict[str, Any]:
+        """Return it as it goes back."""
+        return {**self.fields, **{name: "".join(each) for name, each in self.pieces.items()}}
+
+
+class ReplyReader:
+    """Collects one reply; hands each piece of its text on at once.
+
+    Errors it raises carry a text that is not masked yet and begins with `where`. `origin` is the
+    address that gets back what it gave with a reply.
+    """
+
+    def __init__(
+        self, *, where: str, model: str, on_text: Callable[[str], None], origin: str = ""
+    ) -> None:
+        self._where = where
+        self._asked = self._model = model
+        self._origin = origin
+        self._parts = ReplyParts(where=where, on_text=on_text)
+        self._calls: list[CallParts] = []
+        self._by_index: dict[int, CallParts] = {}
+        self._extra: object = None
+        self._details: list[_Detail] = []
+        self._usage = Usage()
+        self._stop_reason = ""
+        self.done = False
+        "Whether the provider said that nothing more comes."
+
+    @property
+    def complete(self) -> bool:
+        """Whether the reply itself has ended; usage may still follow."""
+        return bool(self._stop_reason)
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything of a reply has arrived."""
+        return bool(self._parts.begun or self._calls or self._stop_reason)
+
+    def take(self, name: bytes, data: bytes) -> None:
+        """Take one event of the stream: its name and its data.
+
+        Raises:
+            ModelError: The provider reports one, or the chunk is not what it should be.
+        """
+        if data == b"[DONE]":
+            self.done = True
+            return
+        text: str | None = None
+        chunk = self._parts.parsed(data)
+        try:
+            if name == b"error" or chunk.get("error") or chunk.get("object") == "error":
+                raise error_in_stream(refusal_in(chunk), self._where)
+            for choice in chunk.get("choices") or ():
+                if not choice.get("index"):
+                    text = self._take_choice(choice)
+            usage = chunk.get("usage")
+            if usage:
+                self._usage = _usage(usage)
+            if not self._parts.text_chars and chunk.get("model"):
+                self._model = named(chunk["model"])
+        except UNKNOWN_FORM as error:
+            raise self._parts.unknown(data) from error
+        if text:
+            self._parts.say(text)
+
+    def reply(self) -> Reply:
+        """Return the reply.
+
+        Raises:
+            TruncatedStreamError: The stream ended without a finish reason.
+            ModelTransientError: The provider ended it with an error, or a call names no tool.
+        """
+        self._parts.end_text()
+        if not self._stop_reason:
+            raise self._parts.broken_off()
+        if self._stop_reason == "error":
+            msg = f"{self._where}: the model stopped with an error"
+            raise ModelTransientError(msg)
+        return Reply(
+            text=self._parts.text,
+            reasoning=self._parts.reasoning,
+            calls=self._parts.calls(self._calls),
+            usage=self._usage,
+            stop_reason=self._stop_reason,
+            model=self._model,
+            opaque=self._opaque(),
+        )
+
+    def _opaque(self) -> str:
+        """Return what has to come back with the calls; a reply without any needs nothing."""
+        extras = [call.extra for call in self._calls]
+        kept = {
+            **({"calls": extras} if any(extras) else {}),
+            **({"extra": self._extra} if self._extra else {}),
+            **({"details": [each.whole() for each in self._details]} if self._details else {}),
+        }
+        return pack(self._origin, self._asked, kept) if kept and self._calls else ""
+
+    def _take_choice(self, choice: dict[str, Any]) -> str | None:
+        # A server that was asked to stream and does not sends one `message` instead.
+        delta: Any = choice.get("delta") or choice.get("message") or {}
+        if reason := choice.get("finish_reason"):
+            self._stop_reason = named(reason)
+        reasoning: Any = delta.get("reasoning_content") or delta.get("reasoning")
+        if reasoning and isinstance(reasoning, str):
+            self._parts.think(reasoning)
+        for detail in delta.get("reasoning_details") or ():
+            self._take_detail(detail)
+        for position, piece in enumerate(delta.get("tool_calls") or ()):
+            self._take_call(piece, position)
+        if extra := delta.get("extra_content"):
+            self._parts.count_part(extra)
+            self._extra = extra
+        content: Any = delta.get("content") or delta.get("refusal")
+        if content is None or isinstance(content, str):
+            return content
+        parts: list[Any] = content
+        return "".join(str(part.get("text") or "") for part in parts)
+
+    def _take_detail(self, piece: dict[str, Any]) -> None:
+        """Join the pieces of one thought; the others stay as they are, in their order."""
+        self._parts.count_part(piece)
+        kind, last = piece.get("type"), self._details[-1] if self._details else None
+        if last is None or kind not in _GROWING or not last.goes_on_with(piece):
+            last = _Detail(fields={})
+            self._details.append(last)
+        last.take(piece)
+
+    def _take_call(self, piece: dict[str, Any], position: int) -> None:
+        call_id, index = str(piece.get("id") or ""), piece.get("index")
+        if not isinstance(index, int):
+            # Without an index: an id begins a call, a piece without one goes on with the last.
+            index = position if call_id or not self._calls else None
+        call = self._calls[-1] if index is None else self._by_index.get(index)
+        if call is None or (call_id and call.call_id and call_id != call.call_id):
+            # Some servers number every parallel call 0: a new id is a new call.
+            call = CallParts()
+            self._calls.append(call)
+            self._parts.count_part(call_id)
+        if index is not None:
+            self._by_index[index] = call
+        call.call_id = call.call_id or call_id
+        if extra := piece.get("extra_content"):
+            self._parts.count_part(extra)
+            call.extra = extra
+        function: Any = piece.get("function") or {}
+        call.name = self._parts.tool_name(call.name + str(function.get("name") or ""))
+        arguments: Any = function.get("arguments") or ""
+        if not isinstance(arguments, str):
+            arguments = json.dumps(arguments)
+        self._parts.count(len(arguments))
+        call.arguments.append(arguments)
+
+
+def _usage(reported: dict[str, Any]) -> Usage:
+    details: Any = reported.get("prompt_tokens_details") or {}
+    return Usage(
+        input_tokens=count_of(reported.get("prompt_tokens")),
+        output_tokens=count_of(reported.get("completion_tokens")),
+        cached_tokens=count_of(
+            details.get("cached_tokens") or reported.get("prompt_cache_hit_tokens")
+        ),
+        cache_written_tokens=count_of(details.get("cache_write_tokens")),
+        cost_nanodollars=_cost(reported),
+    )
+
+
+def _cost(reported: dict[str, Any]) -> int:
+    """Return what OpenRouter charges; with a key of one's own, also what its provider charges."""
+    details: Any = reported.get("cost_details") or {}
+    own = details.get("upstream_inference_cost") if reported.get("is_byok") else 0
+    return round((_dollars(reported.get("cost")) + _dollars(own)) * _NANODOLLARS)
+
+
+def _dollars(value: object) -> float:
+    """Return what is said to be a price, within reason; 0 for what is none."""
+    if not isinstance(value, int | float) or not value > 0:  # NaN is not, either
+        return 0
+    return min(value, _DOLLARS_MAX)

@@ -1,0 +1,178 @@
+"""A request as the bytes of a chat-completions body, joined from parts that are kept. Pure: no IO.
+
+A message is serialised once in its life and its bytes are kept with it, so that a request of a
+thousand messages costs a join. Images are encoded anew each time: they are too large to keep twice.
+
+Sources: https://platform.openai.com/docs/api-reference/chat/create (read 2026-11-21);
+https://ai.google.dev/gemini-api/docs/openai and /thought-signatures;
+https://openrouter.ai/docs/use-cases/reasoning-tokens and /usage-accounting (read 2026-11-22).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any, Final, assert_never
+
+from everturn_actors.model import (
+    AnyMessage,
+    Attachment,
+    ModelRequest,
+    Notice,
+    Reply,
+    ToolDefinition,
+    ToolResult,
+    UserMessage,
+    remember,
+)
+from everturn_gateway.providers.transport.attached import base64, pictures, told
+from everturn_gateway.providers.transport.encoding import dumps
+from everturn_gateway.providers.transport.endpoints import MaxTokensField, Vendor
+from everturn_gateway.providers.transport.opaque import unpack
+
+# What Gemini takes in place of the signature of a call that it did not make. Older models than
+# Gemini 3 check none.
+_UNSIGNED: Final = {"google": {"thought_signature": "skip_thought_signature_validator"}}
+_SIGNS_NONE: Final = re.compile(r"gemini-[12]\b")
+
+
+class BodyWriter:
+    """Writes request bodies for one model of one agent.
+
+    Keeps the bytes of the last system prompt and the last tools it saw: they are the same from one
+    call to the next, but for a new date or a new version of the agent.
+    """
+
+    def __init__(self, *, origin: str = "", vendor: Vendor = "") -> None:
+        self._origin = origin
+        self._vendor = vendor
+        self._form = "openai gemini" if vendor == "gemini" else "openai"
+        self._system: tuple[str, bytes] = ("", b"")
+        self._tools: tuple[tuple[ToolDefinition, ...], bytes] = ((), b"")
+
+    def body(
+        self,
+        request: ModelRequest,
+        *,
+        max_tokens_field: MaxTokensField,
+        leave_out: Collection[str] = (),
+        echoes: bool = False,
+    ) -> bytes:
+        """Return the JSON body of a streaming request.
+
+        `leave_out` names parameters that this model was found to refuse; `echoes` says that it was
+        found to want its thoughts back with the calls they led to.
+        """
+        options: dict[str, Any] = {"model": request.model, "stream": True}
+        if "stream_options" not in leave_out:
+            options["stream_options"] = {"include_usage": True}
+        if self._vendor == "openrouter":
+            options["usage"] = {"include": True}
+        if request.temperature is not None and "temperature" not in leave_out:
+            options["temperature"] = request.temperature
+        if request.max_output_tokens is not None:
+            options[max_tokens_field] = request.max_output_tokens
+        if request.reasoning_effort is not None and "reasoning_effort" not in leave_out:
+            if self._vendor == "openrouter":
+                options["reasoning"] = {"effort": request.reasoning_effort}
+            else:
+                options["reasoning_effort"] = request.reasoning_effort
+        # The kept bytes are asked for here, not in a call for each: a request has a thousand.
+        form = "openai echo" if echoes else self._form
+        messages = [m.memo.get(form) or self._message(m, form, request) for m in request.messages]
+        if request.system:
+            messages.insert(0, self._system_bytes(request.system))
+        tools = b',"tools":' + self._tools_bytes(request.tools) if request.tools else b""
+        return b'%b,"messages":[%b]%b}' % (dumps(options)[:-1], b",".join(messages), tools)
+
+    def _message(self, message: AnyMessage, form: str, request: ModelRequest) -> bytes:
+        """Return one element of `messages`, kept with the message where that may be."""
+        if isinstance(message, UserMessage) and message.attachments:
+            shown = pictures(message, request.media)
+            if shown:
+                return _with_pictures(message, shown, request.media)
+            own = f"{form} words"  # with its images at hand it is another
+        elif isinstance(message, Reply) and message.opaque:
+            # What another model gave with a reply is left out, and so the bytes are others.
+            own = f"{form} {self._origin} {request.model}"
+        else:
+            own = form
+        echoes = form == "openai echo"
+        return remember(
+            message, own, lambda: dumps(self._plain(message, request.model, echoes=echoes))
+        )
+
+    def _plain(self, message: AnyMessage, model: str, *, echoes: bool) -> dict[str, Any]:
+        match message:
+            case UserMessage(text=text):
+                return {"role": "user", "content": told(message) if message.attachments else text}
+            case Notice(text=text):
+                return {"role": "system", "content": text}
+            case ToolResult(call_id=call_id, text=text):
+                return {"role": "tool", "tool_call_id": call_id, "content": text}
+            case Reply(text=text, calls=()):
+                return {"role": "assistant", "content": text}
+            case Reply():
+                return self._calling(message, model, echoes=echoes)
+            case _:
+                assert_never(message)
+
+    def _calling(self, reply: Reply, model: str, *, echoes: bool) -> dict[str, Any]:
+        kept: dict[str, Any] = unpack(reply.opaque, self._origin, model, dict[str, Any]) or {}
+        extras: list[Any] = list(kept.get("calls") or ())
+        extras += [None] * (len(reply.calls) - len(extras))
+        if self._vendor == "gemini" and not any(extras) and not _SIGNS_NONE.search(model):
+            extras[0] = _UNSIGNED
+        calls = [
+            {
+                "id": call.call_id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+                **({"extra_content": extra} if extra else {}),
+            }
+            for call, extra in zip(reply.calls, extras, strict=False)
+        ]
+        message = {"role": "assistant", "content": reply.text or None, "tool_calls": calls}
+        if kept.get("extra"):
+            message["extra_content"] = kept["extra"]
+        if kept.get("details"):
+            message["reasoning_details"] = kept["details"]
+        if echoes:
+            # Reasoning is sent back to who insists on it alone: others refuse it or drop it.
+            message["reasoning_content"] = reply.reasoning or " "
+        return message
+
+    def _system_bytes(self, system: str) -> bytes:
+        if self._system[0] != system:
+            self._system = (system, dumps({"role": "system", "content": system}))
+        return self._system[1]
+
+    def _tools_bytes(self, tools: tuple[ToolDefinition, ...]) -> bytes:
+        if self._tools[0] != tools:
+            self._tools = (tools, dumps([tool_json(tool) for tool in tools]))
+        return self._tools[1]
+
+
+def _with_pictures(
+    message: UserMessage, shown: Collection[Attachment], media: Mapping[str, bytes]
+) -> bytes:
+    text = told(message, shown)
+    parts = [dumps({"type": "text", "text": text})] if text else []
+    parts += [
+        b'{"type":"image_url","image_url":{"url":"data:%b;base64,%b"}}'
+        % (each.media_type.encode(), base64(media[each.name]))
+        for each in shown
+    ]
+    return b'{"role":"user","content":[%b]}' % b",".join(parts)
+
+
+def tool_json(tool: ToolDefinition) -> dict[str, Any]:
+    """Return a tool as OpenAI and Ollama are told it."""
+    return {
+        "type": "function",
+        "function": {
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": tool.parameters,
+        },
+    }

@@ -1,0 +1,228 @@
+"""The transport to an MCP server behind an address: streamable HTTP.
+
+Protocol, sessions and redirects - followed only where they stay at the same origin - are the
+official client's. What is ours: how much a server may send at once, and that an HTTP error costs
+one call and not the connection.
+
+Imports `mcp`, which takes half a second: nothing but `wire` imports this.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from ipaddress import ip_address
+from typing import Any, Final, cast
+
+import anyio
+import anyio.to_thread
+import httpx2
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import INTERNAL_ERROR
+
+from everturn_gateway.tools.mcp.errors import McpStartError
+from everturn_gateway.tools.mcp.settings import McpServerSettings
+from everturn_gateway.tools.mcp.transports.lines import VALUES_MOST, text_marks
+from everturn_gateway.tools.mcp.transports.streams import Receiving, Sending
+
+MESSAGE_BYTES: Final = 4 * 1024 * 1024  # of one answer or event
+ERROR_BYTES: Final = 64 * 1024  # of the body of an HTTP error that is read
+CONNECT_S: Final = 10.0
+MARGIN_S: Final = 15.0  # beyond a call's deadline: who waits for the answer leaves first
+CLOSE_S: Final = 1.0
+STATUS: Final = "everturn_http_status"
+"In the data of an error that stands for an HTTP error: its status, 0 where nobody answered."
+EXPIRED: Final = "everturn_session_expired"
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE: Final = re.compile(r"[\t -~]*")
+_SESSION: Final = "mcp-session-id"
+_METHOD: Final = "mcp-method"
+_WORDS: Final = {
+    401: "it does not accept the credentials in its headers",
+    403: "it does not let these credentials in",
+    404: "nothing is there",
+    502: "nobody answers behind its gateway",
+    503: "it is overloaded or down",
+}
+
+
+@asynccontextmanager
+async def open_streamable(
+    settings: McpServerSettings,
+) -> AsyncGenerator[tuple[Receiving, Sending]]:
+    """Yield the streams to a server; nothing is sent before the first message.
+
+    Raises:
+        McpStartError: Its address or headers cannot be used.
+    """
+    try:
+        client = await anyio.to_thread.run_sync(_client, settings)
+    except (ImportError, OSError, ValueError, httpx2.InvalidURL) as error:
+        msg = f"its url, headers, proxy or certificates cannot be used: {error}"
+        raise McpStartError(msg) from error
+    try:
+        async with streamable_http_client(
+            settings.url, http_client=client, max_sse_event_size=MESSAGE_BYTES
+        ) as (incoming, outgoing):
+            yield incoming, outgoing
+    finally:
+        with anyio.move_on_after(CLOSE_S, shield=True):
+            await client.aclose()
+
+
+def _client(settings: McpServerSettings) -> _Client:
+    """Return the client for one server. Certificates are read from disk: not for the event loop."""
+    url = httpx2.URL(settings.url)
+    for name, value in settings.headers.items():
+        if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
+            msg = f"the header {name!r} is not one line of ASCII"
+            raise ValueError(msg)
+    return _Client(
+        headers={**settings.headers, "accept-encoding": "identity", "user-agent": "everturn"},
+        timeout=httpx2.Timeout(CONNECT_S, read=settings.timeout_s + MARGIN_S),
+        verify=True if url.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+        trust_env=not _is_loopback(url.host),  # no proxy reaches this machine's own addresses
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class _Client(httpx2.AsyncClient):
+    """Answers every request with something that the protocol's client can tell of.
+
+    That client fails as a whole where a request fails, and knows no more of an HTTP error than
+    that there was one. So both become answers: an error of the protocol, with the status in it.
+    """
+
+    async def send(
+        self,
+        request: httpx2.Request,
+        *,
+        stream: bool = False,
+        **options: Any,  # noqa: ANN401 - as httpx2 has them
+    ) -> httpx2.Response:
+        """Send a request; never raises for what the server or the network does."""
+        if request.method == "GET" or request.headers.get(_METHOD) == "subscriptions/listen":
+            # These wait for what the server has to say by itself, however long that takes.
+            timeout = cast("dict[str, float | None]", request.extensions.get("timeout", {}))
+            request.extensions["timeout"] = {**timeout, "read": None}
+        try:
+            response = await super().send(request, stream=stream, **options)
+            if response.headers.get("content-encoding", "identity") != "identity":
+                await response.aclose()
+                return _stand_in(request, 0, "its answer is compressed, which was not asked for")
+            if response.status_code >= HTTPStatus.BAD_REQUEST and request.method == "POST":
+                return await _refusal(request, response)
+        except httpx2.TransportError as error:
+            return _stand_in(request, 0, _told(error))
+        if stream:
+            kind = response.headers.get("content-type", "")
+            inner = cast("httpx2.AsyncByteStream", response.stream)
+            response.stream = _Bounded(inner, has_events=kind.startswith("text/event-stream"))
+        return response
+
+
+def _told(error: httpx2.TransportError) -> str:
+    match error:
+        case httpx2.ConnectTimeout() | httpx2.ConnectError():
+            return f"it cannot be reached: {str(error) or 'no connection within 10 s'}"
+        case httpx2.TimeoutException():
+            return "it does not answer"
+        case _:
+            return f"the connection broke: {str(error) or type(error).__name__}"
+
+
+async def _refusal(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+    """Return what stands for an HTTP error: where there are some, the server's own words."""
+    body = b""
+    async for chunk in response.aiter_raw():
+        body += chunk
+        if len(body) > ERROR_BYTES:
+            break
+    await response.aclose()
+    status = response.status_code
+    if status == HTTPStatus.NOT_FOUND and _SESSION in request.headers:
+        return _stand_in(request, status, "it knows the session no more", expired=True)
+    if status not in {401, 403} and _is_error(body):
+        json_type = {"content-type": "application/json"}
+        return httpx2.Response(status, headers=json_type, content=body, request=request)
+    words = f": {_WORDS[status]}" if status in _WORDS else ""
+    return _stand_in(request, status, f"it answers with HTTP {status}{words}")
+
+
+def _is_error(body: bytes) -> bool:
+    try:
+        found: object = json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and isinstance(cast("dict[str, Any]", found).get("error"), dict)
+
+
+def _stand_in(
+    request: httpx2.Request, status: int, why: str, *, expired: bool = False
+) -> httpx2.Response:
+    """Return an answer that the protocol's client reads as an error of this one request."""
+    data = {STATUS: status, EXPIRED: expired}
+    error = {"code": INTERNAL_ERROR, "message": why, "data": data}
+    return httpx2.Response(
+        status or HTTPStatus.BAD_GATEWAY,
+        json={"jsonrpc": "2.0", "id": None, "error": error},
+        request=request,
+    )
+
+
+class _AnswerError(httpx2.SSEError, httpx2.StreamError):
+    """What the protocol's client takes for the end of one answer, however that came."""
+
+    def __init__(self, message: str) -> None:
+        httpx2.SSEError.__init__(self, message)
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    """The body of an answer, of which no more is held than a message may have.
+
+    A stream of events has no end; each event is a message.
+    """
+
+    def __init__(self, inner: httpx2.AsyncByteStream, *, has_events: bool) -> None:
+        self._inner, self._has_events = inner, has_events
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = marks = 0
+        try:
+            async for chunk in self._inner:
+                if self._has_events and (b"\n\n" in chunk or b"\r\n\r\n" in chunk):
+                    size = marks = 0
+                size += len(chunk)
+                marks += text_marks(chunk)
+                _check(size, marks)
+                yield chunk
+        except httpx2.TransportError as error:
+            why = (
+                str(error)
+                if isinstance(error, _AnswerError)
+                else f"its answer broke off: {_told(error)}"
+            )
+            raise _AnswerError(why) from error
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def _check(size: int, marks: int) -> None:
+    why = ""
+    if size > MESSAGE_BYTES:
+        why = f"its answer has more than {MESSAGE_BYTES // 1024**2} MiB; ask for less"
+    elif marks > 2 * VALUES_MOST:
+        why = f"its answer holds more than {VALUES_MOST:,} values; ask for less"
+    if why:
+        raise _AnswerError(why)

@@ -1,0 +1,1 @@
+"""The files of a workspace that a call names, or that others run."""

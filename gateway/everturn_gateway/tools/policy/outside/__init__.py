@@ -1,0 +1,1 @@
+"""Text from outside: cleaned, fenced, and what of it a request shows."""

@@ -1,0 +1,1 @@
+"""`policy.yaml`: read, checked, and added to."""

@@ -1,0 +1,1 @@
+"""Patterns, and what they say of a call. Pure."""

@@ -1,0 +1,1 @@
+"""What a command sees, may do and may use up: the sandbox, or another user."""
