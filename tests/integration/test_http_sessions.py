@@ -55,7 +55,8 @@ async def test_agents_are_listed_and_described(tmp_path: Path) -> None:
         spec = (await client.get("/api/v1/agents/test/spec")).json()
         unknown = await client.get("/api/v1/agents/nobody")
 
-    assert agents == [one]
+    assert agents == [{name: one[name] for name in agents[0]}]
+    assert (one["tools"], one["tool_faults"]) == ([], [])
     assert one["model"] == {"provider": "scripted", "name": "scripted"}
     assert spec["document"]["metadata"]["name"] == "test"
     assert unknown.status_code == 404

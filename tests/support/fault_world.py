@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -360,7 +361,7 @@ async def open_world(
         mock.patch.object(Providers, "make", return_value=Echo()),
     ):
         config = await anyio.to_thread.run_sync(read)
-        async with open_gateway(config, environ={}) as gateway:
+        async with open_gateway(config, environ={"PATH": os.environ["PATH"]}) as gateway:
             transport = httpx2.ASGITransport(app=create_app(gateway), raise_app_exceptions=False)
             async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
                 with anyio.fail_after(WAIT_S):
