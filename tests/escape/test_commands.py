@@ -67,7 +67,7 @@ LINES = (
     line("backticks", "echo `%sh%`"),
     line("a substitution in quotes", 'echo "$(%sh%)"'),
     line("a substitution of a process", "cat <(%sh%)"),
-    line("a substitution of output", "echo x > >(sh -c '%sh%')"),
+    line("a substitution of output", "echo x > >(sh -c '%sh%'); wait $!"),
     line("a substitution in a loop", "for f in $(%sh%); do echo $f; done"),
     line("a substitution in a condition", "if %sh%; then ls; fi"),
     line("a substitution in a default", 'echo "${X:-$(%sh%)}"'),
