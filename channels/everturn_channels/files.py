@@ -6,15 +6,22 @@ Blocking: not for the event loop.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
-from contextlib import suppress
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 _FILE_MODE: Final = 0o600
 _FOLDER_MODE: Final = 0o700
 _READ_MAX: Final = 16 * 1024 * 1024  # bytes; what is larger was not written here
+_LOCK_STEP_S: Final = 0.02
+
+Stamp: TypeAlias = tuple[int, int, int, int]
+"What changes with a file."
 
 
 def read_kept(path: Path) -> bytes | None:
@@ -73,6 +80,53 @@ def make_folder(path: Path) -> None:
     make_folder(path.parent)
     path.mkdir(mode=_FOLDER_MODE, exist_ok=True)
     _sync_folder(path.parent)
+
+
+def stamp_of(path: Path) -> Stamp:
+    """Return what changes with a file: a write of ours gives it another inode, `chmod` a ctime."""
+    try:
+        found = path.stat()
+    except OSError:
+        return (0, 0, 0, 0)
+    return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
+
+
+@contextmanager
+def locked(
+    path: Path, *, wait_s: float, by: str, error: Callable[[str], Exception]
+) -> Generator[None]:
+    """Keep other command lines from writing; the lock goes with the process.
+
+    Args:
+        path: Of the lock; it is made, with its folder.
+        wait_s: How long to wait for whoever has it.
+        by: The command that others may have it for, as people type it.
+        error: Makes what is raised where the lock cannot be had.
+    """
+    try:
+        make_folder(path.parent)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
+    except OSError as fault:
+        msg = f"{path} cannot be opened: {fault.strerror or fault}"
+        raise error(msg) from fault
+    try:
+        give_up_at = time.monotonic() + wait_s
+        while not _lock_now(descriptor):
+            if time.monotonic() >= give_up_at:
+                msg = f"another `{by}` has held {path} for {wait_s:g} s; try again"
+                raise error(msg)
+            time.sleep(_LOCK_STEP_S)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock_now(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def put_aside(path: Path) -> Path:

@@ -12,19 +12,15 @@ Names in them are what people call themselves: for display, never to be trusted.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
-import os
 import secrets
-import time
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
 from anyio import to_thread
@@ -33,7 +29,7 @@ from everturn_actors.ports import Clock
 from everturn_actors.state.serialization import utc_text
 from everturn_channels.adapter import Person
 from everturn_channels.errors import ChannelError
-from everturn_channels.files import make_folder, put_aside, read_kept, replace_kept
+from everturn_channels.files import Stamp, locked, put_aside, read_kept, replace_kept, stamp_of
 from everturn_channels.names import one_line
 
 CODE_LENGTH: Final = 8
@@ -47,10 +43,8 @@ _PENDING: Final = "pending.json"
 _APPROVED: Final = "approved.json"
 _LOCK: Final = "lock"
 _VERSION: Final = 1
-_LOCK_STEP_S: Final = 0.02
 
 T = TypeVar("T")
-_Stamp: TypeAlias = tuple[int, int, int, int]
 
 logger = logging.getLogger(__name__)
 
@@ -102,7 +96,7 @@ class Pairing:
         self._asking = anyio.Lock()
         self._open: list[Request] | None = None
         "Codes, oldest first; None until they were read."
-        self._stamp: _Stamp | None = None
+        self._stamp: Stamp | None = None
         self._paired: frozenset[tuple[str, str]] = frozenset()
 
     async def is_paired(self, channel: str, sender_id: str) -> bool:
@@ -186,11 +180,11 @@ def _new_code(taken: set[str]) -> str:
 
 
 def _read_changed(
-    folder: Path, known: _Stamp | None
-) -> tuple[_Stamp, frozenset[tuple[str, str]]] | None:
+    folder: Path, known: Stamp | None
+) -> tuple[Stamp, frozenset[tuple[str, str]]] | None:
     """Return the file's stamp and who is paired; None where the stamp is the known one."""
     path = folder / _APPROVED
-    stamp = _stamp(path)
+    stamp = stamp_of(path)
     if stamp == known:
         return None
     try:
@@ -201,15 +195,6 @@ def _read_changed(
         )
         people = ()
     return stamp, frozenset((each.channel, each.sender_id) for each in people)
-
-
-def _stamp(path: Path) -> _Stamp:
-    """Return what changes with a file: a write of ours gives it another inode, `chmod` a ctime."""
-    try:
-        found = path.stat()
-    except OSError:
-        return (0, 0, 0, 0)
-    return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
 
 
 def _read_open(folder: Path) -> list[Request]:
@@ -289,7 +274,7 @@ def approve(folder: Path, code: str, now: datetime, by: str = "") -> Request:
             "a new message to the bot gives a new one"
         )
         raise UnknownCodeError(msg)
-    with _locked(folder):
+    with locked(folder / _LOCK, wait_s=LOCK_WAIT_S, by="everturn pair", error=PairingError):
         people = approved(folder)
         if not any(_is(each, found.channel, found.sender_id) for each in people):
             person = Paired(
@@ -320,7 +305,7 @@ def revoke(folder: Path, channel: str, sender_id: str) -> bool:
     """
     if not folder.is_dir():
         return False
-    with _locked(folder):
+    with locked(folder / _LOCK, wait_s=LOCK_WAIT_S, by="everturn pair", error=PairingError):
         people = approved(folder)
         left = tuple(each for each in people if not _is(each, channel, sender_id))
         if len(left) < len(people):
@@ -349,40 +334,6 @@ def _write_approved(folder: Path, people: tuple[Paired, ...]) -> None:
     except OSError as error:
         msg = f"{path} cannot be written: {error.strerror or error}"
         raise PairingError(msg) from error
-
-
-@contextmanager
-def _locked(folder: Path) -> Generator[None]:
-    """Keep other command lines from writing; the lock goes with the process.
-
-    Raises:
-        PairingError: It cannot be had.
-    """
-    path = folder / _LOCK
-    try:
-        make_folder(folder)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        msg = f"{path} cannot be opened: {error.strerror or error}"
-        raise PairingError(msg) from error
-    try:
-        give_up_at = time.monotonic() + LOCK_WAIT_S
-        while not _lock_now(descriptor):
-            if time.monotonic() >= give_up_at:
-                msg = f"another `everturn pair` has held {path} for {LOCK_WAIT_S:g} s; try again"
-                raise PairingError(msg)
-            time.sleep(_LOCK_STEP_S)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _lock_now(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 # --- the files ---

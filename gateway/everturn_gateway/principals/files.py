@@ -9,21 +9,17 @@ for the event loop.
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
-import time
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, cast
 
 import orjson
 
 from everturn_actors.state.serialization import utc_text
-from everturn_channels.files import make_folder, read_kept, replace_kept
+from everturn_channels.files import Stamp, locked, read_kept, replace_kept, stamp_of
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.principals.values import SCOPES, Scope, TokenRecord
 
@@ -37,10 +33,7 @@ _TOKENS: Final = "tokens.json"
 _USED: Final = "used.json"
 _LOCK: Final = "lock"
 _VERSION: Final = 1
-_LOCK_STEP_S: Final = 0.02
 _DIGEST_DIGITS: Final = 64
-
-Stamp: TypeAlias = tuple[int, int, int, int]
 
 
 class TokenError(GatewayError):
@@ -73,13 +66,9 @@ def read_tokens(folder: Path) -> tuple[TokenRecord, ...]:
         raise _damaged(path, f"it does not hold what it should: {error!r}") from error
 
 
-def stamp_of(folder: Path) -> Stamp:
-    """Return what changes with the file: a write gives it another inode, `chmod` a ctime."""
-    try:
-        found = (folder / _TOKENS).stat()
-    except OSError:
-        return (0, 0, 0, 0)
-    return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
+def tokens_stamp(folder: Path) -> Stamp:
+    """Return what changes with the file of tokens."""
+    return stamp_of(folder / _TOKENS)
 
 
 def add_token(folder: Path, record: TokenRecord) -> None:
@@ -168,7 +157,7 @@ def _find(tokens: tuple[TokenRecord, ...], name: str) -> TokenRecord | None:
 def _change(
     folder: Path, change: Callable[[tuple[TokenRecord, ...]], tuple[TokenRecord, ...]]
 ) -> None:
-    with _locked(folder):
+    with locked(folder / _LOCK, wait_s=LOCK_WAIT_S, by="everturn token", error=TokenError):
         before = read_tokens(folder)
         after = change(before)
         if after == before:
@@ -179,40 +168,6 @@ def _change(
         except OSError as error:
             msg = f"{path} cannot be written: {error.strerror or error}"
             raise TokenError(msg) from error
-
-
-@contextmanager
-def _locked(folder: Path) -> Generator[None]:
-    """Keep other command lines from writing; the lock goes with the process.
-
-    Raises:
-        TokenError: It cannot be had.
-    """
-    path = folder / _LOCK
-    try:
-        make_folder(folder)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        msg = f"{path} cannot be opened: {error.strerror or error}"
-        raise TokenError(msg) from error
-    try:
-        give_up_at = time.monotonic() + LOCK_WAIT_S
-        while not _lock_now(descriptor):
-            if time.monotonic() >= give_up_at:
-                msg = f"another `everturn token` has held {path} for {LOCK_WAIT_S:g} s; try again"
-                raise TokenError(msg)
-            time.sleep(_LOCK_STEP_S)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _lock_now(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _encoded(tokens: tuple[TokenRecord, ...]) -> bytes:

@@ -15,12 +15,12 @@ from anyio import to_thread
 
 from everturn_actors.ports import Clock
 from everturn_actors.supervisor import Supervisor
+from everturn_channels.files import Stamp
 from everturn_gateway.principals.files import (
-    Stamp,
     TokenError,
     read_tokens,
     read_used,
-    stamp_of,
+    tokens_stamp,
     write_used,
 )
 from everturn_gateway.principals.tokens import digest_of
@@ -151,7 +151,7 @@ async def open_tokens(
 
 def _read_changed(folder: Path, known: Stamp | None) -> _Found | None:
     """Return the file's stamp and its tokens; None where the stamp is the known one."""
-    stamp = stamp_of(folder)  # before the file is read: what is written meanwhile is read again
+    stamp = tokens_stamp(folder)  # before the file is read: what is written meanwhile is read again
     if stamp == known:
         return None
     try:

@@ -134,9 +134,8 @@ def _wanted(told: str, request: ModelRequest) -> Iterator[_Wanted]:
     """
     matches = [_CALL.fullmatch(part) for part in _NEXT_CALL.split(told)]
     offered = {tool.name for tool in request.tools}
-    for match in matches:
-        if match is None or None in matches:
-            return
+    found = [match for match in matches if match is not None]
+    for match in found if len(found) == len(matches) else ():
         tool, text = match["tool"], match["arguments"] or "{}"
         if tool not in offered:
             names = ", ".join(sorted(offered)) or "none"
