@@ -33,7 +33,7 @@ ACCESS = """\
 """
 CHANNELS = """\
 server: {{port: 0}}
-sessions: {{idle_rest_seconds: 1}}
+sessions: {{passivate_after_seconds: 1}}
 channels:
   telegram: {{bot_token: "${{BENCH_TOKEN}}", api_base: "{url}", streaming: {streaming}}}
 """

@@ -26,7 +26,7 @@ from datetime import UTC, datetime, timedelta
 from harness import show
 
 from everturn_actors.context.catalog import POLICIES
-from everturn_actors.context.estimation.calibration import ModelFacts
+from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.context.estimation.estimates import Estimates, message_units, text_units
 from everturn_actors.context.estimation.window import window_messages
 from everturn_actors.context.render import Rendered, Renderer
@@ -62,7 +62,7 @@ from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, PromptSpec, 
 from everturn_actors.state.session_state import SessionState, apply
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-FACTS = ModelFacts(scale=1.0, reports=3)
+FACTS = ModelStatistics(scale=1.0, reports=3)
 RECALL = ToolDefinition(name="recall_context", description="Read back.", parameters={})
 SIZES = (20, 200, 2_000, 20_000)
 FACT = re.compile(r"fact-\d{5}")
@@ -136,7 +136,7 @@ def longer(before: Conversation) -> Conversation:
             started_at=NOW,
         ),
         window_messages=before.window_messages,
-        standing=before.standing,
+        reductions=before.reductions,
         counted_messages=(before.counted_messages or 0) + 2,
     )
 
@@ -364,7 +364,7 @@ def main() -> None:
                 f"{chat.kept_tokens / max(chat.comparable_tokens, 1):.1%}",
                 str(chat.too_large),
                 str(chat.refused),
-                str(chat.known.drifts),
+                str(chat.known.cache_misses),
                 f"{len(visible) / len(said):.1%}",
                 f"{recallable / len(said):.1%}",
             )
@@ -376,7 +376,7 @@ def main() -> None:
         "prefix kept",
         "too large",
         "refused",
-        "drifts",
+        "cache_misses",
         "facts visible",
         "visible or recallable",
     )

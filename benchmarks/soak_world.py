@@ -294,7 +294,7 @@ class World:
         backlog = {"max_messages": 10_000}
         config = {
             "server": {"port": port},
-            "sessions": {"idle_rest_seconds": 20},
+            "sessions": {"passivate_after_seconds": 20},
             "providers": {"openai": {"max_concurrent": 64}},
             "channels": {
                 "telegram": {

@@ -54,7 +54,7 @@ async def fill(folder: Path, sessions: int) -> list[str]:
             )
             events = [Event(seq=seq, at=NOW, body=body) for seq, body in enumerate(bodies, 1)]
             await store.append(session_id, events, expected_seq=0)
-            await store.mark_resting(session_id)
+            await store.mark_passive(session_id)
 
         for start in range(0, sessions, 500):
             async with anyio.create_task_group() as tasks:
@@ -109,7 +109,7 @@ def starts(model_url: str, sessions: int, woken: int) -> Starts:
     took = Starts()
     with workspace(model_url) as folder:
         (folder / "everturn.yaml").write_text(
-            "server: {port: 0}\nsessions: {idle_rest_seconds: 1}\n"
+            "server: {port: 0}\nsessions: {passivate_after_seconds: 1}\n"
         )
         ids = anyio.run(partial(fill, folder, sessions))
         for start in range(STARTS):

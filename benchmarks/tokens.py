@@ -27,10 +27,10 @@ from functools import cache
 from texts import TEXTS, Maker, code, logs, records
 
 from everturn_actors.context.estimation.calibration import (
-    ModelFacts,
-    cold_facts,
+    ModelStatistics,
     correction_tokens,
     learn,
+    prior_statistics,
     session_scale,
 )
 from everturn_actors.context.estimation.estimates import (
@@ -105,7 +105,7 @@ class Conversation:
         self.units.append(text_units(SYSTEM) + tools_units(TOOLS))
         self.tokens.append(self.count(SYSTEM) + self.count(json.dumps(schemas)) + 40)
 
-    def call(self, facts: ModelFacts) -> ModelFacts | None:
+    def call(self, facts: ModelStatistics) -> ModelStatistics | None:
         """Make the next call; return what is known of the model then, None at the end."""
         new = next(self.news, None)
         if new is None:
@@ -118,7 +118,7 @@ class Conversation:
         self.calls, self.sent_units, self.reported_tokens = self.calls + 1, units, tokens
         return learn(facts, units=units - before_units, tokens=tokens - before_tokens)
 
-    def _predict(self, facts: ModelFacts, units: int, tokens: int) -> None:
+    def _predict(self, facts: ModelStatistics, units: int, tokens: int) -> None:
         sent, reported = self.sent_units, self.reported_tokens
         scale = session_scale(facts, sent_units=sent, reported_tokens=reported)
         correction = correction_tokens(
@@ -205,7 +205,7 @@ def alone(count: Count, model: str, make: Maker, given: argparse.Namespace) -> E
     errors = Errors()
     for seed in range(given.conversations):
         news = conversation(random.Random(seed), make, given.turns)  # noqa: S311 - texts
-        one, facts = Conversation(news, count, errors), cold_facts(model)
+        one, facts = Conversation(news, count, errors), prior_statistics(model)
         while (learnt := one.call(facts)) is not None:
             facts = learnt
     return errors
@@ -223,7 +223,7 @@ def together(count: Count, model: str, given: argparse.Namespace) -> dict[str, E
         for kind, make in KINDS.items()
         for seed in range(given.conversations)
     ]
-    rng, facts = random.Random(0), cold_facts(model)  # noqa: S311 - texts
+    rng, facts = random.Random(0), prior_statistics(model)  # noqa: S311 - texts
     while going:
         one = rng.choice(going)
         learnt = one.call(facts)

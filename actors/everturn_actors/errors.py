@@ -142,7 +142,7 @@ class ActorStoppedError(CoreError):
 
 
 class PassivatedError(ActorStoppedError):
-    """The session was put to rest before it took the command; it can be asked again.
+    """The session was passivated before it took the command; it can be asked again.
 
     No caller of the service meets it: the registry asks the session's next actor.
     """

@@ -18,10 +18,10 @@ from everturn_actors.model import (
     Mark,
     Outcome,
     PreviewMark,
+    PromptFingerprint,
     Replaced,
-    Sent,
+    Resolution,
     SessionStatus,
-    Settled,
     SummarySource,
     ToolCall,
     Usage,
@@ -150,10 +150,10 @@ class TurnStarted:
     "The seqs of the `Received` events, oldest first."
     window_messages: int
     "The message-count window in force from here on."
-    overheard: tuple[int, ...] = ()
+    ambient: tuple[int, ...] = ()
     """The seqs of the `SilentMessage` and `Announced` events that it is told of, and of the
     `ChunkMarked` with which something was given up, oldest first."""
-    overheard_bytes: int = 0
+    ambient_bytes: int = 0
     "How much of them it is told at most, as UTF-8: the newest; 0 = all."
     delivers: bool = False
     "Whether what is said in it is owed to the people of a channel."
@@ -184,7 +184,7 @@ class ModelReplied:
     usage: Usage = Usage()
     stop_reason: str = "stop"
     model: str = ""
-    sent: Sent = Sent()
+    fingerprint: PromptFingerprint = PromptFingerprint()
     "The request that it answers."
     opaque: str = ""
     "What the provider wants back with it, see `Reply.opaque`."
@@ -265,7 +265,7 @@ class ApprovalDecided:
     """What became of an approval that was asked for."""
 
     call_id: str
-    decision: Settled
+    decision: Resolution
     by: str = ""
     "Who decided; empty where nobody did."
 

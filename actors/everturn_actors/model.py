@@ -16,14 +16,14 @@ Outcome: TypeAlias = Literal["answered", "failed", "cancelled", "interrupted"]
 SessionStatus: TypeAlias = Literal["active", "paused", "ended"]
 EndReason: TypeAlias = Literal["reset", "expired", "deleted"]
 Compaction: TypeAlias = Literal["archive", "discard", "disabled"]
-Fate: TypeAlias = Literal[
+Disposition: TypeAlias = Literal[
     "kept", "shortened", "masked", "cleared", "evicted", "summarised", "dropped"
 ]
 "What becomes of a message on its way into a request."
 SummarySource: TypeAlias = Literal["model", "digest"]
 Decision: TypeAlias = Literal["allow_once", "allow_always", "deny"]
 "What a person can answer to an approval."
-Settled: TypeAlias = Literal["allow_once", "allow_always", "deny", "expired", "overtaken"]
+Resolution: TypeAlias = Literal["allow_once", "allow_always", "deny", "expired", "overtaken"]
 "What became of an approval: a decision, nobody answered in time, or a message came first."
 Joins: TypeAlias = Literal["all", "own", "burst"]
 """Which turn answers a message: one with all that waits; one of its own; or that of the message
@@ -120,7 +120,7 @@ class Message(Remembering):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Overheard:
+class PendingAmbient:
     """What was said in a conversation beside its turns, until one is told of it."""
 
     seq: int
@@ -388,14 +388,14 @@ class Approval:
     "Who may answer: sender ids, a trailing `*` matches the rest; empty = all who may talk here."
     files: tuple[FileDigest, ...] = ()
     "What the call may read or run of the workspace, as it stood when it was asked for."
-    settled: Settled | None = None
+    resolution: Resolution | None = None
     by: str = ""
     "Who answered."
 
     @property
     def is_allowed(self) -> bool:
         """Whether the call may run."""
-        return self.settled in {"allow_once", "allow_always"}
+        return self.resolution in {"allow_once", "allow_always"}
 
     def may_answer(self, sender: str) -> bool:
         """Whether this sender is one of those who may answer."""
@@ -572,7 +572,7 @@ class Replaced:
 
     seq: int
     "Of the message."
-    fate: Fate
+    disposition: Disposition
     text: str
     arguments: tuple[str, ...] = ()
     "New arguments for the calls of a reply, in their order; empty = as they are."
@@ -596,7 +596,7 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class Reductions:
     """What is hidden from the model for good, and what stands in its place."""
 
     cut_turn: int = 0
@@ -615,7 +615,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
+class PromptFingerprint:
     """What is remembered of a request, to compare the next one with it."""
 
     prefix: str = ""
@@ -623,7 +623,7 @@ class Sent:
     messages: int = 0
     units: int = 0
     "Its estimated tokens before scaling, in hundredths."
-    drifted: bool = False
+    is_cache_miss: bool = False
     "Whether it did not begin with the request before it, though nothing had been reduced."
 
 
@@ -638,8 +638,8 @@ class Conversation:
     "Messages of this session that the message-count window let go."
     instructions: str = ""
     "Instructions the caller gave for this session alone."
-    standing: Standing = field(default_factory=Standing)
-    sent: Sent = field(default_factory=Sent)
+    reductions: Reductions = field(default_factory=Reductions)
+    fingerprint: PromptFingerprint = field(default_factory=PromptFingerprint)
     "The last request; empty since the last reduction, and before the first request."
     reported: Usage = Usage()
     "What the provider reported for it."
@@ -711,7 +711,7 @@ class Inbound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Aside:
+class AmbientMessage:
     """A message of a conversation that did not speak to the agent."""
 
     text: str

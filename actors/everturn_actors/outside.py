@@ -15,7 +15,7 @@ from typing import Final
 from everturn_actors.model import (
     SCHEDULE,
     AnyMessage,
-    Fate,
+    Disposition,
     OpenTurn,
     Reply,
     Summary,
@@ -28,8 +28,8 @@ SOURCES_MOST: Final = 3  # that are named; a question has to be short enough to 
 SOURCE_CHARACTERS: Final = 200  # of one; what is longer keeps its two ends
 AND_MORE: Final = "and more"
 "The last of the sources where there are others besides."
-GONE: Final[frozenset[Fate]] = frozenset(("masked", "cleared", "dropped"))
-"Fates that leave nothing of what a message said, but its size."
+GONE: Final[frozenset[Disposition]] = frozenset(("masked", "cleared", "dropped"))
+"Dispositions that leave nothing of what a message said, but its size."
 _HEAD_SHARE = 3  # two thirds of a long source are its beginning, which names the host
 
 
@@ -85,16 +85,16 @@ def one_source(words: str) -> str:
     return f"{line[: SOURCE_CHARACTERS - tail - 1]}…{line[-tail:]}"
 
 
-def outside_of(message: AnyMessage, fate: Fate = "kept") -> Outside:
+def outside_of(message: AnyMessage, disposition: Disposition = "kept") -> Outside:
     """Return what of the outside stands in one message.
 
     Args:
         message: As it is held or shown.
-        fate: What became of it on its way into the request.
+        disposition: What became of it on its way into the request.
     """
     match message:
         case ToolResult(untrusted=True) | UserMessage(untrusted=True):
-            return NOTHING if fate in GONE else Outside(direct=(source_of(message),))
+            return NOTHING if disposition in GONE else Outside(direct=(source_of(message),))
         case Reply(outside=sources, retells=False) if sources:
             return Outside(retold=sources)
         case _:

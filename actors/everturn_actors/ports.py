@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 
-from everturn_actors.context.estimation.calibration import ModelFacts
+from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.events import Event
 from everturn_actors.gaps import Gap
 from everturn_actors.model import (
@@ -82,7 +82,7 @@ ALL_SESSIONS: Final = SessionFilter()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class CommitStats:
     """A group commit of a store, for whoever measures."""
 
     jobs: int
@@ -253,15 +253,15 @@ class SessionStore(Protocol):
         """Return the current session of `key`, "" where there is none. A hint, not the truth."""
         ...
 
-    async def mark_awake(self, session_id: str) -> None:
+    async def mark_active(self, session_id: str) -> None:
         """Remember durably that this session may have an open turn."""
         ...
 
-    async def mark_resting(self, session_id: str) -> None:
+    async def mark_passive(self, session_id: str) -> None:
         """Take the mark back: the session has no open turn. Need not be durable."""
         ...
 
-    async def awake(self) -> tuple[str, ...]:
+    async def active(self) -> tuple[str, ...]:
         """Return every session that may have an open turn, without reading any session."""
         ...
 
@@ -295,18 +295,18 @@ class WindowSource(Protocol):
         ...
 
 
-class ModelMemory(Protocol):
+class ModelStatisticsStore(Protocol):
     """What was learnt about models, across sessions and restarts."""
 
-    def facts(self, model: ModelSpec) -> ModelFacts:
+    def of(self, model: ModelSpec) -> ModelStatistics:
         """Return what is known of a model now; of one that was never used, what its name tells.
 
         Hints that have expired are marked as over.
         """
         ...
 
-    def learn(self, model: ModelSpec, facts: ModelFacts) -> None:
-        """Remember `facts`; where they are kept on disk, that happens later."""
+    def record(self, model: ModelSpec, statistics: ModelStatistics) -> None:
+        """Remember `statistics`; where they are kept on disk, that happens later."""
         ...
 
 
@@ -451,9 +451,11 @@ class Agent:
     Never raises, and has a deadline of its own: a tool that cannot be had says so when called.
     """
 
-    def offered(self, facts: ModelFacts) -> tuple[ToolDefinition, ...]:
+    def offered(self, statistics: ModelStatistics) -> tuple[ToolDefinition, ...]:
         """Return its tools as its model sees them; none for a model that takes none."""
-        return tuple(tool.definition for tool in self.tools.values()) if facts.calls_tools else ()
+        return (
+            tuple(tool.definition for tool in self.tools.values()) if statistics.calls_tools else ()
+        )
 
 
 class Agents(Protocol):
@@ -499,7 +501,7 @@ class Observer(Protocol):
         """
         ...
 
-    def awake(self, session_id: str) -> AbstractContextManager[None]:
+    def active(self, session_id: str) -> AbstractContextManager[None]:
         """Enclose all that the actor of a session does, in its task, from waking to rest."""
         ...
 
@@ -516,7 +518,7 @@ class Observer(Protocol):
         ...
 
 
-class Unobserved:
+class NullObserver:
     """An `Observer` that looks away."""
 
     def durable(
@@ -524,7 +526,7 @@ class Unobserved:
     ) -> None:
         """Take no note."""
 
-    def awake(self, session_id: str) -> AbstractContextManager[None]:
+    def active(self, session_id: str) -> AbstractContextManager[None]:
         """Enclose nothing."""
         del session_id
         return nullcontext()

@@ -39,14 +39,14 @@ from everturn_actors.events import ApprovalDecided, Event, SessionStarted
 from everturn_actors.gaps import Gap, jumps
 from everturn_actors.ids import new_session_id
 from everturn_actors.model import (
+    AmbientMessage,
     Announcement,
-    Aside,
     Attachment,
     ConversationKey,
     Decision,
     EndReason,
     Inbound,
-    Settled,
+    Resolution,
     Turn,
     Upload,
 )
@@ -54,12 +54,12 @@ from everturn_actors.ports import (
     ALL_SESSIONS,
     Agents,
     Clock,
-    ModelMemory,
+    ModelStatisticsStore,
+    NullObserver,
     Observer,
     SessionFilter,
     SessionStore,
     SessionSummary,
-    Unobserved,
 )
 from everturn_actors.protocol.commands import (
     Cancel,
@@ -68,20 +68,20 @@ from everturn_actors.protocol.commands import (
     Compacted,
     Edit,
     End,
-    KeepAside,
-    Look,
+    GetState,
+    ResolveApproval,
     Resume,
-    Settle,
     Share,
-    Wake,
+    StoreAmbient,
+    Tick,
 )
 from everturn_actors.protocol.feed import TextDelta, Update
-from everturn_actors.protocol.mailbox import Answer
+from everturn_actors.protocol.mailbox import ReplySlot
 from everturn_actors.protocol.subscription import follow_feed
 from everturn_actors.session.actor import Runtime
 from everturn_actors.session.bindings import Bindings
 from everturn_actors.session.maintenance import end_expired, resume_open_turns
-from everturn_actors.session.registry import Load, Registry
+from everturn_actors.session.registry import Registry, RuntimeStats
 from everturn_actors.session.submission import Submission, Told, TurnResult, announce, retry, submit
 from everturn_actors.state.recovery import is_expired, recover
 from everturn_actors.state.session_state import SessionState
@@ -98,13 +98,13 @@ from everturn_actors.state.validation import (
 from everturn_actors.supervisor import TRANSIENT, Supervisor
 from everturn_actors.turn.approvals import why_settled
 from everturn_actors.turn.model_call import Pace
-from everturn_actors.turn.model_stats import ShortMemory
+from everturn_actors.turn.model_statistics import InMemoryModelStatistics
 from everturn_actors.turn.observer_boundary import GuardedObserver
 from everturn_actors.turn.replay import RequestReplay
 
 __all__ = [
     "Compacted",
-    "Load",
+    "RuntimeStats",
     "ServiceSettings",
     "Submission",
     "TextDelta",
@@ -129,10 +129,10 @@ LOOK_BACK_EVENTS = 500  # in which a word that comes too late finds out why
 class ServiceSettings:
     """Times of a service, in seconds."""
 
-    idle_rest_s: float = 600
-    "An idle actor goes to rest after this."
+    passivate_after_s: float = 600
+    "An idle actor is passivated after this."
     max_active: int = 2000
-    "Beyond so many actors the ones that are idle longest go to rest at once; 0 = any number."
+    "Beyond so many actors the ones that are idle longest are passivated at once; 0 = any number."
     leave_grace_s: float = 2
     "How long a client may be gone before its turn is paused."
     drain_s: float = 10
@@ -225,7 +225,7 @@ class TurnService:
             raise InvalidInputError(msg)
         return await self._in_current(announcement.key, say, principal=announcement.principal)
 
-    async def keep_aside(self, aside: Aside) -> bool:
+    async def store_ambient(self, message: AmbientMessage) -> bool:
         """Keep a message that did not speak to the agent; return whether it is a new one.
 
         Returns when it is durable. It begins no turn; the next one is told of it, where `shown`.
@@ -236,15 +236,15 @@ class TurnService:
             ActorStoppedError: The service is stopping.
             ActorFailedError, JournalError: The session cannot be read or written.
         """
-        check_text(aside.text, aside.idempotency_key, aside.sender)
+        check_text(message.text, message.idempotency_key, message.sender)
 
         async def keep(session_id: str, begin_with: SessionStarted) -> bool:
-            def command(answer: Answer[bool]) -> Command:
-                return KeepAside(aside, answer)
+            def command(answer: ReplySlot[bool]) -> Command:
+                return StoreAmbient(message, answer)
 
             return await self._registry.ask(session_id, command, begin_with=begin_with)
 
-        return await self._in_current(aside.key, keep)
+        return await self._in_current(message.key, keep)
 
     async def edit(self, key: ConversationKey, idempotency_key: str, text: str) -> bool:
         """Replace the text of a message that waits; return whether it still did.
@@ -258,7 +258,7 @@ class TurnService:
         """
         check(Inbound(text=text, key=key))
 
-        def command(answer: Answer[bool]) -> Command:
+        def command(answer: ReplySlot[bool]) -> Command:
             return Edit(idempotency_key, text, answer)
 
         session_id = await self.current(key)
@@ -275,8 +275,8 @@ class TurnService:
             ActorFailedError, JournalError: The session cannot be read or written.
         """
 
-        def command(answer: Answer[None]) -> Command:
-            return Wake(answer, release=True)
+        def command(answer: ReplySlot[None]) -> Command:
+            return Tick(answer, release=True)
 
         session_id = await self.current(key)
         if session_id:
@@ -381,7 +381,7 @@ class TurnService:
             self._scratch_registry,
             self._scratch,
             attachments=attached,
-            rest_at_once=True,
+            passivate_at_once=True,
         )
 
     async def _submit_to(
@@ -411,7 +411,7 @@ class TurnService:
         is_again = False
         while True:
             # A file belongs to a session: it has to be there first.
-            state = await self._registry.ask(session_id, Look, begin_with=begin_with)
+            state = await self._registry.ask(session_id, GetState, begin_with=begin_with)
             if inbound.idempotency_key and inbound.idempotency_key in state.seen:
                 return attachments  # they were kept with the first one
             if state.status == "ended":
@@ -488,7 +488,7 @@ class TurnService:
 
     async def _begin(self, session_id: str, key: ConversationKey, principal: str) -> None:
         begin = SessionStarted(session_id=session_id, key=key, principal=principal)
-        await self._registry.ask(session_id, Look, begin_with=begin)
+        await self._registry.ask(session_id, GetState, begin_with=begin)
 
     async def current(self, key: ConversationKey) -> str:
         """Return the id of the conversation's current session, "" where there is none.
@@ -645,12 +645,12 @@ class TurnService:
             msg = f"the session is shared with {SHARES_MAX}, which is as many as may be"
             raise InvalidInputError(msg)
 
-        def command(answer: Answer[tuple[str, ...]]) -> Command:
+        def command(answer: ReplySlot[tuple[str, ...]]) -> Command:
             return Share(principal=principal, by=by, is_withdrawn=is_withdrawn, answer=answer)
 
         shared_with = await self._registry.ask(session_id, command)
         # Answered behind the snapshot that follows: from then on lists go by it.
-        await self._registry.ask(session_id, Look)
+        await self._registry.ask(session_id, GetState)
         return shared_with
 
     async def watch(self, session_id: str, *, after: int) -> AsyncGenerator[Update]:
@@ -748,10 +748,10 @@ class TurnService:
             ApprovalClosedError: It has expired, was answered otherwise, or was for other arguments.
         """
 
-        def settle(answer: Answer[None]) -> Command:
-            return Settle(
+        def settle(answer: ReplySlot[None]) -> Command:
+            return ResolveApproval(
                 call_id=call_id,
-                settled=decision,
+                resolution=decision,
                 by=by,
                 may_always=may_always,
                 answer=answer,
@@ -768,7 +768,7 @@ class TurnService:
             if before != decision:
                 raise ApprovalClosedError(call_id, why_settled(before)) from None
 
-    async def _decided_before(self, session_id: str, call_id: str) -> Settled | None:
+    async def _decided_before(self, session_id: str, call_id: str) -> Resolution | None:
         """Return what became of an approval whose step is over; None where none is near."""
         state = await self.view(session_id)
         after = max(0, state.last_seq - LOOK_BACK_EVENTS)
@@ -789,8 +789,8 @@ class TurnService:
         """
         return await self._registry.awaiting_approval()
 
-    async def load(self) -> Load:
-        """Return how much there is to do now, in the sessions that are awake."""
+    async def load(self) -> RuntimeStats:
+        """Return how much there is to do now, in the active sessions."""
         return await self._registry.load() + await self._scratch_registry.load()
 
     # --- what the model sees ---
@@ -806,20 +806,22 @@ class TurnService:
         """
         state = await self.view(session_id)
         agent = self._runtime.agents.get(state.key.agent)
-        facts = self._runtime.memory.facts(agent.spec.model)
+        statistics = self._runtime.model_statistics.of(agent.spec.model)
         now = self._runtime.now()
 
         def report() -> ContextReport:
             conversation, model = state.conversation, agent.spec.model
-            rendered = render(conversation, agent.spec, agent.offered(facts), facts)
-            notes = hint_notes(model, facts)
-            if facts.limit_tokens and rendered.budget.window_tokens > input_window(model, facts):
+            rendered = render(conversation, agent.spec, agent.offered(statistics), statistics)
+            notes = hint_notes(model, statistics)
+            if statistics.limit_tokens and rendered.budget.window_tokens > input_window(
+                model, statistics
+            ):
                 notes += ("prompt and tools alone are larger, so requests are made without it",)
             return context_report(
                 rendered,
                 conversation,
-                facts=facts,
-                drifts=state.drifts,
+                statistics=statistics,
+                cache_misses=state.cache_misses,
                 now=now,
                 has_summariser=agent.summariser is not None,
                 notes=notes,
@@ -842,7 +844,7 @@ class TurnService:
         """
         state = await self.view(session_id)
         agent = self._runtime.agents.get(state.key.agent)
-        facts = self._runtime.memory.facts(agent.spec.model)
+        statistics = self._runtime.model_statistics.of(agent.spec.model)
         replay = RequestReplay(session_id, seq)
         after, is_found = 0, False
         while not is_found and after < state.last_seq:
@@ -859,7 +861,9 @@ class TurnService:
                 which = f"{why}. No request after them can be made again"
                 raise UnknownRequestError(session_id, seq, which)
             after = events[-1].seq if events else state.last_seq
-        return await to_thread.run_sync(replay.explanation, agent.spec, agent.offered(facts), facts)
+        return await to_thread.run_sync(
+            replay.explanation, agent.spec, agent.offered(statistics), statistics
+        )
 
     async def compact(self, session_id: str, focus: str = "") -> Compacted:
         """Have older turns summarised now; return when that is done, or found to be needless.
@@ -877,7 +881,7 @@ class TurnService:
         """
         check_focus(focus)
 
-        def compact(answer: Answer[Compacted]) -> Command:
+        def compact(answer: ReplySlot[Compacted]) -> Command:
             return Compact(focus, answer)
 
         return await self._registry.ask(session_id, compact)
@@ -914,7 +918,7 @@ class TurnService:
         self._registry.release(session_id)
 
     async def _end(self, session_id: str, reason: EndReason, by: str) -> None:
-        def end(answer: Answer[None]) -> Command:
+        def end(answer: ReplySlot[None]) -> Command:
             return End(reason, answer, by)
 
         await self._registry.ask(session_id, end)
@@ -947,7 +951,7 @@ async def open_service(
     scratch: SessionStore,
     agents: Agents,
     clock: Clock,
-    memory: ModelMemory | None = None,
+    model_statistics: ModelStatisticsStore | None = None,
     settings: ServiceSettings | None = None,
     on_delete: Callable[[str], Awaitable[None]] | None = None,
     delivery_ports: Mapping[str, DeliveryPort] | None = None,
@@ -965,7 +969,7 @@ async def open_service(
         scratch: Where stateless turns run; nothing in it is worth keeping.
         agents: Who answers.
         clock: The time.
-        memory: What is learnt about models; by default it is forgotten at the end.
+        model_statistics: What is learnt about models; by default it is forgotten at the end.
         settings: Times.
         on_delete: Lets go of what belongs to a session elsewhere, before it is removed.
         delivery_ports: By the name of a channel: who tells its people what its sessions say.
@@ -975,7 +979,7 @@ async def open_service(
         supervisor: Runs what the service does by itself; by default one of its own.
     """
     supervisor = supervisor or Supervisor(clock)
-    learnt = memory or ShortMemory(clock.now)
+    learnt = model_statistics or InMemoryModelStatistics(clock.now)
     settings = settings or ServiceSettings()
     pace = Pace(clock=clock, jitter=random.random)
     bindings = Bindings(known_as)
@@ -984,12 +988,12 @@ async def open_service(
         return Runtime(
             store=of,
             agents=agents,
-            memory=learnt,
+            model_statistics=learnt,
             pace=pace,
-            idle_rest_s=settings.idle_rest_s,
+            passivate_after_s=settings.passivate_after_s,
             leave_grace_s=settings.leave_grace_s,
             delivery_ports=carried,
-            observer=GuardedObserver(observer) if observer else Unobserved(),
+            observer=GuardedObserver(observer) if observer else NullObserver(),
         )
 
     live, once = runtime(store, delivery_ports or {}), runtime(scratch, {})

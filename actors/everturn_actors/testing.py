@@ -17,7 +17,15 @@ from everturn_actors.delivery.port import DeliveryPort
 from everturn_actors.errors import UnknownAgentError
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.model import ConversationKey, ModelRequest, Reply, ToolCall, UserMessage
-from everturn_actors.ports import Agent, Clock, Gate, ModelMemory, SessionStore, Summariser, Tool
+from everturn_actors.ports import (
+    Agent,
+    Clock,
+    Gate,
+    ModelStatisticsStore,
+    SessionStore,
+    Summariser,
+    Tool,
+)
 from everturn_actors.service import ServiceSettings, TurnService, open_service
 from everturn_actors.spec import AgentSpec, ModelSpec
 
@@ -176,7 +184,7 @@ async def open_test_service(
     clock: Clock | None = None,
     settings: ServiceSettings | None = None,
     summariser: ScriptedProvider | None = None,
-    memory: ModelMemory | None = None,
+    model_statistics: ModelStatisticsStore | None = None,
     gate: Gate | None = None,
     delivery_ports: Mapping[str, DeliveryPort] | None = None,
 ) -> AsyncGenerator[TestService]:
@@ -191,7 +199,7 @@ async def open_test_service(
         clock: The time; by default a `ManualClock`.
         settings: Times; by default nobody waits for a client that left, and a stop drains at once.
         summariser: Who writes summaries; by default nobody.
-        memory: What is learnt about the model.
+        model_statistics: What is learnt about the model.
         gate: Which calls may run; by default all.
         delivery_ports: Who tells the people of a channel; `TestService.key` is of channel `test`.
     """
@@ -211,7 +219,7 @@ async def open_test_service(
                 scratch=scratch,
                 agents=agents,
                 clock=clock,
-                memory=memory,
+                model_statistics=model_statistics,
                 settings=settings or ServiceSettings(leave_grace_s=0, drain_s=0),
                 delivery_ports=delivery_ports,
             )

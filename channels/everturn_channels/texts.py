@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, assert_never
 
-from everturn_actors.model import Decision, Outcome, Settled
+from everturn_actors.model import Decision, Outcome, Resolution
 from everturn_channels.menu import COMMANDS
 from everturn_channels.names import one_line
 
@@ -157,7 +157,7 @@ def click_taken(decision: Decision) -> str:
     }[decision]
 
 
-def click_late(settled: Settled | None = None) -> str:
+def click_late(settled: Resolution | None = None) -> str:
     """Tell whoever clicked a button that it is too late. One short line, plain text."""
     match settled:
         case "allow_once" | "allow_always":

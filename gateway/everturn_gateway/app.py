@@ -28,7 +28,7 @@ from everturn_gateway.config.changes import take_over
 from everturn_gateway.config.settings import Config
 from everturn_gateway.heap import trim_heap_after_work
 from everturn_gateway.logs import SecretRegistry
-from everturn_gateway.model_statistics import FileMemory, open_model_memory
+from everturn_gateway.model_statistics import FileModelStatistics, open_model_statistics
 from everturn_gateway.principals import FOLDER as PRINCIPALS_FOLDER
 from everturn_gateway.principals import TokenRegistry, open_tokens
 from everturn_gateway.providers import open_providers
@@ -67,7 +67,7 @@ class Gateway:
     schedules: Scheduler
     telemetry: Telemetry
     supervisor: Supervisor
-    models: FileMemory
+    models: FileModelStatistics
     tokens: TokenRegistry
     spending: Spending
     journal: WriteHealth
@@ -168,7 +168,7 @@ async def open_gateway(
         secrets.add(secret)
     drain_s = config.server.stop_timeout_s * DRAIN_SHARE if resume else 0
     settings = ServiceSettings(
-        idle_rest_s=config.sessions.idle_rest_s,
+        passivate_after_s=config.sessions.passivate_after_s,
         max_active=config.sessions.max_active,
         resume=resume,
         drain_s=drain_s,
@@ -190,12 +190,14 @@ async def open_gateway(
             supervisor=supervisor,
         ) as files,
         open_memory_store(MemoryDisk()) as scratch,
-        open_model_memory(config.workspace / MODELS_FILE, clock, supervisor=supervisor) as memory,
+        open_model_statistics(
+            config.workspace / MODELS_FILE, clock, supervisor=supervisor
+        ) as model_statistics,
         open_providers(
             environ=environ,
             models_dir=config.workspace / MODELS_FOLDER,
             registry=secrets,
-            memory=memory,
+            model_statistics=model_statistics,
             settings=config.providers,
             on_wait=telemetry.model_waited,
         ) as providers,
@@ -240,7 +242,7 @@ async def open_gateway(
                 scratch=scratch,
                 agents=library,
                 clock=clock,
-                memory=memory,
+                model_statistics=model_statistics,
                 settings=settings,
                 on_delete=workshop.processes.forget,
                 delivery_ports=channels.delivery_ports,
@@ -276,7 +278,7 @@ async def open_gateway(
                     clock=clock,
                     journal_waiting=lambda: files.waiting,
                     model_queues=providers.queues,
-                    known_models=memory.known,
+                    known_models=model_statistics.known,
                     supervisor=supervisor,
                 )
             )
@@ -304,7 +306,7 @@ async def open_gateway(
                 schedules=schedules,
                 telemetry=telemetry,
                 supervisor=supervisor,
-                models=memory,
+                models=model_statistics,
                 tokens=tokens,
                 spending=spending,
                 journal=files.health,
@@ -322,7 +324,7 @@ async def open_gateway(
 
 async def _trim_heap(service: TurnService, clock: Clock) -> None:
     async def count_active() -> int:
-        return (await service.load()).awake
+        return (await service.load()).active
 
     await trim_heap_after_work(count_active, clock.sleep)
 
@@ -374,7 +376,7 @@ async def check_journals(config: Config, *, repair: bool) -> list[JournalNote]:
                 lines.append(JournalNote(text=str(error)))
         report = await doctor.rebuild_index(store)
     text = (
-        f"index rebuilt: {report.sessions} sessions, {report.awake} with open turns, "
+        f"index rebuilt: {report.sessions} sessions, {report.active} with open turns, "
         f"{report.conversations} conversations"
     )
     lines.append(JournalNote(text=text, is_repair=True))

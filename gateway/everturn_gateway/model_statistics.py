@@ -23,10 +23,10 @@ import orjson
 from everturn_actors.context.estimation.calibration import (
     HINT_MAX_S,
     Hint,
-    ModelFacts,
+    ModelStatistics,
     bounded,
-    cold_facts,
-    facts_at,
+    prior_statistics,
+    statistics_at,
     without_hints,
 )
 from everturn_actors.ports import Clock
@@ -48,7 +48,7 @@ _WINDOW_MIN = 256  # tokens; no model has less, so a smaller number was not told
 class _Learnt:
     """One line of the file."""
 
-    facts: ModelFacts
+    statistics: ModelStatistics
     learnt_at: str
     "UTC, ISO 8601."
 
@@ -59,18 +59,18 @@ class KnownModel:
 
     label: str
     "`openai/gpt-5`; `openai/qwen3 at host:8000/v1` where an agent names the address."
-    facts: ModelFacts
+    statistics: ModelStatistics
     learnt_at: str
     "When something was learnt last; UTC, ISO 8601."
 
     @property
     def has_hints(self) -> bool:
         """Whether there is something that `forget` forgets."""
-        return without_hints(self.facts) != self.facts
+        return without_hints(self.statistics) != self.statistics
 
 
-class FileMemory:
-    """A `ModelMemory` that keeps what it learns in a file. Made by `open_model_memory`."""
+class FileModelStatistics:
+    """A `ModelStatisticsStore` in a file. Made by `open_model_statistics`."""
 
     def __init__(self, path: Path, clock: Clock, known: Mapping[str, _Learnt]) -> None:
         self._path = path
@@ -78,26 +78,28 @@ class FileMemory:
         self._known = dict(known)
         self._changes = self._saved = 0
 
-    def facts(self, model: ModelSpec) -> ModelFacts:
+    def of(self, model: ModelSpec) -> ModelStatistics:
         """Return what is known of a model; of one that was never used, what its name tells."""
         learnt = self._known.get(_key(model))
         if learnt is None:
-            return cold_facts(model.name)
-        return facts_at(learnt.facts, self._clock.now())
+            return prior_statistics(model.name)
+        return statistics_at(learnt.statistics, self._clock.now())
 
-    def learn(self, model: ModelSpec, facts: ModelFacts) -> None:
-        """Remember `facts`; they are on disk a few seconds later. May be called in any thread."""
+    def record(self, model: ModelSpec, statistics: ModelStatistics) -> None:
+        """Remember it; it is on disk a few seconds later. May be called in any thread."""
         key = _key(model)
         known = self._known.get(key)
-        if known is None or known.facts != facts:
-            self._known[key] = _Learnt(facts=facts, learnt_at=_stamp(self._clock.now()))
+        if known is None or known.statistics != statistics:
+            self._known[key] = _Learnt(statistics=statistics, learnt_at=_stamp(self._clock.now()))
             self._changes += 1
 
     def known(self) -> tuple[KnownModel, ...]:
         """Return what is known of all models now, by label."""
         now = self._clock.now()
         return tuple(
-            KnownModel(label=key, facts=facts_at(each.facts, now), learnt_at=each.learnt_at)
+            KnownModel(
+                label=key, statistics=statistics_at(each.statistics, now), learnt_at=each.learnt_at
+            )
             for key, each in sorted(self._known.items())
         )
 
@@ -116,7 +118,7 @@ class FileMemory:
         ]
         for each in found:
             known = self._known[each.label]
-            self._known[each.label] = replace(known, facts=without_hints(known.facts))
+            self._known[each.label] = replace(known, statistics=without_hints(known.statistics))
             self._changes += 1
         return tuple(found)
 
@@ -152,9 +154,9 @@ class FileMemory:
 
 
 @asynccontextmanager
-async def open_model_memory(
+async def open_model_statistics(
     path: Path, clock: Clock, *, supervisor: Supervisor | None = None
-) -> AsyncGenerator[FileMemory]:
+) -> AsyncGenerator[FileModelStatistics]:
     """Open the memory of a workspace; at the end what is new is saved.
 
     Args:
@@ -163,18 +165,18 @@ async def open_model_memory(
         supervisor: Runs the task that saves; by default one of its own.
     """
     supervisor = supervisor or Supervisor(clock)
-    memory = FileMemory(path, clock, await anyio.to_thread.run_sync(_read, path))
+    model_statistics = FileModelStatistics(path, clock, await anyio.to_thread.run_sync(_read, path))
     try:
         async with anyio.create_task_group() as tasks:
-            supervisor.start(tasks, "model memory", memory.save_for_ever)
-            yield memory
+            supervisor.start(tasks, "model memory", model_statistics.save_for_ever)
+            yield model_statistics
             tasks.cancel_scope.cancel()
     finally:
         with anyio.move_on_after(CLOSE_TIMEOUT_S, shield=True):
-            await memory.save(last=True)
+            await model_statistics.save(last=True)
 
 
-def look_up(path: Path, clock: Clock) -> FileMemory:
+def look_up(path: Path, clock: Clock) -> FileModelStatistics:
     """Return what a workspace knows now, for a look. Changes nothing; blocking.
 
     A file that is missing, or cannot be read, counts as empty.
@@ -183,7 +185,7 @@ def look_up(path: Path, clock: Clock) -> FileMemory:
         known = _decoded(path.read_bytes())
     except (OSError, *_DAMAGED):
         known = {}
-    return FileMemory(path, clock, known)
+    return FileModelStatistics(path, clock, known)
 
 
 def _means(label: str, model: str, endpoint: str) -> bool:
@@ -216,14 +218,14 @@ def _stamp(now: datetime) -> str:
 def _encoded(known: Mapping[str, _Learnt]) -> bytes:
     models = {
         key: {
-            "scale": round(learnt.facts.scale, 4),
-            "reports": learnt.facts.reports,
-            "units": learnt.facts.units,
-            "window_tokens": learnt.facts.window_tokens,
-            "proven_tokens": learnt.facts.proven_tokens,
-            "limit": _hint_record(learnt.facts.limit),
-            "doubted_tokens": learnt.facts.doubted_tokens,
-            "no_tools": _hint_record(learnt.facts.no_tools),
+            "scale": round(learnt.statistics.scale, 4),
+            "reports": learnt.statistics.reports,
+            "units": learnt.statistics.units,
+            "window_tokens": learnt.statistics.window_tokens,
+            "proven_tokens": learnt.statistics.proven_tokens,
+            "limit": _hint_record(learnt.statistics.limit),
+            "doubted_tokens": learnt.statistics.doubted_tokens,
+            "no_tools": _hint_record(learnt.statistics.no_tools),
             "learnt_at": learnt.learnt_at,
         }
         for key, learnt in known.items()
@@ -259,7 +261,7 @@ def _decoded(data: bytes) -> dict[str, _Learnt]:
         raise ValueError(msg)
     return {
         key: _Learnt(
-            facts=ModelFacts(
+            statistics=ModelStatistics(
                 scale=bounded(float(entry["scale"])),
                 reports=_count(entry["reports"]),
                 units=_count(entry["units"]),

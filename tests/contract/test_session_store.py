@@ -116,13 +116,13 @@ async def test_text_that_is_no_id_finds_and_changes_nothing(world: World, text: 
         with pytest.raises(UnknownSessionError):
             await store.bind(KEY, text)
         with pytest.raises(UnknownSessionError):
-            await store.mark_awake(text)
-        await store.mark_resting(text)
+            await store.mark_active(text)
+        await store.mark_passive(text)
         await store.delete(text)
 
         assert await store.load(text) is None
         assert await store.read(text, after=0, limit=10) == ()
-        assert await store.awake() == ()
+        assert await store.active() == ()
         assert (await state_in(store)).last_seq == 16
 
 
@@ -136,7 +136,7 @@ async def test_an_append_that_does_not_know_the_end_is_fenced(
     async with world.open() as store:
         await store.append(SESSION_ID, LOG, expected_seq=0)
         if not is_known:
-            await store.mark_resting(SESSION_ID)
+            await store.mark_passive(SESSION_ID)
         with pytest.raises(FencedError):
             await store.append(SESSION_ID, (late,), expected_seq=expected_seq)
 
@@ -190,7 +190,7 @@ async def test_a_session_goes_on_after_its_snapshot(
         await store.append(SESSION_ID, LOG, expected_seq=0)
         await store.save_snapshot(replay(LOG), compaction=compaction)
         if not is_known:
-            await store.mark_resting(SESSION_ID)
+            await store.mark_passive(SESSION_ID)
         with pytest.raises(FencedError):
             await store.append(SESSION_ID, (started(),), expected_seq=0)
         await store.append(SESSION_ID, (more,), expected_seq=16)
@@ -321,7 +321,7 @@ async def test_a_torn_line_is_not_appended_to(world: World) -> None:
     """Appended to, a torn line would swallow the event that was promised to be kept."""
     async with world.open() as store:
         await store.append(SESSION_ID, LOG, expected_seq=0)
-        await store.mark_resting(SESSION_ID)
+        await store.mark_passive(SESSION_ID)
         world.tear(SESSION_ID)
         with pytest.raises(FencedError):
             await store.append(SESSION_ID, (_next(16),), expected_seq=16)
@@ -409,16 +409,16 @@ async def test_each_conversation_has_its_own_pointer(world: World, other: Conver
 async def test_who_is_awake_is_known_without_reading_sessions(world: World) -> None:
     """Open turns are resumed at start-up by themselves, however many sessions there are."""
     async with world.open() as store:
-        await store.mark_awake(OTHER_ID)
-        await store.mark_awake(SESSION_ID)
-        await store.mark_awake(SESSION_ID)
+        await store.mark_active(OTHER_ID)
+        await store.mark_active(SESSION_ID)
+        await store.mark_active(SESSION_ID)
     async with world.open() as store:
-        assert await store.awake() == (SESSION_ID, OTHER_ID)
-        await store.mark_resting(SESSION_ID)
-        await store.mark_resting(SESSION_ID)
-        assert await store.awake() == (OTHER_ID,)
-        await store.mark_awake(SESSION_ID)
-        assert await store.awake() == (SESSION_ID, OTHER_ID)
+        assert await store.active() == (SESSION_ID, OTHER_ID)
+        await store.mark_passive(SESSION_ID)
+        await store.mark_passive(SESSION_ID)
+        assert await store.active() == (OTHER_ID,)
+        await store.mark_active(SESSION_ID)
+        assert await store.active() == (SESSION_ID, OTHER_ID)
 
 
 async def test_a_deleted_session_leaves_nothing(world: World) -> None:
@@ -426,7 +426,7 @@ async def test_a_deleted_session_leaves_nothing(world: World) -> None:
     async with world.open() as store:
         for session_id in (SESSION_ID, OTHER_ID):
             await store.append(session_id, simple_log(1, session_id=session_id), expected_seq=0)
-            await store.mark_awake(session_id)
+            await store.mark_active(session_id)
             await store.save_result(session_id, "call_1", session_id)
         await store.bind(KEY, SESSION_ID)
         await store.save_snapshot(replay(LOG[:6]), compaction="archive")
@@ -440,7 +440,7 @@ async def test_a_deleted_session_leaves_nothing(world: World) -> None:
         assert await store.read_result(SESSION_ID, "call_1") is None
         assert await store.read_result(OTHER_ID, "call_1") == OTHER_ID
         assert [row.session_id for row in listed] == [OTHER_ID]
-        assert await store.awake() == (OTHER_ID,)
+        assert await store.active() == (OTHER_ID,)
         assert await store.bound(KEY) == ""
         assert (await state_in(store, OTHER_ID)).last_seq == 6
 
@@ -632,7 +632,7 @@ async def test_results_stay_when_the_log_is_compacted(world: World, compaction: 
         await store.append(SESSION_ID, LOG, expected_seq=0)
         await store.save_result(SESSION_ID, "call_1", "text")
         await store.save_snapshot(replay(LOG), compaction=compaction)
-        await store.mark_resting(SESSION_ID)
+        await store.mark_passive(SESSION_ID)
 
         assert await store.read_result(SESSION_ID, "call_1") == "text"
         await store.append(SESSION_ID, (_next(16),), expected_seq=16)

@@ -110,7 +110,7 @@ async def test_a_kill_leaves_the_next_request_as_it_would_have_been(tmp_path: Pa
         assert killed.startswith(beginning(two))
         assert again == killed
         assert four.startswith(beginning(again))
-        assert report["by_fate"]["summarised"] == report["hidden_messages"] > 0
+        assert report["by_disposition"]["summarised"] == report["hidden_messages"] > 0
 
 
 async def test_a_summary_cut_off_by_a_kill_is_made_after_the_restart(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ async def test_what_is_hidden_is_counted_and_explained(tmp_path: Path) -> None:
         assert shown["shown_messages"] + shown["hidden_messages"] == 18
         assert sum(shown["regions"].values()) == shown["window_tokens"]
         assert now["verdict"] == past["verdict"] == "same"
-        assert [m["fate"] for m in now["messages"]].count("summarised") == 8
-        assert {m["fate"] for m in past["messages"]} == {"kept"}
+        assert [m["disposition"] for m in now["messages"]].count("summarised") == 8
+        assert {m["disposition"] for m in past["messages"]} == {"kept"}
         [summary] = [r.body for r in api.requests if is_summary(r.body)]
         assert b"the words" in summary

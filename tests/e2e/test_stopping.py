@@ -177,6 +177,6 @@ async def test_a_stop_ends_in_time_though_everything_hangs(
     assert told.pop("follower") == "ended"
     assert told.keys() == {"waiting", "streaming", "calling"}
     assert all("the message is accepted, and its turn goes on" in each for each in told.values())
-    assert len(list((tmp_path / ".everturn" / "awake").iterdir())) == 5
+    assert len(list((tmp_path / ".everturn" / "active").iterdir())) == 5
     assert [pid for pid in left if is_alive(pid)] == []
     assert not (tmp_path / ".everturn" / "gateway.json").exists()

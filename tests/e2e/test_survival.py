@@ -134,7 +134,7 @@ async def test_a_torn_last_line_is_cut_off_and_reported(tmp_path: Path) -> None:
             await client.post(f"/api/v1/sessions/{session}/messages", json={"content": "one"})
             await gateway.kill()
         log = tmp_path / ".everturn" / "sessions" / session / "events.jsonl"
-        log.write_bytes(log.read_bytes() + b'{"v":1,"seq":7,"at":"2026-01-')
+        log.write_bytes(log.read_bytes() + b'{"v":2,"seq":7,"at":"2026-01-')
         async with gateway_process(tmp_path) as gateway, gateway.client() as client:
             reply = await client.post(
                 f"/api/v1/sessions/{session}/messages", json={"content": "two"}

@@ -23,7 +23,7 @@ async def say(test: TestService, chat: str, text: str = "hi") -> str:
 async def until_active(test: TestService, count: int) -> None:
     """Wait until no more than so many actors live."""
     with anyio.fail_after(WAIT_S):
-        while (await test.service.load()).awake > count:
+        while (await test.service.load()).active > count:
             await anyio.wait_all_tasks_blocked()
 
 
@@ -48,9 +48,9 @@ async def test_beyond_the_limit_the_longest_idle_goes_to_rest() -> None:
         load = await test.service.load()
         again = await say(test, "b", "still there?")
 
-        assert (load.awake, load.max_active) == (3, 3)
+        assert (load.active, load.max_active) == (3, 3)
         assert (await test.service.view(again)).turns == 2
-        assert len(await test.store.awake()) <= 4
+        assert len(await test.store.active()) <= 4
 
 
 async def test_a_session_with_work_is_never_cut_short() -> None:
@@ -62,7 +62,7 @@ async def test_a_session_with_work_is_never_cut_short() -> None:
             for number in range(50)
         ]
         await test.provider.until_called(50)
-        assert (await test.service.load()).awake == 50
+        assert (await test.service.load()).active == 50
         test.provider.release()
         assert {(await each.result()).outcome for each in sent} == {"answered"}
         for number in range(8):  # each that starts looks at a few

@@ -177,7 +177,7 @@ async def test_a_paused_session_takes_it_and_stays_paused() -> None:
         state = await test.service.view(said.session_id)
 
         assert not told.duplicate
-        assert (state.status, state.overheard[-1].own) == ("paused", True)
+        assert (state.status, state.ambient[-1].own) == ("paused", True)
 
 
 async def test_it_wakes_nobody_and_calls_no_model() -> None:
@@ -288,7 +288,7 @@ async def test_a_session_without_its_agent_says_nothing() -> None:
         test.agents.agents["test"] = agent
 
         state = await test.service.view(told.session_id)
-        assert len(state.overheard) == 1
+        assert len(state.ambient) == 1
 
 
 # --- crashes ---

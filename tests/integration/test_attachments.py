@@ -52,7 +52,7 @@ from everturn_actors.testing import (
     make_spec,
     open_test_service,
 )
-from everturn_actors.turn.model_stats import ShortMemory
+from everturn_actors.turn.model_statistics import InMemoryModelStatistics
 from everturn_gateway.providers import (
     connected,  # noqa: F401 - loaded here, not on the event loop
     open_providers,
@@ -136,7 +136,7 @@ async def test_the_log_and_the_snapshot_give_the_same_request(tmp_path: Path) ->
 
     assert rendered[0].request.messages == rendered[1].request.messages
     assert rendered[0].request.messages == rendered[2].request.messages
-    assert len({each.sent.prefix for each in rendered}) == 1
+    assert len({each.fingerprint.prefix for each in rendered}) == 1
     assert len({tuple(each.pictures.shown) for each in rendered}) == 1
     assert 0 < len(rendered[0].pictures.shown) <= 20
 
@@ -363,25 +363,27 @@ async def test_many_images_in_a_small_window_leave_room_for_the_words() -> None:
 
 async def test_images_are_counted_and_teach_nothing_about_words() -> None:
     """What an image costs differs tenfold between providers; the scale is that of words."""
-    memory = ShortMemory()
+    model_statistics = InMemoryModelStatistics()
     said = [
         Reply(text=text, usage=Usage(input_tokens=tokens, output_tokens=1))
         for text, tokens in (("one", 900), ("two", 1_800), ("three", 2_300))
     ]
     learnt: list[int] = []
-    async with open_test_service(provider=ScriptedProvider(*said), memory=memory) as test:
+    async with open_test_service(
+        provider=ScriptedProvider(*said), model_statistics=model_statistics
+    ) as test:
         for text, uploads in (
             ("words " * 400, (CAT,)),
             ("more " * 400, (DOG,)),
             ("end " * 400, ()),
         ):
             await (await test.service.submit(saying(test, text, *uploads))).result()
-            learnt.append(memory.facts(make_spec().model).reports)
+            learnt.append(model_statistics.of(make_spec().model).reports)
         [session] = await test.service.sessions()
         state = await test.service.view(session.session_id)
 
     assert learnt == [0, 0, 1]
-    assert state.conversation.sent.units > 2 * MEDIA_UNITS
+    assert state.conversation.fingerprint.units > 2 * MEDIA_UNITS
 
 
 # --- up to the provider's body ---

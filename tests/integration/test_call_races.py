@@ -374,7 +374,7 @@ async def test_a_restart_runs_what_had_begun_and_nothing_that_a_message_overtook
     async with open_memory_store(disk) as store:
         events = [Event(seq=seq, at=START, body=body) for seq, body in enumerate(bodies, 1)]
         await store.append(session_id, events, expected_seq=0)
-        await store.mark_awake(session_id)
+        await store.mark_active(session_id)
     async with open_test_service(tools=by_name(look), disk=disk) as test:
         await until(test, session_id, TurnFinished)
 

@@ -358,7 +358,7 @@ async def test_a_reply_that_cannot_be_used_is_no_step_and_the_model_is_told(
         assert "could not be used" in told
         assert reason in told
         assert "could not be used" not in "".join(texts(provider.requests[2]))
-        assert state.drifts == 0
+        assert state.cache_misses == 0
 
 
 async def test_two_replies_in_a_row_that_cannot_be_used_end_the_turn_with_the_reason() -> None:

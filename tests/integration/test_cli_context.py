@@ -61,7 +61,7 @@ async def test_request_and_report_come_as_json(tmp_path: Path) -> None:
             "notes": [],
         }
     )
-    assert [entry["fate"] for entry in report["messages"]] == ["kept"] * 5
+    assert [entry["disposition"] for entry in report["messages"]] == ["kept"] * 5
     assert list(tmp_path.iterdir()) == []  # noqa: ASYNC240 - a test may wait for its folder
 
 
@@ -74,7 +74,7 @@ async def test_each_message_has_its_fate(tmp_path: Path) -> None:
     assert report["messages"][-1] == {
         "index": 4,
         "role": "tool",
-        "fate": "shortened",
+        "disposition": "shortened",
         "stage": "truncate",
         "tokens_before": 5_004,
         "tokens_after": 117,
@@ -82,14 +82,14 @@ async def test_each_message_has_its_fate(tmp_path: Path) -> None:
     assert report["reductions"] == [
         {
             "stage": "truncate",
-            "fate": "shortened",
+            "disposition": "shortened",
             "messages": [4],
             "call_ids": ["c1"],
             "tokens_before": 5_004,
             "tokens_after": 117,
         }
     ]
-    assert [m["fate"] for m in report["messages"][:4]] == ["kept"] * 4
+    assert [m["disposition"] for m in report["messages"][:4]] == ["kept"] * 4
 
 
 async def test_the_default_policy_says_what_it_hides_and_how_to_ask(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ async def test_the_default_policy_says_what_it_hides_and_how_to_ask(tmp_path: Pa
     report, result_text = shown["report"], shown["messages"][3]["content"]
 
     assert report["fits"]
-    assert [m["fate"] for m in report["messages"]] == [
+    assert [m["disposition"] for m in report["messages"]] == [
         *("kept", "dropped", "dropped", "dropped", "dropped"),
         *("kept", "kept", "shortened", "kept", "kept"),
     ]
@@ -145,7 +145,7 @@ async def test_turn_start_says_what_is_history(tmp_path: Path) -> None:
     all_of_it = await applied(messages, "-p", "duragent", "--turn-start", "0", *keep, cwd=tmp_path)
     last = await applied(messages, "-p", "duragent", *keep, cwd=tmp_path)
 
-    assert [m["fate"] for m in all_of_it["report"]["messages"]][4] == "masked"
+    assert [m["disposition"] for m in all_of_it["report"]["messages"]][4] == "masked"
     assert last["report"]["reductions"] == []
 
 
@@ -204,7 +204,7 @@ async def test_a_broken_history_is_repaired_and_told(tmp_path: Path) -> None:
             (5, "the calls call_5_0 have no result", "they got one that says so"),
         ]
     )
-    assert shown["report"]["messages"][4]["fate"] == "dropped"
+    assert shown["report"]["messages"][4]["disposition"] == "dropped"
 
 
 @pytest.mark.parametrize(

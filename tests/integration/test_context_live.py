@@ -8,7 +8,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from everturn_actors.context.estimation.calibration import ModelFacts
+from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.errors import (
     ContextOverflowError,
     ModelTransientError,
@@ -36,7 +36,7 @@ from everturn_actors.testing import (
     texts,
 )
 from everturn_actors.turn.compaction import USELESS_TURNS
-from everturn_actors.turn.model_stats import ShortMemory
+from everturn_actors.turn.model_statistics import InMemoryModelStatistics
 
 
 def spec(window: int = 16_000, **context: object) -> AgentSpec:
@@ -188,17 +188,19 @@ async def test_a_window_named_by_the_provider_is_kept_from_then_on() -> None:
     """The same refusal must not be asked for twice."""
     refusal = ContextOverflowError("maximum context length is 4096", window_tokens=4_096)
     provider = ScriptedProvider(*["word " * 300] * 12, refusal, "answered")
-    memory = ShortMemory()
-    async with open_test_service(provider=provider, spec=spec(), memory=memory) as test:
+    model_statistics = InMemoryModelStatistics()
+    async with open_test_service(
+        provider=provider, spec=spec(), model_statistics=model_statistics
+    ) as test:
         for number in range(12):
             await say(test, f"question {number}")
         done = await say(test, "and now?")
-        facts = memory.facts(spec().model)
+        statistics = model_statistics.of(spec().model)
 
         assert done.text == "answered"
-        assert facts.limit_tokens == 4_096
+        assert statistics.limit_tokens == 4_096
         state = await test.service.view(done.session_id)
-        assert state.sent.units * facts.scale / 100 < 4_096
+        assert state.fingerprint.units * statistics.scale / 100 < 4_096
 
 
 async def test_a_question_larger_than_the_window_is_answered_by_its_head() -> None:
@@ -222,31 +224,33 @@ async def test_reported_usage_scales_the_estimate() -> None:
         size = sum(len(message.text) for message in request.messages)
         return Reply(text="word " * 200, usage=Usage(input_tokens=100 + size // 2))
 
-    memory = ShortMemory()
+    model_statistics = InMemoryModelStatistics()
     provider = ScriptedProvider(*[reporting] * 6)
-    async with open_test_service(provider=provider, spec=spec(64_000), memory=memory) as test:
+    async with open_test_service(
+        provider=provider, spec=spec(64_000), model_statistics=model_statistics
+    ) as test:
         done = await talk(test, 6, "word " * 200)
-        facts = memory.facts(spec().model)
+        statistics = model_statistics.of(spec().model)
         report = await test.service.context(done.session_id)
 
-        assert facts.reports >= 5
-        assert facts.scale > 1.5  # two characters a token
-        assert report.scale == pytest.approx(facts.scale, abs=0.001)
+        assert statistics.reports >= 5
+        assert statistics.scale > 1.5  # two characters a token
+        assert report.scale == pytest.approx(statistics.scale, abs=0.001)
 
 
 async def test_a_model_that_takes_no_tools_is_asked_without_them_from_then_on() -> None:
     """A small local model can still chat, and is told of no tool that it does not have."""
     provider = ScriptedProvider(ToolsRefusedError("m does not support tools"), "hello", "again")
-    memory, tools = ShortMemory(), {"page": Pages("text")}
+    model_statistics, tools = InMemoryModelStatistics(), {"page": Pages("text")}
     async with open_test_service(
-        provider=provider, tools=tools, spec=spec(), memory=memory
+        provider=provider, tools=tools, spec=spec(), model_statistics=model_statistics
     ) as test:
         first = await say(test, "one")
         second = await say(test, "two")
 
         assert (first.text, second.text) == ("hello", "again")
         assert [len(request.tools) for request in provider.requests] == [1, 0, 0]
-        assert not memory.facts(spec().model).calls_tools
+        assert not model_statistics.of(spec().model).calls_tools
 
 
 # --- summaries ---
@@ -316,7 +320,7 @@ async def test_a_failed_summary_leaves_a_digest_and_a_pause_that_a_restart_keeps
         assert second.source == "model"
         assert summary.text[:40] in again.requests[0].messages[0].text  # the chain goes on
         state = await test.service.view(done.session_id)
-        assert (state.standing.failures, state.standing.retry_at) == (0, None)
+        assert (state.reductions.failures, state.reductions.retry_at) == (0, None)
 
 
 async def test_what_the_session_no_longer_holds_asks_for_no_summary() -> None:
@@ -350,7 +354,7 @@ async def test_a_summary_that_lands_while_the_model_answers_is_no_drift() -> Non
         await talk(test, 2)
         report = await test.service.context(done.session_id)
 
-        assert report.drifts == 0
+        assert report.cache_misses == 0
         assert report.summary is not None
 
 
@@ -415,7 +419,7 @@ async def test_the_policy_asks_no_more_for_a_summary_that_was_of_no_use(
 
             async def say_and_wait() -> str:
                 session_id = (await say(test, "word " * 40)).session_id
-                actor = test.service._registry._awake[session_id].actor
+                actor = test.service._registry._active[session_id].actor
                 await anyio.wait_all_tasks_blocked()
                 while actor._compactor.busy:
                     await anyio.to_thread.run_sync(lambda: None)
@@ -518,8 +522,10 @@ async def test_between_cuts_every_request_begins_with_the_one_before_across_a_re
             replies = await bodies(test, done.session_id, ModelReplied)
 
     assert len(replies) == 15
-    assert not any(body.sent.drifted for body in replies if isinstance(body, ModelReplied))
-    counts = [body.sent.messages for body in replies if isinstance(body, ModelReplied)]
+    assert not any(
+        body.fingerprint.is_cache_miss for body in replies if isinstance(body, ModelReplied)
+    )
+    counts = [body.fingerprint.messages for body in replies if isinstance(body, ModelReplied)]
     assert counts == list(range(1, 30, 2))
 
 
@@ -536,14 +542,14 @@ async def test_an_edited_prompt_is_counted_as_drift() -> None:
         await say(test, "three")
         report = await test.service.context(done.session_id)
 
-        assert report.drifts == 1
+        assert report.cache_misses == 1
 
 
 async def test_what_is_known_of_a_model_is_shown() -> None:
     """A guess should look like one."""
-    memory = ShortMemory()
-    memory.learn(spec().model, ModelFacts(scale=1.5, reports=7))
-    async with open_test_service(spec=spec(), memory=memory) as test:
+    model_statistics = InMemoryModelStatistics()
+    model_statistics.record(spec().model, ModelStatistics(scale=1.5, reports=7))
+    async with open_test_service(spec=spec(), model_statistics=model_statistics) as test:
         done = await say(test, "hello")
         report = await test.service.context(done.session_id)
 

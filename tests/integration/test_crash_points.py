@@ -38,7 +38,7 @@ from everturn_actors.testing import (
     make_spec,
     open_test_service,
 )
-from everturn_actors.turn.model_stats import ShortMemory
+from everturn_actors.turn.model_statistics import InMemoryModelStatistics
 
 WAIT_S = 30  # for what takes milliseconds
 MOMENTS: tuple[Moment, ...] = ("before", "half", "after")
@@ -128,7 +128,7 @@ class Life:
             }
         )
     )
-    learnt: ShortMemory = field(default_factory=ShortMemory)
+    learnt: InMemoryModelStatistics = field(default_factory=InMemoryModelStatistics)
     test: TestService | None = None
 
     def __post_init__(self) -> None:
@@ -231,7 +231,7 @@ async def process(life: Life, *, at: tuple[int, Moment] | None) -> tuple[str, Cr
                 store=store,
                 clock=life.clock,
                 gate=life.gate,
-                memory=life.learnt,
+                model_statistics=life.learnt,
             ) as test:
                 life.test = test
                 async with anyio.create_task_group() as tasks:
@@ -281,9 +281,12 @@ async def check(life: Life, session_id: str, *, crashed: bool) -> None:
 
 def same_bytes(life: Life, one: SessionState, two: SessionState) -> bool:
     """Whether both render the same next request."""
-    agent, facts = life.agent_spec(), life.learnt.facts(SPEC.model)
-    made = [render(state.conversation, SPEC, agent.offered(facts), facts) for state in (one, two)]
-    return made[0].request == made[1].request and made[0].sent == made[1].sent
+    agent, statistics = life.agent_spec(), life.learnt.of(SPEC.model)
+    made = [
+        render(state.conversation, SPEC, agent.offered(statistics), statistics)
+        for state in (one, two)
+    ]
+    return made[0].request == made[1].request and made[0].fingerprint == made[1].fingerprint
 
 
 async def count_writes(world: World) -> Sequence[str]:

@@ -46,7 +46,7 @@ from everturn_actors.testing import (
 
 SOON_TURNS_OF_THE_LOOP = 60
 PATIENT = ServiceSettings(drain_s=60, leave_grace_s=0)
-RESTING = ServiceSettings(idle_rest_s=0, drain_s=0, leave_grace_s=0)
+RESTING = ServiceSettings(passivate_after_s=0, drain_s=0, leave_grace_s=0)
 
 
 class Post:
@@ -200,12 +200,12 @@ async def test_what_is_owed_is_carried_after_a_restart_by_itself(tmp_path: Path,
         await said.result()
         assert (await test.service.view(said.session_id)).is_due
     async with world.open() as store:
-        assert await store.awake() == (said.session_id,)
+        assert await store.active() == (said.session_id,)
         async with open_test_service(
             store=store, delivery_ports={"test": post}, settings=RESTING
         ) as test:
             with anyio.fail_after(30):
-                while await store.awake():
+                while await store.active():
                     await anyio.lowlevel.checkpoint()
 
             assert post.got == [("reply", "reply 1")]
@@ -221,7 +221,7 @@ async def test_a_session_rests_when_nothing_is_owed() -> None:
             await test.service._registry.gone(said.session_id)
 
         assert post.got == [("reply", "reply 1")]
-        assert await test.store.awake() == ()
+        assert await test.store.active() == ()
 
 
 async def test_a_session_does_not_rest_while_its_delivery_port_is_at_work() -> None:
@@ -237,7 +237,7 @@ async def test_a_session_does_not_rest_while_its_delivery_port_is_at_work() -> N
         said = await say(test)
         await said.result()
         await soon()
-        assert said.session_id in test.service._registry._awake
+        assert said.session_id in test.service._registry._active
         go.set()
 
         with anyio.fail_after(30):
@@ -262,7 +262,7 @@ async def test_a_session_whose_channel_is_gone_rests_and_keeps_what_it_owes() ->
         again = await say(test, "over http")
         await again.result()
         assert await outbox(test, said) == [("reply", "reply 1")]
-        assert await test.store.awake() == (said.session_id,)
+        assert await test.store.active() == (said.session_id,)
     async with open_test_service(disk=disk, delivery_ports={"test": post}) as test:
         await soon()
 
@@ -300,11 +300,11 @@ async def test_a_doctor_counts_what_is_owed_as_a_reason_to_wake(tmp_path: Path) 
         async with open_test_service(store=store, delivery_ports={"test": lazy}) as test:
             said = await say(test)
             await said.result()
-        await store.mark_resting(said.session_id)
+        await store.mark_passive(said.session_id)
         report = await rebuild_index(store)
 
-        assert report.awake == 1
-        assert await store.awake() == (said.session_id,)
+        assert report.active == 1
+        assert await store.active() == (said.session_id,)
 
 
 # --- delivery ports that fail ---

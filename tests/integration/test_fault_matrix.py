@@ -30,7 +30,7 @@ from everturn_actors.events import Event, SessionStarted
 from everturn_actors.journal.files import FileStore
 from everturn_channels.chats.cursors import Cursors
 from everturn_channels.delivery.deliverer import Deliverer
-from everturn_gateway.model_statistics import FileMemory
+from everturn_gateway.model_statistics import FileModelStatistics
 from everturn_gateway.scheduler.job_runner import JobRunner
 from everturn_gateway.scheduler.job_store import JobStore
 from everturn_gateway.scheduler.runlog import RunLogs
@@ -248,11 +248,11 @@ PARTS = [
     Part(AgentLibrary, "get", talk, lambda arguments: arguments[1] == "victim"),
     Part(AgentLibrary, "reload", reload),
     Part(AgentLibrary, "access", write, lambda arguments: arguments[1] == "victim"),
-    Part(FileMemory, "facts", talk, is_for_all=True),
-    Part(FileMemory, "learn", talk, is_for_all=True),
-    Part(FileMemory, "save", wait),
+    Part(FileModelStatistics, "facts", talk, is_for_all=True),
+    Part(FileModelStatistics, "learn", talk, is_for_all=True),
+    Part(FileModelStatistics, "save", wait),
     Part(Telemetry, "durable", talk),
-    Part(Telemetry, "awake", talk, of_victim),
+    Part(Telemetry, "active", talk, of_victim),
     Part(Telemetry, "answering", talk),
     Part(UsageLedger, "add", talk),
     Part(UsageLedger, "today", talk, lambda arguments: arguments[1] == "victim"),
@@ -327,9 +327,9 @@ async def test_a_fault_stops_the_part_that_it_belongs_to_and_nothing_else(
 
 
 FROM_THE_START = [
-    Part(FileStore, "awake", wait),
+    Part(FileStore, "active", wait),
     Part(Cursors, "keep_writing", wait, is_cursor_of_one),
-    Part(FileMemory, "save_for_ever", wait),
+    Part(FileModelStatistics, "save_for_ever", wait),
     Part(Scheduler, "serve", wait),
     Part(Wiki, "listing", look_up),
     Part(Wiki, "watch", look_up),

@@ -120,7 +120,7 @@ async def test_a_workspace_is_private_to_its_user(tmp_path: Path) -> None:
             await store.save_snapshot(replay(LOG[:6]), compaction="archive")
             await store.save_result(SESSION_ID, "call_1.txt", "text")
             await store.bind(KEY, SESSION_ID)
-            await store.mark_awake(SESSION_ID)
+            await store.mark_active(SESSION_ID)
             assert len(await store.sessions(after="", limit=9)) == 1
     finally:
         os.umask(before)
@@ -141,8 +141,8 @@ async def test_a_workspace_is_private_to_its_user(tmp_path: Path) -> None:
         f"sessions/{SESSION_ID}/state.yaml",
         f"sessions/{SESSION_ID}/results",
         f"sessions/{SESSION_ID}/results/call_1.txt",
-        "awake",
-        f"awake/{SESSION_ID}",
+        "active",
+        f"active/{SESSION_ID}",
         "conversations",
         "deleted",
         "index.sqlite",
@@ -160,7 +160,7 @@ async def test_a_second_process_is_refused_and_told_who_is_there(tmp_path: Path)
 
     assert caught.value.pid == first.pid
     async with open_file_store(tmp_path) as store:  # the kernel let go of the dead one's lock
-        assert await store.awake() == ()
+        assert await store.active() == ()
 
 
 def take_away(how: str, workspace: Path) -> None:
@@ -199,7 +199,7 @@ async def test_a_lock_file_that_somebody_removes_lets_nobody_in(tmp_path: Path, 
 
     assert after == before
     async with open_file_store(tmp_path) as store:
-        assert await store.awake() == ()
+        assert await store.active() == ()
 
 
 @pytest.mark.parametrize("how", ["removed", "made anew", "moved away"])
@@ -216,7 +216,7 @@ async def test_a_store_whose_lock_is_gone_writes_nothing_more(tmp_path: Path, ho
             take_away(how, workspace)
             for refused in (
                 partial(store.append, SESSION_ID, LOG[6:], expected_seq=6),
-                partial(store.mark_awake, SESSION_ID),
+                partial(store.mark_active, SESSION_ID),
                 partial(store.save_snapshot, state, compaction="archive"),
                 partial(store.bind, KEY, SESSION_ID),
                 partial(store.save_result, SESSION_ID, "call_1.txt", "text"),
@@ -362,12 +362,12 @@ async def test_a_new_session_is_durable_with_its_names(
             first = list(synced)
             await store.append(SESSION_ID, LOG[1:], expected_seq=1)
             later = synced[len(first) :]
-            await store.mark_awake(SESSION_ID)
-            await store.mark_awake(SESSION_ID)
+            await store.mark_active(SESSION_ID)
+            await store.mark_active(SESSION_ID)
 
     assert first == ["sessions", f"sessions/{SESSION_ID}"]
     assert later == []
-    assert synced[2:] == ["awake"]
+    assert synced[2:] == ["active"]
 
 
 def failing(
@@ -539,7 +539,7 @@ async def test_a_crash_between_archive_and_rewrite_archives_nothing_twice(
             await store.save_snapshot(replay(LOG[:6]), compaction="archive")
         archive = files_of(store).archive
         assert len(archive.read_bytes().splitlines()) == 6
-    archive.write_bytes(archive.read_bytes() + b'{"v":1,"seq":7,"at"')  # as a crash leaves it
+    archive.write_bytes(archive.read_bytes() + b'{"v":2,"seq":7,"at"')  # as a crash leaves it
     async with open_file_store(tmp_path) as store:
         loaded = await store.load(SESSION_ID)
         assert loaded is not None
@@ -726,7 +726,7 @@ async def test_a_session_with_long_instructions_is_listed(tmp_path: Path) -> Non
     async with open_file_store(tmp_path) as store:
         await store.append(SESSION_ID, (event,), expected_seq=0)
         await store.save_snapshot(replay((event,)), compaction="archive")
-        await store.mark_resting(SESSION_ID)
+        await store.mark_passive(SESSION_ID)
         rows = await store.sessions(after="", limit=9)
         await store.append(SESSION_ID, LOG[1:2], expected_seq=1)
 
@@ -779,7 +779,7 @@ async def test_rested_sessions_cost_no_memory(tmp_path: Path) -> None:
         await store.append(SESSION_ID, LOG, expected_seq=0)
         await store.load(OTHER_ID)
         kept = len(store._handles._handles)
-        await store.mark_resting(SESSION_ID)
+        await store.mark_passive(SESSION_ID)
 
         assert (kept, len(store._handles._handles)) == (1, 0)
 
@@ -845,10 +845,10 @@ async def test_a_session_that_cannot_be_read_is_left_out_of_the_list(tmp_path: P
 async def test_marks_can_be_made_after_their_folder_was_removed(tmp_path: Path) -> None:
     """A tidy-up by hand must not refuse every conversation until the next restart."""
     async with open_file_store(tmp_path) as store:
-        (tmp_path / "awake").rmdir()
-        await store.mark_awake(SESSION_ID)
+        (tmp_path / "active").rmdir()
+        await store.mark_active(SESSION_ID)
 
-        assert await store.awake() == (SESSION_ID,)
+        assert await store.active() == (SESSION_ID,)
 
 
 async def test_a_start_without_the_index_of_open_turns_says_so(
@@ -858,7 +858,7 @@ async def test_a_start_without_the_index_of_open_turns_says_so(
     async with open_file_store(tmp_path):
         pass
     assert "index" not in caplog.text
-    (tmp_path / "awake").rmdir()
+    (tmp_path / "active").rmdir()
     async with open_file_store(tmp_path):
         pass
 

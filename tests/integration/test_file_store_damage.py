@@ -43,7 +43,7 @@ async def a_session(
         await store.append(SESSION_ID, LOG, expected_seq=0)
         if snapshot_at:
             await store.save_snapshot(replay(LOG[:snapshot_at]), compaction=compaction)
-        await store.mark_resting(SESSION_ID)
+        await store.mark_passive(SESSION_ID)
         if log is None:
             files.log.unlink()
         elif not snapshot_at:
@@ -71,7 +71,7 @@ async def test_a_log_cut_at_any_byte_loads_and_goes_on(tmp_path: Path) -> None:
     async with open_file_store(tmp_path) as store:
         files = store.layout.session(SESSION_ID)
         await store.append(SESSION_ID, LOG, expected_seq=0)
-        await store.mark_resting(SESSION_ID)
+        await store.mark_passive(SESSION_ID)
         for size in range(ends[1], len(data) + 1):
             files.log.write_bytes(data[:size])
             whole = sum(end - 1 <= size for end in ends[1:])  # a newline alone is not missed
@@ -320,10 +320,10 @@ async def test_a_snapshot_of_another_session_stops_the_session(tmp_path: Path) -
 async def test_a_snapshot_of_another_version_is_refused(tmp_path: Path) -> None:
     """It is not damaged, and rebuilding it would lose what the other version knew."""
     async with a_session(tmp_path, snapshot_at=6) as (store, files):
-        data = files.state.read_bytes().replace(b"everturn/state-v4", b"everturn/state-v5")
+        data = files.state.read_bytes().replace(b"everturn/state-v5", b"everturn/state-v6")
         files.state.write_bytes(data)
         before = contents(files.folder)
-        with pytest.raises(UnknownFormatError, match=r"state\.yaml: .*state-v4"):
+        with pytest.raises(UnknownFormatError, match=r"state\.yaml: .*state-v5"):
             await store.load(SESSION_ID)
 
         assert contents(files.folder) == before
@@ -378,7 +378,7 @@ async def test_a_long_history_is_found_by_bisection(tmp_path: Path) -> None:
             assert await store.read(SESSION_ID, after=after, limit=3) == log[after : after + 3]
         path = store.layout.session(SESSION_ID).log
         data = path.read_bytes()
-        half = data.index(b'{"v":1,"seq":3000')
+        half = data.index(b'{"v":2,"seq":3000')
         path.write_bytes(data[:half] + b"rubbish\n" + data[half:])
         with pytest.raises(JournalError, match="line 3000: it is cut short or damaged"):
             await store.read(SESSION_ID, after=2997, limit=9)

@@ -46,7 +46,7 @@ async def a_session(
     async with open_file_store(workspace, results_max_bytes=results_max_bytes) as store:
         await store.append(SESSION_ID, LOG, expected_seq=0)
         await store.save_result(SESSION_ID, "call_1", "before")
-        await store.mark_resting(SESSION_ID)
+        await store.mark_passive(SESSION_ID)
         yield store, store.layout.session(SESSION_ID).results
 
 
@@ -144,7 +144,7 @@ async def test_the_order_of_results_does_not_hang_on_the_clock(tmp_path: Path) -
         tomorrow_ns = (folder / "call_1").stat().st_mtime_ns + 86_400 * 10**9
         os.utime(folder / "call_1", ns=(tomorrow_ns, tomorrow_ns))
         await store.save_result(SESSION_ID, "b", "second")
-        await store.mark_resting(SESSION_ID)
+        await store.mark_passive(SESSION_ID)
         await store.save_result(SESSION_ID, "a", "third")
 
         assert await store.read_result(SESSION_ID, "call_1") is None
@@ -164,7 +164,7 @@ async def test_a_result_that_cannot_be_removed_is_reported_and_the_new_one_kept(
             patch.setattr(os, "unlink", refuse)
             await store.save_result(SESSION_ID, "call_2", "second")
         both = [await store.read_result(SESSION_ID, f"call_{n}") for n in (1, 2)]
-        await store.mark_resting(SESSION_ID)
+        await store.mark_passive(SESSION_ID)
         await store.save_result(SESSION_ID, "call_2", "second")
 
         assert both == ["before", "second"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import orjson
 
-from everturn_actors.model import Aside, Inbound, Queueing
+from everturn_actors.model import AmbientMessage, Inbound, Queueing
 from everturn_actors.service import Submission
 from everturn_actors.testing import TestService, open_test_service
 from everturn_gateway.http.schemas.history import read_messages
@@ -68,7 +68,7 @@ async def test_the_stream_of_a_session_carries_every_event_as_it_is_logged() -> 
     async with open_test_service() as test:
         said = await say(test, "hello")
         await said.result()
-        await test.service.keep_aside(Aside(text="lunch?", key=test.key()))
+        await test.service.store_ambient(AmbientMessage(text="lunch?", key=test.key()))
         await test.service.reset(said.session_id)
         chunks = [chunk async for chunk in session_messages(test.service, said.session_id, after=0)]
         kinds = [line for chunk in chunks for line in chunk.splitlines() if line[:6] == b"event:"]

@@ -195,7 +195,7 @@ async def test_compact_answers_when_the_summary_is_made(tmp_path: Path) -> None:
     assert done.status_code == 200, done.text
     assert (done.json()["done"], done.json()["source"]) == (True, "model")
     assert done.json()["messages"] == report["summary"]["messages"] == report["hidden_messages"] > 0
-    assert report["by_fate"]["summarised"] == report["hidden_messages"]
+    assert report["by_disposition"]["summarised"] == report["hidden_messages"]
     assert isinstance(asked, UserMessage)
     assert "the number seven" in asked.text
 

@@ -17,7 +17,7 @@ from prometheus_client.openmetrics import parser as openmetrics
 from support.command import write_agent
 from support.metered import Scrape
 
-from everturn_actors.service import Load
+from everturn_actors.service import RuntimeStats
 from everturn_actors.supervisor import Supervisor
 from everturn_actors.testing import START, ManualClock
 from everturn_channels.health import ChannelStatus
@@ -121,7 +121,7 @@ async def test_every_metric_is_documented_and_every_documented_one_is_there(
     assert session not in plain.text
     assert seen.value("everturn_http_requests_in_flight") == 1
     assert seen.value("everturn_agents") == 1
-    assert seen.value("everturn_sessions_awake") == 1
+    assert seen.value("everturn_sessions_active") == 1
     assert seen.value("everturn_journal_written_bytes_total") > 100
 
 
@@ -170,8 +170,8 @@ class Parts:
         self._jobs = {view.job.job_id: view for view in jobs}
         self._channels = channels
 
-    async def load(self) -> Load:
-        return Load(awake=7, running=2, waiting=5, commands=1, approvals=3, outbox=4)
+    async def load(self) -> RuntimeStats:
+        return RuntimeStats(active=7, running=2, waiting=5, commands=1, approvals=3, outbox=4)
 
     def names(self) -> tuple[str, ...]:
         return ("a", "b")
@@ -214,7 +214,7 @@ async def test_the_load_is_read_at_the_scrape() -> None:
     told = await now(Parts())
     values = {name: samples[0][1] for name, samples in told.items() if len(samples) == 1}
 
-    assert values["everturn_sessions_awake"] == 7
+    assert values["everturn_sessions_active"] == 7
     assert values["everturn_turns_running"] == 2
     assert values["everturn_messages_waiting"] == 5
     assert values["everturn_commands_waiting"] == 1

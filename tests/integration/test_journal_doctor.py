@@ -31,7 +31,7 @@ async def write_session(
     await store.append(SESSION_ID, LOG, expected_seq=0)
     if snapshot_at:
         await store.save_snapshot(replay(LOG[:snapshot_at]), compaction=compaction)
-    await store.mark_resting(SESSION_ID)
+    await store.mark_passive(SESSION_ID)
     return store.layout.session(SESSION_ID)
 
 
@@ -79,7 +79,7 @@ async def test_every_bad_line_is_named(tmp_path: Path) -> None:
     async with open_file_store(tmp_path) as store:
         files = await write_session(store)
         lines = [*LINES[:2], b"rubbish\n", *LINES[3:8], FLIPPED, *LINES[9:12], *LINES[13:]]
-        files.log.write_bytes(b"".join(lines) + b'{"v":1,')
+        files.log.write_bytes(b"".join(lines) + b'{"v":2,')
         findings = await check(tmp_path, SESSION_ID)
 
     assert [(f.line, f.blocks) for f in findings if "follows" not in f.text] == [
@@ -263,7 +263,7 @@ async def test_another_version_is_reported_and_never_repaired(tmp_path: Path) ->
     """An old doctor must not treat what a new gateway wrote as damage."""
     async with open_file_store(tmp_path) as store:
         files = await write_session(store)
-        files.log.write_bytes(LINES[0] + b'{"v":2,"seq":2}\n')
+        files.log.write_bytes(LINES[0] + b'{"v":3,"seq":2}\n')
         findings = await check(tmp_path, SESSION_ID)
         with pytest.raises(UnknownFormatError, match="line 2"):
             await repair(store, SESSION_ID)
@@ -296,14 +296,14 @@ async def test_the_indexes_are_rebuilt_from_the_sessions(tmp_path: Path) -> None
         store.layout.session(bad).log.write_bytes(b"rubbish\n" * 2)
         await store.bind(KEY, sleeping)
         await store.bind(replace(KEY, chat="gone"), OTHER_ID)
-        await store.mark_awake(OTHER_ID)
-        await store.mark_awake(sleeping)
-        await store.mark_awake(bad)
+        await store.mark_active(OTHER_ID)
+        await store.mark_active(sleeping)
+        await store.mark_active(bad)
         report = await rebuild_index(store)
 
-        assert (report.sessions, report.awake, report.conversations) == (5, 1, 2)
+        assert (report.sessions, report.active, report.conversations) == (5, 1, 2)
         assert report.unreadable == (bad,)
-        assert await store.awake() == (waiting, bad)
+        assert await store.active() == (waiting, bad)
         assert await store.bound(KEY) == waiting
         assert await store.bound(other_key) == ""
         assert await store.bound(replace(KEY, chat="c3")) == paused
@@ -340,11 +340,11 @@ async def test_an_open_turn_that_no_start_would_find_is_reported_and_found_again
         await store.append(SESSION_ID, [again], expected_seq=len(LOG))
         findings = await check(tmp_path, SESSION_ID)
 
-        assert [finding.path for finding in findings] == [tmp_path / "awake" / SESSION_ID]
+        assert [finding.path for finding in findings] == [tmp_path / "active" / SESSION_ID]
         assert not findings[0].blocks
         before = files.log.read_bytes()
         assert await repair(store, SESSION_ID) == ()
         assert files.log.read_bytes() == before
         await rebuild_index(store)
         assert await check(tmp_path, SESSION_ID) == ()
-        assert await store.awake() == (SESSION_ID,)
+        assert await store.active() == (SESSION_ID,)

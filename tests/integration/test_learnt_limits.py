@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from support.tool_doubles import Deed, by_name
 
-from everturn_actors.context.estimation.calibration import ModelFacts, with_limit
+from everturn_actors.context.estimation.calibration import ModelStatistics, with_limit
 from everturn_actors.errors import ContextOverflowError, ToolsRefusedError
 from everturn_actors.events import ContextReduced
 from everturn_actors.model import Inbound, Reply, Usage
@@ -19,7 +19,7 @@ from everturn_actors.testing import (
     make_spec,
     open_test_service,
 )
-from everturn_actors.turn.model_stats import ShortMemory
+from everturn_actors.turn.model_statistics import InMemoryModelStatistics
 
 NAMED = 8_192
 DAY_S = 24 * 3600.0
@@ -81,11 +81,16 @@ async def test_an_explicit_window_stands_and_the_error_names_the_contradiction()
 async def test_an_agent_that_does_not_fit_a_learnt_limit_is_tried_all_the_same() -> None:
     """Long instructions and many tools would fail every turn for what was once said of another."""
     clock = ManualClock()
-    memory, agent = ShortMemory(clock.now), spec(prompt="A rule to obey. " * 4_000)
-    facts = with_limit(ModelFacts(scale=1.0), NAMED, said="too long", now=clock.now())
-    memory.learn(agent.model, facts)
+    model_statistics, agent = (
+        InMemoryModelStatistics(clock.now),
+        spec(prompt="A rule to obey. " * 4_000),
+    )
+    facts = with_limit(ModelStatistics(scale=1.0), NAMED, said="too long", now=clock.now())
+    model_statistics.record(agent.model, facts)
     provider = ScriptedProvider("word " * 50, "word " * 50)
-    async with open_test_service(provider=provider, spec=agent, memory=memory, clock=clock) as test:
+    async with open_test_service(
+        provider=provider, spec=agent, model_statistics=model_statistics, clock=clock
+    ) as test:
         first = await say(test, "one")
         second = await say(test, "two")
         events = await test.service.history(first.session_id, after=0, limit=100)
@@ -103,12 +108,17 @@ async def test_an_agent_that_does_not_fit_a_learnt_limit_is_tried_all_the_same()
 async def test_where_the_provider_refuses_it_again_the_error_says_all_of_it() -> None:
     """Then it is so: what is too large, what the limit is, and how it is forgotten."""
     clock = ManualClock()
-    memory, agent = ShortMemory(clock.now), spec(prompt="A rule to obey. " * 4_000)
-    memory.learn(
-        agent.model, with_limit(ModelFacts(scale=1.0), NAMED, said="too long", now=clock.now())
+    model_statistics, agent = (
+        InMemoryModelStatistics(clock.now),
+        spec(prompt="A rule to obey. " * 4_000),
+    )
+    model_statistics.record(
+        agent.model, with_limit(ModelStatistics(scale=1.0), NAMED, said="too long", now=clock.now())
     )
     provider = ScriptedProvider(*[refusal()] * 4)
-    async with open_test_service(provider=provider, spec=agent, memory=memory, clock=clock) as test:
+    async with open_test_service(
+        provider=provider, spec=agent, model_statistics=model_statistics, clock=clock
+    ) as test:
         failed = await say(test, "one")
 
     assert failed.outcome == "failed"
@@ -136,9 +146,13 @@ async def test_one_odd_refusal_after_larger_answers_is_not_believed() -> None:
 async def test_refused_tools_are_offered_again_the_next_day() -> None:
     """A server that is started anew with its parser gives an agent its tools back."""
     provider, clock = ScriptedProvider(ToolsRefusedError("no tools")), ManualClock()
-    memory = ShortMemory(clock.now)
+    model_statistics = InMemoryModelStatistics(clock.now)
     async with open_test_service(
-        provider=provider, spec=spec(), memory=memory, clock=clock, tools=by_name(Deed("page"))
+        provider=provider,
+        spec=spec(),
+        model_statistics=model_statistics,
+        clock=clock,
+        tools=by_name(Deed("page")),
     ) as test:
         await say(test, "one")
         await say(test, "two")
@@ -146,4 +160,4 @@ async def test_refused_tools_are_offered_again_the_next_day() -> None:
         await say(test, "three")
 
     assert [len(request.tools) for request in provider.requests] == [1, 0, 0, 1]
-    assert memory.facts(spec().model).no_tools is None  # it took them
+    assert model_statistics.of(spec().model).no_tools is None  # it took them

@@ -64,7 +64,7 @@ async def write_session(
     """Write all of `LOG`, and a snapshot of its beginning; nothing of it stays in memory."""
     await store.append(SESSION_ID, LOG, expected_seq=0)
     await store.save_snapshot(replay(LOG[:at]), compaction=compaction)
-    await store.mark_resting(SESSION_ID)
+    await store.mark_passive(SESSION_ID)
     return store.layout.session(SESSION_ID)
 
 
@@ -159,7 +159,7 @@ async def test_the_loss_is_still_known_when_the_archive_grew_again(
             assert files.log.read_bytes() == b"".join(LINES[ARCHIVED:])
         else:
             assert files.log.read_bytes() == b""
-        await store.mark_resting(SESSION_ID)
+        await store.mark_passive(SESSION_ID)
 
         (gap,) = await store.explain_gap(SESSION_ID, first, last)
         assert gap == Gap(first=first, last=last, cause="lost")
@@ -223,7 +223,7 @@ async def test_a_crash_between_snapshot_archive_and_log_is_no_loss(
         files = await write_session(store, at=6)
         log, archive = files.log.read_bytes(), files.archive.read_bytes()
         await store.save_snapshot(replay(LOG[:11]), compaction=compaction)
-        await store.mark_resting(SESSION_ID)
+        await store.mark_passive(SESSION_ID)
         # killed before the log was rewritten, with part of the archive written
         files.log.write_bytes(log)
         files.archive.write_bytes(archive + b"".join(LINES[6:archived])[:-3])

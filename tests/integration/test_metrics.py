@@ -30,15 +30,15 @@ from everturn_actors.events import Body, ContextReduced, Event, ModelReplied, Su
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.model import (
     SCHEDULE,
+    AmbientMessage,
     Announcement,
-    Aside,
     ConversationKey,
     Inbound,
+    PromptFingerprint,
     Reply,
-    Sent,
     Usage,
 )
-from everturn_actors.ports import Batch, ToolOutput, ToolTraits, Verdict
+from everturn_actors.ports import CommitStats, ToolOutput, ToolTraits, Verdict
 from everturn_actors.state.session_state import SessionState
 from everturn_actors.testing import START, ManualClock, ScriptedProvider, calling
 from everturn_channels.errors import NotSentError
@@ -216,7 +216,7 @@ async def test_questions_to_people_and_their_answers_are_counted() -> None:
         tasks.cancel_scope.cancel()
 
     assert asked.value("everturn_approvals_asked_total", agent="test") == 1
-    assert (load.awake, load.running, load.approvals) == (1, 1, 1)
+    assert (load.active, load.running, load.approvals) == (1, 1, 1)
     assert seen.series("everturn_approvals_decided_total") == {"test deny": 1}
     assert seen.value("everturn_tool_calls_refused_total", agent="test") == 1
 
@@ -248,7 +248,7 @@ async def test_what_is_said_beside_turns_has_its_own_counters() -> None:
         key = test.key()
         await test.service.announce(Announcement(text="news", key=key, sender=SCHEDULE))
         await test.service.announce(Announcement(text="more", key=key))
-        await test.service.keep_aside(Aside(text="chatter", key=key))
+        await test.service.store_ambient(AmbientMessage(text="chatter", key=key))
         await test.ask("a task", sender=SCHEDULE)
         await test.service.submit(Inbound(text="fyi", key=key, quiet=True))
         session_id = await test.service.current(key)
@@ -274,8 +274,8 @@ def test_what_becomes_of_the_context_is_counted_by_stage() -> None:
         ContextReduced(stage="clear", tokens_before=900, tokens_after=100),
         ContextReduced(stage="clear", tokens_before=50, tokens_after=60),
         Summarised(last_turn=1, messages=2, text="x", source="digest"),
-        ModelReplied(text="x", sent=Sent(drifted=True)),
-        ModelReplied(text="x", sent=Sent(drifted=False)),
+        ModelReplied(text="x", fingerprint=PromptFingerprint(is_cache_miss=True)),
+        ModelReplied(text="x", fingerprint=PromptFingerprint(is_cache_miss=False)),
     )
     events = [Event(seq=n, at=START, body=body) for n, body in enumerate(bodies, 2)]
     telemetry.durable(state, state, events)
@@ -287,7 +287,7 @@ def test_what_becomes_of_the_context_is_counted_by_stage() -> None:
     assert values("everturn_context_reductions") == [2]
     assert values("everturn_context_reduced_tokens") == [800]
     assert values("everturn_summaries") == [1]
-    assert values("everturn_prefix_drifts") == [1]
+    assert values("everturn_prompt_cache_misses") == [1]
 
 
 def test_a_metric_has_a_bounded_number_of_series() -> None:
@@ -338,7 +338,7 @@ async def test_a_disk_that_fails_is_counted() -> None:
 def test_group_commits_are_measured() -> None:
     """Jobs that share a batch show how much the disk is the limit."""
     telemetry = Telemetry()
-    telemetry.batch(Batch(jobs=3, size_bytes=1200, duration_s=0.004))
+    telemetry.batch(CommitStats(jobs=3, size_bytes=1200, duration_s=0.004))
     made = {each.name: each for make in telemetry.instruments.snapshot() for each in [make()]}
 
     assert made["everturn_journal_written_bytes"].samples[0].value == 1200
@@ -392,4 +392,4 @@ async def test_a_look_at_the_load_sees_what_waits() -> None:
         load = await test.service.load()
         model.release()
 
-    assert (load.awake, load.running, load.waiting, load.commands) == (1, 1, 2, 0)
+    assert (load.active, load.running, load.waiting, load.commands) == (1, 1, 2, 0)

@@ -15,9 +15,9 @@ import pytest
 from everturn_actors.context.estimation.calibration import (
     SCALE_MAX,
     Hint,
-    ModelFacts,
-    cold_facts,
+    ModelStatistics,
     learn,
+    prior_statistics,
     with_limit,
     with_window,
 )
@@ -25,10 +25,10 @@ from everturn_actors.spec import ModelSpec
 from everturn_actors.testing import START, ManualClock
 from everturn_channels.files import replace_kept
 from everturn_gateway import model_statistics as model_memory
-from everturn_gateway.model_statistics import SAVE_EVERY_S, open_model_memory
+from everturn_gateway.model_statistics import SAVE_EVERY_S, open_model_statistics
 
 MODEL = ModelSpec(provider="openai", name="gpt-5")
-FACTS = ModelFacts(
+FACTS = ModelStatistics(
     scale=1.1234,
     reports=7,
     units=90_000,
@@ -58,19 +58,19 @@ async def stored(path: Path) -> Any:  # noqa: ANN401 - JSON
     return json.loads(await anyio.Path(path).read_text())
 
 
-async def known(path: Path, model: ModelSpec = MODEL) -> ModelFacts:
+async def known(path: Path, model: ModelSpec = MODEL) -> ModelStatistics:
     """Return what a gateway that starts now knows."""
-    async with open_model_memory(path, ManualClock()) as memory:
-        return memory.facts(model)
+    async with open_model_statistics(path, ManualClock()) as model_statistics:
+        return model_statistics.of(model)
 
 
 async def test_a_restart_keeps_what_was_learnt(tmp_path: Path) -> None:
     """Otherwise every start begins with a guess, and with the same overflow."""
     path = tmp_path / "models.json"
-    async with open_model_memory(path, ManualClock()) as memory:
-        assert memory.facts(MODEL) == cold_facts("gpt-5")
-        memory.learn(MODEL, FACTS)
-        assert memory.facts(MODEL) == FACTS
+    async with open_model_statistics(path, ManualClock()) as model_statistics:
+        assert model_statistics.of(MODEL) == prior_statistics("gpt-5")
+        model_statistics.record(MODEL, FACTS)
+        assert model_statistics.of(MODEL) == FACTS
 
     assert await known(path) == FACTS
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -80,8 +80,8 @@ async def test_a_restart_keeps_what_was_learnt(tmp_path: Path) -> None:
 async def test_it_is_on_disk_a_few_seconds_later(tmp_path: Path) -> None:
     """A gateway that is killed must not forget its whole life."""
     path, clock = tmp_path / "models.json", ManualClock()
-    async with open_model_memory(path, clock) as memory:
-        memory.learn(MODEL, FACTS)
+    async with open_model_statistics(path, clock) as model_statistics:
+        model_statistics.record(MODEL, FACTS)
         with anyio.fail_after(WAIT_S):
             await clock.until_sleeping(SAVE_EVERY_S)
             before = path.exists()
@@ -118,18 +118,18 @@ async def test_it_is_on_disk_a_few_seconds_later(tmp_path: Path) -> None:
 async def test_nothing_new_is_not_written(tmp_path: Path) -> None:
     """An idle gateway must let the disk sleep."""
     path, clock = tmp_path / "models.json", ManualClock()
-    async with open_model_memory(path, clock) as memory:
-        memory.learn(MODEL, FACTS)
+    async with open_model_statistics(path, clock) as model_statistics:
+        model_statistics.record(MODEL, FACTS)
     path.unlink()
-    async with open_model_memory(path, clock) as memory:
+    async with open_model_statistics(path, clock) as model_statistics:
         pass
     assert not path.exists()
-    async with open_model_memory(path, clock) as memory:
-        memory.learn(MODEL, FACTS)
-        await memory.save()
+    async with open_model_statistics(path, clock) as model_statistics:
+        model_statistics.record(MODEL, FACTS)
+        await model_statistics.save()
         path.unlink()
-        memory.learn(MODEL, FACTS)
-        await memory.save()
+        model_statistics.record(MODEL, FACTS)
+        await model_statistics.save()
 
     assert not path.exists()
 
@@ -139,17 +139,17 @@ async def test_models_of_other_providers_and_servers_are_others(tmp_path: Path) 
     path = tmp_path / "models.json"
     there = ModelSpec(provider="openai", name="q", base_url="http://gpu:8000/v1/?key=secret")
     here = ModelSpec(provider="openai", name="q", base_url="http://127.0.0.1:8000/v1")
-    async with open_model_memory(path, ManualClock()) as memory:
-        memory.learn(there, with_window(memory.facts(there), 32_768))
-        memory.learn(here, limited(memory.facts(here)))
+    async with open_model_statistics(path, ManualClock()) as model_statistics:
+        model_statistics.record(there, with_window(model_statistics.of(there), 32_768))
+        model_statistics.record(here, limited(model_statistics.of(here)))
 
     assert (await known(path, there)).window_tokens == 32_768
-    assert await known(path, here) == limited(cold_facts("q"))
-    assert await known(path, ModelSpec(provider="ollama", name="q")) == cold_facts("q")
+    assert await known(path, here) == limited(prior_statistics("q"))
+    assert await known(path, ModelSpec(provider="ollama", name="q")) == prior_statistics("q")
     assert "secret" not in await anyio.Path(path).read_text()
 
 
-def limited(facts: ModelFacts) -> ModelFacts:
+def limited(facts: ModelStatistics) -> ModelStatistics:
     """Return what is known after a refusal."""
     return with_limit(facts, 8_192, said="too long", now=START)
 
@@ -157,13 +157,13 @@ def limited(facts: ModelFacts) -> ModelFacts:
 async def test_what_one_refusal_taught_expires_across_restarts(tmp_path: Path) -> None:
     """A gateway that is started anew each day must not begin each day small."""
     path, clock = tmp_path / "models.json", ManualClock()
-    async with open_model_memory(path, clock) as memory:
-        memory.learn(MODEL, limited(memory.facts(MODEL)))
+    async with open_model_statistics(path, clock) as model_statistics:
+        model_statistics.record(MODEL, limited(model_statistics.of(MODEL)))
     clock.advance(24 * 3600 - 1)
-    async with open_model_memory(path, clock) as memory:
-        before = memory.facts(MODEL).limit_tokens
+    async with open_model_statistics(path, clock) as model_statistics:
+        before = model_statistics.of(MODEL).limit_tokens
         clock.advance(1)
-        after = memory.facts(MODEL)
+        after = model_statistics.of(MODEL)
 
     assert (before, after.limit_tokens) == (8_192, None)
     assert after.limit is not None  # to be believed for longer when it is said again
@@ -174,7 +174,7 @@ async def test_a_limit_of_the_former_form_is_forgotten(tmp_path: Path) -> None:
     path = tmp_path / "models.json"
     path.write_bytes(entry(limit_tokens=8_192, calls_tools=False))
 
-    assert await known(path) == ModelFacts(scale=1.0, reports=1, units=1)
+    assert await known(path) == ModelStatistics(scale=1.0, reports=1, units=1)
 
 
 async def test_a_hint_that_was_edited_lasts_a_week_at_most(tmp_path: Path) -> None:
@@ -188,10 +188,10 @@ async def test_a_hint_that_was_edited_lasts_a_week_at_most(tmp_path: Path) -> No
         "times": 1,
     }
     path.write_bytes(entry(limit=hint))
-    async with open_model_memory(path, clock) as memory:
-        before = memory.facts(MODEL).limit_tokens
+    async with open_model_statistics(path, clock) as model_statistics:
+        before = model_statistics.of(MODEL).limit_tokens
         clock.advance(7 * 24 * 3600)
-        after = memory.facts(MODEL).limit_tokens
+        after = model_statistics.of(MODEL).limit_tokens
 
     assert (before, after) == (8_192, None)
 
@@ -235,9 +235,9 @@ async def test_a_damaged_file_is_put_aside(
     path.write_bytes(damaged)
     (tmp_path / "models.json.damaged").write_bytes(b"from last week")
     with caplog.at_level(logging.WARNING):
-        async with open_model_memory(path, ManualClock()) as memory:
-            assert memory.facts(MODEL) == cold_facts("gpt-5")
-            memory.learn(MODEL, FACTS)
+        async with open_model_statistics(path, ManualClock()) as model_statistics:
+            assert model_statistics.of(MODEL) == prior_statistics("gpt-5")
+            model_statistics.record(MODEL, FACTS)
 
     assert (tmp_path / "models.json.damaged-2").read_bytes() == damaged
     assert (tmp_path / "models.json.damaged").read_bytes() == b"from last week"
@@ -252,7 +252,7 @@ async def test_a_scale_out_of_bounds_is_taken_back_into_them(tmp_path: Path) -> 
     path = tmp_path / "models.json"
     path.write_bytes(entry(scale=1e9, window_tokens=0))
 
-    assert await known(path) == ModelFacts(scale=SCALE_MAX, reports=1, units=1)
+    assert await known(path) == ModelStatistics(scale=SCALE_MAX, reports=1, units=1)
 
 
 async def test_a_file_that_cannot_be_read_is_left_alone(
@@ -261,10 +261,10 @@ async def test_a_file_that_cannot_be_read_is_left_alone(
     """Wrong permissions are for the operator to set right; the gateway works meanwhile."""
     path = tmp_path / "models.json"
     path.mkdir()
-    async with open_model_memory(path, ManualClock()) as memory:
-        assert memory.facts(MODEL) == cold_facts("gpt-5")
-        memory.learn(MODEL, FACTS)
-        assert memory.facts(MODEL) == FACTS
+    async with open_model_statistics(path, ManualClock()) as model_statistics:
+        assert model_statistics.of(MODEL) == prior_statistics("gpt-5")
+        model_statistics.record(MODEL, FACTS)
+        assert model_statistics.of(MODEL) == FACTS
 
     assert path.is_dir()
     assert len(caplog.records) == 2  # not read, not saved
@@ -284,11 +284,11 @@ async def test_a_save_that_fails_is_tried_again(
         replace_kept(to, data)
 
     monkeypatch.setattr(model_memory, "replace_kept", maybe)
-    async with open_model_memory(path, clock) as memory:
-        memory.learn(MODEL, FACTS)
-        await memory.save()
+    async with open_model_statistics(path, clock) as model_statistics:
+        model_statistics.record(MODEL, FACTS)
+        await model_statistics.save()
         full = False
-        await memory.save()
+        await model_statistics.save()
         saved = path.exists()
 
     assert saved
@@ -301,8 +301,8 @@ async def test_a_write_that_breaks_off_leaves_the_old_file(
 ) -> None:
     """Half a file would be put aside at the next start, and everything learnt again."""
     path = tmp_path / "models.json"
-    async with open_model_memory(path, ManualClock()) as memory:
-        memory.learn(MODEL, FACTS)
+    async with open_model_statistics(path, ManualClock()) as model_statistics:
+        model_statistics.record(MODEL, FACTS)
     old = path.read_bytes()
 
     def fail(*_: object) -> None:
@@ -310,8 +310,8 @@ async def test_a_write_that_breaks_off_leaves_the_old_file(
 
     with monkeypatch.context() as broken:
         broken.setattr(step, fail)
-        async with open_model_memory(path, ManualClock()) as memory:
-            memory.learn(MODEL, learn(FACTS, units=100_000, tokens=2_000))
+        async with open_model_statistics(path, ManualClock()) as model_statistics:
+            model_statistics.record(MODEL, learn(FACTS, units=100_000, tokens=2_000))
 
     assert path.read_bytes() == old
     assert names(tmp_path) == ["models.json"]
@@ -323,12 +323,12 @@ async def test_only_the_newest_models_are_kept(
     """Names come from agents' files; a file must not grow with every name there ever was."""
     monkeypatch.setattr(model_memory, "_MODELS_MAX", 3)
     path, clock = tmp_path / "models.json", ManualClock()
-    async with open_model_memory(path, clock) as memory:
+    async with open_model_statistics(path, clock) as model_statistics:
         for number in (1, 2, 3, 4, 1):
             clock.advance(1)
             name = f"m{number}"
-            facts = ModelFacts(scale=1.0, reports=memory.facts(model(name)).reports + 1)
-            memory.learn(model(name), facts)
+            facts = ModelStatistics(scale=1.0, reports=model_statistics.of(model(name)).reports + 1)
+            model_statistics.record(model(name), facts)
 
     assert set((await stored(path))["models"]) == {"openai/m3", "openai/m4", "openai/m1"}
 
@@ -342,8 +342,8 @@ async def test_what_is_new_is_saved_when_the_gateway_is_stopped(tmp_path: Path) 
     """A stop is a cancellation, and comes in the middle of everything."""
     path = tmp_path / "models.json"
     with anyio.CancelScope() as scope:
-        async with open_model_memory(path, ManualClock()) as memory:
-            memory.learn(MODEL, FACTS)
+        async with open_model_statistics(path, ManualClock()) as model_statistics:
+            model_statistics.record(MODEL, FACTS)
             scope.cancel()
             await anyio.sleep_forever()
 
@@ -354,8 +354,8 @@ async def test_what_is_new_is_saved_when_something_else_breaks(tmp_path: Path) -
     """A gateway that ends because of a failure has learnt as much as any other."""
     path = tmp_path / "models.json"
     with pytest.RaisesGroup(OSError):
-        async with open_model_memory(path, ManualClock()) as memory:
-            memory.learn(MODEL, FACTS)
+        async with open_model_statistics(path, ManualClock()) as model_statistics:
+            model_statistics.record(MODEL, FACTS)
             raise OSError(5, "Input/output error")
 
     assert await known(path) == FACTS

@@ -143,7 +143,7 @@ async def test_an_outage_of_minutes_delays_the_answer_and_no_more() -> None:
         for wait_s, base_s in zip(waits_s, (4, 8, 16, 32, 60, 60, 60), strict=True):
             assert base_s <= wait_s <= min(base_s * 1.25 + 0.001, 60)
         assert len(texts(test.provider.requests[-1])) == 1
-        assert state.drifts == 0
+        assert state.cache_misses == 0
 
 
 async def test_an_outage_that_lasts_too_long_ends_the_turn_in_words() -> None:
@@ -339,7 +339,7 @@ async def test_messages_that_come_between_calls_are_read_with_the_next_try() -> 
         result = await result_of(submission)
 
         assert (result.text, texts(provider.requests[-1])) == ("done", ["go", "and red?"])
-        assert (await test.service.view(submission.session_id)).drifts == 0
+        assert (await test.service.view(submission.session_id)).cache_misses == 0
 
 
 @pytest.mark.parametrize("how", ["cancel", "reset", "delete"])

@@ -12,27 +12,27 @@ from support.answers import Answer
 from support.model_api import open_model_api
 from support.provider_kinds import LOOK, LOOKED, OLLAMA, ignore, open_kind, request
 
-from everturn_actors.context.estimation.calibration import ModelFacts
+from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.errors import ContextOverflowError
 from everturn_actors.model import Notice, Reply, ToolCall, ToolResult, UserMessage
 from everturn_actors.spec import ModelSpec
-from everturn_actors.turn.model_stats import ShortMemory
+from everturn_actors.turn.model_statistics import InMemoryModelStatistics
 from everturn_gateway.providers import ProviderConfigError, open_providers
 
 HELLO = {"role": "user", "content": "Hi"}
 
 
-class Memory(ShortMemory):
+class Memory(InMemoryModelStatistics):
     """Tells when something was learnt."""
 
     def __init__(self) -> None:
         super().__init__()
         self.learnt = anyio.Event()
 
-    def learn(self, model: ModelSpec, facts: ModelFacts) -> None:
+    def record(self, model: ModelSpec, statistics: ModelStatistics) -> None:
         """Remember, and wake who waits."""
-        super().learn(model, facts)
+        super().record(model, statistics)
         self.learnt.set()
 
 
@@ -122,16 +122,18 @@ async def test_the_window_is_the_one_that_requests_are_made_for(
 
 async def test_the_window_it_was_loaded_with_is_learnt() -> None:
     """Whoever sets none gets what the server has, and requests that fit."""
-    memory = Memory()
+    model_statistics = Memory()
     async with open_model_api() as api:
         api.told = {"/api/ps": {"models": [{"name": "m:latest", "context_length": 4096}]}}
         model = OLLAMA.spec(api)
-        async with open_providers(environ={}, models_dir=Path("none"), memory=memory) as providers:
+        async with open_providers(
+            environ={}, models_dir=Path("none"), model_statistics=model_statistics
+        ) as providers:
             await providers.make(model, Path("none")).complete(request(), ignore)
             with anyio.fail_after(30):
-                await memory.learnt.wait()
+                await model_statistics.learnt.wait()
 
-    assert input_window(model, memory.facts(model)) == 4096
+    assert input_window(model, model_statistics.of(model)) == 4096
 
 
 @pytest.mark.parametrize(

@@ -105,10 +105,10 @@ async def test_a_summary_that_tells_of_a_page_keeps_its_mark() -> None:
         state = await test.service.view(await test.service.current(KEY))
         request = test.provider.requests[-1]
 
-    assert state.standing.summary is not None
+    assert state.reductions.summary is not None
     assert not any("☣" in message.text for message in request.messages)
     assert all(marked)
-    assert state.standing.summary.outside == (PAGE,)
+    assert state.reductions.summary.outside == (PAGE,)
 
 
 async def test_a_delegate_is_not_sent_with_an_address_that_a_page_had_made_up() -> None:
@@ -171,7 +171,7 @@ async def test_a_task_that_runs_apart_says_what_it_was_refused() -> None:
         key = ConversationKey(channel="test", chat="chat", agent="test")
         state = await test.service.view(await test.service.current(key))
 
-    (told,) = state.overheard
+    (told,) = state.ambient
     assert ended.outcome == "answered"
     assert told.untrusted
     assert "Not done, because it was refused:" in told.text

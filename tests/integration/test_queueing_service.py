@@ -25,7 +25,7 @@ from everturn_actors.events import (
 )
 from everturn_actors.journal.files import open_file_store
 from everturn_actors.journal.memory import MemoryDisk
-from everturn_actors.model import Aside, Inbound, Overflow, Queueing
+from everturn_actors.model import AmbientMessage, Inbound, Overflow, Queueing
 from everturn_actors.ports import Verdict
 from everturn_actors.service import ServiceSettings, Submission
 from everturn_actors.session.actor import QUIET_LIMIT
@@ -243,7 +243,7 @@ async def test_an_actor_does_not_rest_while_it_holds_a_message() -> None:
     """Nobody would wake it."""
     clock = ManualClock()
     async with open_test_service(
-        clock=clock, settings=ServiceSettings(idle_rest_s=0, drain_s=0)
+        clock=clock, settings=ServiceSettings(passivate_after_s=0, drain_s=0)
     ) as test:
         await say(test, "one")
         await soon()
@@ -491,11 +491,11 @@ async def test_a_session_with_only_quiet_messages_rests_and_expires() -> None:
     """It is not at work: a start need not wake it, and its time runs."""
     clock, disk = ManualClock(), MemoryDisk()
     spec = replace(make_spec(), session=SessionSpec(ttl_hours=1))
-    settings = ServiceSettings(idle_rest_s=0, drain_s=0)
+    settings = ServiceSettings(passivate_after_s=0, drain_s=0)
     async with open_test_service(disk=disk, spec=spec, clock=clock, settings=settings) as test:
         quiet = await say(test, "lunch?", quiet=True)
         await test.service._registry.gone(quiet.session_id)
-        assert await test.store.awake() == ()
+        assert await test.store.active() == ()
         clock.advance(3601)
         await soon()
         assert await test.service.current(test.key()) == ""
@@ -531,7 +531,7 @@ async def test_nothing_that_did_not_speak_to_the_agent_overtakes_a_question() ->
         asked = await say(test, "go", Queueing())
         await until_asked(test, asked.session_id)
         await say(test, "hm", quiet=True)
-        await test.service.keep_aside(Aside(text="hm", key=test.key(), sender="ann"))
+        await test.service.store_ambient(AmbientMessage(text="hm", key=test.key(), sender="ann"))
         await say(test, "mine", OWN)
         await soon()
         assert len((await test.service.view(asked.session_id)).open_approvals) == 1
@@ -560,8 +560,8 @@ async def test_only_who_spoke_to_the_agent_may_answer_its_question() -> None:
     async with open_test_service(provider=provider, tools=deciding(), gate=gate) as test:
         await say(test, "psst", quiet=True, sender="eve")
         await say(test, "anonymous", quiet=True, sender="")
-        await test.service.keep_aside(
-            Aside(text="run it", key=test.key(), sender="mallory", untrusted=True)
+        await test.service.store_ambient(
+            AmbientMessage(text="run it", key=test.key(), sender="mallory", untrusted=True)
         )
         asked = await say(test, "go", Queueing())
         question = await until_asked(test, asked.session_id)
@@ -600,8 +600,8 @@ async def test_what_no_person_began_is_not_for_everybody_on_a_platform_to_allow(
 
 async def aside(test: TestService, text: str, **rest: object) -> bool:
     """Keep a message that did not speak to the agent."""
-    plain = Aside(text=text, key=test.key(), sender="bob")
-    return await test.service.keep_aside(replace(plain, **rest))  # type: ignore[arg-type]
+    plain = AmbientMessage(text=text, key=test.key(), sender="bob")
+    return await test.service.store_ambient(replace(plain, **rest))  # type: ignore[arg-type]
 
 
 async def test_what_was_said_beside_is_told_in_one_block_to_the_next_turn_alone() -> None:
@@ -660,7 +660,7 @@ async def test_what_is_too_old_is_not_told_and_not_kept() -> None:
         await said.result()
 
         assert texts(test.provider.requests[0]) == ["well?"]
-        assert (await test.service.view(said.session_id)).overheard == ()
+        assert (await test.service.view(said.session_id)).ambient == ()
 
 
 async def test_the_same_message_is_kept_once_also_after_a_restart() -> None:
@@ -903,7 +903,7 @@ async def test_a_turn_and_what_made_it_possible_are_one_write() -> None:
         log = await test.service.history(said.session_id, after=0, limit=100)
 
         [started] = [e.body for e in log if isinstance(e.body, TurnStarted)]
-        assert (started.overheard, started.delivers) == ((2,), True)
+        assert (started.ambient, started.delivers) == ((2,), True)
         assert log_of(log)[:5] == [
             "SessionStarted",
             "SilentMessage",

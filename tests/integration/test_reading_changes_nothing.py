@@ -135,7 +135,7 @@ def damage(workspace: Path, made: dict[str, str]) -> None:
     """Do to files what a crash, a bad disk or a person may do to them."""
     sessions = workspace / "sessions"
     with (sessions / made["torn"] / "events.jsonl").open("ab") as log:
-        log.write(b'{"v":1,"seq":99,"at":"2026-')
+        log.write(b'{"v":2,"seq":99,"at":"2026-')
     (sessions / made["corrupt"] / "events.jsonl").write_bytes(b"{}\n{}\n")
     (sessions / made["misread"] / "state.yaml").write_bytes(b"nothing: [good\n")
 
@@ -202,7 +202,7 @@ async def test_no_get_changes_anything(tmp_path: Path, ahead_s: float) -> None:
             statuses[path] = await fetch(client, path)
             after = await anyio.to_thread.run_sync(tree_marks, workspace)
             assert after == before, path
-            assert (await gateway.service.load()).awake == 0, path
+            assert (await gateway.service.load()).active == 0, path
         listed = (await client.get("/api/v1/sessions")).json()["sessions"]
         told = {
             name: (await client.get(f"/api/v1/sessions/{session_id}")).json()

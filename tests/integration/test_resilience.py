@@ -140,7 +140,7 @@ async def test_a_small_window_of_the_fallback_is_not_learnt_for_the_own_model(
     assert "Incorrect API key" in result.error
     assert "fallback openrouter/small:" in result.error
     assert report.window_tokens > 8192  # which is what the fallback named
-    assert state.conversation.standing.cut_turn == 0
+    assert state.conversation.reductions.cut_turn == 0
 
 
 async def test_a_reply_that_cannot_be_taken_back_is_not_begun_again_elsewhere(

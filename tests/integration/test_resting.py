@@ -16,7 +16,7 @@ from everturn_actors.delivery.port import Outgoing
 from everturn_actors.errors import ModelRefusedError
 from everturn_actors.events import DeliveryPlanned
 from everturn_actors.journal.memory import MemoryDisk
-from everturn_actors.model import Announcement, Aside, Inbound, Queueing, ToolDefinition
+from everturn_actors.model import AmbientMessage, Announcement, Inbound, Queueing, ToolDefinition
 from everturn_actors.ports import ToolContext, ToolTraits, Verdict
 from everturn_actors.protocol.feed import Feed
 from everturn_actors.service import ServiceSettings
@@ -30,7 +30,7 @@ from everturn_actors.testing import (
     open_test_service,
 )
 
-SOON = ServiceSettings(idle_rest_s=0.001, leave_grace_s=0, drain_s=0)
+SOON = ServiceSettings(passivate_after_s=0.001, leave_grace_s=0, drain_s=0)
 WAIT_S = 20
 LONG = "word " * 400
 
@@ -196,8 +196,8 @@ ACTS: dict[str, Act] = {
     "something is announced": lambda test: test.service.announce(
         Announcement(text="so", key=test.key())
     ),
-    "something is overheard": lambda test: test.service.keep_aside(
-        Aside(text="so", key=test.key())
+    "something is overheard": lambda test: test.service.store_ambient(
+        AmbientMessage(text="so", key=test.key())
     ),
     "somebody looks": _looked,
     "somebody follows": _followed,
@@ -232,7 +232,7 @@ async def opened(*, has_delivery_port: bool) -> AsyncGenerator[TestService]:
 async def until_at_rest(test: TestService) -> None:
     """Wait until no actor lives."""
     with anyio.fail_after(WAIT_S):
-        while (await test.service.load()).awake:
+        while (await test.service.load()).active:
             await anyio.wait_all_tasks_blocked()
 
 
@@ -259,5 +259,5 @@ async def test_a_session_rests_after_whatever_was_done_last(
                 await ACTS[act](test)
             await until_at_rest(test)
 
-            assert await test.store.awake() == ()
+            assert await test.store.active() == ()
             assert [each for each in gc.get_objects() if isinstance(each, Feed | Renderer)] == []

@@ -70,7 +70,7 @@ async def test_the_messages_of_the_turn_are_answered_and_the_model_sees_them_onc
         assert texts(test.provider.requests[2]) == ["first", "second"]
         assert texts(test.provider.requests[3]) == ["first", "second", "third"]
         assert [turn.number for turn in state.held_turns] == [1, 3, 4]
-        assert state.drifts == 0
+        assert state.cache_misses == 0
         assert state.held_messages == state.logged_messages
 
 

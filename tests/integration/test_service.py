@@ -603,11 +603,11 @@ async def test_a_stop_lets_a_running_turn_finish() -> None:
 
 async def test_an_idle_session_rests_and_wakes_with_everything() -> None:
     """Ten thousand quiet conversations must cost nothing, and forget nothing."""
-    settings = ServiceSettings(idle_rest_s=0.001, leave_grace_s=0, drain_s=0)
+    settings = ServiceSettings(passivate_after_s=0.001, leave_grace_s=0, drain_s=0)
     async with open_test_service(settings=settings) as test:
         first = await say(test, "remember me")
         await until_resting(test)
-        assert await test.store.awake() == ()
+        assert await test.store.active() == ()
         second = await say(test, "still there?")
 
         assert second.session_id == first.session_id
@@ -675,14 +675,14 @@ async def test_looking_at_a_session_that_rests_wakes_nobody() -> None:
     disk = MemoryDisk()
     async with open_test_service(disk=disk) as test:
         session_id = (await say(test, "hi")).session_id
-    before = (dict(disk.awake), disk.appends)
+    before = (dict(disk.active), disk.appends)
     async with open_test_service(disk=disk) as test:
         assert (await test.service.view(session_id)).turns == 1
         assert (await test.service.context(session_id)).window_tokens > 0
         async with aclosing(test.service.watch(session_id, after=0)) as updates:
             seen = [await anext(updates) for _ in range(6)]
-            assert (await test.service.load()).awake == 0
-            assert (dict(disk.awake), disk.appends) == before
+            assert (await test.service.load()).active == 0
+            assert (dict(disk.active), disk.appends) == before
             await say(test, "again")
             seen += [await anext(updates) for _ in range(5)]
 
@@ -785,7 +785,7 @@ async def test_a_session_idle_for_longer_than_its_ttl_is_ended_and_a_new_one_beg
 async def test_the_sweep_ends_expired_sessions_nobody_writes_to() -> None:
     """The list of sessions tells the truth about which are alive."""
     clock = ManualClock()
-    settings = ServiceSettings(idle_rest_s=0.001, drain_s=0, sweep_s=3600)
+    settings = ServiceSettings(passivate_after_s=0.001, drain_s=0, sweep_s=3600)
     async with open_test_service(clock=clock, settings=settings) as test:
         first = await say(test, "hello")
         await until_resting(test)
@@ -873,7 +873,7 @@ async def until_status(test: TestService, session_id: str, status: str) -> None:
 async def until_resting(test: TestService) -> None:
     """Wait until no session is marked awake."""
     with anyio.fail_after(30):
-        while await test.store.awake():
+        while await test.store.active():
             await anyio.wait_all_tasks_blocked()
 
 

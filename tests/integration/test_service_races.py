@@ -91,22 +91,22 @@ async def test_a_look_at_an_unknown_session_on_a_read_only_disk_hurts_nobody_els
     """One wrong address on a bad day must not take the whole gateway down."""
     async with open_test_service() as test:
         session_id = await test.service.create(test.key())
-        resting = test.store.mark_resting
+        resting = test.store.mark_passive
 
         async def fail(session_id: str) -> None:
             msg = f"{session_id}: the disk is read-only"
             raise JournalWriteError(msg)
 
-        test.store.mark_resting = fail  # type: ignore[method-assign]
+        test.store.mark_passive = fail  # type: ignore[method-assign]
         with pytest.raises(UnknownSessionError):
             await test.service.view(new_session_id(START, "00000000"))
         await soon()
-        test.store.mark_resting = resting  # type: ignore[method-assign]
+        test.store.mark_passive = resting  # type: ignore[method-assign]
 
         assert (await test.service.view(session_id)).status == "active"
 
 
-@pytest.mark.parametrize("failing", ["awake", "agents"])
+@pytest.mark.parametrize("failing", ["active", "agents"])
 async def test_upkeep_that_cannot_read_the_disk_is_tried_again_and_hurts_nobody(
     failing: str,
 ) -> None:
@@ -131,13 +131,13 @@ class Failing:
 
     def __init__(self, store: SessionStore, name: str) -> None:
         self.left = 1
-        self._awake, self._agents = store.awake, store.agents
-        if name == "awake":
-            store.awake = self.awake  # type: ignore[method-assign]
+        self._awake, self._agents = store.active, store.agents
+        if name == "active":
+            store.active = self.active  # type: ignore[method-assign]
         else:
             store.agents = self.agents  # type: ignore[method-assign]
 
-    async def awake(self) -> tuple[str, ...]:
+    async def active(self) -> tuple[str, ...]:
         """Fail, or do as the store does."""
         self._fail()
         return await self._awake()

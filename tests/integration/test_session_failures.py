@@ -12,7 +12,7 @@ import anyio
 import pytest
 from support.faulty_store import FaultyStore, open_faulty_store
 
-from everturn_actors.context.estimation.calibration import ModelFacts
+from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.errors import (
     ActorFailedError,
     ActorStoppedError,
@@ -26,8 +26,8 @@ from everturn_actors.errors import (
 from everturn_actors.events import CallFinished, Event, ModelReplied, SilentMessage, TurnFinished
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import (
+    AmbientMessage,
     Announcement,
-    Aside,
     ConversationKey,
     Inbound,
     ModelRequest,
@@ -50,13 +50,13 @@ from everturn_actors.testing import (
     open_test_service,
     texts,
 )
-from everturn_actors.turn.model_stats import ShortMemory
+from everturn_actors.turn.model_statistics import InMemoryModelStatistics
 
 Command: TypeAlias = Callable[[TestService, str], Awaitable[Any]]
 
 WAIT_S = 5  # for what takes milliseconds: nobody waits for an answer longer than a second
 PATIENT = ServiceSettings(leave_grace_s=0, drain_s=0, resume=False)
-AT_ONCE = ServiceSettings(idle_rest_s=0.001, leave_grace_s=0, drain_s=0, sweep_s=10**8)
+AT_ONCE = ServiceSettings(passivate_after_s=0.001, leave_grace_s=0, drain_s=0, sweep_s=10**8)
 PRIVATE = "sk-0123456789"
 
 
@@ -91,7 +91,9 @@ async def _first_update(test: TestService, session_id: str) -> None:
 COMMANDS: dict[str, Command] = {
     "submit": lambda test, at: test.service.submit(Inbound(text="three", session_id=at)),
     "announce": lambda test, at: test.service.announce(Announcement(text="so", session_id=at)),
-    "keep_aside": lambda test, _: test.service.keep_aside(Aside(text="by the way", key=test.key())),
+    "keep_aside": lambda test, _: test.service.store_ambient(
+        AmbientMessage(text="by the way", key=test.key())
+    ),
     "edit": lambda test, _: test.service.edit(test.key(), "key", "better"),
     "flush": lambda test, _: test.service.flush(test.key()),
     "view": lambda test, at: test.service.view(at),
@@ -161,10 +163,10 @@ async def test_every_command_gets_one_answer_with_the_reason(command: str, troub
 # --- the boundary around a turn ---
 
 
-class Facts(ShortMemory):
+class Facts(InMemoryModelStatistics):
     """What is known of models, which cannot be asked."""
 
-    def facts(self, model: ModelSpec) -> ModelFacts:
+    def facts(self, model: ModelSpec) -> ModelStatistics:
         """Fail."""
         del model
         raise fault()
@@ -234,7 +236,7 @@ async def test_whatever_a_turn_asks_may_fail(part: str) -> None:
         open_test_service(
             store=store,
             provider=provider,
-            memory=Facts() if part == "memory" else None,
+            model_statistics=Facts() if part == "model_statistics" else None,
             tools={"broken": Broken()} if part == "tools" else None,
         ) as test,
     ):
@@ -386,7 +388,7 @@ class Blind:
         del before, after, events
         raise fault()
 
-    def awake(self, session_id: str) -> AbstractContextManager[None]:
+    def active(self, session_id: str) -> AbstractContextManager[None]:
         """Fail."""
         del session_id
         raise fault()
@@ -440,7 +442,7 @@ async def poisoned() -> AsyncGenerator[tuple[TestService, FaultyStore, str]]:
 
 async def _until_gone(test: TestService) -> None:
     with anyio.fail_after(WAIT_S):
-        while (await test.service.load()).awake:
+        while (await test.service.load()).active:
             await anyio.wait_all_tasks_blocked()
 
 
@@ -511,7 +513,7 @@ async def test_a_full_disk_leaves_no_session_alone() -> None:
 
 async def _until_at_rest(test: TestService) -> None:
     with anyio.fail_after(WAIT_S):
-        while (await test.service.load()).awake:
+        while (await test.service.load()).active:
             await anyio.wait_all_tasks_blocked()
 
 

@@ -31,7 +31,7 @@ from everturn_gateway.channels.running import LaterDeliveryPort
 from everturn_gateway.commands.shared.running import Running, noted
 from everturn_gateway.config.settings import Config
 from everturn_gateway.logs import SecretRegistry
-from everturn_gateway.model_statistics import FileMemory
+from everturn_gateway.model_statistics import FileModelStatistics
 from everturn_gateway.principals import TokenRegistry
 from everturn_gateway.providers import Providers
 from everturn_gateway.scheduler.scheduler import Scheduler
@@ -83,7 +83,7 @@ async def until(holds: Callable[[], bool]) -> None:
     ("owner", "method", "part"),
     [
         pytest.param(UsageLedger, "save_for_ever", "usage", id="usage"),
-        pytest.param(FileMemory, "save_for_ever", "model memory", id="model-memory"),
+        pytest.param(FileModelStatistics, "save_for_ever", "model memory", id="model-memory"),
         pytest.param(AgentLibrary, "watch", "agents", id="agents"),
         pytest.param(TokenRegistry, "watch", "tokens", id="tokens"),
         pytest.param(Telemetry, "watch_loop", "loop lag", id="loop-lag"),

@@ -9,7 +9,7 @@ import pytest
 from support.tool_doubles import Deed
 
 from everturn_actors.journal.memory import MemoryDisk
-from everturn_actors.model import Announcement, Aside, Inbound, Queueing
+from everturn_actors.model import AmbientMessage, Announcement, Inbound, Queueing
 from everturn_actors.ports import ToolOutput
 from everturn_actors.service import Submission, TurnResult
 from everturn_actors.spec import ModelSpec
@@ -75,7 +75,9 @@ async def test_what_it_is_told_besides_taints_it(how: str, *, untrusted: bool) -
     """It came before the message, whose follower does not see it."""
     async with open_test_service() as test:
         if how == "aside":
-            await test.service.keep_aside(Aside(text="psst", key=test.key(), untrusted=untrusted))
+            await test.service.store_ambient(
+                AmbientMessage(text="psst", key=test.key(), untrusted=untrusted)
+            )
         elif how == "announcement":
             await test.service.announce(
                 Announcement(text="psst", key=test.key(), untrusted=untrusted)

@@ -13,13 +13,13 @@ import anyio.abc
 import pytest
 from support.model_api import ModelApi, open_model_api, overflow
 
-from everturn_actors.context.estimation.calibration import ModelFacts, cold_facts, learn
+from everturn_actors.context.estimation.calibration import ModelStatistics, learn, prior_statistics
 from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.errors import ContextOverflowError
 from everturn_actors.model import ModelRequest, Reply, UserMessage
 from everturn_actors.ports import ModelProvider, WindowSource
 from everturn_actors.spec import ModelSpec
-from everturn_actors.turn.model_stats import ShortMemory
+from everturn_actors.turn.model_statistics import InMemoryModelStatistics
 from everturn_gateway.providers import Providers, open_providers
 from everturn_gateway.providers.inquiry import Inquiring, Inquiry
 from everturn_gateway.providers.openai_compatible import OpenAICompatible
@@ -33,16 +33,16 @@ MODEL = ModelSpec(provider="openai", name="m")
 REQUEST = ModelRequest(model="m", system="", messages=(UserMessage(text="Hi"),))
 
 
-class Memory(ShortMemory):
+class Memory(InMemoryModelStatistics):
     """Tells when something was learnt."""
 
     def __init__(self) -> None:
         super().__init__()
         self.learnt = anyio.Event()
 
-    def learn(self, model: ModelSpec, facts: ModelFacts) -> None:
+    def record(self, model: ModelSpec, statistics: ModelStatistics) -> None:
         """Remember, and wake who waits."""
-        super().learn(model, facts)
+        super().record(model, statistics)
         self.learnt.set()
 
 
@@ -75,9 +75,11 @@ def spec(api: ModelApi, provider: str = "openai") -> ModelSpec:
 
 
 @asynccontextmanager
-async def open_with(memory: ShortMemory) -> AsyncGenerator[Providers]:
+async def open_with(model_statistics: InMemoryModelStatistics) -> AsyncGenerator[Providers]:
     """Open the providers as the gateway does."""
-    async with open_providers(environ={}, models_dir=Path("none"), memory=memory) as providers:
+    async with open_providers(
+        environ={}, models_dir=Path("none"), model_statistics=model_statistics
+    ) as providers:
         yield providers
 
 
@@ -151,7 +153,7 @@ async def test_each_server_is_asked_in_its_own_way(
     provider: str, answers: dict[str, Any], tokens: int | None, asked: list[str]
 ) -> None:
     """What a model is served with decides what fits, not what it was trained for."""
-    async with open_model_api() as api, open_with(ShortMemory()) as providers:
+    async with open_model_api() as api, open_with(InMemoryModelStatistics()) as providers:
         api.told = answers
 
         assert await told(providers.make(spec(api, provider), Path("none"))) == tokens
@@ -191,19 +193,19 @@ async def test_the_question_carries_the_key_under_its_own_name(provider: str, he
 
 async def test_after_the_first_call_the_window_is_known() -> None:
     """Nobody configures it; from the second request on it fits."""
-    memory = Memory()
-    async with open_model_api() as api, open_with(memory) as providers:
+    model_statistics = Memory()
+    async with open_model_api() as api, open_with(model_statistics) as providers:
         api.told = {LISTING: {"data": [{"id": "m", "max_model_len": 4096}]}}
         model = spec(api)
         provider = providers.make(model, Path("none"))
-        before = input_window(model, memory.facts(model))
+        before = input_window(model, model_statistics.of(model))
         await provider.complete(REQUEST, ignore)
         with anyio.fail_after(WAIT_S):
-            await memory.learnt.wait()
+            await model_statistics.learnt.wait()
         await provider.complete(REQUEST, ignore)
 
     assert before == 128_000
-    assert input_window(model, memory.facts(model)) == 4096
+    assert input_window(model, model_statistics.of(model)) == 4096
     assert len(api.asked) == 1
 
 
@@ -211,26 +213,26 @@ async def test_an_agent_that_says_more_than_its_server_is_warned_about(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Ollama cuts a longer request silently: the agent would forget its prompt."""
-    memory = Memory()
-    async with open_model_api() as api, open_with(memory) as providers:
+    model_statistics = Memory()
+    async with open_model_api() as api, open_with(model_statistics) as providers:
         api.told = {"/api/ps": {"models": [{"name": "m", "context_length": 4096}]}}
         model = replace(spec(api, "ollama"), context_window=16_384)
         await providers.make(model, Path("none")).complete(REQUEST, ignore)
         with anyio.fail_after(WAIT_S):
-            await memory.learnt.wait()
+            await model_statistics.learnt.wait()
 
-    assert input_window(model, memory.facts(model)) == 16_384
+    assert input_window(model, model_statistics.of(model)) == 16_384
     assert [record.__dict__["served_tokens"] for record in caplog.records] == [4096]
 
 
 async def test_a_model_is_asked_about_once_for_all_agents() -> None:
     """A reload of a hundred agents must not ask a hundred times."""
-    memory = Memory()
-    async with open_model_api() as api, open_with(memory) as providers:
+    model_statistics = Memory()
+    async with open_model_api() as api, open_with(model_statistics) as providers:
         api.told = {LISTING: {"data": [{"id": "m", "max_model_len": 4096}]}}
         await providers.make(spec(api), Path("none")).complete(REQUEST, ignore)
         with anyio.fail_after(WAIT_S):
-            await memory.learnt.wait()
+            await model_statistics.learnt.wait()
         await providers.make(spec(api), Path("none")).complete(REQUEST, ignore)
         await providers.make(spec(api), Path("none")).complete(REQUEST, ignore)
 
@@ -239,33 +241,33 @@ async def test_a_model_is_asked_about_once_for_all_agents() -> None:
 
 async def test_what_was_learnt_meanwhile_stays() -> None:
     """The answer comes after the report of the first call: it must not take that away."""
-    memory = Memory()
-    async with open_model_api() as api, open_with(memory) as providers:
+    model_statistics = Memory()
+    async with open_model_api() as api, open_with(model_statistics) as providers:
         api.told = {LISTING: {"data": [{"id": "m", "max_model_len": 4096}]}}
         model = spec(api)
         await providers.make(model, Path("none")).complete(REQUEST, ignore)
-        learnt = learn(memory.facts(model), units=100_000, tokens=1_700)
-        ShortMemory.learn(memory, model, learnt)
+        learnt = learn(model_statistics.of(model), units=100_000, tokens=1_700)
+        InMemoryModelStatistics.record(model_statistics, model, learnt)
         with anyio.fail_after(WAIT_S):
-            await memory.learnt.wait()
+            await model_statistics.learnt.wait()
 
-    assert memory.facts(model) == replace(learnt, window_tokens=4096)
+    assert model_statistics.of(model) == replace(learnt, window_tokens=4096)
 
 
 async def test_a_refused_first_call_also_asks() -> None:
     """An overflow that names no number is the best reason to ask."""
-    memory = Memory()
-    async with open_model_api() as api, open_with(memory) as providers:
+    model_statistics = Memory()
+    async with open_model_api() as api, open_with(model_statistics) as providers:
         api.told = {LISTING: {"data": [{"id": "m", "max_model_len": 4096}]}}
         api.script(overflow())
         model = spec(api)
         with pytest.raises(ContextOverflowError) as raised:
             await providers.make(model, Path("none")).complete(REQUEST, ignore)
         with anyio.fail_after(WAIT_S):
-            await memory.learnt.wait()
+            await model_statistics.learnt.wait()
 
     assert raised.value.window_tokens == 8192
-    assert memory.facts(model).window_tokens == 4096
+    assert model_statistics.of(model).window_tokens == 4096
 
 
 @pytest.mark.parametrize(("tells", "asks"), [(4096, 1), (None, 3)])
@@ -273,23 +275,25 @@ async def test_a_server_is_asked_until_it_tells_and_three_times_at_most(
     tells: int | None, asks: int
 ) -> None:
     """Otherwise every reply would be followed by questions."""
-    memory, source = ShortMemory(), Source(tells)
+    model_statistics, source = InMemoryModelStatistics(), Source(tells)
     source.answer.set()
     async with anyio.create_task_group() as tasks:
-        provider = Inquiring(source, model=MODEL, inquiry=Inquiry(memory=memory, tasks=tasks))
+        provider = Inquiring(
+            source, model=MODEL, inquiry=Inquiry(model_statistics=model_statistics, tasks=tasks)
+        )
         for _ in range(6):
             await provider.complete(REQUEST, ignore)
             await anyio.wait_all_tasks_blocked()
 
     assert source.asks == asks
-    assert memory.facts(MODEL) == replace(cold_facts("m"), window_tokens=tells)
+    assert model_statistics.of(MODEL) == replace(prior_statistics("m"), window_tokens=tells)
 
 
 async def test_calls_do_not_wait_for_the_answer() -> None:
     """The question is asked beside the turns: a proxy that swallows it must not hold them up."""
     source = Source()
     async with anyio.create_task_group() as tasks:
-        inquiry = Inquiry(memory=ShortMemory(), tasks=tasks)
+        inquiry = Inquiry(model_statistics=InMemoryModelStatistics(), tasks=tasks)
         with anyio.fail_after(WAIT_S):
             for _ in range(3):
                 await Inquiring(source, model=MODEL, inquiry=inquiry).complete(REQUEST, ignore)
@@ -302,7 +306,7 @@ async def test_calls_do_not_wait_for_the_answer() -> None:
 async def test_a_silent_server_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a deadline the question would hold a connection for good."""
     monkeypatch.setattr(transport, "WINDOW_TIMEOUT_S", 0.05)
-    async with open_silent() as address, open_with(ShortMemory()) as providers:
+    async with open_silent() as address, open_with(InMemoryModelStatistics()) as providers:
         model = ModelSpec(provider="openai", name="m", base_url=address)
         with anyio.fail_after(WAIT_S):
             tokens = await told(providers.make(model, Path("none")))
@@ -314,7 +318,7 @@ async def test_the_providers_close_in_the_middle_of_a_question() -> None:
     """A stop of the gateway must neither wait for an answer nor fail for want of it."""
     async with open_model_api() as api, open_silent() as address:
         with anyio.fail_after(WAIT_S):
-            async with open_with(ShortMemory()) as providers:
+            async with open_with(InMemoryModelStatistics()) as providers:
                 model = ModelSpec(provider="openai", name="m", base_url=address)
                 silent = providers.make(model, Path("none"))
                 answering = providers.make(spec(api), Path("none"))
@@ -331,7 +335,7 @@ async def test_nobody_at_the_address_is_no_answer() -> None:
     """Asking must never raise: the call itself says what is wrong."""
     async with open_model_api() as api:
         address = api.url
-    async with open_with(ShortMemory()) as providers:
+    async with open_with(InMemoryModelStatistics()) as providers:
         model = ModelSpec(provider="openai", name="m", base_url=address)
 
         assert await told(providers.make(model, Path("none"))) is None
@@ -340,7 +344,7 @@ async def test_nobody_at_the_address_is_no_answer() -> None:
 @pytest.mark.parametrize("body", [b"<html>", b"", b"\xff", b"[[[", b'{"data": 3}', b"null"])
 async def test_an_answer_that_is_none_tells_nothing(body: bytes) -> None:
     """Gateways in front of a model answer what they like."""
-    async with open_model_api() as api, open_with(ShortMemory()) as providers:
+    async with open_model_api() as api, open_with(InMemoryModelStatistics()) as providers:
         api.told = dict.fromkeys((LISTING, "/props", "/api/ps", "/api/v0/models"), body)
 
         assert await told(providers.make(spec(api), Path("none"))) is None
@@ -349,16 +353,16 @@ async def test_an_answer_that_is_none_tells_nothing(body: bytes) -> None:
 
 async def test_a_local_model_says_what_it_is_started_with() -> None:
     """Its file's name tells nothing, and the table would give it 128,000."""
-    memory = ShortMemory()
+    model_statistics = InMemoryModelStatistics()
     small = ModelSpec(provider="local", name="mine.gguf")
     large = ModelSpec(provider="local", name="yours.gguf", context_window=16_384)
-    async with open_with(memory) as providers:
+    async with open_with(model_statistics) as providers:
         tokens = await told(providers.make(small, Path("none")))
         providers.make(large, Path("none"))
 
     assert tokens == 4096
-    assert input_window(small, memory.facts(small)) == 4096
-    assert input_window(large, memory.facts(large)) == 16_384
+    assert input_window(small, model_statistics.of(small)) == 4096
+    assert input_window(large, model_statistics.of(large)) == 16_384
 
 
 @asynccontextmanager

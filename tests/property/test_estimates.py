@@ -9,10 +9,10 @@ from support.conversations import turns
 from everturn_actors.context.estimation.calibration import (
     SCALE_MAX,
     SCALE_MIN,
-    ModelFacts,
-    cold_facts,
+    ModelStatistics,
     correction_tokens,
     learn,
+    prior_statistics,
     session_scale,
 )
 from everturn_actors.context.estimation.estimates import (
@@ -36,7 +36,7 @@ CJK = st.text(
 )
 SCALES = st.floats(SCALE_MIN, SCALE_MAX)
 FACTS = st.builds(
-    ModelFacts,
+    ModelStatistics,
     scale=SCALES,
     reports=st.integers(0, 1000),
     units=st.integers(0, 2_000_000),
@@ -81,7 +81,7 @@ def test_a_turn_costs_the_sum_of_its_messages(turn: Turn) -> None:
 
 @given(FACTS, AMOUNTS, AMOUNTS)
 def test_no_report_takes_the_scale_out_of_its_bounds(
-    facts: ModelFacts, units: int, tokens: int
+    facts: ModelStatistics, units: int, tokens: int
 ) -> None:
     """Whatever a provider reports, the next estimate is one."""
     learnt = learn(facts, units=units, tokens=tokens)
@@ -91,7 +91,9 @@ def test_no_report_takes_the_scale_out_of_its_bounds(
 
 
 @given(FACTS, st.integers(max_value=0), AMOUNTS)
-def test_reports_of_nothing_change_nothing(facts: ModelFacts, nothing: int, units: int) -> None:
+def test_reports_of_nothing_change_nothing(
+    facts: ModelStatistics, nothing: int, units: int
+) -> None:
     """Zero usage is what a server without usage reports; a negative one is stale."""
     assert learn(facts, units=units, tokens=nothing) == facts
     assert learn(facts, units=nothing, tokens=units) == facts
@@ -99,7 +101,7 @@ def test_reports_of_nothing_change_nothing(facts: ModelFacts, nothing: int, unit
 
 @given(FACTS, st.floats(SCALE_MIN, SCALE_MAX), st.lists(st.integers(5_000, 500_000), min_size=1))
 def test_reports_of_one_rate_only_bring_the_scale_nearer(
-    facts: ModelFacts, rate: float, sizes: list[int]
+    facts: ModelStatistics, rate: float, sizes: list[int]
 ) -> None:
     """A mean never overshoots, however the sizes vary."""
     for units in sizes:
@@ -112,7 +114,7 @@ def test_reports_of_one_rate_only_bring_the_scale_nearer(
 @given(st.floats(SCALE_MIN, SCALE_MAX), st.sampled_from(["gpt-5", "claude-opus-5", "m"]))
 def test_after_a_hundred_thousand_tokens_the_scale_is_found(rate: float, name: str) -> None:
     """The guess by name must not outlive what was seen."""
-    facts = cold_facts(name)
+    facts = prior_statistics(name)
     for _ in range(50):
         facts = learn(facts, units=200_000, tokens=round(2_000 * rate))
 
@@ -121,7 +123,7 @@ def test_after_a_hundred_thousand_tokens_the_scale_is_found(rate: float, name: s
 
 @given(FACTS, AMOUNTS, AMOUNTS, st.integers(0, 100_000_000))
 def test_a_correction_is_at_most_half_of_the_estimate(
-    facts: ModelFacts, sent: int, reported: int, now: int
+    facts: ModelStatistics, sent: int, reported: int, now: int
 ) -> None:
     """A wrong report may cost room; it must not make a request look empty, or like ten."""
     correction = correction_tokens(facts, sent_units=sent, reported_tokens=reported, now_units=now)
@@ -132,7 +134,7 @@ def test_a_correction_is_at_most_half_of_the_estimate(
 
 @given(FACTS, st.integers(10_000, 10_000_000), st.floats(0.9, 1.1), st.integers(0, 1_000_000))
 def test_more_to_send_is_never_predicted_to_be_less(
-    facts: ModelFacts, sent: int, drift: float, more: int
+    facts: ModelStatistics, sent: int, drift: float, more: int
 ) -> None:
     """R8: dropping a message must not make the rest look larger."""
     reported = round(sent * facts.scale * drift / 100)

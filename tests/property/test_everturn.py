@@ -21,7 +21,7 @@ from everturn_actors.context.projection.arguments import shorten_call
 from everturn_actors.context.projection.markers import gap_messages, is_shortened_argument
 from everturn_actors.context.projection.results import Shape, keep_ends
 from everturn_actors.context.projection.turns import Block
-from everturn_actors.context.stages.jumping import newest_turn, turn_starts
+from everturn_actors.context.stages.cutting_ahead import newest_turn, turn_starts
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.model import AnyMessage, Reply, Step, ToolCall, UserMessage
 
@@ -85,7 +85,7 @@ def apply(messages: list[Json], how: How) -> tuple[Applied, list[Json]] | None:
         event("does not fit")
         return None
     for reduction in made[0].reductions:
-        event(f"{reduction.stage}, {reduction.fate}")
+        event(f"{reduction.stage}, {reduction.disposition}")
     return made
 
 
@@ -101,18 +101,18 @@ def question(messages: list[Json]) -> int:
 
 def shown(applied: Applied) -> set[int]:
     """Return which messages a request shows."""
-    return {message.seq for message in applied.view.messages if message.seq}
+    return {message.seq for message in applied.projection.messages if message.seq}
 
 
 def it_is_left_alone(applied: Applied, how: How) -> None:
     """IN-04: all stages on the output of all stages, so that a number in a marker never drifts."""
     policy = POLICIES["everturn"].with_numbers(how.numbers)
-    view = applied.view
+    projection = applied.projection
     for stage in all_stages(policy, applied.limits):
-        again, reductions = stage(view, applied.budget)
+        again, reductions = stage(projection, applied.budget)
 
         assert reductions == ()
-        assert replace(again, notes=()) == replace(view, notes=())  # notes are for people
+        assert replace(again, notes=()) == replace(projection, notes=())  # notes are for people
 
 
 def all_that_a_person_said_is_there(applied: Applied) -> None:
@@ -129,9 +129,9 @@ def the_numbers_are_those_of_what_is_missing(applied: Applied, request: list[Jso
     head = request[0]["content"] if request[0]["role"] == "system" else ""
     told = applied.policy.notice(len(missing))
     newest = {m.seq for b in applied.given.blocks[newest_turn(applied.given) :] for m in of(b)}
-    gaps = [gap_messages(m.text) for m in applied.view.messages if not m.seq]
+    gaps = [gap_messages(m.text) for m in applied.projection.messages if not m.seq]
 
-    assert applied.view.omitted_messages == len(missing)
+    assert applied.projection.omitted_messages == len(missing)
     assert head.endswith(told) if missing else "not shown" not in head
     assert sum(gaps) == len(missing & newest)
 
@@ -154,7 +154,7 @@ def only_whole_turns_left(applied: Applied) -> None:
 
 def arguments_are_the_json_of_an_object(applied: Applied) -> None:
     """D17: a provider refuses a call whose arguments do not parse."""
-    for message in applied.view.messages:
+    for message in applied.projection.messages:
         for call in message.calls if isinstance(message, Reply) else ():
             assert isinstance(json.loads(call.arguments), dict)
 

@@ -8,7 +8,7 @@ from support.conversations import agent, logs
 from support.live import SESSION, LiveSession
 
 from everturn_actors.context.catalog import POLICIES
-from everturn_actors.context.estimation.calibration import ModelFacts
+from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.events import Event, ModelReplied
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, SessionSpec
@@ -16,7 +16,7 @@ from everturn_actors.state.reports import explanation_from, explanation_record
 from everturn_actors.state.session_state import SessionState, apply
 from everturn_actors.turn.replay import explain
 
-FACTS = ModelFacts(scale=1.0)
+FACTS = ModelStatistics(scale=1.0)
 
 
 @given(st.data(), logs(max_turns=8, window_messages=12))
@@ -46,7 +46,7 @@ def test_every_message_up_to_a_request_is_accounted_for(
     assert set(shown) <= set(seqs)
     assert {m.seq for m in found.messages if m.tokens_after} <= set(shown)
     for message in found.messages:
-        is_gone = message.fate in {"dropped", "summarised"} and not message.tokens_after
+        is_gone = message.disposition in {"dropped", "summarised"} and not message.tokens_after
         assert is_gone or message.seq in shown
         assert message.by_seq <= seq
     assert found.verdict == "unknown"  # nothing was sent in these logs

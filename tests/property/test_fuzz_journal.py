@@ -65,7 +65,7 @@ def forged_lines(draw: st.DrawFn) -> tuple[int, list[bytes]]:
         record = json.loads(lines[at])
         del record["crc"]
         changed = draw(mutated(record))
-        body = as_json(changed)[:-1] if isinstance(changed, dict) else b'{"v":1,"seq":1'
+        body = as_json(changed)[:-1] if isinstance(changed, dict) else b'{"v":2,"seq":1'
     else:
         body = draw(torn(lines[at][:-17])).replace(b"\n", b" ")
     lines[at] = sealed(body) + b"\n"

@@ -20,7 +20,14 @@ from support.mutations import as_json, fuzz, in_pieces, mutated, torn
 from everturn_actors.errors import ModelError, RateLimitedError
 from everturn_actors.events import Body, Event, ModelReplied, ReplyBroken
 from everturn_actors.journal.log.codec import decode, encode, seed
-from everturn_actors.model import ModelRequest, Reply, Sent, ToolCall, ToolResult, UserMessage
+from everturn_actors.model import (
+    ModelRequest,
+    PromptFingerprint,
+    Reply,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+)
 from everturn_actors.turn.model_call import _flaw
 from everturn_gateway.providers.anthropic import reading as anthropic_reading
 from everturn_gateway.providers.anthropic import wire as anthropic_wire
@@ -195,7 +202,7 @@ def check(reply: Reply) -> None:
         usage=reply.usage,
         stop_reason=reply.stop_reason,
         model=reply.model,
-        sent=Sent(),
+        fingerprint=PromptFingerprint(),
         opaque=reply.opaque,
     )
     if reason:

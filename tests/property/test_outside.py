@@ -114,7 +114,7 @@ class Marked(LiveSession):
         assert outside.sources or not any(CANARY in text for text in shown)
         # ... and without such a text, a summary of one, or an answer from then, there is none.
         retold = [m for m in made.request.messages if isinstance(m, Reply)]
-        summary = self.known.standing.summary
+        summary = self.known.reductions.summary
         held = any(CANARY in text for text in shown)
         held = held or any(reply.outside and not reply.retells for reply in retold)
         held = held or bool(summary and summary.outside)

@@ -14,8 +14,8 @@ from support.transcripts import Json, run, transcripts
 from everturn_actors.context.catalog import POLICIES
 from everturn_actors.context.estimation.tokens import estimate_message
 from everturn_actors.context.policy import Applied, Limits, all_stages
+from everturn_actors.context.projection.projection import size_tokens
 from everturn_actors.context.projection.results import middle_out, truncate
-from everturn_actors.context.projection.view import size_tokens
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.model import Reply, Step, ToolResult, UserMessage
 from everturn_gateway.commands.context.transcript import read_transcript
@@ -140,23 +140,23 @@ def assert_the_newest_question_is_there(applied: Applied) -> None:
     """IN-02: a model that is not asked answers nothing."""
     newest = max(m.seq for m in applied.given.messages if isinstance(m, UserMessage))
 
-    assert newest in {m.seq for m in applied.view.messages if isinstance(m, UserMessage)}
+    assert newest in {m.seq for m in applied.projection.messages if isinstance(m, UserMessage)}
 
 
 def assert_every_message_is_accounted_for(applied: Applied) -> None:
     """What is not shown has a fate that says so, and what is shown as it was has none."""
-    shown = {m.seq: m for m in applied.view.messages if m.seq}
+    shown = {m.seq: m for m in applied.projection.messages if m.seq}
     given_messages = {m.seq: m for m in applied.given.messages if m.seq}
     for seq, message in given_messages.items():
-        became = applied.view.became.get(seq)
+        changes = applied.projection.changes.get(seq)
         if seq not in shown:
-            assert became is not None
-            assert became.fate in {"dropped", "summarised"}
+            assert changes is not None
+            assert changes.disposition in {"dropped", "summarised"}
         elif shown[seq] != message:
-            assert became is not None
-            assert became.fate in {"shortened", "masked", "cleared", "evicted"}
+            assert changes is not None
+            assert changes.disposition in {"shortened", "masked", "cleared", "evicted"}
         else:
-            assert became is None
+            assert changes is None
 
 
 @names
@@ -166,19 +166,19 @@ def test_a_stage_applied_to_its_own_output_does_nothing(
     name: str, messages: list[Json], how: How
 ) -> None:
     """IN-04: a request must not change with the number of times it is made."""
-    view = read_transcript(messages).view(turn_start(messages) if how.running else None)
+    projection = read_transcript(messages).view(turn_start(messages) if how.running else None)
     policy = POLICIES[name].with_numbers(TIGHT[name] if how.tight else {})
     limits = Limits(window_tokens=how.window, output_tokens=how.reserve)
     budget = policy.divide(policy.numbers, limits, 0, 0)
     for stage in all_stages(policy, limits):
         try:
-            view, _ = stage(view, budget)
-            again, reductions = stage(view, budget)
+            projection, _ = stage(projection, budget)
+            again, reductions = stage(projection, budget)
         except ContextDoesNotFitError:
             return
 
         assert reductions == ()
-        assert again == view
+        assert again == projection
 
 
 @names
@@ -206,7 +206,7 @@ def test_a_smaller_window_shows_no_more(
 
 def seqs(applied: Applied) -> list[int]:
     """Return which messages are shown."""
-    return [message.seq for message in applied.view.messages if message.seq]
+    return [message.seq for message in applied.projection.messages if message.seq]
 
 
 @given(messages=transcripts(), window=st.integers(2_000, 60_000), tight=st.booleans())
@@ -224,10 +224,10 @@ def test_the_notice_tells_how_many_are_missing(
     stages = {r.stage for r in applied.reductions} - {"drop_iterations"}
     told = {
         seq
-        for seq, became in applied.view.became.items()
-        if became.fate == "dropped" and became.stage in stages
+        for seq, changes in applied.projection.changes.items()
+        if changes.disposition == "dropped" and changes.stage in stages
     }
-    assert applied.view.omitted_messages == len(told)
+    assert applied.projection.omitted_messages == len(told)
 
 
 @given(messages=transcripts(broken=False))
@@ -273,23 +273,23 @@ def test_duragent_is_the_algorithm_of_its_seed(messages: list[Json], how: How) -
     applied = made[0]
     expected = seed_duragent(applied)
     if expected is not None:
-        assert [(m.seq, m.text) for m in applied.view.messages] == expected
+        assert [(m.seq, m.text) for m in applied.projection.messages] == expected
 
 
 def seed_duragent(applied: Applied) -> list[tuple[int, str]] | None:
     """Return seqs and texts as the seed would send them; None where it would send no question."""
-    numbers, budget, view = applied.policy.numbers, applied.budget, applied.given
+    numbers, budget, projection = applied.policy.numbers, applied.budget, applied.given
     flat = [
         replace(
             m, text=truncate(m.text, numbers.max_tool_result_tokens, numbers.tool_result_truncation)
         )
         if isinstance(m, ToolResult)
         else m
-        for m in view.messages
+        for m in projection.messages
     ]
     turn = sum(
         len(block.messages) if isinstance(block, Step) else 1
-        for block in view.blocks[: view.current]
+        for block in projection.blocks[: projection.current]
     )
     asked = turn
     while asked < len(flat) and isinstance(flat[asked], UserMessage):
@@ -355,4 +355,4 @@ def test_baseagent_prunes_as_its_seed_does(messages: list[Json], how: How) -> No
         if pruned > numbers.prune_minimum:
             for n in marked:
                 flat[n] = replace(flat[n], text="[Old tool result content cleared]")
-    assert [(m.seq, m.text) for m in applied.view.messages] == [(m.seq, m.text) for m in flat]
+    assert [(m.seq, m.text) for m in applied.projection.messages] == [(m.seq, m.text) for m in flat]

@@ -23,7 +23,7 @@ from everturn_actors.events import (
     Summarised,
     TurnStarted,
 )
-from everturn_actors.model import ConversationKey, Replaced, Sent, ToolCall, Usage
+from everturn_actors.model import ConversationKey, PromptFingerprint, Replaced, ToolCall, Usage
 from everturn_actors.state.serialization import FORMAT_VERSION, from_record, to_record, type_name
 
 instants = st.integers(0, 10**16).map(
@@ -65,7 +65,7 @@ def test_a_record_can_be_read_by_a_person() -> None:
             text="wait",
             calls=(ToolCall(call_id="a", name="bash"),),
             usage=Usage(input_tokens=5),
-            sent=Sent(prefix="9f86d081", messages=3, units=4_700),
+            fingerprint=PromptFingerprint(prefix="9f86d081", messages=3, units=4_700),
         ),
     )
 
@@ -77,7 +77,7 @@ def test_a_record_can_be_read_by_a_person() -> None:
             "text": "wait",
             "calls": [{"call_id": "a", "name": "bash", "arguments": "{}"}],
             "usage": {"input_tokens": 5},
-            "sent": {"prefix": "9f86d081", "messages": 3, "units": 4700},
+            "fingerprint": {"prefix": "9f86d081", "messages": 3, "units": 4700},
         }
     )
 
@@ -88,7 +88,7 @@ def test_what_was_hidden_can_be_read_by_a_person() -> None:
         stage="clear",
         cut_turn=3,
         dropped=(12, 13),
-        replaced=(Replaced(seq=9, fate="shortened", text="a", arguments=("{}",)),),
+        replaced=(Replaced(seq=9, disposition="shortened", text="a", arguments=("{}",)),),
         messages=5,
         tokens_before=900,
         tokens_after=12,
@@ -103,7 +103,7 @@ def test_what_was_hidden_can_be_read_by_a_person() -> None:
             "stage": "clear",
             "cut_turn": 3,
             "dropped": [12, 13],
-            "replaced": [{"seq": 9, "fate": "shortened", "text": "a", "arguments": ["{}"]}],
+            "replaced": [{"seq": 9, "disposition": "shortened", "text": "a", "arguments": ["{}"]}],
             "messages": 5,
             "tokens_before": 900,
             "tokens_after": 12,
@@ -137,7 +137,7 @@ GOOD: dict[str, Any] = to_record(Event(seq=3, at=STARTED, body=Received(text="hi
 STARTED_RECORD = to_record(Event(seq=1, at=STARTED, body=SessionStarted(session_id="s", key=KEY)))
 REPLIED = to_record(Event(seq=5, at=STARTED, body=ModelReplied(text="")))
 REDUCED = to_record(Event(seq=6, at=STARTED, body=ContextReduced(stage="clear")))
-REPLACED = {"seq": 2, "fate": "cleared", "text": "t"}
+REPLACED = {"seq": 2, "disposition": "cleared", "text": "t"}
 SUMMARISED = to_record(Event(seq=7, at=STARTED, body=Summarised(last_turn=1, messages=2, text="")))
 
 
@@ -164,16 +164,24 @@ SUMMARISED = to_record(Event(seq=7, at=STARTED, body=Summarised(last_turn=1, mes
         pytest.param({**REPLIED, "calls": [{"id": "a"}]}, "calls[0].id", id="field of a call"),
         pytest.param({**REPLIED, "calls": ["bash"]}, "calls[0] must be dict", id="call"),
         pytest.param({**REPLIED, "usage": {"input_tokens": "5"}}, "usage.input_", id="usage"),
-        pytest.param({**REPLIED, "sent": "9f86"}, "sent must be dict", id="text for sent"),
-        pytest.param({**REPLIED, "sent": {"units": 1.5}}, "sent.units must be int", id="sent"),
-        pytest.param({**REPLIED, "sent": {"drifted": 1}}, "sent.drifted must be bool", id="drift"),
+        pytest.param(
+            {**REPLIED, "fingerprint": "9f86"}, "fingerprint must be dict", id="text for sent"
+        ),
+        pytest.param(
+            {**REPLIED, "fingerprint": {"units": 1.5}}, "fingerprint.units must be int", id="sent"
+        ),
+        pytest.param(
+            {**REPLIED, "fingerprint": {"is_cache_miss": 1}},
+            "fingerprint.is_cache_miss must be bool",
+            id="drift",
+        ),
         pytest.param({**REDUCED, "dropped": 5}, "dropped must be list", id="dropped"),
         pytest.param({**REDUCED, "dropped": [5, "6"]}, "dropped[1] must be int", id="of dropped"),
         pytest.param({**REDUCED, "replaced": REPLACED}, "replaced must be list", id="replaced"),
         pytest.param(
-            {**REDUCED, "replaced": [REPLACED, {**REPLACED, "fate": "eaten"}]},
-            "replaced[1].fate is 'eaten', which is none of kept",
-            id="fate",
+            {**REDUCED, "replaced": [REPLACED, {**REPLACED, "disposition": "eaten"}]},
+            "replaced[1].disposition is 'eaten', which is none of kept",
+            id="disposition",
         ),
         pytest.param(
             {**REDUCED, "replaced": [{"seq": 2, "text": "t"}]}, "has no replaced[0].fate", id="none"

@@ -136,7 +136,7 @@ class Carried(LiveSession):
 
     @staticmethod
     def _cost(made: Rendered) -> int:
-        return Estimates(1.3).tokens(made.sent.units)
+        return Estimates(1.3).tokens(made.fingerprint.units)
 
 
 def its_calls_have_their_results(made: Rendered) -> None:
@@ -235,7 +235,7 @@ class Promised(Watched):
 
         assert recovered.state.conversation == conversation
         assert again.request == made.request
-        assert again.sent == made.sent
+        assert again.fingerprint == made.fingerprint
         assert again.tokens == made.tokens
 
     def check_the_log(self) -> None:
@@ -277,12 +277,12 @@ def test_a_request_begins_with_the_one_before(window: int, script: list[Said]) -
 
             assert two.system == one.system
             assert two.messages[: len(kept)] == kept
-            assert not made.sent.drifted
+            assert not made.fingerprint.is_cache_miss
 
     session = Check(agent("everturn", window))
     session.play(script)
 
-    assert session.known.drifts == 0
+    assert session.known.cache_misses == 0
 
 
 @pytest.mark.parametrize("policy", POLICIES)

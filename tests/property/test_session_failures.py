@@ -19,7 +19,7 @@ from everturn_actors.errors import (
     UnknownSessionError,
 )
 from everturn_actors.events import Body, ModelReplied, Received, TurnFinished
-from everturn_actors.model import Announcement, Aside, Inbound
+from everturn_actors.model import AmbientMessage, Announcement, Inbound
 from everturn_actors.service import ServiceSettings
 from everturn_actors.testing import TestService, open_test_service
 
@@ -31,7 +31,9 @@ Command: TypeAlias = Callable[[TestService, str], Awaitable[Any]]
 COMMANDS: Final[dict[str, Command]] = {
     "submit": lambda test, at: test.service.submit(Inbound(text="hello", session_id=at)),
     "announce": lambda test, at: test.service.announce(Announcement(text="so", session_id=at)),
-    "keep_aside": lambda test, _: test.service.keep_aside(Aside(text="so", key=test.key())),
+    "keep_aside": lambda test, _: test.service.store_ambient(
+        AmbientMessage(text="so", key=test.key())
+    ),
     "flush": lambda test, _: test.service.flush(test.key()),
     "view": lambda test, at: test.service.view(at),
     "resume": lambda test, at: test.service.resume(at),

@@ -43,11 +43,11 @@ from everturn_actors.model import (
     OpenStep,
     OpenTurn,
     OutboxItem,
-    Overheard,
+    PendingAmbient,
+    PromptFingerprint,
+    Reductions,
     Replaced,
     Reply,
-    Sent,
-    Standing,
     Step,
     Summary,
     ToolCall,
@@ -218,22 +218,24 @@ FULL = replace(
         started_at=started().at,
         step=OpenStep(reply=REPLY, started=("a",), results={"b": RESULTS[1]}),
     ),
-    standing=Standing(
+    reductions=Reductions(
         cut_turn=1,
         dropped=frozenset([12, 5]),
         summary=Summary(last_turn=0, messages=7, text="They met.", source="digest", path="0.txt"),
         replaced={
-            10: Replaced(seq=10, fate="cleared", text="[cleared]"),
-            9: Replaced(seq=9, fate="shortened", text="let", arguments=("{}", '{"a":1}')),
+            10: Replaced(seq=10, disposition="cleared", text="[cleared]"),
+            9: Replaced(seq=9, disposition="shortened", text="let", arguments=("{}", '{"a":1}')),
         },
         note="2 messages left in an emergency.",
         failures=1,
         retry_at=started().at,
     ),
-    sent=Sent(prefix="9f86d081", messages=3, units=12_345),
+    fingerprint=PromptFingerprint(prefix="9f86d081", messages=3, units=12_345),
     reported=Usage(input_tokens=130, output_tokens=6, cached_tokens=100),
-    drifts=2,
-    overheard=(Overheard(seq=15, text="lunch?", until=started().at, sender="eve", untrusted=True),),
+    cache_misses=2,
+    ambient=(
+        PendingAmbient(seq=15, text="lunch?", until=started().at, sender="eve", untrusted=True),
+    ),
     outbox=(
         OutboxItem(
             seq=12,
@@ -266,7 +268,7 @@ def test_a_person_can_read_and_compare_the_file() -> None:
 # only what was logged later has to be replayed. Each line of the lists below is one message and
 # names the turn that it belongs to; at the end, what the model sees in place of messages. While
 # Everturn is stopped, the file may be edited by hand: any valid YAML of the same fields will do.
-format: everturn/state-v4
+format: everturn/state-v5
 session: "20261121T224956123-3f9a2c1b"
 conversation: {"channel":"http","chat":"c1","topic":"","agent":"assistant"}
 status: "active"
@@ -280,10 +282,10 @@ turns: 3
 logged_messages: 2
 usage: {"input_tokens":9,"output_tokens":3,"cached_tokens":0}
 instructions: ""
-standing: {"cut_turn":1,"dropped":[5,12],"note":"2 messages left in an emergency.","failures":1,"retry_at":"2026-11-21T22:49:56.123456Z"}
-sent: {"prefix":"9f86d081","messages":3,"units":12345,"drifted":false}
+reductions: {"cut_turn":1,"dropped":[5,12],"note":"2 messages left in an emergency.","failures":1,"retry_at":"2026-11-21T22:49:56.123456Z"}
+fingerprint: {"prefix":"9f86d081","messages":3,"units":12345,"is_cache_miss":false}
 reported: {"input_tokens":130,"output_tokens":6,"cached_tokens":100}
-drifts: 2
+cache_misses: 2
 seen:
 - {"key":"key-1","seq":2}
 waiting:
@@ -306,9 +308,9 @@ pending:
 summary:
 - {"last_turn":0,"messages":7,"text":"They met.","source":"digest","path":"0.txt"}
 replaced:
-- {"seq":9,"fate":"shortened","text":"let","arguments":["{}","{\\"a\\":1}"]}
-- {"seq":10,"fate":"cleared","text":"[cleared]"}
-overheard:
+- {"seq":9,"disposition":"shortened","text":"let","arguments":["{}","{\\"a\\":1}"]}
+- {"seq":10,"disposition":"cleared","text":"[cleared]"}
+ambient:
 - {"seq":15,"text":"lunch?","until":"2026-11-21T22:49:56.123456Z","sender":"eve","untrusted":true}
 outbox:
 - {"seq":12,"turn":1,"kind":"reply","text":"it works","reply_to":"44","preview":"77","chunks":[{"payload":"it","mark":"sent","platform_id":"77"},{"payload":"works","mark":"unknown","tries":1}]}
@@ -378,13 +380,13 @@ def test_a_file_of_the_version_before_is_read_as_fast() -> None:
 
 def test_equal_states_give_equal_bytes() -> None:
     """Files are compared and copied; the order in which things were hidden says nothing."""
-    standing = FULL.standing
+    reductions = FULL.reductions
     turned = replace(
-        standing,
-        replaced=dict(reversed([*standing.replaced.items()])),
-        dropped=frozenset(reversed([*standing.dropped])),
+        reductions,
+        replaced=dict(reversed([*reductions.replaced.items()])),
+        dropped=frozenset(reversed([*reductions.dropped])),
     )
-    state = replace(FULL, standing=turned)
+    state = replace(FULL, reductions=turned)
 
     assert state == FULL
     assert encode_state(state) == encode_state(FULL)
@@ -396,8 +398,8 @@ def test_what_is_hidden_can_be_shown_again_by_hand() -> None:
     line = next(line for line in text.splitlines(keepends=True) if '"cleared"' in line)
     state = decode_state(text.replace(line, "").encode())
 
-    assert [*state.standing.replaced] == [9]
-    assert replace(state, standing=FULL.standing) == FULL
+    assert [*state.reductions.replaced] == [9]
+    assert replace(state, reductions=FULL.reductions) == FULL
 
 
 def test_a_file_with_other_line_ends_is_read() -> None:
@@ -438,23 +440,34 @@ def test_sections_that_were_removed_are_empty() -> None:
         pytest.param(r"^waiting:\n- .*$", "waiting: {}", "must be a list", id="section"),
         pytest.param(r'^- \{"key".*', "- key-1", "must be a mapping", id="entry"),
         pytest.param('"key":"key-1"', '"kee":"key-1"', "a key", id="seen"),
-        pytest.param("^standing: .*", "standing: 5", "standing: it must be a map", id="standing"),
+        pytest.param(
+            "^reductions: .*", "reductions: 5", "reductions: it must be a map", id="reductions"
+        ),
         pytest.param('"cut_turn":1', '"cut_turn":"1"', "cut_turn must be int", id="cut"),
-        pytest.param('"cut_turn"', '"cut_turns"', "standing: .*cut_turns", id="cuts"),
+        pytest.param('"cut_turn"', '"cut_turns"', "reductions: .*cut_turns", id="cuts"),
         pytest.param('"dropped":.5,12.', '"dropped":5', "dropped must be a list", id="dropped"),
         pytest.param('"dropped":.5', '"dropped":["5"', "dropped must hold int", id="of dropped"),
-        pytest.param('"retry_at":"[^"]+"', '"retry_at":"soon"', "standing: .*soon", id="retry"),
+        pytest.param('"retry_at":"[^"]+"', '"retry_at":"soon"', "reductions: .*soon", id="retry"),
         pytest.param('"note":', '"summary":', "summary is a section of its own", id="nested"),
         pytest.param('"units":12345', '"units":1.5', "sent: units must be int", id="sent"),
         pytest.param("^reported: .*", "reported: []", "reported: ", id="reported"),
-        pytest.param("^drifts: 2", "drifts: two", "drifts must be int", id="drifts"),
+        pytest.param(
+            "^cache_misses: 2", "cache_misses: two", "cache_misses must be int", id="cache_misses"
+        ),
         pytest.param('"source":"digest"', '"source":"me"', "source is 'me', which", id="source"),
         pytest.param('"last_turn":0', '"last_turn":null', "last_turn must be int", id="last"),
         pytest.param(r'^(- \{"last_turn.*\n)', r"\1\1", "at most one summary", id="summaries"),
-        pytest.param('"fate":"cleared"', '"fate":"eaten"', "fate is 'eaten', which", id="fate"),
-        pytest.param('"fate":"cleared",', "", "has no fate", id="no fate"),
+        pytest.param(
+            '"disposition":"cleared"',
+            '"disposition":"eaten"',
+            "disposition is 'eaten', which",
+            id="disposition",
+        ),
+        pytest.param('"disposition":"cleared",', "", "has no disposition", id="no fate"),
         pytest.param('"arguments":."{}",', '"arguments":[5,', r"arguments\[0\] must", id="args"),
-        pytest.param('"seq":10,"fate"', '"seq":9,"fate"', "9 is replaced twice", id="twice"),
+        pytest.param(
+            '"seq":10,"disposition"', '"seq":9,"disposition"', "9 is replaced twice", id="twice"
+        ),
         pytest.param('"path":"a.txt"', '"path":7', r"line \d+: path must be str", id="path"),
         pytest.param('"mark":"sent"', '"mark":"lost"', "mark is 'lost', which", id="mark"),
         pytest.param('"kind":"file"', '"kind":"box"', "kind is 'box', which", id="item"),

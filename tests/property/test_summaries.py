@@ -23,7 +23,7 @@ from everturn_actors.context.summaries import (
 )
 from everturn_actors.context.transcripts import OMISSION, without_middle
 from everturn_actors.errors import ModelTransientError
-from everturn_actors.model import Conversation, Standing, Summary, Turn, UserMessage
+from everturn_actors.model import Conversation, Reductions, Summary, Turn, UserMessage
 from everturn_actors.spec import ModelSpec
 
 MODEL = ModelSpec(provider="openai", name="writer")
@@ -65,7 +65,7 @@ def tasks(draw: st.DrawFn) -> SummaryTask:
     conversation = replace(
         conversation,
         turns=tuple(turns),
-        standing=Standing(summary=previous, note=draw(st.sampled_from(["", "[3 left]"]))),
+        reductions=Reductions(summary=previous, note=draw(st.sampled_from(["", "[3 left]"]))),
     )
     older = draw(st.integers(2, len(turns)))
     task = summary_task(conversation, older_turns=older, focus=draw(texts))

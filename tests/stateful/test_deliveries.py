@@ -21,7 +21,15 @@ from support.stores import MemoryWorld, World
 
 from everturn_actors.delivery.port import Outgoing
 from everturn_actors.events import Announced, Body, ChunkMarked, DeliveryPlanned, TurnStarted
-from everturn_actors.model import Announcement, Aside, Chunk, Inbound, Mark, OutboxItem, Queueing
+from everturn_actors.model import (
+    AmbientMessage,
+    Announcement,
+    Chunk,
+    Inbound,
+    Mark,
+    OutboxItem,
+    Queueing,
+)
 from everturn_actors.service import Submission, Told
 from everturn_actors.state.session_state import SessionState, apply
 from everturn_actors.testing import ScriptedProvider, TestService, open_test_service
@@ -64,13 +72,13 @@ class Post:
             chunks = tuple(Chunk(payload=payload) for payload in payloads)
         index = next(n for n, chunk in enumerate(chunks) if not chunk.is_done)
         await session.tell(*plan, _mark(item, index, "sending"))
-        fate = cast("Fate", await self._held.wait(self.sending, "chunk"))
-        self.arrived[item.seq, index] += fate.arrives
-        await session.tell(_mark(item, index, fate.mark))
+        disposition = cast("Disposition", await self._held.wait(self.sending, "chunk"))
+        self.arrived[item.seq, index] += disposition.arrives
+        await session.tell(_mark(item, index, disposition.mark))
 
 
 @dataclass(frozen=True)
-class Fate:
+class Disposition:
     """What becomes of a chunk."""
 
     mark: Mark = "sent"
@@ -78,12 +86,12 @@ class Fate:
 
 
 FATES = (
-    Fate(),
-    Fate(),
-    Fate(mark="unsent", arrives=False),
-    Fate(mark="failed", arrives=False),
-    Fate(mark="unknown"),
-    Fate(mark="unknown", arrives=False),
+    Disposition(),
+    Disposition(),
+    Disposition(mark="unsent", arrives=False),
+    Disposition(mark="failed", arrives=False),
+    Disposition(mark="unknown"),
+    Disposition(mark="unknown", arrives=False),
 )
 
 
@@ -122,7 +130,7 @@ class Deliveries(Turns):
                 tools=self.tools,
                 store=store,
                 clock=self.clock,
-                memory=self.learnt,
+                model_statistics=self.learnt,
                 gate=self.gate,
                 delivery_ports={"test": self.post},
             ) as test:
@@ -172,8 +180,8 @@ class Deliveries(Turns):
             return
         self.told += data.draw(st.sampled_from([0, 1, 1]), label="a new one")
         key = f"beside {self.told}"
-        aside = Aside(text=key, key=self.test.key(), sender="eve", idempotency_key=key)
-        self.do(lambda: self.test.service.keep_aside(aside))
+        aside = AmbientMessage(text=key, key=self.test.key(), sender="eve", idempotency_key=key)
+        self.do(lambda: self.test.service.store_ambient(aside))
         self.settle()
 
     def a_job_says_something(self, data: st.DataObject) -> None:
@@ -195,13 +203,13 @@ class Deliveries(Turns):
 
     def a_chunk_ends(self, data: st.DataObject) -> None:
         """It is there, or not, or nobody knows."""
-        self.end(self.post.sending[0], data.draw(st.sampled_from(FATES), label="fate"))
+        self.end(self.post.sending[0], data.draw(st.sampled_from(FATES), label="disposition"))
         self.settle()
 
     def takes_up(self) -> bool:
         """Let something come to its end; a chunk, too, and what waits for the clock."""
         if self.post.sending:
-            self.end(self.post.sending[0], Fate())
+            self.end(self.post.sending[0], Disposition())
             return True
         if self.held.model or self.held.tools or self.live is None or not self.live.is_due:
             return super().takes_up()
@@ -227,7 +235,7 @@ class Deliveries(Turns):
                 unknown[place] += body.mark in {"unknown", "failed"}
                 assert body.mark != "sent" or self.post.arrived[place], "it never arrived"
             if isinstance(body, TurnStarted):
-                asides.update(body.overheard)
+                asides.update(body.ambient)
             if isinstance(body, Announced):
                 announced.append(body.idempotency_key)
                 assert event.seq in outbox, "nobody is told of it"

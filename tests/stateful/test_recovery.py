@@ -172,7 +172,7 @@ class Session(RuleBasedStateMachine):
 
     @rule()
     def it_goes_to_rest(self) -> None:
-        self.portal.call(self.store.mark_resting, SESSION_ID)
+        self.portal.call(self.store.mark_passive, SESSION_ID)
 
     @precondition(lambda self: self.state and self.state.open_turn is None and self.is_going_on)
     @precondition(lambda self: self.last_seq > 20)

@@ -56,7 +56,7 @@ from everturn_actors.testing import (
     make_spec,
     open_test_service,
 )
-from everturn_actors.turn.model_stats import ShortMemory
+from everturn_actors.turn.model_statistics import InMemoryModelStatistics
 
 T = TypeVar("T")
 
@@ -172,7 +172,7 @@ class Turns(RuleBasedStateMachine):
         self.held = Held()
         self.clock = ManualClock()
         self.gate = Rules(VERDICTS)
-        self.learnt = ShortMemory()
+        self.learnt = InMemoryModelStatistics()
         self.tools: dict[str, Tool] = {name: HeldTool(name, self.held) for name in TRAITS}
         self.accepted: dict[str, int] = {}
         self.sent: list[Inbound] = []
@@ -221,7 +221,7 @@ class Turns(RuleBasedStateMachine):
                 tools=self.tools,
                 store=store,
                 clock=self.clock,
-                memory=self.learnt,
+                model_statistics=self.learnt,
                 gate=self.gate,
             ) as test:
                 yield test, store
@@ -292,13 +292,13 @@ class Turns(RuleBasedStateMachine):
             return None
         assert self.live is None or state.last_seq >= self.live.last_seq, "something is lost"
         assert now is not None
-        facts = self.learnt.facts(self.spec.model)
+        statistics = self.learnt.of(self.spec.model)
         one, two = (
-            render(each.conversation, self.spec, (), facts) for each in (now, self.live or now)
+            render(each.conversation, self.spec, (), statistics) for each in (now, self.live or now)
         )
         if self.live is not None and self.live.last_seq == now.last_seq:
             assert one.request == two.request
-            assert one.sent == two.sent
+            assert one.fingerprint == two.fingerprint
         check_request(one.request)
         return state
 
@@ -410,21 +410,21 @@ class Turns(RuleBasedStateMachine):
 
     def the_model_replies(self, data: st.DataObject) -> None:
         """An answer, calls, a reply that cannot be used, or a refusal."""
-        fate = data.draw(st.sampled_from(FATES), label="fate")
+        disposition = data.draw(st.sampled_from(FATES), label="disposition")
         some = st.lists(st.sampled_from([*TRAITS, "nothing"]), min_size=1, max_size=4)
-        names = [] if fate == "answers" else data.draw(some, label="calls")
+        names = [] if disposition == "answers" else data.draw(some, label="calls")
         calls: list[ToolCall] = []
         for name in names:
             self.calls += 1
             call_id = f"c{self.calls}"
-            arguments = "{cut" if fate == "broken" else f'{{"n":"{call_id}"}}'
+            arguments = "{cut" if disposition == "broken" else f'{{"n":"{call_id}"}}'
             calls.append(ToolCall(call_id=call_id, name=name, arguments=arguments))
         said = Reply(
             text="" if calls else "done",
             calls=tuple(calls),
             stop_reason="tool_calls" if calls else "stop",
         )
-        self.end(self.held.model[0], ModelRefusedError("no") if fate == "fails" else said)
+        self.end(self.held.model[0], ModelRefusedError("no") if disposition == "fails" else said)
         self.settle()
 
     def a_tool_ends(self, data: st.DataObject) -> None:

@@ -140,13 +140,13 @@ class CrashingStore:
         """See `SessionStore.bind`."""
         await self._write("bind", lambda: self._inner.bind(key, session_id))
 
-    async def mark_awake(self, session_id: str) -> None:
-        """See `SessionStore.mark_awake`."""
-        await self._write("awake", lambda: self._inner.mark_awake(session_id))
+    async def mark_active(self, session_id: str) -> None:
+        """See `SessionStore.mark_active`."""
+        await self._write("active", lambda: self._inner.mark_active(session_id))
 
-    async def mark_resting(self, session_id: str) -> None:
-        """See `SessionStore.mark_resting`."""
-        await self._write("resting", lambda: self._inner.mark_resting(session_id))
+    async def mark_passive(self, session_id: str) -> None:
+        """See `SessionStore.mark_passive`."""
+        await self._write("resting", lambda: self._inner.mark_passive(session_id))
 
     async def delete(self, session_id: str) -> None:
         """See `SessionStore.delete`."""
@@ -190,9 +190,9 @@ class CrashingStore:
         """See `SessionStore.bound`."""
         return await self._do(lambda: self._inner.bound(key))
 
-    async def awake(self) -> tuple[str, ...]:
-        """See `SessionStore.awake`."""
-        return await self._do(self._inner.awake)
+    async def active(self) -> tuple[str, ...]:
+        """See `SessionStore.active`."""
+        return await self._do(self._inner.active)
 
 
 # --- what must be true ---

@@ -56,7 +56,7 @@ RATE = 50  # seconds of the gateway's clock in one second
 CONFIG = """\
 workspace: workspace
 agents_dir: agents
-sessions: {idle_rest_seconds: 0.02}
+sessions: {passivate_after_seconds: 0.02}
 schedules: {timezone: UTC, allow_private: ["127.0.0.1"]}
 channels:
   external:
@@ -288,7 +288,7 @@ class World:
     async def until_resting(self) -> None:
         """Wait until no session is in memory."""
         with anyio.fail_after(WAIT_S):
-            while (await self.gateway.service.load()).awake:
+            while (await self.gateway.service.load()).active:
                 await pause()
 
     async def until_answered(self) -> None:

@@ -85,15 +85,15 @@ class FaultyStore(MemoryStore):
         self._check("save_result")
         await super().save_result(session_id, name, text)
 
-    async def mark_awake(self, session_id: str) -> None:
-        """See `SessionStore.mark_awake`."""
+    async def mark_active(self, session_id: str) -> None:
+        """See `SessionStore.mark_active`."""
         self._check("mark_awake")
-        await super().mark_awake(session_id)
+        await super().mark_active(session_id)
 
-    async def mark_resting(self, session_id: str) -> None:
-        """See `SessionStore.mark_resting`."""
+    async def mark_passive(self, session_id: str) -> None:
+        """See `SessionStore.mark_passive`."""
         self._check("mark_resting")
-        await super().mark_resting(session_id)
+        await super().mark_passive(session_id)
 
 
 @asynccontextmanager

@@ -18,7 +18,7 @@ from support.full_scenario import PARTS, SPECS
 from support.full_world import KEYS, LARGE, MAY_RUN_AGAIN, World
 from support.scripted_adapter import Platform
 
-from everturn_actors.context.estimation.calibration import ModelFacts
+from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.context.render import render
 from everturn_actors.errors import JournalError
 from everturn_actors.events import (
@@ -38,7 +38,7 @@ from everturn_actors.journal.files import open_file_store
 from everturn_actors.ports import SessionStore
 from everturn_actors.state.recovery import INTERRUPTED, recover
 from everturn_actors.state.session_state import SessionState
-from everturn_actors.turn.model_stats import ShortMemory
+from everturn_actors.turn.model_statistics import InMemoryModelStatistics
 from everturn_gateway.scheduler.record_lines import read_log
 from everturn_gateway.tools.processes.telling import SENDER
 
@@ -88,7 +88,7 @@ class Left:
     "By conversation; all events from the first one on."
     states: dict[str, SessionState] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
-    awake: tuple[str, ...] = ()
+    active: tuple[str, ...] = ()
     jobs: dict[str, list[str]] = field(default_factory=dict)
     "Outcomes of each job's runs."
     processes: int = 0
@@ -118,11 +118,11 @@ async def read_left(folder: Path) -> Left:
             left.wrong.append(f"sessions that cannot be listed: {began}")
         for each in listed:
             await _read_session(store, each.session_id, names[each.key], left)
-        left.awake = await store.awake()
+        left.active = await store.active()
     for path in sorted((folder / "schedules" / "runs").glob("*.jsonl")):
-        standing = read_log(path.read_bytes()).job_state
-        left.jobs[path.stem] = [run.outcome or "open" for run in standing.recent]
-        left.jobs[path.stem] += ["open" for _ in standing.open]
+        reductions = read_log(path.read_bytes()).job_state
+        left.jobs[path.stem] = [run.outcome or "open" for run in reductions.recent]
+        left.jobs[path.stem] += ["open" for _ in reductions.open]
     left.processes = len([*(folder / "processes").glob("*/record.json")])
     return left
 
@@ -154,8 +154,8 @@ async def _read_session(store: SessionStore, session_id: str, name: str, left: L
 
 def _same_bytes(one: SessionState, two: SessionState) -> bool:
     spec = SPECS[one.key.agent]
-    facts: ModelFacts = ShortMemory().facts(spec.model)
-    made = [render(state.conversation, spec, (), facts) for state in (one, two)]
+    statistics: ModelStatistics = InMemoryModelStatistics().of(spec.model)
+    made = [render(state.conversation, spec, (), statistics) for state in (one, two)]
     return made[0].request == made[1].request
 
 
@@ -165,7 +165,7 @@ def _same_bytes(one: SessionState, two: SessionState) -> bool:
 def check(left: Left, world: World) -> None:
     """Check what has to be true however often it died; raises AssertionError."""
     assert not left.wrong, "; ".join(left.wrong)
-    assert not left.awake, f"marked as awake: {left.awake}"
+    assert not left.active, f"marked as awake: {left.active}"
     for name, log in left.logs.items():
         try:
             _check_session(name, log, left.states[name], world)

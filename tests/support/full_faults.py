@@ -37,7 +37,7 @@ from everturn_gateway.errors import GatewayError
 TAKES_SPACE: tuple[Kind, ...] = ("create", "write", "mkdir", "pipe", "link")
 ANY: tuple[Kind, ...] = (*TAKES_SPACE, "truncate", "sync", "rename", "remove", "rmdir")
 SERVED_S = 10  # for a look at a session, which takes less than a millisecond
-FOLDERS = ("awake", "sessions")  # each name in them is that of a session
+FOLDERS = ("active", "sessions")  # each name in them is that of a session
 TRIES = 4  # of a step: what is refused is tried again when the disk works
 
 

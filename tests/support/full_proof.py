@@ -116,7 +116,7 @@ def _with_open_turn(picture: Picture) -> set[str]:
     for name, data in picture.items():
         if data is not None and (found := re.fullmatch(r"sessions/([^/]+)/events\S*jsonl", name)):
             turns[found[1]] += data.count(b'"turn_started"') - data.count(b'"turn_finished"')
-    return {f"awake/{session_id}" for session_id, count in turns.items() if count > 0}
+    return {f"active/{session_id}" for session_id, count in turns.items() if count > 0}
 
 
 class Proof:

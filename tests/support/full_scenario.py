@@ -51,7 +51,7 @@ from everturn_actors.ports import Agent, Summariser, Tool, ToolTraits
 from everturn_actors.service import ServiceSettings, TurnService, open_service
 from everturn_actors.spec import AgentSpec, ModelSpec, SessionSpec
 from everturn_actors.testing import ManualClock, StaticAgents
-from everturn_actors.turn.model_stats import ShortMemory
+from everturn_actors.turn.model_statistics import InMemoryModelStatistics
 from everturn_channels.delivery import Deliverer
 from everturn_channels.delivery.rate_limiter import DOUBT_S
 from everturn_channels.settings import ChannelSettings
@@ -413,7 +413,7 @@ async def open_gateway(
         service = await stack.enter_async_context(
             open_service(
                 store=store, scratch=scratch, agents=StaticAgents(agents), clock=clock,
-                memory=ShortMemory(), delivery_ports=delivery_ports,
+                model_statistics=InMemoryModelStatistics(), delivery_ports=delivery_ports,
                 settings=ServiceSettings(leave_grace_s=0, drain_s=0),
             )
         )  # fmt: skip

@@ -39,7 +39,7 @@ from everturn_gateway.config.settings import Config, ServerConfig
 from everturn_gateway.http import serve_http
 from everturn_gateway.http.ports import Channels
 from everturn_gateway.logs import SecretRegistry
-from everturn_gateway.model_statistics import FileMemory, open_model_memory
+from everturn_gateway.model_statistics import FileModelStatistics, open_model_statistics
 from everturn_gateway.principals import FOLDER as PRINCIPALS_FOLDER
 from everturn_gateway.principals import (
     Scope,
@@ -76,7 +76,7 @@ class HttpGateway:
     schedules: SchedulerClient
     provider: ScriptedProvider
     started_at: datetime
-    models: FileMemory
+    models: FileModelStatistics
     tokens: TokenRegistry
     spending: Spending
     telemetry: Telemetry = field(default_factory=Telemetry)
@@ -176,7 +176,7 @@ async def open_http_gateway(
         open_ledger(config.workspace / USAGE_FOLDER, clock or SystemClock()) as usage,
         open_ledger(config.workspace / SPENDING_FOLDER, clock or SystemClock()) as spent,
         open_tokens(config.workspace / PRINCIPALS_FOLDER, clock or SystemClock()) as tokens,
-        open_model_memory(config.workspace / MODELS_FILE, clock or SystemClock()) as models,
+        open_model_statistics(config.workspace / MODELS_FILE, clock or SystemClock()) as models,
         open_workshop(
             state=config.workspace,
             environ={"PATH": os.environ["PATH"]},

@@ -47,17 +47,17 @@ from everturn_actors.model import (
     AnyMessage,
     Attachment,
     ConversationKey,
-    Fate,
+    Disposition,
     FileDigest,
     Joins,
     Mark,
     OpenStep,
     OpenTurn,
     OutboxItem,
+    PromptFingerprint,
     Replaced,
     Reply,
-    Sent,
-    Settled,
+    Resolution,
     Step,
     SummarySource,
     ToolCall,
@@ -109,11 +109,11 @@ usages = st.builds(
 )
 keys = st.builds(ConversationKey, channel=names, chat=names, agent=names, topic=names)
 sent = st.builds(
-    Sent,
+    PromptFingerprint,
     prefix=st.sampled_from(["", "9f86d081", "60303ae2"]),
     messages=_counts,
     units=_counts,
-    drifted=st.booleans(),
+    is_cache_miss=st.booleans(),
 )
 paths = st.sampled_from(["", "", "call_1.txt", "4-2.txt"])
 "Names of results, as events give them."
@@ -238,13 +238,13 @@ def _of_waiting(state: SessionState) -> list[SearchStrategy[Body]]:
 
 def _turn_started(state: SessionState) -> SearchStrategy[Body]:
     count = st.integers(1, len(state.waiting))
-    told = st.integers(0, len(state.overheard))
+    told = st.integers(0, len(state.ambient))
     return st.builds(
         TurnStarted,
         turn=st.just(state.turns + 1),
         received=count.map(lambda n: tuple(message.seq for message in state.waiting[:n])),
         window_messages=st.sampled_from([2, 6, 100, 1000]),
-        overheard=told.map(lambda n: tuple(each.seq for each in state.overheard[n:])),
+        ambient=told.map(lambda n: tuple(each.seq for each in state.ambient[n:])),
         delivers=st.booleans(),
     )
 
@@ -371,14 +371,14 @@ def _replaced(draw: st.DrawFn, message: AnyMessage) -> Replaced:
     calls = message.calls if isinstance(message, Reply) and draw(st.booleans()) else ()
     return Replaced(
         seq=message.seq,
-        fate=draw(st.sampled_from(get_args(Fate))),
+        disposition=draw(st.sampled_from(get_args(Disposition))),
         text=draw(texts),
         arguments=tuple(draw(texts) for _ in calls),
     )
 
 
 def _summarised(state: SessionState, finished: int) -> SearchStrategy[Body]:
-    before = state.standing.summary
+    before = state.reductions.summary
     return st.builds(
         Summarised,
         last_turn=st.integers(before.last_turn if before else 1, finished),
@@ -430,7 +430,7 @@ def _replied(draw: st.DrawFn) -> Body:
         usage=draw(usages),
         stop_reason=draw(st.sampled_from(["stop", "length", "tool_calls"])),
         model=draw(names),
-        sent=draw(sent),
+        fingerprint=draw(sent),
         opaque=draw(st.sampled_from(["", "", '[{"signature":"abc="}]', "\u2028"])),
         fallback=draw(st.sampled_from(["", "", "", "openai/other"])),
         outside=draw(outsides),
@@ -481,9 +481,9 @@ def _in_calls(step: OpenStep, reply: Reply) -> list[SearchStrategy[Body]]:
     idle = [call_id for call_id in open_ids if call_id not in step.started]
     if idle:
         moves.append(_asked(st.sampled_from(idle)))
-    asked = [i for i in open_ids if i in step.approvals and step.approvals[i].settled is None]
+    asked = [i for i in open_ids if i in step.approvals and step.approvals[i].resolution is None]
     if asked:
-        decisions = st.sampled_from(get_args(Settled))
+        decisions = st.sampled_from(get_args(Resolution))
         word = st.builds(
             ApprovalDecided, call_id=st.sampled_from(asked), decision=decisions, by=names
         )
@@ -657,7 +657,7 @@ def delivered_log() -> tuple[Event, ...]:
         Received(text="[Ann] there", sender="ann", reply_to="45", joins="burst"),
         Received(text="[Cy] too many", sender="cy", joins="own"),
         Discarded(received=(8,), reason="more than 2 waited"),
-        TurnStarted(turn=1, received=(4, 5, 7), window_messages=100, overheard=(2,), delivers=True),
+        TurnStarted(turn=1, received=(4, 5, 7), window_messages=100, ambient=(2,), delivers=True),
         StepStarted(turn=1, step=1, model="m"),
         PreviewSent(turn=1, step=1, platform_id="77"),
         ModelReplied(text="I will", calls=calls),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from everturn_actors.context.estimation.calibration import ModelFacts, learn
+from everturn_actors.context.estimation.calibration import ModelStatistics, learn
 from everturn_actors.context.estimation.window import window_messages
 from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.context.render import Rendered, Renderer
@@ -49,7 +49,7 @@ class LiveSession:
 
     spec: AgentSpec
     tools: tuple[ToolDefinition, ...] = (RECALL,)
-    facts: ModelFacts = field(default_factory=lambda: ModelFacts(scale=1.0, reports=3))
+    facts: ModelStatistics = field(default_factory=lambda: ModelStatistics(scale=1.0, reports=3))
     events: list[Event] = field(default_factory=list[Event])
     state: SessionState | None = None
     renderer: Renderer = field(default_factory=Renderer)
@@ -137,17 +137,22 @@ class LiveSession:
 
     def reply(self, text: str = "", calls: tuple[ToolCall, ...] = (), *, tokens: int = 0) -> None:
         """Log the reply to the last request, which the provider says cost so many tokens."""
-        sent, outside = self.requests[-1].sent, self.requests[-1].outside
+        fingerprint, outside = self.requests[-1].fingerprint, self.requests[-1].outside
         before = self.known
-        units, cost = sent.units, tokens
-        if tokens and before.sent.prefix and not sent.drifted and before.reported.input_tokens:
-            units, cost = units - before.sent.units, cost - before.reported.input_tokens
+        units, cost = fingerprint.units, tokens
+        if (
+            tokens
+            and before.fingerprint.prefix
+            and not fingerprint.is_cache_miss
+            and before.reported.input_tokens
+        ):
+            units, cost = units - before.fingerprint.units, cost - before.reported.input_tokens
         self.facts = learn(self.facts, units=units, tokens=cost)
         self.record(
             ModelReplied(
                 text=text,
                 calls=calls,
-                sent=sent,
+                fingerprint=fingerprint,
                 usage=Usage(input_tokens=tokens),
                 outside=outside.sources,
                 retells=outside.is_retold,

@@ -60,7 +60,7 @@ class FileWorld:
         """Write the beginning of a line."""
         log = Layout(workspace=self.workspace).session(session_id).log
         fd = os.open(log, os.O_WRONLY | os.O_APPEND)
-        os.write(fd, b'{"v":1,"seq":')
+        os.write(fd, b'{"v":2,"seq":')
         os.close(fd)
 
     def marks(self) -> object:
@@ -92,7 +92,7 @@ class MemoryWorld:
     def marks(self) -> object:
         """Return a copy of all that the disk holds."""
         disk = self.disk
-        return deepcopy((disk.sessions, disk.awake, disk.pointers, disk.appends))
+        return deepcopy((disk.sessions, disk.active, disk.pointers, disk.appends))
 
 
 def tree_marks(folder: Path, *, without: Collection[str] = ("workspace.lock",)) -> object:

@@ -9,15 +9,15 @@ import pytest
 from everturn_actors.context.estimation.calibration import (
     SCALE_MAX,
     SCALE_MIN,
-    ModelFacts,
-    cold_facts,
+    ModelStatistics,
     correction_tokens,
     learn,
+    prior_statistics,
     session_scale,
 )
 from everturn_actors.context.estimation.estimates import Estimates
 
-LEARNT = ModelFacts(scale=1.2, reports=5, units=500_000)
+LEARNT = ModelStatistics(scale=1.2, reports=5, units=500_000)
 
 
 @pytest.mark.parametrize(
@@ -50,15 +50,15 @@ LEARNT = ModelFacts(scale=1.2, reports=5, units=500_000)
 )
 def test_a_new_model_starts_with_its_family_and_a_margin(name: str, scale: float) -> None:
     """Before the first report a request must rather be too short than overflow."""
-    facts = cold_facts(name)
+    facts = prior_statistics(name)
 
     assert facts.scale == pytest.approx(scale * 1.25)
-    assert facts == ModelFacts(scale=facts.scale)
+    assert facts == ModelStatistics(scale=facts.scale)
 
 
 def test_the_first_report_replaces_the_guess() -> None:
     """The margin of a guess costs a fifth of the window as long as it lasts."""
-    facts = learn(cold_facts("m"), units=100_000, tokens=900)
+    facts = learn(prior_statistics("m"), units=100_000, tokens=900)
 
     assert facts.scale == pytest.approx(0.9)
     assert facts.reports == 1
@@ -74,7 +74,7 @@ def test_a_large_report_weighs_more_than_a_small_one() -> None:
 
 def test_the_scale_is_the_mean_of_what_was_reported() -> None:
     """One odd answer among many must not decide how long the next request may be."""
-    facts = cold_facts("m")
+    facts = prior_statistics("m")
     for tokens in (1_000, 2_000, 3_000):
         facts = learn(facts, units=100_000, tokens=tokens)
 
@@ -118,7 +118,7 @@ def test_a_report_that_cannot_be_is_ignored(units: int, tokens: int) -> None:
 @pytest.mark.parametrize(("tokens", "scale"), [(5_100, SCALE_MIN), (49_000, SCALE_MAX)])
 def test_the_scale_stays_within_its_bounds(tokens: int, scale: float) -> None:
     """Whatever is reported, an estimate keeps its order of magnitude."""
-    assert learn(cold_facts("m"), units=1_000_000, tokens=tokens).scale == scale
+    assert learn(prior_statistics("m"), units=1_000_000, tokens=tokens).scale == scale
 
 
 def test_a_reported_prompt_is_counted_as_it_was() -> None:

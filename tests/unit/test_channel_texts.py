@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 from markdown_it import MarkdownIt
 
-from everturn_actors.model import Decision, Outcome, Settled
+from everturn_actors.model import Decision, Outcome, Resolution
 from everturn_channels import texts
 from everturn_channels.adapter import CommandName
 from everturn_channels.menu import COMMANDS
@@ -79,8 +79,8 @@ def test_every_turn_without_an_answer_says_so(outcome: Outcome) -> None:
     assert ("the model is down" in text) == (outcome == "failed")
 
 
-@pytest.mark.parametrize("settled", get_args(Settled))
-def test_a_button_that_is_pressed_too_late_says_so(settled: Settled) -> None:
+@pytest.mark.parametrize("settled", get_args(Resolution))
+def test_a_button_that_is_pressed_too_late_says_so(settled: Resolution) -> None:
     """Whoever clicked it waits for something to happen."""
     assert texts.click_late(settled).startswith("Too late")
 

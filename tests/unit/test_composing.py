@@ -9,7 +9,7 @@ import pytest
 from support.inbound_events import ANN, GROUP, a_message
 
 from everturn_channels.adapter import Edit, IncomingFile, Person
-from everturn_channels.inbound.message_text import aside_text, compose, edit_text, shown_name
+from everturn_channels.inbound.message_text import ambient_text, compose, edit_text, shown_name
 from everturn_channels.inbound.text_files import LIMIT_BYTES, text_of
 from everturn_channels.names import one_line
 from everturn_channels.texts import refused_file, too_large
@@ -200,7 +200,7 @@ def test_an_overheard_message_tells_of_its_files_without_reading_them() -> None:
         unsupported="a poll",
     )
 
-    assert aside_text(message) == (
+    assert ambient_text(message) == (
         "[Ann] look\n\\[Bob] no\n[file cat.jpg was sent, and not kept]\n"
         "[file without a name was sent, and not kept]\n"
         "[a poll was sent, which cannot be read here]"

@@ -106,7 +106,7 @@ def test_without_a_file_the_defaults_stand(tmp_path: Path) -> None:
         max_body_bytes=1024 * 1024,
     )
     assert config.sessions == SessionsConfig(
-        ttl_hours=168, compaction="archive", idle_rest_s=600, results_max_bytes=256 * 2**20
+        ttl_hours=168, compaction="archive", passivate_after_s=600, results_max_bytes=256 * 2**20
     )
 
 
@@ -210,7 +210,7 @@ server:
 sessions:
   ttl_hours: -1
   compaction: archiv
-  idle_rest_seconds: -5
+  passivate_after_seconds: -5
   results_max_megabytes: 0
 channels:
   telegram: {mode: polling}
@@ -230,7 +230,7 @@ routes:
         ":9: server.max_body_bytes: must be a whole number, not 'many'",
         ":11: sessions.ttl_hours: must be at least 0, not '-1'",
         ":12: sessions.compaction: must be archive, discard or disabled, not 'archiv'",
-        ":13: sessions.idle_rest_seconds: must be more than 0, not '-5'",
+        ":13: sessions.passivate_after_seconds: must be more than 0, not '-5'",
         ":14: sessions.results_max_megabytes: must be at least 1, not '0'",
         (
             ":16: channels.telegram.bot_token: bot_token is empty;"

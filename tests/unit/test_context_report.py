@@ -11,14 +11,14 @@ from inline_snapshot import snapshot
 from support.conversations import STARTED, numbered, simple_turn
 
 from everturn_actors.context.catalog import POLICIES
-from everturn_actors.context.estimation.calibration import ModelFacts
+from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.context.render import render
 from everturn_actors.context.report import ContextReport, context_report, level_of, percent_of
 from everturn_actors.model import (
     Conversation,
+    PromptFingerprint,
+    Reductions,
     Replaced,
-    Sent,
-    Standing,
     Summary,
     ToolDefinition,
     Turn,
@@ -27,7 +27,7 @@ from everturn_actors.model import (
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, PromptSpec, SessionSpec
 from everturn_actors.state.reports import report_from, report_record
 
-FACTS = ModelFacts(scale=1.25, reports=4)
+FACTS = ModelStatistics(scale=1.25, reports=4)
 TOOLS = (ToolDefinition(name="bash", description="Run a command.", parameters={}),)
 NOW = STARTED + timedelta(hours=1)
 
@@ -56,16 +56,16 @@ def report(
     conversation: Conversation,
     agent: AgentSpec | None = None,
     *,
-    facts: ModelFacts = FACTS,
+    statistics: ModelStatistics = FACTS,
     has_summariser: bool = True,
-    drifts: int = 0,
+    cache_misses: int = 0,
 ) -> ContextReport:
     """Return the report of the request that would be sent now."""
     return context_report(
-        render(conversation, agent or spec(), TOOLS, facts),
+        render(conversation, agent or spec(), TOOLS, statistics),
         conversation,
-        facts=facts,
-        drifts=drifts,
+        statistics=statistics,
+        cache_misses=cache_misses,
         now=NOW,
         has_summariser=has_summariser,
     )
@@ -81,21 +81,21 @@ def tokens(found: ContextReport) -> dict[str, int]:
     return {region.name: region.tokens for region in found.regions}
 
 
-def standing() -> Standing:
+def reductions() -> Reductions:
     """Return a standing in which the first turn is summarised, and a result of the second cleared.
 
     Turn 1 has the messages 1 to 5, turn 2 those from 6 on; its results are 8 and 9.
     """
-    return Standing(
+    return Reductions(
         cut_turn=2,
-        replaced={8: Replaced(seq=8, fate="cleared", text="[cleared]")},
+        replaced={8: Replaced(seq=8, disposition="cleared", text="[cleared]")},
         summary=Summary(last_turn=1, messages=5, text="They asked where the order is."),
     )
 
 
 def test_the_report_tells_all_of_a_small_conversation() -> None:
     """This is what a person reads when they ask why the agent forgot something."""
-    record = report_record(report(replace(talk(), standing=standing()), drifts=1))
+    record = report_record(report(replace(talk(), reductions=reductions()), cache_misses=1))
     sentences = lines(record.pop("budget"), *record.pop("next"))
 
     assert record.pop("prefix")
@@ -119,7 +119,7 @@ def test_the_report_tells_all_of_a_small_conversation() -> None:
             },
             "shown_messages": 13,
             "hidden_messages": 5,
-            "by_fate": {"cleared": 1, "summarised": 5},
+            "by_disposition": {"cleared": 1, "summarised": 5},
             "summary": {"messages": 5, "last_turn": 1, "source": "model"},
             "predicted_tokens": 298,
             "reported": {
@@ -131,7 +131,7 @@ def test_the_report_tells_all_of_a_small_conversation() -> None:
             },
             "scale": 1.25,
             "reports": 4,
-            "drifts": 1,
+            "cache_misses": 1,
             "failures": 0,
             "retry_at": None,
             "notes": [],
@@ -170,7 +170,7 @@ def test_regions_are_the_window(policy: str, *, running: bool) -> None:
 
 def test_a_notice_of_what_is_hidden_counts_as_the_summary() -> None:
     """It stands in the place of the oldest messages, and is none of them."""
-    found = tokens(report(replace(talk(), standing=Standing(cut_turn=3)), spec("duragent")))
+    found = tokens(report(replace(talk(), reductions=Reductions(cut_turn=3)), spec("duragent")))
 
     assert (found["summary"], found["history"], found["turn"]) == snapshot((18, 79, 44))
 
@@ -191,7 +191,7 @@ def test_what_the_provider_reported_is_in_the_prediction() -> None:
     rendered = render(plain, spec(), TOOLS, FACTS)
     anchored = replace(
         plain,
-        sent=rendered.sent,
+        fingerprint=rendered.fingerprint,
         reported=Usage(input_tokens=rendered.tokens + 20, cached_tokens=40),
     )
     found = report(anchored)
@@ -203,11 +203,11 @@ def test_what_the_provider_reported_is_in_the_prediction() -> None:
 
 def test_hidden_messages_are_counted_by_what_became_of_them() -> None:
     """The number is that of the log minus what is shown, whoever hid it."""
-    conversation = replace(talk(), standing=standing(), left_messages=7)
+    conversation = replace(talk(), reductions=reductions(), left_messages=7)
     found = report(conversation)
 
     assert found.hidden_messages == 12
-    assert dict(found.by_fate) == {"cleared": 1, "summarised": 5, "dropped": 7}
+    assert dict(found.by_disposition) == {"cleared": 1, "summarised": 5, "dropped": 7}
     assert found.shown_messages + 5 == conversation.held_messages
 
 
@@ -218,8 +218,8 @@ def test_a_result_that_was_cut_on_its_way_in_is_counted() -> None:
     short = replace(step, results=(replace(step.results[0], path="1-1-1.txt"),))
     turn: Turn = replace(whole, steps=(short, *whole.steps[1:]))
 
-    assert dict(report(numbered([turn], None)).by_fate) == {"shortened": 1}
-    assert dict(report(numbered([turn], None), spec("jutul")).by_fate) == {"evicted": 1}
+    assert dict(report(numbered([turn], None)).by_disposition) == {"shortened": 1}
+    assert dict(report(numbered([turn], None), spec("jutul")).by_disposition) == {"evicted": 1}
 
 
 @pytest.mark.parametrize(
@@ -235,9 +235,9 @@ def test_levels_begin_at_70_and_90_percent(used: int, level: str) -> None:
 
 def test_the_outlook_says_when_the_model_is_asked_again() -> None:
     """After failures nobody has to wonder why no summary comes."""
-    held = Standing(failures=2, retry_at=NOW + timedelta(minutes=5))
-    waiting = report(replace(talk(), standing=held))
-    over = report(replace(talk(), standing=replace(held, retry_at=NOW)))
+    held = Reductions(failures=2, retry_at=NOW + timedelta(minutes=5))
+    waiting = report(replace(talk(), reductions=held))
+    over = report(replace(talk(), reductions=replace(held, retry_at=NOW)))
 
     assert waiting.retry_at == NOW + timedelta(minutes=5)
     assert "no summary before 2026-11-21 23:54:56 UTC: the model failed 2 times in a row" in (
@@ -336,17 +336,17 @@ def test_the_prefix_is_that_of_the_request() -> None:
     conversation = talk()
     found = report(conversation)
 
-    assert found.prefix == render(conversation, spec(), TOOLS, FACTS).sent.prefix != ""
-    assert report(replace(conversation, sent=Sent())).prefix == found.prefix
+    assert found.prefix == render(conversation, spec(), TOOLS, FACTS).fingerprint.prefix != ""
+    assert report(replace(conversation, fingerprint=PromptFingerprint())).prefix == found.prefix
 
 
 def test_a_report_comes_back_from_its_record() -> None:
     """A command prints the same, whether it asked a gateway or opened one."""
-    held = Standing(failures=1, retry_at=NOW + timedelta(seconds=1))
+    held = Reductions(failures=1, retry_at=NOW + timedelta(seconds=1))
     for conversation in (
         talk(),
-        replace(talk(), standing=standing()),
-        replace(talk(), standing=held),
+        replace(talk(), reductions=reductions()),
+        replace(talk(), reductions=held),
     ):
         found = report(conversation)
 

@@ -18,7 +18,7 @@ from everturn_actors.model import (
     OpenTurn,
     OutboxItem,
     Reply,
-    Settled,
+    Resolution,
     ToolCall,
 )
 from everturn_actors.state.session_state import SessionState
@@ -143,7 +143,7 @@ def test_arguments_that_are_no_json_are_shown_as_they_stand(arguments: str) -> N
 
 def test_every_end_of_a_question_has_its_words() -> None:
     """None of them may read like another."""
-    ends = (*get_args(Settled), None)
+    ends = (*get_args(Resolution), None)
 
     assert len({settled_text(each, "ann") for each in ends}) == len(ends) == 6
     assert "ada" not in settled_text("deny", "owner:ada"), "a group need not learn who is an owner"

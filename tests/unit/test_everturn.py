@@ -25,14 +25,14 @@ from everturn_actors.context.projection.markers import (
     is_cleared,
     whole_tokens,
 )
+from everturn_actors.context.projection.projection import Projection, in_order, projection_units
 from everturn_actors.context.projection.reductions import shown_blocks
 from everturn_actors.context.projection.results import Shape, keep_ends
 from everturn_actors.context.projection.turns import flatten
-from everturn_actors.context.projection.view import View, in_order, view_units
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.model import (
+    Reductions,
     Reply,
-    Standing,
     Step,
     ToolCall,
     ToolDefinition,
@@ -64,7 +64,9 @@ def plain(text: str) -> str:
 
 def fates(applied: Applied) -> dict[int, str]:
     """Return what became of the messages that are not as they were, by index."""
-    return {seq - 1: became.fate for seq, became in sorted(applied.view.became.items())}
+    return {
+        seq - 1: changes.disposition for seq, changes in sorted(applied.projection.changes.items())
+    }
 
 
 def stages(applied: Applied) -> list[str]:
@@ -263,7 +265,7 @@ def test_whole_turns_leave_in_a_jump_and_the_prompt_says_how_many() -> None:
     assert 0.7 < kept <= 0.75
     assert request[1]["role"] == "user"
     told = count_told(request[0]["content"])
-    assert told == 2 * 40 + 18 - len(applied.view.messages)
+    assert told == 2 * 40 + 18 - len(applied.projection.messages)
     assert request[0]["content"] == f"S\n\n{POLICY.notice(told)}"
 
 
@@ -276,7 +278,7 @@ def test_a_cut_stays_where_it_is_for_many_turns() -> None:
     for number in range(200):
         new = read_transcript(chat(1)).blocks
         fresh = tuple(replace(b, seq=number + 1) if isinstance(b, UserMessage) else b for b in new)
-        view = View(blocks=(*blocks, *fresh), current=len(blocks))
+        view = Projection(blocks=(*blocks, *fresh), current=len(blocks))
         for stage in POLICY.lasting(POLICY.numbers, limits):
             view, reductions = stage(view, budget)
             cuts += [number for _ in reductions]
@@ -291,16 +293,16 @@ def test_the_session_never_takes_away_what_is_shown() -> None:
     above, request = run("everturn", chat(44, 1), window_messages=100)
 
     assert below.reductions == ()
-    assert len(above.view.messages) == 62
+    assert len(above.projection.messages) == 62
     assert request[0]["content"].startswith("[26 earlier messages of this conversation")
-    assert above.view.omitted_messages == 26
+    assert above.projection.omitted_messages == 26
 
 
 def test_turns_can_be_counted() -> None:
     """`window_turns`: some want a short memory whatever fits."""
     applied, _ = run("everturn", [*chat(9), user("now")], numbers={"window_turns": 8})
 
-    assert [m.text[:2] for m in applied.view.messages] == [
+    assert [m.text[:2] for m in applied.projection.messages] == [
         *("q4", "a4", "q5", "a5", "q6", "a6", "q7", "a7", "q8", "a8"),
         "no",
     ]
@@ -320,7 +322,7 @@ def test_a_question_beyond_the_history_cap_is_sent() -> None:
     numbers = {"max_history_tokens": 1_000}
     applied, _ = run("everturn", [*chat(2), user(words(5_000))], numbers=numbers)
 
-    assert [m.text for m in applied.view.messages] == [words(5_000)]
+    assert [m.text for m in applied.projection.messages] == [words(5_000)]
 
 
 # --- the newest turn ---
@@ -427,7 +429,7 @@ def test_steps_that_left_the_middle_of_a_turn_leave_a_line_that_counts_them() ->
     turn = Turn(number=1, users=(UserMessage(seq=2, text="go"),), steps=steps)
 
     def texts(*dropped: int) -> list[str]:
-        shown = shown_blocks(turn, Standing(dropped=frozenset(dropped)), "({} left)".format)
+        shown = shown_blocks(turn, Reductions(dropped=frozenset(dropped)), "({} left)".format)
         return [message.text for message in flatten(shown)]
 
     assert texts(3, 4) == ["go", "(2 left)", "step 5"]
@@ -535,20 +537,20 @@ def test_a_gap_in_a_turn_that_is_shown_asks_for_no_summary() -> None:
 
 def test_a_summary_stands_in_the_prompt_and_is_paid_for() -> None:
     """For reference only: what follows it is newer."""
-    opening = POLICY.opening("Be brief.", "They like cats.", 12)
+    preamble = POLICY.preamble("Be brief.", "They like cats.", 12)
     limits = Limits(window_tokens=4_000, output_tokens=500)
     budget = POLICY.divide(POLICY.numbers, limits, 0, 0)
     view = replace(read_transcript(chat(5)).view(None), summary=words(1_500))
     view, _ = in_order(*POLICY.lasting(POLICY.numbers, limits))(view, budget)
     count = Estimates()
 
-    assert opening.system == (
+    assert preamble.system == (
         "Be brief.\n\n## Earlier conversation\n\nA summary of what was said before the messages"
         " below, for reference only: where they differ, they hold.\n\nThey like cats.\n\n"
         + POLICY.notice(12)
     )
-    assert (opening.notice, opening.preface) == ("", "")
-    assert count.text(view.summary) + count.tokens(view_units(view)) <= 3_500
+    assert (preamble.notice, preamble.preface) == ("", "")
+    assert count.text(view.summary) + count.tokens(projection_units(view)) <= 3_500
 
 
 # --- after a provider's error ---
@@ -566,7 +568,7 @@ def test_an_overflow_halves_the_turns_and_keeps_the_pictures() -> None:
     assert [m.text[:2] for m in halved.messages] == ["q5", "a5", "lo", "a ", "su"]
     assert halved.note == "[Emergency compression dropped 10 oldest messages due to context limit]"
     assert halved.media == {13: 1}
-    assert view_units(halved) <= view_units(view) // 2
+    assert projection_units(halved) <= projection_units(view) // 2
 
 
 def test_an_overflow_of_a_single_turn_squeezes_it() -> None:
@@ -578,7 +580,7 @@ def test_an_overflow_of_a_single_turn_squeezes_it() -> None:
 
     assert [r.stage for r in reductions] == ["mask"]
     assert len(halved.messages) == len(view.messages)
-    assert view_units(halved) <= view_units(view) // 2
+    assert projection_units(halved) <= projection_units(view) // 2
     assert halved.note == ""
 
 

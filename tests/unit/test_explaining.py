@@ -13,7 +13,7 @@ from inline_snapshot import snapshot
 from support.conversations import KEY, STARTED
 
 from everturn_actors.context.catalog import POLICIES
-from everturn_actors.context.estimation.calibration import ModelFacts
+from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.context.explain import Explanation
 from everturn_actors.context.render import render
 from everturn_actors.errors import UnknownRequestError
@@ -37,7 +37,7 @@ from everturn_actors.state.reports import explanation_from, explanation_record
 from everturn_actors.state.session_state import SessionState, apply
 from everturn_actors.turn.replay import RequestReplay, explain
 
-FACTS = ModelFacts(scale=1.0)
+FACTS = ModelStatistics(scale=1.0)
 TOOLS = (ToolDefinition(name="bash", description="Run a command.", parameters={}),)
 
 
@@ -88,10 +88,12 @@ class Talk:
     def reply(self, text: str = "", *calls: str) -> int:
         """Answer the open request with the hash that was sent; return the reply's number."""
         assert self.state is not None
-        sent = render(self.state.conversation, self.spec, TOOLS, FACTS).sent
+        fingerprint = render(self.state.conversation, self.spec, TOOLS, FACTS).fingerprint
         asked = tuple(ToolCall(call_id=call, name="bash") for call in calls)
         seq = self.add(
-            ModelReplied(text=text, calls=asked, usage=Usage(input_tokens=50), sent=sent)
+            ModelReplied(
+                text=text, calls=asked, usage=Usage(input_tokens=50), fingerprint=fingerprint
+            )
         )
         for call in calls:
             self.add(
@@ -120,7 +122,7 @@ class Talk:
 
 def rows(explanation: Explanation) -> list[tuple[int, str, str, str, int]]:
     """Return number, role, fate, stage and the event that did it, for each message."""
-    return [(m.seq, m.role, m.fate, m.stage, m.by_seq) for m in explanation.messages]
+    return [(m.seq, m.role, m.disposition, m.stage, m.by_seq) for m in explanation.messages]
 
 
 @pytest.mark.parametrize("policy", list(POLICIES))
@@ -168,7 +170,7 @@ def test_an_account_tells_what_hid_each_message_and_when() -> None:
     talk.reply("done")
     cleared = talk.add(
         ContextReduced(
-            stage="clear", replaced=(Replaced(seq=18, fate="cleared", text="[cleared]"),)
+            stage="clear", replaced=(Replaced(seq=18, disposition="cleared", text="[cleared]"),)
         )
     )
     cut = talk.add(ContextReduced(stage="jump", cut_turn=3))
@@ -191,9 +193,9 @@ def test_an_account_tells_what_hid_each_message_and_when() -> None:
         ]
     )
     assert (summed_up, cleared, cut) == snapshot((12, 24, 25))
-    assert [m.tokens_after for m in found.messages if m.fate in {"dropped", "summarised"}] == [
-        0
-    ] * 4
+    assert [
+        m.tokens_after for m in found.messages if m.disposition in {"dropped", "summarised"}
+    ] == [0] * 4
     assert [m.seq for m in found.messages if m.tokens_after < m.tokens_before] == [2, 5, 7, 10, 18]
 
 
@@ -215,7 +217,7 @@ def test_turns_that_the_session_let_go_are_said_to_have_left_by_the_window() -> 
     for number in range(30):
         talk.exchange(str(number))
     found = talk.explain(talk.exchange("last"))
-    left = [m for m in found.messages if m.fate == "dropped"]
+    left = [m for m in found.messages if m.disposition == "dropped"]
 
     assert found.verdict == "same"
     assert {m.stage for m in left} == {"window"}
@@ -233,7 +235,9 @@ def test_a_summary_does_not_claim_turns_that_had_left_before_it() -> None:
     talk.add(Summarised(last_turn=2, messages=2, text="They said two."))
     found = talk.explain(talk.exchange("four"))
 
-    assert [m.fate for m in found.messages] == ["dropped"] * 2 + ["summarised"] * 2 + ["kept"] * 3
+    assert [m.disposition for m in found.messages] == ["dropped"] * 2 + ["summarised"] * 2 + [
+        "kept"
+    ] * 3
 
 
 def test_a_summary_that_came_during_the_call_is_not_taken_for_its_cause() -> None:
@@ -242,13 +246,15 @@ def test_a_summary_that_came_during_the_call_is_not_taken_for_its_cause() -> Non
     talk.exchange("one")
     talk.ask("two")
     assert talk.state is not None
-    sent = render(talk.state.conversation, talk.spec, TOOLS, FACTS).sent
+    fingerprint = render(talk.state.conversation, talk.spec, TOOLS, FACTS).fingerprint
     talk.add(Summarised(last_turn=1, messages=2, text="They said one."))
-    answer = talk.add(ModelReplied(text="2", sent=sent), TurnFinished(turn=2, outcome="answered"))
+    answer = talk.add(
+        ModelReplied(text="2", fingerprint=fingerprint), TurnFinished(turn=2, outcome="answered")
+    )
     found = talk.explain(answer - 1)
 
     assert found.verdict == "same"
-    assert {m.fate for m in found.messages} == {"kept"}
+    assert {m.disposition for m in found.messages} == {"kept"}
 
 
 def test_a_request_that_was_halved_is_the_one_that_was_answered() -> None:
@@ -261,7 +267,7 @@ def test_a_request_that_was_halved_is_the_one_that_was_answered() -> None:
     found = talk.explain(answer)
 
     assert found.verdict == "same"
-    assert [m.fate for m in found.messages] == ["dropped", "dropped", "kept"]
+    assert [m.disposition for m in found.messages] == ["dropped", "dropped", "kept"]
 
 
 def test_a_summary_that_came_after_a_request_was_halved_is_not_its_cause_either() -> None:
@@ -272,12 +278,12 @@ def test_a_summary_that_came_after_a_request_was_halved_is_not_its_cause_either(
     talk.ask("three")
     talk.add(ContextReduced(stage="halve", cut_turn=2, messages=2, note="2 messages left."))
     assert talk.state is not None
-    sent = render(talk.state.conversation, talk.spec, TOOLS, FACTS).sent
+    fingerprint = render(talk.state.conversation, talk.spec, TOOLS, FACTS).fingerprint
     talk.add(Summarised(last_turn=2, messages=4, text="They said one and two."))
-    found = talk.explain(talk.add(ModelReplied(text="3", sent=sent)))
+    found = talk.explain(talk.add(ModelReplied(text="3", fingerprint=fingerprint)))
 
     assert found.verdict == "same"
-    assert [m.fate for m in found.messages] == ["dropped", "dropped", "kept", "kept", "kept"]
+    assert [m.disposition for m in found.messages] == ["dropped", "dropped", "kept", "kept", "kept"]
 
 
 def test_what_followed_an_answer_without_a_hash_is_not_in_its_account() -> None:
@@ -291,7 +297,7 @@ def test_what_followed_an_answer_without_a_hash_is_not_in_its_account() -> None:
     found = talk.explain(answer)
 
     assert found.verdict == "unknown"
-    assert [m.fate for m in found.messages] == ["kept"] * 3
+    assert [m.disposition for m in found.messages] == ["kept"] * 3
 
 
 def test_an_agent_that_changed_since_is_said_to_have() -> None:

@@ -48,7 +48,7 @@ START = seed(SESSION_ID)
 # --- the journal -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("body", [b"nul", b'{"v":1,"seq":01', b"[1", b"\xff"])
+@pytest.mark.parametrize("body", [b"nul", b'{"v":2,"seq":01', b"[1", b"\xff"])
 def test_a_line_with_a_right_checksum_that_is_no_json_is_refused(body: bytes) -> None:
     """It came out as an error of the parser, which no reader of logs expects."""
     line = body + b',"crc":"%08x"}' % zlib.crc32(body, START)
@@ -103,7 +103,7 @@ def test_a_number_of_more_than_64_bits_is_refused(number: str, text: str) -> Non
 )
 def test_a_time_that_is_none_in_utc_is_refused(at: datetime) -> None:
     """It could be read, and not be written again."""
-    body = b'{"v":1,"seq":1,"at":"%b","type":"session_ended","reason":"reset"' % (
+    body = b'{"v":2,"seq":1,"at":"%b","type":"session_ended","reason":"reset"' % (
         at.isoformat().encode()
     )
     line = body + b',"crc":"%08x"}' % zlib.crc32(body, START)
@@ -121,7 +121,7 @@ def test_what_follows_an_event_at_the_end_of_time_is_at_the_end_of_time() -> Non
         Event(seq=len(events) + 1, at=end, body=SilentMessage(text="x", max_age_s=10**12)),
     )
 
-    assert state.overheard[0].until >= end
+    assert state.ambient[0].until >= end
     assert decode_state(encode_state(state)) == state
 
 

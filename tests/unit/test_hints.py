@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from everturn_actors.context.estimation.calibration import (
-    ModelFacts,
-    facts_at,
+    ModelStatistics,
+    statistics_at,
     with_limit,
     with_success,
     with_tools_refused,
@@ -18,18 +18,18 @@ from everturn_actors.context.estimation.calibration import (
 from everturn_actors.testing import START
 
 HOUR = timedelta(hours=1)
-FACTS = ModelFacts(scale=1.2, reports=5, units=500_000)
+FACTS = ModelStatistics(scale=1.2, reports=5, units=500_000)
 
 
 def limited(
-    facts: ModelFacts = FACTS, tokens: int = 8_192, after: timedelta = 0 * HOUR
-) -> ModelFacts:
+    facts: ModelStatistics = FACTS, tokens: int = 8_192, after: timedelta = 0 * HOUR
+) -> ModelStatistics:
     """Return what is known after a refusal that names a limit."""
     now = START + after
-    return with_limit(facts_at(facts, now), tokens, said="too\nlong", now=now)
+    return with_limit(statistics_at(facts, now), tokens, said="too\nlong", now=now)
 
 
-def held_h(facts: ModelFacts) -> float:
+def held_h(facts: ModelStatistics) -> float:
     """Return for how many hours the limit is believed."""
     assert facts.limit is not None
     return (facts.limit.expires_at - facts.limit.learnt_at) / HOUR
@@ -41,8 +41,8 @@ def test_a_limit_is_believed_for_a_day() -> None:
 
     assert known.limit is not None
     assert (known.limit.tokens, known.limit.said, known.limit.times) == (8_192, "too long", 1)
-    assert facts_at(known, START + 23 * HOUR).limit_tokens == 8_192
-    assert facts_at(known, START + 24 * HOUR).limit_tokens is None
+    assert statistics_at(known, START + 23 * HOUR).limit_tokens == 8_192
+    assert statistics_at(known, START + 24 * HOUR).limit_tokens is None
 
 
 def test_while_it_is_believed_the_same_refusal_changes_nothing() -> None:
@@ -78,7 +78,7 @@ def test_another_limit_begins_anew() -> None:
     ],
 )
 def test_a_limit_against_better_knowledge_is_believed_the_second_time_and_for_an_hour(
-    known: ModelFacts,
+    known: ModelStatistics,
 ) -> None:
     """One odd error among many good answers must not make every agent small."""
     once = limited(known)
@@ -116,7 +116,7 @@ def test_a_server_that_tells_a_larger_window_puts_a_limit_in_doubt() -> None:
 def test_refused_tools_are_offered_again_a_day_later() -> None:
     """A server that was started without its parser is started anew some day."""
     known = with_tools_refused(FACTS, said="no tools", now=START)
-    later = facts_at(known, START + 24 * HOUR)
+    later = statistics_at(known, START + 24 * HOUR)
     again = with_tools_refused(later, said="no tools", now=START + 24 * HOUR)
 
     assert (known.calls_tools, later.calls_tools, again.calls_tools) == (False, True, False)

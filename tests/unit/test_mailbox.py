@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from everturn_actors.errors import ActorStoppedError, MailboxFullError
-from everturn_actors.protocol.mailbox import Answer, Mailbox
+from everturn_actors.protocol.mailbox import Mailbox, ReplySlot
 
 
 async def test_take_returns_all_that_waits_in_order() -> None:
@@ -93,7 +93,7 @@ def test_a_refusing_mailbox_still_takes_its_owner() -> None:
 
 async def test_an_answer_is_given_once() -> None:
     """A caller that was told that its message is durable must not hear a refusal later."""
-    answer = Answer[str]()
+    answer = ReplySlot[str]()
     answer.give("yes")
     answer.fail(ActorStoppedError())
 
@@ -102,7 +102,7 @@ async def test_an_answer_is_given_once() -> None:
 
 async def test_a_failed_answer_raises_for_the_caller() -> None:
     """No caller may hang, and none may take a failure for an answer."""
-    answer = Answer[str]()
+    answer = ReplySlot[str]()
     answer.fail(MailboxFullError())
 
     with pytest.raises(MailboxFullError):

@@ -537,7 +537,7 @@ def test_the_session_survives_being_told_what_is_in_a_whole_log() -> None:
         (35, "end", ""),
         (48, "undelivered", ""),
     ]
-    assert [each.seq for each in state.overheard] == [41, 43, 44, 48]
+    assert [each.seq for each in state.ambient] == [41, 43, 44, 48]
     assert state.open_turn is not None
     assert (state.open_turn.preview_step, state.open_turn.preview_id) == (1, "80")
 
@@ -555,7 +555,7 @@ def lost(
     body = ChunkMarked(item=5, chunk=first, mark="given_up", error="offline")
     state = replace(state or began(), outbox=(item,))
     after_it = after(body, state=state)
-    assert [each.own for each in after_it.overheard] == [True]
+    assert [each.own for each in after_it.ambient] == [True]
     return next(each for each in after_it.outbox if each.kind == "undelivered")
 
 
@@ -585,7 +585,7 @@ def test_one_word_tells_of_all_that_was_given_up_until_it_is_laid_out() -> None:
     [told] = state.outbox
     assert told.text.count("could not be delivered") == UNDELIVERED_LINES + 1
     assert told.text.endswith(UNDELIVERED_MORE)
-    assert len(state.overheard) == 8
+    assert len(state.ambient) == 8
 
     state = after(
         DeliveryPlanned(item=told.seq, chunks=("x",)),
@@ -595,4 +595,4 @@ def test_one_word_tells_of_all_that_was_given_up_until_it_is_laid_out() -> None:
         state=state,
     )
     assert state.outbox == ()
-    assert len(state.overheard) == 8
+    assert len(state.ambient) == 8

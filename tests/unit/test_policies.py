@@ -13,9 +13,9 @@ from support.transcripts import IMAGE, Json, called, result, run, said, step, us
 from everturn_actors.context.catalog import POLICIES, policy_of
 from everturn_actors.context.policies import jutul, picoclaw
 from everturn_actors.context.policy import Applied, Limits
-from everturn_actors.context.projection.view import Reduction, Stage, View, in_order
-from everturn_actors.context.stages.cutting import safe_boundary
+from everturn_actors.context.projection.projection import Projection, Reduction, Stage, in_order
 from everturn_actors.context.stages.texts import Lines, preview
+from everturn_actors.context.stages.truncation import safe_boundary
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.model import (
     AnyMessage,
@@ -40,7 +40,9 @@ def tokens(count: int) -> str:
 
 def fates(applied: Applied) -> dict[int, str]:
     """Return what became of the messages that are not as they were, by index."""
-    return {seq - 1: became.fate for seq, became in sorted(applied.view.became.items())}
+    return {
+        seq - 1: changes.disposition for seq, changes in sorted(applied.projection.changes.items())
+    }
 
 
 def overflow_of(name: str) -> Stage:
@@ -158,7 +160,7 @@ def test_duragent_leaves_all_room_for_history_without_a_cap() -> None:
     )
 
     assert applied.budget.history_tokens == 80_000
-    assert len(applied.view.messages) == 80  # 79 of 1,000 and the question
+    assert len(applied.projection.messages) == 80  # 79 of 1,000 and the question
 
 
 def test_duragent_sends_a_question_that_is_larger_than_the_history_may_be() -> None:
@@ -207,7 +209,7 @@ def test_duragent_holds_so_many_messages_as_its_window_allows() -> None:
     applied, request = run("duragent", [*chat, user("now")])
 
     assert [r.stage for r in applied.reductions] == ["window"]
-    assert len(applied.view.messages) == 1_280
+    assert len(applied.projection.messages) == 1_280
     assert request[0]["content"] == "[conversation truncated — 221 older messages omitted]"
 
 
@@ -355,16 +357,16 @@ def test_picoclaw_leaves_out_what_providers_refuse() -> None:
     applied, request = run("picoclaw", messages)
 
     assert contents(request) == ["a", "b", "c", "d", None, "4"]
-    assert {b.stage for b in applied.view.became.values()} == {"repair", "sanitise"}
+    assert {b.stage for b in applied.projection.changes.values()} == {"repair", "sanitise"}
 
 
 def test_picoclaw_halves_the_turns_after_an_overflow() -> None:
     """The note goes into the summary, pictures of what stays are kept."""
     newest = {"role": "user", "content": [{"type": "text", "text": "look"}, IMAGE]}
     chat = [user("a"), said("b"), user("c"), *step("x", "r"), said("d"), newest]
-    view = read_transcript(chat).view(None)
+    projection = read_transcript(chat).view(None)
     overflow, budget = overflow_of("picoclaw"), run("picoclaw", chat)[0].budget
-    halved, reductions = overflow(view, budget)
+    halved, reductions = overflow(projection, budget)
     again, _ = overflow(halved, budget)
 
     assert [r.seqs for r in reductions] == [(1, 2)]
@@ -399,7 +401,7 @@ def test_jutul_evicts_results_above_80_000_characters() -> None:
 
     assert stays.reductions == ()
     assert fates(applied) == {2: "evicted"}
-    assert [(s.path, len(s.text)) for s in applied.view.stored] == [
+    assert [(s.path, len(s.text)) for s in applied.projection.stored] == [
         ("large_tool_results/fn_a_1", 80_001)
     ]
     assert request[2]["content"].rstrip("x") == snapshot(
@@ -415,7 +417,7 @@ def test_jutul_gives_each_result_a_file_of_its_own() -> None:
     big = "y" * 80_001
     applied, _ = run("jutul", [user("go"), *step("a", big), *step("a", f"{big}2")])
 
-    assert [s.path for s in applied.view.stored] == [
+    assert [s.path for s in applied.projection.stored] == [
         "large_tool_results/a",
         "large_tool_results/a-2",
     ]
@@ -480,14 +482,14 @@ def test_jutul_shortens_old_arguments_and_would_summarise() -> None:
     shortened = json.loads(request[2]["tool_calls"][0]["function"]["arguments"])
 
     assert below.reductions == ()
-    assert below.view.notes == ()
+    assert below.projection.notes == ()
     assert shortened == {
         "path": "a.jl",
         "content": "z" * 20 + "...(argument truncated)",
         "mode": "y" * 2_000,
     }
     assert fates(applied) == {2: "shortened"}
-    assert applied.view.notes == ("would summarise the oldest 5 messages",)
+    assert applied.projection.notes == ("would summarise the oldest 5 messages",)
 
 
 def test_jutul_summarises_from_170_000_tokens_where_the_window_is_unknown() -> None:
@@ -497,8 +499,8 @@ def test_jutul_summarises_from_170_000_tokens_where_the_window_is_unknown() -> N
     with_more, _ = run("jutul", [*chat, user("x" * 150_000)])
 
     assert applied.messages_tokens < 170_000
-    assert applied.view.notes == ()
-    assert with_more.view.notes == ("would summarise the oldest 3 messages",)
+    assert applied.projection.notes == ()
+    assert with_more.projection.notes == ("would summarise the oldest 3 messages",)
 
 
 def test_jutul_counts_characters_rounded_up() -> None:
@@ -519,8 +521,8 @@ def test_baseagent_has_168_000_usable_tokens() -> None:
     above, _ = run("baseagent", [user(tokens(142_797))])
 
     assert at_trigger.messages_tokens == 142_800
-    assert at_trigger.view.notes == ()
-    assert above.view.notes == ("would summarise all 1 messages",)
+    assert at_trigger.projection.notes == ()
+    assert above.projection.notes == ("would summarise all 1 messages",)
 
 
 def picture() -> list[Json]:
@@ -553,7 +555,7 @@ def test_baseagent_prunes_the_picture_from_150k_to_60k() -> None:
         "abcd" * 8 + "a",
     ]
     assert guarded.reductions == ()
-    assert guarded.view.notes == ("would summarise all 7 messages",)
+    assert guarded.projection.notes == ("would summarise all 7 messages",)
 
 
 @pytest.mark.parametrize(
@@ -613,9 +615,9 @@ def older_of(
 ) -> int:
     """Return how many of the oldest blocks a summary should stand for."""
     policy = POLICIES[name]
-    view = read_transcript(messages).view(turn_start)
+    projection = read_transcript(messages).view(turn_start)
     budget = policy.divide(policy.numbers, limits, 0, 0)
-    return policy.older(policy.numbers, limits, view, budget)
+    return policy.older(policy.numbers, limits, projection, budget)
 
 
 def test_a_model_summarises_what_the_seed_says() -> None:
@@ -647,23 +649,23 @@ def test_every_policy_halves_after_an_overflow_and_says_so() -> None:
     """Two systems know no such error; a session must not end with one."""
     chat = [m for n in range(4) for m in (user(f"q{n}"), said(f"a{n}"))]
     for name, policy in POLICIES.items():
-        view = read_transcript(chat).view(None)
+        projection = read_transcript(chat).view(None)
         budget = policy.divide(policy.numbers, Limits(), 0, 0)
-        halved, _ = overflow_of(name)(view, budget)
-        opening = policy.opening("S", halved.whole_summary, 4)
+        halved, _ = overflow_of(name)(projection, budget)
+        preamble = policy.preamble("S", halved.whole_summary, 4)
 
         assert [m.text for m in halved.messages] == ["q2", "a2", "q3", "a3"]
-        assert "compression dropped 4 oldest messages" in opening.system + opening.preface
+        assert "compression dropped 4 oldest messages" in preamble.system + preamble.preface
 
 
 @pytest.mark.parametrize("name", list(POLICIES))
 def test_a_summary_is_shown_once_whoever_asked_for_it(name: str) -> None:
     """Turns leave for it on demand too, under policies that make none by themselves."""
     policy = POLICIES[name]
-    opening = policy.opening("S", "They like cats.", 0)
+    preamble = policy.preamble("S", "They like cats.", 0)
 
-    assert (opening.system + opening.preface).count("They like cats.") == 1
-    assert policy.opening("S", "", 0) == replace(opening, system="S", preface="")
+    assert (preamble.system + preamble.preface).count("They like cats.") == 1
+    assert policy.preamble("S", "", 0) == replace(preamble, system="S", preface="")
 
 
 def test_a_summary_is_paid_for_under_duragent() -> None:
@@ -672,18 +674,21 @@ def test_a_summary_is_paid_for_under_duragent() -> None:
     policy = POLICIES["duragent"]
     limits = Limits(window_tokens=2_000, output_tokens=100)
     budget = policy.divide(policy.numbers, limits, 0, 0)
-    view = replace(read_transcript(chat).view(None), summary=tokens(900))
-    made, _ = in_order(*policy.ladder(policy.numbers, limits))(view, budget)
+    projection = replace(read_transcript(chat).view(None), summary=tokens(900))
+    made, _ = in_order(*policy.ladder(policy.numbers, limits))(projection, budget)
 
-    assert [r.stage for r in policy_stages("duragent", view, limits)] == ["history_budget", "fit"]
+    assert [r.stage for r in policy_stages("duragent", projection, limits)] == [
+        "history_budget",
+        "fit",
+    ]
     assert len(made.messages) == 9
 
 
-def policy_stages(name: str, view: View, limits: Limits) -> tuple[Reduction, ...]:
+def policy_stages(name: str, projection: Projection, limits: Limits) -> tuple[Reduction, ...]:
     """Return what the stages for each request do."""
     policy = POLICIES[name]
     budget = policy.divide(policy.numbers, limits, 0, 0)
-    return in_order(*policy.ladder(policy.numbers, limits))(view, budget)[1]
+    return in_order(*policy.ladder(policy.numbers, limits))(projection, budget)[1]
 
 
 def test_baseagent_keeps_what_it_pruned() -> None:
@@ -691,12 +696,12 @@ def test_baseagent_keeps_what_it_pruned() -> None:
     policy = POLICIES["baseagent"].with_numbers({"max_output_tokens": 200_000})
     sizes = [120_000, 30_000, 10_000]
     work = [m for n, size in enumerate(sizes) for m in step(f"{n}", tokens(size))]
-    view = read_transcript([user("a"), *work, said("b"), user("c"), said("d"), user("e")]).view(
-        None
-    )
+    projection = read_transcript(
+        [user("a"), *work, said("b"), user("c"), said("d"), user("e")]
+    ).view(None)
     budget = policy.divide(policy.numbers, Limits(), 0, 0)
     prune = in_order(*policy.lasting(policy.numbers, Limits()))
-    pruned, reductions = prune(view, budget)
+    pruned, reductions = prune(projection, budget)
 
     assert [r.seqs for r in reductions] == [(3,)]
     assert prune(pruned, budget) == (pruned, ())
@@ -704,18 +709,18 @@ def test_baseagent_keeps_what_it_pruned() -> None:
 
 def test_jutul_scales_by_the_usage_that_was_reported() -> None:
     """1.0 to 1.25 times the estimate; and what the provider itself reported counts as it is."""
-    view = read_transcript([user("x" * 20_000), said("y" * 14_000), user("z")]).view(None)
+    projection = read_transcript([user("x" * 20_000), said("y" * 14_000), user("z")]).view(None)
     limits = Limits(window_tokens=12_000, output_tokens=100)  # a summary from 10,200 on
     policy = POLICIES["jutul"]
     budget = policy.divide(policy.numbers, limits, 0, 0)
 
     def older(tokens: int) -> int:
-        answer = view.blocks[1]
+        answer = projection.blocks[1]
         assert isinstance(answer, Step)
         usage = Usage(input_tokens=tokens, output_tokens=1_000)
         known = replace(answer, reply=replace(answer.reply, usage=usage))
-        blocks = (view.blocks[0], known, view.blocks[2])
-        return policy.older(policy.numbers, limits, replace(view, blocks=blocks), budget)
+        blocks = (projection.blocks[0], known, projection.blocks[2])
+        return policy.older(policy.numbers, limits, replace(projection, blocks=blocks), budget)
 
     assert older(0) == 0  # 8,510 estimated
     assert older(5_000) == 0  # less than estimated: never scaled down
@@ -740,10 +745,10 @@ def test_jutul_clips_the_newest_results_after_an_overflow() -> None:
     calls = called("a", name="read_file") | {}
     calls["tool_calls"] += called("b")["tool_calls"]
     shot = {"role": "tool", "tool_call_id": "b", "content": [{"type": "text", "text": big}, IMAGE]}
-    view = read_transcript([user("go"), calls, result("a", big), shot]).view(None)
+    projection = read_transcript([user("go"), calls, result("a", big), shot]).view(None)
     budget = POLICIES["jutul"].divide(POLICIES["jutul"].numbers, Limits(), 0, 0)
     stage = overflow_of("jutul")
-    clipped, reductions = stage(view, budget)
+    clipped, reductions = stage(projection, budget)
     file, other = (m for m in clipped.messages if isinstance(m, ToolResult))
     again = stage(clipped, budget)[0]
     small = read_transcript([user("go"), *step("a", "x" * 19_000)]).view(None)
@@ -782,7 +787,7 @@ def test_the_numbers_of_the_seeds_can_be_changed() -> None:
     )
     assert evicted[2]["content"].endswith("\n\non\n... [2 lines truncated] ...\nte")
     assert "zzzzz...(argument truncated)" in str(shrunk)
-    assert noted.view.notes == ("would summarise the oldest 5 messages",)
+    assert noted.projection.notes == ("would summarise the oldest 5 messages",)
     assert list(fates(cleared).values()) == ["cleared"] * 2
     for name, price in (("picoclaw", 256), ("jutul", 85), ("baseagent", 1_000)):
         policy, empty = POLICIES[name], UserMessage(text="")

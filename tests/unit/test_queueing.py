@@ -6,13 +6,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from everturn_actors.model import Joins, Overheard, UserMessage
+from everturn_actors.model import Joins, PendingAmbient, UserMessage
 from everturn_actors.state.queue import (
+    ambient_bytes,
     as_announced,
     next_turn,
-    overheard_bytes,
     steering,
-    with_overheard,
+    with_ambient,
 )
 
 NOW = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
@@ -81,36 +81,36 @@ def test_a_running_turn_reads_only_those_that_may_join_it(said: list[str], taken
     assert steering(messages) == tuple(messages[:taken])
 
 
-def heard(text: str, *, untrusted: bool = False) -> Overheard:
+def heard(text: str, *, untrusted: bool = False) -> PendingAmbient:
     """Return something that was said beside."""
-    return Overheard(seq=1, text=text, until=NOW, untrusted=untrusted)
+    return PendingAmbient(seq=1, text=text, until=NOW, untrusted=untrusted)
 
 
 def test_what_was_said_beside_stands_in_one_block_before_the_question() -> None:
     """The model has to tell what it is asked from what it only heard."""
     users = (UserMessage(seq=3, text="[Ann] well?"), UserMessage(seq=4, text="[Bob] yes?"))
-    told = with_overheard(users, [heard("[Eve] lunch?"), heard("[Eve] at one")])
+    told = with_ambient(users, [heard("[Eve] lunch?"), heard("[Eve] at one")])
 
     assert told[0].text == (
         "[Said here before, not to you:]\n[Eve] lunch?\n[Eve] at one\n[Now to you:]\n[Ann] well?"
     )
     assert told[1] is users[1]
-    assert with_overheard(users, []) is users
+    assert with_ambient(users, []) is users
 
 
 def test_what_nobody_vouches_for_taints_the_turn() -> None:
     """A passive member's text must not make a tool run unasked."""
     users = (UserMessage(seq=3, text="well?"), UserMessage(seq=4, text="yes?"))
 
-    assert not with_overheard(users, [heard("a")])[0].untrusted
-    assert with_overheard(users, [heard("a"), heard("b", untrusted=True)])[0].untrusted
+    assert not with_ambient(users, [heard("a")])[0].untrusted
+    assert with_ambient(users, [heard("a"), heard("b", untrusted=True)])[0].untrusted
     tainted = (UserMessage(seq=3, text="x", untrusted=True),)
-    assert with_overheard(tainted, [heard("a")])[0].untrusted
+    assert with_ambient(tainted, [heard("a")])[0].untrusted
 
 
 def test_a_message_of_a_file_alone_has_the_block_and_nothing_behind_it() -> None:
     """A caption that is not there must not look like an empty question."""
-    told = with_overheard((UserMessage(seq=3, text=""),), [heard("a")])
+    told = with_ambient((UserMessage(seq=3, text=""),), [heard("a")])
 
     assert told[0].text == "[Said here before, not to you:]\na\n[Now to you:]"
 
@@ -119,7 +119,7 @@ def test_what_a_turn_is_told_besides_is_bounded_and_says_so() -> None:
     """A hundred reminders must not stand in the place of what a person says."""
     told = [heard(f"reminder {number}") for number in range(100)] + [heard("x" * 900)]
 
-    (first,) = with_overheard((UserMessage(seq=3, text="And you?"),), told, 1_000)
+    (first,) = with_ambient((UserMessage(seq=3, text="And you?"),), told, 1_000)
 
     head, left, *reminders, long, foot, said = first.text.splitlines()
     assert (head, foot, said) == ("[Said here before, not to you:]", "[Now to you:]", "And you?")
@@ -135,7 +135,7 @@ def test_what_a_turn_is_told_besides_is_bounded_and_says_so() -> None:
 )
 def test_a_turn_is_told_an_eighth_of_its_window(window_tokens: int, limit_bytes: int) -> None:
     """Small models have room for little else than the question."""
-    assert overheard_bytes(window_tokens) == limit_bytes
+    assert ambient_bytes(window_tokens) == limit_bytes
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,9 @@ from everturn_actors.events import Announced, CallFinished, Event, ModelReplied,
 from everturn_actors.model import (
     Conversation,
     OpenTurn,
+    Reductions,
     Replaced,
     Reply,
-    Standing,
     Step,
     Summary,
     ToolCall,
@@ -406,17 +406,17 @@ def test_the_overview_names_what_is_hidden_and_how_to_read_it() -> None:
         )
         for number in range(3, 6)
     )
-    standing = Standing(
+    reductions = Reductions(
         cut_turn=4,
         summary=Summary(last_turn=2, messages=6, text="s", source="digest"),
-        replaced={45: Replaced(seq=45, fate="masked", text="[masked]")},
+        replaced={45: Replaced(seq=45, disposition="masked", text="[masked]")},
         dropped=frozenset((53, 55)),
     )
     conversation = Conversation(
         turns=turns,
         current=OpenTurn(number=6, users=(UserMessage(seq=60, text="q"),), started_at=AT),
         left_messages=6,
-        standing=standing,
+        reductions=reductions,
     )
     file = Said(seq=35, at=AT, kind="result", text="", name="bash", call_id="c1", path="3-1-1.txt")
     lines = overview(conversation, first_seq=1, last_seq=62, files=[file]).splitlines()

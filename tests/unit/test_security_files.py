@@ -28,7 +28,7 @@ from everturn_gateway.tools.policy.policy_files.loading import load_policy
 from everturn_gateway.tools.shell.confinement.sandbox import Confinement, confine
 from everturn_gateway.tools.skills.loading import load_skills
 
-Load: TypeAlias = Callable[[Path, str], None]
+RuntimeStats: TypeAlias = Callable[[Path, str], None]
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("gateway", "channels", "actors")
@@ -80,7 +80,7 @@ def _skill(folder: Path, text: str) -> None:
 @pytest.mark.parametrize("load", [_agent, _config, _policy, _allowed, _skill])
 @pytest.mark.parametrize("text", [ALIASES, MERGES, DEEP], ids=["aliases", "merges", "deep"])
 def test_a_few_lines_that_stand_for_billions_are_refused(
-    tmp_path: Path, load: Load, text: str
+    tmp_path: Path, load: RuntimeStats, text: str
 ) -> None:
     """A folder that somebody sends must not take the memory and the time of the gateway."""
     if load is _skill and text is not DEEP:

@@ -28,11 +28,11 @@ from everturn_actors.events import (
     TurnStarted,
 )
 from everturn_actors.model import (
-    Overheard,
+    PendingAmbient,
+    PromptFingerprint,
+    Reductions,
     Replaced,
     Reply,
-    Sent,
-    Standing,
     Step,
     Summary,
     ToolCall,
@@ -41,9 +41,9 @@ from everturn_actors.model import (
     UserMessage,
 )
 from everturn_actors.state.session_state import (
+    AMBIENT_MESSAGES,
     ANNOUNCED_S,
     NOTE_CHARACTERS,
-    OVERHEARD_MESSAGES,
     SEEN_KEYS,
     SessionState,
     apply,
@@ -55,7 +55,7 @@ STEP = StepStarted(turn=1, step=1, model="m")
 CALLS = (ToolCall(call_id="a", name="bash"), ToolCall(call_id="b", name="web"))
 REPLIED = ModelReplied(text="wait", calls=CALLS)
 ENDED = TurnFinished(turn=1, outcome="answered")
-SENT = Sent(prefix="9f86d081", messages=3, units=4_700)
+SENT = PromptFingerprint(prefix="9f86d081", messages=3, units=4_700)
 
 
 def after(*bodies: Body) -> SessionState:
@@ -82,7 +82,7 @@ def finish(call_id: str) -> CallFinished:
 
 def instead(seq: int, text: str = "[cleared]") -> Replaced:
     """Return what stands for a message."""
-    return Replaced(seq=seq, fate="cleared", text=text)
+    return Replaced(seq=seq, disposition="cleared", text=text)
 
 
 def summarised(last_turn: int, *, text: str = "They met.", error: str = "") -> Summarised:
@@ -98,9 +98,9 @@ def summarised(last_turn: int, *, text: str = "They met.", error: str = "") -> S
 
 
 TWO_TURNS = (
-    *(RECEIVED, TURN, STEP, ModelReplied(text="a", sent=SENT), ENDED),  # events 2 to 6
+    *(RECEIVED, TURN, STEP, ModelReplied(text="a", fingerprint=SENT), ENDED),  # events 2 to 6
     *(RECEIVED, replace(TURN, turn=2, received=(7,)), replace(STEP, turn=2)),
-    *(ModelReplied(text="b", sent=SENT), replace(ENDED, turn=2)),  # event 11
+    *(ModelReplied(text="b", fingerprint=SENT), replace(ENDED, turn=2)),  # event 11
 )
 
 
@@ -373,8 +373,8 @@ def test_an_announcement_is_kept_for_the_turn_after_it_and_known_by_its_key() ->
     state = after(RECEIVED, TURN, said)
 
     assert state.seen["k"] == 4
-    assert state.overheard == (
-        Overheard(
+    assert state.ambient == (
+        PendingAmbient(
             seq=4,
             text="[Job said here, in your name:] Stand-up!",
             until=state.updated_at + timedelta(seconds=ANNOUNCED_S),
@@ -405,16 +405,16 @@ def test_what_others_say_beside_does_not_push_out_what_was_said_in_the_agents_na
     chatter = [SilentMessage(text=f"{n}", max_messages=most) for n in range(40)]
     state = after(Announced(text="Stand-up!"), *chatter)
 
-    assert [each.own for each in state.overheard] == [True] + [False] * most
-    assert [each.text for each in state.overheard[1:]] == [f"{n}" for n in range(40 - most, 40)]
+    assert [each.own for each in state.ambient] == [True] + [False] * most
+    assert [each.text for each in state.ambient[1:]] == [f"{n}" for n in range(40 - most, 40)]
 
 
 def test_announcements_that_nobody_is_told_of_are_bounded() -> None:
     """A job that speaks each minute where nobody answers must not fill the memory."""
-    state = after(*(Announced(text=f"{n}") for n in range(OVERHEARD_MESSAGES + 3)))
+    state = after(*(Announced(text=f"{n}") for n in range(AMBIENT_MESSAGES + 3)))
 
-    assert len(state.overheard) == OVERHEARD_MESSAGES
-    assert state.overheard[-1].text.endswith(f" {OVERHEARD_MESSAGES + 2}")
+    assert len(state.ambient) == AMBIENT_MESSAGES
+    assert state.ambient[-1].text.endswith(f" {AMBIENT_MESSAGES + 2}")
 
 
 def test_a_paused_session_keeps_its_turn_and_goes_on() -> None:
@@ -459,11 +459,11 @@ def test_what_is_hidden_stands_until_more_is_hidden() -> None:
     second = ContextReduced(stage="clear", dropped=(10,), replaced=(instead(7, "[gone]"),))
     state = after(*TWO_TURNS, first, second)
 
-    assert state.standing == Standing(
+    assert state.reductions == Reductions(
         dropped=frozenset([5, 10]),
         replaced={2: instead(2), 7: instead(7, "[gone]")},
     )
-    assert state.conversation.standing == state.standing
+    assert state.conversation.reductions == state.reductions
 
 
 def test_a_cut_moves_forward_only() -> None:
@@ -477,9 +477,9 @@ def test_a_cut_moves_forward_only() -> None:
         summarised(1),
     )
 
-    assert cut.standing.cut_turn == 3
-    assert again.standing.cut_turn == 3
-    assert again.standing.summary is not None
+    assert cut.reductions.cut_turn == 3
+    assert again.reductions.cut_turn == 3
+    assert again.reductions.summary is not None
 
 
 def test_hiding_changes_nothing_of_what_is_held() -> None:
@@ -499,11 +499,11 @@ def test_what_was_said_of_turns_that_are_cut_off_is_forgotten() -> None:
     at_once = after(*TWO_TURNS, replace(single, cut_turn=2))
     all_cut = after(*TWO_TURNS, single, summarised(2))
 
-    assert first_cut.standing == at_once.standing
-    assert first_cut.standing == Standing(
+    assert first_cut.reductions == at_once.reductions
+    assert first_cut.reductions == Reductions(
         cut_turn=2, dropped=frozenset([10]), replaced={7: instead(7)}
     )
-    assert (all_cut.standing.dropped, all_cut.standing.replaced) == (frozenset(), {})
+    assert (all_cut.reductions.dropped, all_cut.reductions.replaced) == (frozenset(), {})
 
 
 def test_a_message_of_the_running_turn_stays_shortened_when_older_turns_are_cut_off() -> None:
@@ -515,7 +515,7 @@ def test_a_message_of_the_running_turn_stays_shortened_when_older_turns_are_cut_
         ContextReduced(stage="jump", cut_turn=2),
     )
 
-    assert state.standing.replaced == {5: instead(5, "a long que...")}
+    assert state.reductions.replaced == {5: instead(5, "a long que...")}
 
 
 def test_what_left_the_window_is_forgotten_too() -> None:
@@ -528,7 +528,7 @@ def test_what_left_the_window_is_forgotten_too() -> None:
     state = of(log)
 
     assert len(state.held_turns) < 15
-    assert len(state.standing.replaced) <= len(state.held_turns) + 1
+    assert len(state.reductions.replaced) <= len(state.held_turns) + 1
 
 
 def test_the_notes_of_emergencies_add_up_until_a_summary_tells_of_them() -> None:
@@ -538,8 +538,8 @@ def test_the_notes_of_emergencies_add_up_until_a_summary_tells_of_them() -> None
     both = (*TWO_TURNS, first, ContextReduced(stage="clear"), second)
     noted = "4 messages left.\n2 messages left."
 
-    assert after(*both).standing.note == noted
-    assert after(*both, summarised(2, text=f"They met.\n{noted}")).standing.note == ""
+    assert after(*both).reductions.note == noted
+    assert after(*both, summarised(2, text=f"They met.\n{noted}")).reductions.note == ""
 
 
 def test_a_note_that_came_while_a_summary_was_made_stays() -> None:
@@ -547,7 +547,7 @@ def test_a_note_that_came_while_a_summary_was_made_stays() -> None:
     late = ContextReduced(stage="halve", cut_turn=2, note="4 messages left.")
     state = after(*TWO_TURNS, late, summarised(1, text="They met."))
 
-    assert state.standing.note == "4 messages left."
+    assert state.reductions.note == "4 messages left."
 
 
 def test_notes_are_bounded_and_the_newest_are_kept() -> None:
@@ -555,8 +555,8 @@ def test_notes_are_bounded_and_the_newest_are_kept() -> None:
     notes = [f"{number} messages left." for number in range(500)]
     state = after(*(ContextReduced(stage="halve", note=note) for note in notes))
 
-    assert len(state.standing.note) <= NOTE_CHARACTERS
-    assert state.standing.note.endswith(notes[-1])
+    assert len(state.reductions.note) <= NOTE_CHARACTERS
+    assert state.reductions.note.endswith(notes[-1])
 
 
 def test_a_summary_takes_the_place_of_the_turns_it_tells_of() -> None:
@@ -564,10 +564,10 @@ def test_a_summary_takes_the_place_of_the_turns_it_tells_of() -> None:
     first = after(*TWO_TURNS, summarised(1))
     second = after(*TWO_TURNS, summarised(1), replace(summarised(2, text="All."), path="2.txt"))
 
-    assert first.standing == Standing(
+    assert first.reductions == Reductions(
         cut_turn=2, summary=Summary(last_turn=1, messages=2, text="They met.")
     )
-    assert second.standing == Standing(
+    assert second.reductions == Reductions(
         cut_turn=3, summary=Summary(last_turn=2, messages=4, text="All.", path="2.txt")
     )
 
@@ -582,7 +582,7 @@ def test_messages_that_arrive_while_a_summary_is_written_are_all_kept() -> None:
     assert turn.step is not None
     assert [user.seq for user in turn.users] == [12]
     assert [user.seq for user in state.waiting] == [15]
-    assert state.standing.cut_turn == 3
+    assert state.reductions.cut_turn == 3
 
 
 @pytest.mark.parametrize(("failures", "cool_down_s"), [(1, 60), (2, 300), (3, 900), (4, 900)])
@@ -599,10 +599,10 @@ def test_failed_summaries_cool_down_by_the_time_of_their_events(
     log.add(ContextReduced(stage="clear"))
     state = of(log)
 
-    assert state.standing.failures == failures
-    assert state.standing.retry_at == last.at + timedelta(seconds=cool_down_s)
-    assert state.standing.summary is not None
-    assert state.standing.summary.source == "digest"
+    assert state.reductions.failures == failures
+    assert state.reductions.retry_at == last.at + timedelta(seconds=cool_down_s)
+    assert state.reductions.summary is not None
+    assert state.reductions.summary.source == "digest"
 
 
 def test_a_summary_that_succeeds_ends_the_cool_down() -> None:
@@ -611,15 +611,15 @@ def test_a_summary_that_succeeds_ends_the_cool_down() -> None:
     state = after(*TWO_TURNS, *failed, summarised(1), summarised(2, error="no"))
     well = after(*TWO_TURNS, *failed, summarised(1))
 
-    assert (well.standing.failures, well.standing.retry_at) == (0, None)
-    assert state.standing.failures == 1
+    assert (well.reductions.failures, well.reductions.retry_at) == (0, None)
+    assert state.reductions.failures == 1
 
 
 def test_a_digest_that_nobody_tried_to_better_is_no_failure() -> None:
     """Without a summariser there is nothing to wait for."""
     state = after(*TWO_TURNS, replace(summarised(1), source="digest", tries=0))
 
-    assert (state.standing.failures, state.standing.retry_at) == (0, None)
+    assert (state.reductions.failures, state.reductions.retry_at) == (0, None)
 
 
 def test_summaries_cost_tokens_too() -> None:
@@ -632,27 +632,29 @@ def test_summaries_cost_tokens_too() -> None:
 def test_the_last_request_is_remembered_until_something_is_hidden() -> None:
     """The next request is compared with it, and after a cut there is nothing to compare."""
     used = Usage(input_tokens=130, output_tokens=6)
-    replied = ModelReplied(text="c", sent=SENT, usage=used)
+    replied = ModelReplied(text="c", fingerprint=SENT, usage=used)
     begun = (*TWO_TURNS, RECEIVED, replace(TURN, turn=3, received=(12,)), replace(STEP, turn=3))
     told = after(*begun, replied, replace(ENDED, turn=3))
     hidden = after(*begun, replied, ContextReduced(stage="clear"))
     summed_up = after(*begun, replied, summarised(1))
 
-    assert (told.sent, told.reported) == (SENT, used)
-    assert (told.conversation.sent, told.conversation.reported) == (SENT, used)
-    cut = Sent(units=SENT.units)  # the rate at which the provider counts holds on
-    assert (hidden.sent, hidden.reported) == (cut, used)
-    assert summed_up.sent == cut
+    assert (told.fingerprint, told.reported) == (SENT, used)
+    assert (told.conversation.fingerprint, told.conversation.reported) == (SENT, used)
+    cut = PromptFingerprint(units=SENT.units)  # the rate at which the provider counts holds on
+    assert (hidden.fingerprint, hidden.reported) == (cut, used)
+    assert summed_up.fingerprint == cut
 
 
 def test_drifts_are_counted() -> None:
     """A cache that misses is money; the count shows that something in the prompt moves."""
-    drifted = ModelReplied(text="b", calls=CALLS[:1], sent=replace(SENT, drifted=True))
-    more = (replace(STEP, step=2), drifted, finish("a"), ContextReduced(stage="clear"))
-    state = after(RECEIVED, TURN, STEP, drifted, finish("a"), *more)
+    is_cache_miss = ModelReplied(
+        text="b", calls=CALLS[:1], fingerprint=replace(SENT, is_cache_miss=True)
+    )
+    more = (replace(STEP, step=2), is_cache_miss, finish("a"), ContextReduced(stage="clear"))
+    state = after(RECEIVED, TURN, STEP, is_cache_miss, finish("a"), *more)
 
-    assert state.drifts == 2
-    assert after(*TWO_TURNS).drifts == 0
+    assert state.cache_misses == 2
+    assert after(*TWO_TURNS).cache_misses == 0
 
 
 def test_a_result_knows_where_its_whole_text_is() -> None:

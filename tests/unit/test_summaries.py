@@ -28,8 +28,8 @@ from everturn_actors.model import (
     ModelRequest,
     OpenStep,
     OpenTurn,
+    Reductions,
     Reply,
-    Standing,
     Step,
     Summary,
     ToolCall,
@@ -83,7 +83,7 @@ def test_a_task_begins_where_the_summary_before_ends() -> None:
     """D13: what is told twice takes the place of what is told once, and a gap loses it."""
     conversation = Conversation(
         turns=tuple(make_turn(number) for number in range(1, 7)),
-        standing=Standing(summary=BEFORE, note="3 messages left in an emergency"),
+        reductions=Reductions(summary=BEFORE, note="3 messages left in an emergency"),
     )
 
     task = summary_task(conversation, older_turns=4, focus=" the port ")
@@ -98,7 +98,7 @@ def test_a_task_begins_where_the_summary_before_ends() -> None:
 def test_turns_that_left_the_requests_unsummarised_are_part_of_the_task() -> None:
     """A jump of the window drops them from sight; the next summary is the chance to keep them."""
     conversation = Conversation(
-        turns=tuple(make_turn(number) for number in (1, 2, 3, 4)), standing=Standing(cut_turn=4)
+        turns=tuple(make_turn(number) for number in (1, 2, 3, 4)), reductions=Reductions(cut_turn=4)
     )
 
     task = summary_task(conversation, older_turns=3)
@@ -111,7 +111,8 @@ def test_turns_that_left_the_requests_unsummarised_are_part_of_the_task() -> Non
 def test_nothing_new_is_no_task(older_turns: int) -> None:
     """A model that is asked to summarise nothing makes something up."""
     conversation = Conversation(
-        turns=tuple(make_turn(number) for number in (1, 2, 3)), standing=Standing(summary=BEFORE)
+        turns=tuple(make_turn(number) for number in (1, 2, 3)),
+        reductions=Reductions(summary=BEFORE),
     )
 
     assert summary_task(conversation, older_turns=older_turns) is None

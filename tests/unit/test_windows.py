@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from everturn_actors.context.estimation.calibration import Hint, ModelFacts
+from everturn_actors.context.estimation.calibration import Hint, ModelStatistics
 from everturn_actors.context.estimation.windows import hint_notes, input_window, model_window
 from everturn_actors.spec import ModelSpec
 from everturn_actors.testing import START
@@ -99,14 +99,14 @@ def test_the_spec_s_window_stands_and_all_others_are_lowered_by_a_refusal(
 ) -> None:
     """Whoever wrote the file knows; a guess would be refused again, with every turn."""
     model = ModelSpec(provider="openai", name="qwen3", context_window=window, max_input_tokens=cap)
-    facts = ModelFacts(scale=1.0, window_tokens=told, limit=hint(limit) if limit else None)
+    facts = ModelStatistics(scale=1.0, window_tokens=told, limit=hint(limit) if limit else None)
 
     assert input_window(model, facts) == tokens
 
 
 def test_a_limit_that_is_over_lowers_nothing() -> None:
     """It is tried again; what is refused then is learnt anew."""
-    facts = ModelFacts(scale=1.0, limit=hint(8_192, is_over=True))
+    facts = ModelStatistics(scale=1.0, limit=hint(8_192, is_over=True))
 
     assert input_window(ModelSpec(provider="openai", name="gpt-5"), facts) == 400_000
 
@@ -141,13 +141,13 @@ def test_what_a_limit_means_is_told_with_what_to_do(
     """Whoever wonders at a small window must find the reason, and the way out."""
     model = ModelSpec(provider="openai", name="gpt-5", context_window=window)
 
-    assert hint_notes(model, ModelFacts(scale=1.0, limit=limit)) == notes
+    assert hint_notes(model, ModelStatistics(scale=1.0, limit=limit)) == notes
 
 
 def test_a_model_without_tools_is_told_of() -> None:
     """Else its agent seems to have forgotten them."""
     (note,) = hint_notes(
-        ModelSpec(provider="ollama", name="m"), ModelFacts(scale=1.0, no_tools=hint(0))
+        ModelSpec(provider="ollama", name="m"), ModelStatistics(scale=1.0, no_tools=hint(0))
     )
 
     assert note.startswith("the model is offered no tools: the provider refused them on 2026-01-02")

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from everturn_actors.context.estimation.budget import Budget
-from everturn_actors.context.estimation.calibration import ModelFacts
+from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.context.policies import baseagent, duragent, everturn, jutul, picoclaw
 from everturn_actors.context.policy import Limits, Policy
@@ -43,14 +43,14 @@ def policy_of(context: ContextSpec, *, recalls: bool = True) -> Policy[Any]:
     return policy.with_numbers({name: numbers[name] for name in numbers if name in known})
 
 
-def limits_of(spec: AgentSpec, facts: ModelFacts | None = None) -> Limits:
-    """Return what is known about an agent's model; without `facts`, as if nothing were learnt."""
+def limits_of(spec: AgentSpec, statistics: ModelStatistics | None = None) -> Limits:
+    """Return what is known about an agent's model; None = nothing was learnt."""
     limits = Limits(
         provider=spec.model.provider,
-        window_tokens=input_window(spec.model, facts),
+        window_tokens=input_window(spec.model, statistics),
         output_tokens=spec.model.max_output_tokens,
     )
-    return limits if facts is None else replace(limits, scale=facts.scale)
+    return limits if statistics is None else replace(limits, scale=statistics.scale)
 
 
 def make_budget(spec: AgentSpec, system: str, tools: Sequence[ToolDefinition]) -> Budget:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, assert_never
 
 from everturn_actors.context.render import Rendered
-from everturn_actors.context.report import INTAKE, became
+from everturn_actors.context.report import INTAKE, changes
 from everturn_actors.model import (
     AnyMessage,
-    Fate,
+    Disposition,
     ModelRequest,
     Notice,
     Reply,
@@ -48,7 +48,7 @@ class Past:
 class Hidden:
     """What was done to one message for good."""
 
-    fate: Fate
+    disposition: Disposition
     stage: str
     by_seq: int
     "The event that did it."
@@ -60,7 +60,7 @@ class Explained:
 
     seq: int
     role: Role
-    fate: Fate
+    disposition: Disposition
     stage: str
     "What did it; empty for a message that is as it was said."
     tokens_before: int
@@ -127,7 +127,7 @@ def explain_request(
         verdict=verdict,
         why=why,
         sent_prefix=past.prefix,
-        prefix=rendered.sent.prefix,
+        prefix=rendered.fingerprint.prefix,
         estimated_tokens=rendered.tokens,
         reported=past.reported,
         messages=tuple(
@@ -157,24 +157,24 @@ def _explained(
     message: AnyMessage, shown: AnyMessage | None, rendered: Rendered, hidden: Hidden | None
 ) -> Explained:
     counts = rendered.policy.estimates(rendered.limits)
-    media = rendered.view.media.get(message.seq, 0)
+    media = rendered.projection.media.get(message.seq, 0)
     found = hidden or Hidden("kept", "", 0)
     if shown is None:
-        in_view = rendered.view.became.get(message.seq)
-        if in_view is not None and in_view.stage:
-            found = Hidden(in_view.fate, in_view.stage, 0)
-        elif found.fate not in {"summarised", "dropped"}:
+        in_projection = rendered.projection.changes.get(message.seq)
+        if in_projection is not None and in_projection.stage:
+            found = Hidden(in_projection.disposition, in_projection.stage, 0)
+        elif found.disposition not in {"summarised", "dropped"}:
             found = Hidden("dropped", _THIS_REQUEST, 0)
     else:
-        now = became(rendered, shown)
+        now = changes(rendered, shown)
         if now.stage == INTAKE:
-            found = Hidden(now.fate, INTAKE, message.seq)
+            found = Hidden(now.disposition, INTAKE, message.seq)
         elif now.stage:
-            found = Hidden(now.fate, now.stage, 0)
+            found = Hidden(now.disposition, now.stage, 0)
     return Explained(
         seq=message.seq,
         role=role_of(message),
-        fate=found.fate,
+        disposition=found.disposition,
         stage=found.stage,
         tokens_before=counts.message(message, media),
         tokens_after=0 if shown is None else counts.message(shown, media),
@@ -193,7 +193,7 @@ def _verdict(past: Past, rendered: Rendered) -> tuple[Verdict, str]:
             "the log does not say what was sent, because no hash was kept with the answer;"
             " what follows is what today's agent would send"
         )
-    if past.prefix == rendered.sent.prefix:
+    if past.prefix == rendered.fingerprint.prefix:
         return "same", "made again from the log, the request is the one that was sent"
     now = rendered.request.model
     if past.model != now:

@@ -10,7 +10,14 @@ from everturn_actors.context.estimation.estimates import message_units, turn_uni
 from everturn_actors.context.policy import Policy
 from everturn_actors.context.projection.reductions import shown_blocks
 from everturn_actors.context.projection.turns import Block, blocks, flatten
-from everturn_actors.model import AnyMessage, Conversation, Fate, Standing, Turn, UserMessage
+from everturn_actors.model import (
+    AnyMessage,
+    Conversation,
+    Disposition,
+    Reductions,
+    Turn,
+    UserMessage,
+)
 from everturn_actors.outside import NOTHING, Outside, outside_of
 
 
@@ -18,7 +25,7 @@ from everturn_actors.outside import NOTHING, Outside, outside_of
 class History:
     """The finished turns of a session that are shown, in the form in which they are."""
 
-    standing: Standing
+    reductions: Reductions
     policy: Policy[Any]
     oldest: int
     "Number of the oldest turn that was held when this was built."
@@ -36,9 +43,9 @@ class History:
     def add(self, turn: Turn) -> None:
         """Show one more turn, the newest."""
         self.turns.append(turn)
-        shown = shown_blocks(turn, self.standing, self.policy.gap)
+        shown = shown_blocks(turn, self.reductions, self.policy.gap)
         self.blocks += shown
-        self.outside = shown_outside(flatten(shown), self.standing) + self.outside
+        self.outside = shown_outside(flatten(shown), self.reductions) + self.outside
         if shown == blocks(turn):
             self.messages += turn.messages
             self.shown_messages += turn.size_messages
@@ -56,7 +63,7 @@ class History:
     def missing(self, conversation: Conversation, policy: Policy[Any]) -> Sequence[Turn] | None:
         """Return the turns that came since, oldest first; None where this is of no use."""
         held = conversation.turns
-        if self.standing is not conversation.standing or self.policy is not policy:
+        if self.reductions is not conversation.reductions or self.policy is not policy:
             return None
         if not held or held[0].number < self.oldest:
             return None
@@ -71,16 +78,18 @@ class History:
         return None
 
 
-def shown_outside(messages: Iterable[AnyMessage], standing: Standing) -> Outside:
+def shown_outside(messages: Iterable[AnyMessage], reductions: Reductions) -> Outside:
     """Return the text from outside in messages as they are shown; given oldest first."""
-    return outside_in(messages, {seq: each.fate for seq, each in standing.replaced.items()})
+    return outside_in(
+        messages, {seq: each.disposition for seq, each in reductions.replaced.items()}
+    )
 
 
-def outside_in(messages: Iterable[AnyMessage], fates: Mapping[int, Fate]) -> Outside:
+def outside_in(messages: Iterable[AnyMessage], dispositions: Mapping[int, Disposition]) -> Outside:
     """Return the same where it is known, by seq, what became of those that are not whole."""
     found = NOTHING
     for message in messages:
-        own = outside_of(message, fates.get(message.seq, "kept"))
+        own = outside_of(message, dispositions.get(message.seq, "kept"))
         if own is not NOTHING:
             found = own + found
     return found
@@ -99,9 +108,9 @@ def shown_history(
     if known is None or new is None:
         held = conversation.turns
         known = History(
-            standing=conversation.standing, policy=policy, oldest=held[0].number if held else 0
+            reductions=conversation.reductions, policy=policy, oldest=held[0].number if held else 0
         )
-        new = [turn for turn in held if turn.number >= conversation.standing.cut_turn]
+        new = [turn for turn in held if turn.number >= conversation.reductions.cut_turn]
     for turn in new:
         known.add(turn)
     return known

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from everturn_actors.context.policies import baseagent, duragent, everturn, jutul, picoclaw
+from everturn_actors.context.projection.projection import block_tokens
 from everturn_actors.context.projection.turns import flatten
-from everturn_actors.context.projection.view import block_tokens
 from everturn_actors.context.render import Rendered
 from everturn_actors.model import Conversation, UserMessage
 
@@ -25,7 +25,7 @@ class _Now:
 
     rendered: Rendered
     messages: int
-    "Of all messages that are shown, opening and summary left out."
+    "Of all messages that are shown, preamble and summary left out."
     history: int
     "Of those before the running turn."
     asked: int
@@ -71,7 +71,7 @@ def outlook(
         case _:
             steps = iter(())
     sentences = [*steps]
-    failures = conversation.standing.failures
+    failures = conversation.reductions.failures
     if not summaries:
         sentences.append("this policy makes no summary by itself; `compact` makes one")
     elif not has_summariser:
@@ -89,21 +89,24 @@ def outlook(
 
 
 def _now(rendered: Rendered, conversation: Conversation, *, summarises: bool) -> _Now:
-    view, budget = rendered.view, rendered.budget
+    projection, budget = rendered.projection, rendered.budget
     counts = rendered.policy.estimates(rendered.limits)
-    costs = [block_tokens(view, block, counts) for block in view.blocks]
-    history = view.blocks[: view.current]
+    costs = [block_tokens(projection, block, counts) for block in projection.blocks]
+    history = projection.blocks[: projection.current]
     asked = [
         cost
-        for cost, block in zip(costs[view.current :], view.blocks[view.current :], strict=True)
+        for cost, block in zip(
+            costs[projection.current :], projection.blocks[projection.current :], strict=True
+        )
         if isinstance(block, UserMessage)
     ]
     return _Now(
         rendered=rendered,
         messages=sum(costs),
-        history=sum(costs[: view.current]),
+        history=sum(costs[: projection.current]),
         asked=sum(asked),
-        fixed=max(counts.text(rendered.opening.system), budget.system_tokens) + budget.tools_tokens,
+        fixed=max(counts.text(rendered.preamble.system), budget.system_tokens)
+        + budget.tools_tokens,
         history_messages=sum(1 for _ in flatten(history)),
         held_messages=conversation.held_messages,
         summarises=summarises,
@@ -114,7 +117,7 @@ def _everturn(numbers: everturn.Numbers, now: _Now) -> Iterator[str]:
     rendered = now.rendered
     policy, counts = rendered.policy, rendered.policy.estimates(rendered.limits)
     notice = counts.text(policy.notice(_MANY))
-    summary = counts.text(policy.prompt("", rendered.view.whole_summary))
+    summary = counts.text(policy.prompt("", rendered.projection.whole_summary))
     room = max(rendered.budget.free_tokens - notice - summary, 0)
     of = "of messages"
     yield _from("old tool results are cleared", int(room * numbers.clear_trigger), now.messages, of)
@@ -128,7 +131,7 @@ def _everturn(numbers: everturn.Numbers, now: _Now) -> Iterator[str]:
         most, least = int(held * numbers.window_trigger), int(held * numbers.window_cut_to)
         yield (
             f"so they do above {most:,} messages, down to {least:,}:"
-            f" {len(rendered.view.messages):,} are shown now"
+            f" {len(rendered.projection.messages):,} are shown now"
         )
 
 

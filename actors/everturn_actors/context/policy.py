@@ -7,16 +7,16 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Generic, TypeVar
 
 from everturn_actors.context.estimation.budget import Budget
-from everturn_actors.context.projection.view import (
+from everturn_actors.context.projection.projection import (
     Estimator,
+    Projection,
     Reduction,
     Stage,
-    View,
     in_order,
     size_tokens,
 )
 from everturn_actors.context.stages.texts import take_in
-from everturn_actors.model import Fate, ToolDefinition, ToolResult, UserMessage
+from everturn_actors.model import Disposition, ToolDefinition, ToolResult, UserMessage
 
 N = TypeVar("N")
 
@@ -39,7 +39,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
+class Preamble:
     """What stands before the messages of a conversation."""
 
     system: str
@@ -91,7 +91,7 @@ class Policy(Generic[N]):
     intake: Callable[[N, Limits, ToolResult, str], str] = _as_it_is
     """What the history keeps of a new result whose whole text would stand in the file of that name;
     the same text = it is kept whole."""
-    intake_fate: Fate = "shortened"
+    intake_disposition: Disposition = "shortened"
     folder: str = "results"
     "Where such files stand, as the model is told where no session says."
     between: Callable[[N, Limits], Sequence[Stage]] = _nothing
@@ -101,7 +101,9 @@ class Policy(Generic[N]):
     "Before each model call; what these do, stays."
     ladder: Callable[[N, Limits], Sequence[Stage]] = _nothing
     "Done anew for every request, after `lasting`."
-    older: Callable[[N, Limits, View, Budget], int] = lambda _numbers, _limits, _view, _budget: 0
+    older: Callable[[N, Limits, Projection, Budget], int] = (
+        lambda _numbers, _limits, _view, _budget: 0
+    )
     "How many of the oldest blocks a summary should stand for now; 0 = there is no need."
     notice_text: Callable[[N, int], str] = lambda _numbers, _omitted: ""
     notice_in_prompt: bool = False
@@ -124,7 +126,7 @@ class Policy(Generic[N]):
         """Return what stands in a turn where so many of its messages were left out."""
         return self.gap_text(self.numbers, messages)
 
-    def opening(self, system: str, summary: str, omitted_messages: int) -> Opening:
+    def preamble(self, system: str, summary: str, omitted_messages: int) -> Preamble:
         """Return what stands before the messages.
 
         Args:
@@ -136,7 +138,7 @@ class Policy(Generic[N]):
         if self.notice_in_prompt:
             prompt = "\n\n".join(part for part in (prompt, notice) if part)
             notice = ""
-        return Opening(
+        return Preamble(
             system=prompt, notice=notice, preface=self.preface(summary) if summary else ""
         )
 
@@ -161,14 +163,14 @@ class Policy(Generic[N]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """What a policy made of a view."""
+    """What a policy made of a projection."""
 
     policy: Policy[Any]
     limits: Limits
     budget: Budget
-    given: View
-    view: View
-    opening: Opening
+    given: Projection
+    projection: Projection
+    preamble: Preamble
     reductions: tuple[Reduction, ...]
 
     @property
@@ -179,17 +181,17 @@ class Applied:
     @property
     def messages_tokens(self) -> int:
         """Tokens of all messages that are shown, notice and preface not."""
-        return size_tokens(self.view, self.view.messages, self.estimates)
+        return size_tokens(self.projection, self.projection.messages, self.estimates)
 
     @property
-    def opening_tokens(self) -> int:
+    def preamble_tokens(self) -> int:
         """Tokens of the system prompt, the summary and the notice, wherever they stand."""
-        count, opening = self.estimates, self.opening
-        preface = UserMessage(text=opening.preface)
+        count, preamble = self.estimates, self.preamble
+        preface = UserMessage(text=preamble.preface)
         return (
-            count.text(opening.system)
-            + count.text(opening.notice)
-            + (count.message(preface, 0) if opening.preface else 0)
+            count.text(preamble.system)
+            + count.text(preamble.notice)
+            + (count.message(preface, 0) if preamble.preface else 0)
         )
 
     @property
@@ -197,7 +199,7 @@ class Applied:
         """Tokens of the request and of what is kept free for the reply."""
         budget = self.budget
         fixed = budget.tools_tokens + budget.reserve_tokens + budget.correction_tokens
-        return self.opening_tokens + self.messages_tokens + fixed
+        return self.preamble_tokens + self.messages_tokens + fixed
 
 
 def all_stages(policy: Policy[Any], limits: Limits) -> tuple[Stage, ...]:
@@ -206,7 +208,7 @@ def all_stages(policy: Policy[Any], limits: Limits) -> tuple[Stage, ...]:
     intake = take_in(
         lambda result, path: policy.intake(numbers, limits, result, path),
         folder=policy.folder,
-        fate=policy.intake_fate,
+        disposition=policy.intake_disposition,
         estimator=policy.estimates(limits),
     )
     return (
@@ -219,7 +221,7 @@ def all_stages(policy: Policy[Any], limits: Limits) -> tuple[Stage, ...]:
 
 def apply_policy(
     policy: Policy[Any],
-    view: View,
+    projection: Projection,
     limits: Limits,
     *,
     system: str = "",
@@ -232,13 +234,13 @@ def apply_policy(
     """
     count = policy.estimates(limits)
     budget = policy.divide(policy.numbers, limits, count.text(system), count.tools(tools))
-    made, reductions = in_order(*all_stages(policy, limits))(view, budget)
+    made, reductions = in_order(*all_stages(policy, limits))(projection, budget)
     return Applied(
         policy=policy,
         limits=limits,
         budget=budget,
-        given=view,
-        view=made,
-        opening=policy.opening(system, made.whole_summary, made.omitted_messages),
+        given=projection,
+        projection=made,
+        preamble=policy.preamble(system, made.whole_summary, made.omitted_messages),
         reductions=reductions,
     )

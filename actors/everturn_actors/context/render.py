@@ -14,9 +14,9 @@ from typing import Any
 from everturn_actors.context.catalog import limits_of, policy_of
 from everturn_actors.context.estimation.budget import Budget
 from everturn_actors.context.estimation.calibration import (
-    ModelFacts,
-    cold_facts,
+    ModelStatistics,
     correction_tokens,
+    prior_statistics,
     session_scale,
 )
 from everturn_actors.context.estimation.estimates import (
@@ -34,18 +34,18 @@ from everturn_actors.context.history import (
     shown_outside,
     with_files,
 )
-from everturn_actors.context.policy import Limits, Opening, Policy
-from everturn_actors.context.projection.reductions import became, event_of, shown_blocks
-from everturn_actors.context.projection.turns import Block, flatten
-from everturn_actors.context.projection.view import (
-    VIEW_MESSAGES,
-    VIEW_UNITS,
+from everturn_actors.context.policy import Limits, Policy, Preamble
+from everturn_actors.context.projection.projection import (
+    PROJECTION_MESSAGES,
+    PROJECTION_UNITS,
+    Projection,
     Stage,
     Stored,
-    View,
-    view_messages,
-    view_units,
+    projection_messages,
+    projection_units,
 )
+from everturn_actors.context.projection.reductions import changes, event_of, shown_blocks
+from everturn_actors.context.projection.turns import Block, flatten
 from everturn_actors.context.prompt import system_prompt
 from everturn_actors.events import EMERGENCY, ContextReduced
 from everturn_actors.model import (
@@ -53,7 +53,7 @@ from everturn_actors.model import (
     Conversation,
     ModelRequest,
     Notice,
-    Sent,
+    PromptFingerprint,
     ToolDefinition,
     ToolResult,
     Turn,
@@ -76,11 +76,11 @@ class Rendered:
     policy: Policy[Any]
     limits: Limits
     budget: Budget
-    view: View
+    projection: Projection
     "What the request shows of the conversation."
-    sent: Sent
+    fingerprint: PromptFingerprint
     "What the next request is compared with."
-    opening: Opening
+    preamble: Preamble
     tokens: int
     "What the prompt is predicted to cost: system prompt, tools and messages."
     outside: Outside = NOTHING
@@ -91,13 +91,13 @@ class Rendered:
     @property
     def omitted_messages(self) -> int:
         """Messages since the session began that are not in it: the number that is told."""
-        return self.view.omitted_messages
+        return self.projection.omitted_messages
 
     def explain(self) -> str:
         """Return its parts in words, for people."""
         count = self.policy.estimates(self.limits)
         messages = len(self.request.messages)
-        media = self.view.media
+        media = self.projection.media
         total = sum(count.message(m, media.get(m.seq, 0)) for m in self.request.messages)
         return (
             f"a system prompt of {count.text(self.request.system):,} tokens,"
@@ -111,7 +111,7 @@ def render(
     conversation: Conversation,
     spec: AgentSpec,
     tools: tuple[ToolDefinition, ...] = (),
-    facts: ModelFacts | None = None,
+    statistics: ModelStatistics | None = None,
 ) -> Rendered:
     """Return the request for the next step of the conversation's current turn.
 
@@ -121,45 +121,45 @@ def render(
         ContextDoesNotFitError: What cannot be left out is larger than the window; the text names
             the parts and says what to change.
     """
-    return Renderer().render(conversation, spec, tools, facts)
+    return Renderer().render(conversation, spec, tools, statistics)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Scene:
+class _Prepared:
     """What a request can be made of."""
 
     policy: Policy[Any]
     limits: Limits
     budget: Budget
-    view: View
+    projection: Projection
     turns: Sequence[Turn]
-    "The finished turns of the view, oldest first."
+    "The finished turns of the projection, oldest first."
     system: str
     "The agent's own prompt, without a summary."
-    opening: Opening
+    preamble: Preamble
     request: ModelRequest
-    "The whole of the view, before the policy's ladder."
-    sent: Sent
+    "The whole of the projection, before the policy's ladder."
+    fingerprint: PromptFingerprint
     estimates: Estimates
     pictures: Pictures
     outside: Outside
-    "The text from outside that the view shows."
+    "The text from outside that the projection shows."
 
 
 def _request(
     spec: AgentSpec,
-    opening: Opening,
+    preamble: Preamble,
     messages: tuple[AnyMessage, ...],
     tools: tuple[ToolDefinition, ...],
 ) -> ModelRequest:
     before: list[AnyMessage] = []
-    if opening.notice:
-        before.append(Notice(text=opening.notice))
-    if opening.preface:
-        before.append(UserMessage(text=opening.preface))
+    if preamble.notice:
+        before.append(Notice(text=preamble.notice))
+    if preamble.preface:
+        before.append(UserMessage(text=preamble.preface))
     return ModelRequest(
         model=spec.model.name,
-        system=opening.system,
+        system=preamble.system,
         messages=(*before, *messages) if before else messages,
         tools=tools,
         max_output_tokens=spec.model.max_output_tokens,
@@ -168,7 +168,7 @@ def _request(
     )
 
 
-def _opening_units(request: ModelRequest, messages: Sequence[AnyMessage]) -> int:
+def _preamble_units(request: ModelRequest, messages: Sequence[AnyMessage]) -> int:
     """Return what a request costs beside `messages`, which are the end of its own."""
     before = request.messages[: len(request.messages) - len(messages)]
     fixed = text_units(request.system) + tools_units(request.tools)
@@ -178,23 +178,25 @@ def _opening_units(request: ModelRequest, messages: Sequence[AnyMessage]) -> int
 def _limits(
     policy: Policy[Any],
     spec: AgentSpec,
-    facts: ModelFacts,
+    statistics: ModelStatistics,
     system: str,
     tools: Sequence[ToolDefinition],
 ) -> tuple[Limits, tuple[int, int]]:
     """Return what is known of a model, and what prompt and tools cost it, in tokens."""
-    limits = limits_of(spec, facts)
+    limits = limits_of(spec, statistics)
     count = policy.estimates(limits)
     return limits, (count.text(system), count.tools(tools))
 
 
-def _sent(last: Sent, prints: tuple[str, str], request: ModelRequest, units: int) -> Sent:
+def _sent(
+    last: PromptFingerprint, prints: tuple[str, str], request: ModelRequest, units: int
+) -> PromptFingerprint:
     known, whole = prints
-    return Sent(
+    return PromptFingerprint(
         prefix=whole,
         messages=len(request.messages),
         units=units,
-        drifted=bool(last.prefix) and known != last.prefix,
+        is_cache_miss=bool(last.prefix) and known != last.prefix,
     )
 
 
@@ -203,12 +205,12 @@ def _untold(conversation: Conversation) -> int:
 
     What the session no longer holds, none can.
     """
-    standing = conversation.standing
-    untold = len(standing.dropped)
-    told = standing.summary.last_turn if standing.summary else 0
-    if told + 1 < standing.cut_turn:
+    reductions = conversation.reductions
+    untold = len(reductions.dropped)
+    told = reductions.summary.last_turn if reductions.summary else 0
+    if told + 1 < reductions.cut_turn:
         for turn in conversation.turns:
-            if turn.number >= standing.cut_turn:
+            if turn.number >= reductions.cut_turn:
                 break
             untold += turn.size_messages if turn.number > told else 0
     return untold
@@ -216,7 +218,7 @@ def _untold(conversation: Conversation) -> int:
 
 def _of_summary(conversation: Conversation) -> Outside:
     """Return the text from outside behind the summary that is shown."""
-    summary = conversation.standing.summary
+    summary = conversation.reductions.summary
     return Outside(direct=summary.outside) if summary is not None else NOTHING
 
 
@@ -224,33 +226,35 @@ def _recalls(tools: Sequence[ToolDefinition]) -> bool:
     return any(tool.name == RECALL_TOOL for tool in tools)
 
 
-def _fits(scene: _Scene, view: View) -> bool:
-    """Whether what the policy's ladder leaves of a view fits, by the default estimate."""
-    policy = scene.policy
-    for stage in policy.ladder(policy.numbers, scene.limits):
-        view, _ = stage(view, scene.budget)
-    count, budget = scene.estimates, scene.budget
-    opening = policy.opening(scene.system, view.whole_summary, view.omitted_messages)
-    texts = (opening.system, opening.notice, opening.preface)
-    fixed = sum(map(count.text, texts)) + count.tools(scene.request.tools)
-    needed = fixed + count.tokens(view_units(view)) + budget.reserve_tokens
+def _fits(prepared: _Prepared, projection: Projection) -> bool:
+    """Whether what the policy's ladder leaves of a projection fits, by the default estimate."""
+    policy = prepared.policy
+    for stage in policy.ladder(policy.numbers, prepared.limits):
+        projection, _ = stage(projection, prepared.budget)
+    count, budget = prepared.estimates, prepared.budget
+    preamble = policy.preamble(
+        prepared.system, projection.whole_summary, projection.omitted_messages
+    )
+    texts = (preamble.system, preamble.notice, preamble.preface)
+    fixed = sum(map(count.text, texts)) + count.tools(prepared.request.tools)
+    needed = fixed + count.tokens(projection_units(projection)) + budget.reserve_tokens
     return budget.window_tokens <= 0 or needed <= budget.window_tokens
 
 
 def _hidden(
-    scene: _Scene, view: View, stages: Sequence[Stage]
-) -> tuple[View, tuple[ContextReduced, ...]]:
-    """Return what the stages leave of a view, and one event for each that hid something."""
+    prepared: _Prepared, projection: Projection, stages: Sequence[Stage]
+) -> tuple[Projection, tuple[ContextReduced, ...]]:
+    """Return what the stages leave of a projection, and one event for each that hid something."""
     bodies: list[ContextReduced] = []
     for stage in stages:
-        made, done = stage(view, scene.budget)
-        if made is view:
+        made, done = stage(projection, prepared.budget)
+        if made is projection:
             continue
-        event = event_of(view, made, done, scene.turns)
+        event = event_of(projection, made, done, prepared.turns)
         if event is not None:
             bodies.append(event)
-        view = made
-    return view, tuple(bodies)
+        projection = made
+    return projection, tuple(bodies)
 
 
 class Renderer:
@@ -262,7 +266,8 @@ class Renderer:
         self._history: History | None = None
         self._fingerprints = Fingerprints()
         self._last: (
-            tuple[Conversation, AgentSpec, tuple[ToolDefinition, ...], ModelFacts, _Scene] | None
+            tuple[Conversation, AgentSpec, tuple[ToolDefinition, ...], ModelStatistics, _Prepared]
+            | None
         ) = None
 
     def policy(self, spec: AgentSpec, tools: Sequence[ToolDefinition] = ()) -> Policy[Any]:
@@ -279,7 +284,7 @@ class Renderer:
         conversation: Conversation,
         spec: AgentSpec,
         tools: tuple[ToolDefinition, ...] = (),
-        facts: ModelFacts | None = None,
+        statistics: ModelStatistics | None = None,
     ) -> tuple[ContextReduced, ...]:
         """Return what has to be hidden for good before the next request; mostly nothing.
 
@@ -288,17 +293,21 @@ class Renderer:
         Raises:
             ContextDoesNotFitError: What cannot be hidden is larger than the window.
         """
-        scene = self._scene(conversation, spec, tools, facts)
-        policy = scene.policy
-        view, bodies = _hidden(scene, scene.view, policy.lasting(policy.numbers, scene.limits))
-        if policy.promises_fit or _fits(scene, view):
+        prepared = self._prepared(conversation, spec, tools, statistics)
+        policy = prepared.policy
+        projection, bodies = _hidden(
+            prepared, prepared.projection, policy.lasting(policy.numbers, prepared.limits)
+        )
+        if policy.promises_fit or _fits(prepared, projection):
             return bodies
         # Its system leaves it to the provider to refuse a request; here none is sent that large.
         default = policy_of(ContextSpec(), recalls=_recalls(tools))
-        count = scene.estimates
-        fixed = count.text(scene.system), count.tools(tools)
-        scene = replace(scene, budget=default.divide(default.numbers, scene.limits, *fixed))
-        _, more = _hidden(scene, view, default.lasting(default.numbers, scene.limits))
+        count = prepared.estimates
+        fixed = count.text(prepared.system), count.tools(tools)
+        prepared = replace(
+            prepared, budget=default.divide(default.numbers, prepared.limits, *fixed)
+        )
+        _, more = _hidden(prepared, projection, default.lasting(default.numbers, prepared.limits))
         return (*bodies, *more)
 
     def halve(
@@ -306,38 +315,40 @@ class Renderer:
         conversation: Conversation,
         spec: AgentSpec,
         tools: tuple[ToolDefinition, ...] = (),
-        facts: ModelFacts | None = None,
+        statistics: ModelStatistics | None = None,
     ) -> tuple[ContextReduced, tuple[Stored, ...]] | None:
         """Return what is hidden after the provider found a request too long; None for nothing.
 
         With it, texts that leave the session and have to be kept before that is recorded.
         """
-        scene = self._scene(conversation, spec, tools, facts)
-        policy = scene.policy
-        stage = policy.overflow(policy.numbers, scene.limits)
-        view, bodies = _hidden(scene, scene.view, [stage])
-        return (replace(bodies[0], stage=EMERGENCY), view.stored) if bodies else None
+        prepared = self._prepared(conversation, spec, tools, statistics)
+        policy = prepared.policy
+        stage = policy.overflow(policy.numbers, prepared.limits)
+        projection, bodies = _hidden(prepared, prepared.projection, [stage])
+        return (replace(bodies[0], stage=EMERGENCY), projection.stored) if bodies else None
 
     def older_turns(
         self,
         conversation: Conversation,
         spec: AgentSpec,
         tools: tuple[ToolDefinition, ...] = (),
-        facts: ModelFacts | None = None,
+        statistics: ModelStatistics | None = None,
     ) -> int:
         """Return how many of the conversation's oldest turns a summary should stand for now."""
-        scene = self._scene(conversation, spec, tools, facts)
-        policy = scene.policy
-        leaving = policy.older(policy.numbers, scene.limits, scene.view, scene.budget)
-        standing = conversation.standing
+        prepared = self._prepared(conversation, spec, tools, statistics)
+        policy = prepared.policy
+        leaving = policy.older(
+            policy.numbers, prepared.limits, prepared.projection, prepared.budget
+        )
+        reductions = conversation.reductions
         if leaving <= 0:
             # What had to leave to make such a policy's request fit is told of all the same.
-            if policy.promises_fit or scene.view.unsummarised <= len(standing.dropped):
+            if policy.promises_fit or prepared.projection.unsummarised <= len(reductions.dropped):
                 return 0
-            return sum(1 for turn in conversation.turns if turn.number < standing.cut_turn)
+            return sum(1 for turn in conversation.turns if turn.number < reductions.cut_turn)
         last = 0
-        for turn in scene.turns:
-            leaving -= len(shown_blocks(turn, standing, policy.gap))
+        for turn in prepared.turns:
+            leaving -= len(shown_blocks(turn, reductions, policy.gap))
             if leaving < 0:
                 break
             last = turn.number
@@ -348,22 +359,22 @@ class Renderer:
         conversation: Conversation,
         spec: AgentSpec,
         tools: tuple[ToolDefinition, ...] = (),
-        facts: ModelFacts | None = None,
+        statistics: ModelStatistics | None = None,
     ) -> int:
         """Return how many of the oldest turns a summary on demand would stand for; 0 = none."""
-        scene = self._scene(conversation, spec, tools, facts)
-        numbers, window = scene.policy.numbers, scene.budget.window_tokens
+        prepared = self._prepared(conversation, spec, tools, statistics)
+        numbers, window = prepared.policy.numbers, prepared.budget.window_tokens
         share = getattr(numbers, "compact_trigger", 0) * getattr(numbers, "summarize_trigger", 0)
-        if scene.estimates.tokens(scene.sent.units) < share * window:
+        if prepared.estimates.tokens(prepared.fingerprint.units) < share * window:
             return 0
         keep = int(getattr(numbers, "compact_keep_messages", KEEP_MESSAGES))
-        standing = conversation.standing
-        shown = [turn for turn in conversation.turns if turn.number >= standing.cut_turn]
+        reductions = conversation.reductions
+        shown = [turn for turn in conversation.turns if turn.number >= reductions.cut_turn]
         kept = 0 if conversation.current is None else conversation.current.size_messages
         while shown and kept < keep:
             kept += shown.pop().size_messages
-        last = shown[-1].number if shown else standing.cut_turn - 1
-        if last <= (standing.summary.last_turn if standing.summary else 0):
+        last = shown[-1].number if shown else reductions.cut_turn - 1
+        if last <= (reductions.summary.last_turn if reductions.summary else 0):
             return 0
         return sum(1 for turn in conversation.turns if turn.number <= last)
 
@@ -371,51 +382,57 @@ class Renderer:
         self,
         spec: AgentSpec,
         tools: Sequence[ToolDefinition],
-        facts: ModelFacts,
+        statistics: ModelStatistics,
         result: ToolResult,
         path: str,
     ) -> str:
         """Return what the session keeps of a new result; its whole text would stand at `path`."""
         policy = self.policy(spec, tools)
-        return policy.intake(policy.numbers, limits_of(spec, facts), result, path)
+        return policy.intake(policy.numbers, limits_of(spec, statistics), result, path)
 
     def render(
         self,
         conversation: Conversation,
         spec: AgentSpec,
         tools: tuple[ToolDefinition, ...] = (),
-        facts: ModelFacts | None = None,
+        statistics: ModelStatistics | None = None,
     ) -> Rendered:
         """See `render`."""
-        scene = self._scene(conversation, spec, tools, facts)
-        policy, view = scene.policy, scene.view
-        for stage in policy.ladder(policy.numbers, scene.limits):
-            view, _ = stage(view, scene.budget)
-        opening, request, sent = scene.opening, scene.request, scene.sent
-        outside = scene.outside
-        if view is not scene.view:
-            messages = tuple(flatten(view.blocks))
-            units = view_units(view)
-            gone = view_messages(scene.view) - view_messages(view)
-            view = replace(view, omitted_messages=scene.view.omitted_messages + gone)
-            outside = outside_in(messages, {seq: b.fate for seq, b in view.became.items()})
-            outside += _of_summary(conversation if view.summary else Conversation())
-            opening = policy.opening(scene.system, view.whole_summary, view.omitted_messages)
-            request = _request(spec, opening, messages, tools)
-            units += _opening_units(request, messages)
-            prints = Fingerprints().of(request, 0, max(conversation.sent.messages, 0))
-            sent = _sent(conversation.sent, prints, request, units)
+        prepared = self._prepared(conversation, spec, tools, statistics)
+        policy, projection = prepared.policy, prepared.projection
+        for stage in policy.ladder(policy.numbers, prepared.limits):
+            projection, _ = stage(projection, prepared.budget)
+        preamble, request, fingerprint = prepared.preamble, prepared.request, prepared.fingerprint
+        outside = prepared.outside
+        if projection is not prepared.projection:
+            messages = tuple(flatten(projection.blocks))
+            units = projection_units(projection)
+            gone = projection_messages(prepared.projection) - projection_messages(projection)
+            projection = replace(
+                projection, omitted_messages=prepared.projection.omitted_messages + gone
+            )
+            outside = outside_in(
+                messages, {seq: b.disposition for seq, b in projection.changes.items()}
+            )
+            outside += _of_summary(conversation if projection.summary else Conversation())
+            preamble = policy.preamble(
+                prepared.system, projection.whole_summary, projection.omitted_messages
+            )
+            request = _request(spec, preamble, messages, tools)
+            units += _preamble_units(request, messages)
+            prints = Fingerprints().of(request, 0, max(conversation.fingerprint.messages, 0))
+            fingerprint = _sent(conversation.fingerprint, prints, request, units)
         return Rendered(
             request=request,
             policy=policy,
-            limits=scene.limits,
-            budget=scene.budget,
-            view=view,
-            opening=opening,
-            sent=sent,
-            tokens=scene.estimates.tokens(sent.units) + scene.limits.correction_tokens,
+            limits=prepared.limits,
+            budget=prepared.budget,
+            projection=projection,
+            preamble=preamble,
+            fingerprint=fingerprint,
+            tokens=prepared.estimates.tokens(fingerprint.units) + prepared.limits.correction_tokens,
             outside=outside,
-            pictures=scene.pictures,
+            pictures=prepared.pictures,
         )
 
     def predicted_tokens(
@@ -423,10 +440,10 @@ class Renderer:
         conversation: Conversation,
         spec: AgentSpec,
         tools: tuple[ToolDefinition, ...] = (),
-        facts: ModelFacts | None = None,
+        statistics: ModelStatistics | None = None,
     ) -> int:
         """Return what the next prompt would cost, the next question left out."""
-        return self.render(conversation, spec, tools, facts).tokens
+        return self.render(conversation, spec, tools, statistics).tokens
 
     def overflow_tries(self, spec: AgentSpec) -> int:
         """Return how often a request that the provider found too long is halved and sent again."""
@@ -441,25 +458,25 @@ class Renderer:
 
     # --- what a request is made of ---
 
-    def _scene(
+    def _prepared(
         self,
         conversation: Conversation,
         spec: AgentSpec,
         tools: tuple[ToolDefinition, ...],
-        facts: ModelFacts | None,
-    ) -> _Scene:
+        statistics: ModelStatistics | None,
+    ) -> _Prepared:
         """Return what a request can be made of; the last one is kept, for who asks twice."""
-        facts = facts or cold_facts(spec.model.name)
+        statistics = statistics or prior_statistics(spec.model.name)
         known = self._last
         if (
             known is None
             or known[0] is not conversation
             or not (known[1] is spec or known[1] == spec)  # field by field only where it must be
             or known[2] != tools
-            or not (known[3] is facts or known[3] == facts)
+            or not (known[3] is statistics or known[3] == statistics)
         ):
-            scene = self._made(conversation, spec, tools, facts)
-            known = self._last = (conversation, spec, tools, facts, scene)
+            prepared = self._made(conversation, spec, tools, statistics)
+            known = self._last = (conversation, spec, tools, statistics, prepared)
         return known[4]
 
     def _made(
@@ -467,39 +484,44 @@ class Renderer:
         conversation: Conversation,
         spec: AgentSpec,
         tools: tuple[ToolDefinition, ...],
-        facts: ModelFacts,
-    ) -> _Scene:
+        statistics: ModelStatistics,
+    ) -> _Prepared:
         policy, current = self.policy(spec, tools), conversation.current
-        standing = conversation.standing
+        reductions = conversation.reductions
         history = shown_history(conversation, policy, self._history)
         if history is not self._history:
             self._history, self._fingerprints = history, Fingerprints()
         running: tuple[Block, ...] = ()
         if current is not None:
-            running = shown_blocks(current, standing, policy.gap)
+            running = shown_blocks(current, reductions, policy.gap)
             if current.broken:
                 running = (*running, UserMessage(text=f"[{_BROKEN.format(current.broken[-1])}]"))
         messages = (*history.messages, *flatten(running))
         now = messages[len(history.messages) :]
         shown = history.shown_messages + sum(1 for message in now if message.seq)
         omitted = conversation.left_messages + conversation.held_messages - shown
-        summary = standing.summary
+        summary = reductions.summary
         system = system_prompt(
             spec.prompt,
             instructions=conversation.instructions,
             at=None if current is None else current.started_at,
         )
         files = (*history.with_files, *with_files(now))
-        sent, reported = conversation.sent, conversation.reported.input_tokens
+        fingerprint, reported = conversation.fingerprint, conversation.reported.input_tokens
         if not files:  # what images cost says nothing about words
-            scale = session_scale(facts, sent_units=sent.units, reported_tokens=reported)
-            facts = replace(facts, scale=scale)
-        limits, fixed = _limits(policy, spec, facts, system, tools)
-        if facts.limit_tokens and policy.divide(policy.numbers, limits, *fixed).free_tokens <= 0:
+            scale = session_scale(
+                statistics, sent_units=fingerprint.units, reported_tokens=reported
+            )
+            statistics = replace(statistics, scale=scale)
+        limits, fixed = _limits(policy, spec, statistics, system, tools)
+        if (
+            statistics.limit_tokens
+            and policy.divide(policy.numbers, limits, *fixed).free_tokens <= 0
+        ):
             # Only the provider fails a turn, not what it said once: prompt and tools alone are
             # larger than the limit that it named, so the request is made as if it had not.
-            facts = replace(facts, limit=None)
-            limits, fixed = _limits(policy, spec, facts, system, tools)
+            statistics = replace(statistics, limit=None)
+            limits, fixed = _limits(policy, spec, statistics, system, tools)
         limits = replace(limits, window_messages=conversation.window_messages or None)
         count = policy.estimates(limits)
         pictures = NO_PICTURES
@@ -507,46 +529,46 @@ class Renderer:
             budget = policy.divide(policy.numbers, limits, *fixed)
             free = budget.free_tokens - count.text(summary.text if summary else "")
             room = free if budget.window_tokens > 0 else None
-            pictures = choose(files, room_tokens=room, scale=facts.scale)
+            pictures = choose(files, room_tokens=room, scale=statistics.scale)
         units = history.units + sum(map(message_units, now)) + pictures.units
-        view = View(
+        projection = Projection(
             blocks=(*history.blocks, *running),
             current=len(history.blocks),
             media=pictures.counts,
-            became=became(standing),
+            changes=changes(reductions),
             omitted_messages=omitted,
             unsummarised=_untold(conversation),
             summary=summary.text if summary else "",
-            note=standing.note,
+            note=reductions.note,
         )
-        view.memo.update({VIEW_UNITS: units, VIEW_MESSAGES: shown})
-        opening = policy.opening(system, view.whole_summary, omitted)
-        request = _request(spec, opening, messages, tools)
+        projection.memo.update({PROJECTION_UNITS: units, PROJECTION_MESSAGES: shown})
+        preamble = policy.preamble(system, projection.whole_summary, omitted)
+        request = _request(spec, preamble, messages, tools)
         plain = len(request.messages) == len(messages)  # nothing stands before them
         finished = len(history.messages) if plain else 0
-        prints = self._fingerprints.of(request, finished, max(sent.messages, 0))
-        units += _opening_units(request, messages)
-        if sent.prefix and sent.prefix == prints[0]:
+        prints = self._fingerprints.of(request, finished, max(fingerprint.messages, 0))
+        units += _preamble_units(request, messages)
+        if fingerprint.prefix and fingerprint.prefix == prints[0]:
             limits = replace(
                 limits,
                 correction_tokens=correction_tokens(
-                    facts,
-                    sent_units=sent.units,
+                    statistics,
+                    sent_units=fingerprint.units,
                     reported_tokens=reported,
                     now_units=units,
                 ),
             )
-        return _Scene(
+        return _Prepared(
             policy=policy,
             limits=limits,
             budget=policy.divide(policy.numbers, limits, *fixed),
-            view=view,
+            projection=projection,
             turns=history.turns,
-            opening=opening,
+            preamble=preamble,
             system=system,
             request=request,
-            sent=_sent(conversation.sent, prints, request, units),
-            estimates=Estimates(facts.scale),
+            fingerprint=_sent(conversation.fingerprint, prints, request, units),
+            estimates=Estimates(statistics.scale),
             pictures=pictures,
-            outside=shown_outside(now, standing) + history.outside + _of_summary(conversation),
+            outside=shown_outside(now, reductions) + history.outside + _of_summary(conversation),
         )

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Literal, TypeAlias
 
-from everturn_actors.context.estimation.calibration import ModelFacts
+from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.context.outlook import outlook
-from everturn_actors.context.projection.view import Became
+from everturn_actors.context.projection.projection import Change
 from everturn_actors.context.render import Rendered
 from everturn_actors.model import (
     AnyMessage,
     Conversation,
-    Fate,
+    Disposition,
     SummarySource,
     ToolResult,
     Usage,
@@ -35,7 +35,7 @@ RED_PERCENT: Final = 90
 INTAKE: Final = "intake"
 "The stage that shortens a result before it is kept."
 _PROMPT: Final[tuple[RegionName, ...]] = ("system", "summary", "history", "turn", "tools")
-_KEPT = Became(fate="kept", stage="")
+_KEPT = Change(disposition="kept", stage="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class ContextReport:
     shown_messages: int
     hidden_messages: int
     "Messages since the session began that are not in the request."
-    by_fate: Mapping[Fate, int]
+    by_disposition: Mapping[Disposition, int]
     "How many messages are not as they were said; those that are all kept are not in it."
     summary: Told | None
     predicted_tokens: int
@@ -89,7 +89,7 @@ class ContextReport:
     "How many reports the scale was learnt from; 0 = it is a guess by the model's name."
     prefix: str
     "Hash of the request."
-    drifts: int
+    cache_misses: int
     "Requests that did not begin with the one before, though nothing had been reduced."
     failures: int
     "Summaries in a row that no model could write."
@@ -107,8 +107,8 @@ def context_report(
     rendered: Rendered,
     conversation: Conversation,
     *,
-    facts: ModelFacts,
-    drifts: int,
+    statistics: ModelStatistics,
+    cache_misses: int,
     now: datetime,
     has_summariser: bool,
     notes: tuple[str, ...] = (),
@@ -118,19 +118,19 @@ def context_report(
     Args:
         rendered: The request that would be sent now.
         conversation: What it was made of.
-        facts: What is known about the model.
-        drifts: How often the session's prefix changed without a reason.
+        statistics: What is known about the model.
+        cache_misses: How often the session's prefix changed without a reason.
         now: The present instant, UTC.
         has_summariser: Whether a model writes the agent's summaries.
         notes: What was learnt of the model from a refusal.
     """
-    standing, budget = conversation.standing, rendered.budget
+    reductions, budget = conversation.reductions, rendered.budget
     used = rendered.tokens + budget.reserve_tokens
     window = budget.window_tokens
-    summary = standing.summary
+    summary = reductions.summary
     shown = sum(1 for message in rendered.request.messages if message.seq)
     hidden = conversation.left_messages + conversation.held_messages - shown
-    waits = standing.retry_at if standing.retry_at and standing.retry_at > now else None
+    waits = reductions.retry_at if reductions.retry_at and reductions.retry_at > now else None
     return ContextReport(
         policy=rendered.policy.name,
         model=rendered.request.model,
@@ -141,17 +141,17 @@ def context_report(
         regions=tuple(_regions(rendered, conversation)),
         shown_messages=shown,
         hidden_messages=hidden,
-        by_fate=_by_fate(rendered, hidden, summary.messages if summary else 0),
+        by_disposition=_by_disposition(rendered, hidden, summary.messages if summary else 0),
         summary=Told(messages=summary.messages, last_turn=summary.last_turn, source=summary.source)
         if summary
         else None,
         predicted_tokens=rendered.tokens,
         reported=conversation.reported,
-        scale=round(facts.scale, 3),
-        reports=facts.reports,
-        prefix=rendered.sent.prefix,
-        drifts=drifts,
-        failures=standing.failures,
+        scale=round(statistics.scale, 3),
+        reports=statistics.reports,
+        prefix=rendered.fingerprint.prefix,
+        cache_misses=cache_misses,
+        failures=reductions.failures,
         retry_at=waits,
         budget=budget.explain(),
         next=outlook(rendered, conversation, retry_at=waits, has_summariser=has_summariser),
@@ -171,11 +171,11 @@ def level_of(tokens: int, window_tokens: int) -> Level:
     return "yellow" if tokens * 100 < RED_PERCENT * window_tokens else "red"
 
 
-def became(rendered: Rendered, message: AnyMessage) -> Became:
+def changes(rendered: Rendered, message: AnyMessage) -> Change:
     """Return what became of a message that the request shows."""
-    found = rendered.view.became.get(message.seq)
+    found = rendered.projection.changes.get(message.seq)
     if found is None and isinstance(message, ToolResult) and message.path:
-        return Became(fate=rendered.policy.intake_fate, stage=INTAKE)
+        return Change(disposition=rendered.policy.intake_disposition, stage=INTAKE)
     return found or _KEPT
 
 
@@ -204,7 +204,7 @@ def _prompt(rendered: Rendered, conversation: Conversation) -> list[int]:
     summary = max(counts.text(rendered.request.system) - system, 0)
     history = turn = 0
     for message in rendered.request.messages:
-        tokens = counts.message(message, rendered.view.media.get(message.seq, 0))
+        tokens = counts.message(message, rendered.projection.media.get(message.seq, 0))
         if message.seq == 0:
             summary += tokens
         elif turn_begins is not None and message.seq >= turn_begins:
@@ -228,10 +228,12 @@ def _spread(total: int, parts: list[int]) -> list[int]:
     return scaled
 
 
-def _by_fate(rendered: Rendered, hidden: int, summarised: int) -> dict[Fate, int]:
+def _by_disposition(rendered: Rendered, hidden: int, summarised: int) -> dict[Disposition, int]:
     shown = (message for message in rendered.request.messages if message.seq)
-    counts: Counter[Fate] = Counter(became(rendered, message).fate for message in shown)
+    counts: Counter[Disposition] = Counter(
+        changes(rendered, message).disposition for message in shown
+    )
     del counts["kept"]
     counts["summarised"] = min(summarised, hidden)
     counts["dropped"] = hidden - counts["summarised"]
-    return {fate: count for fate, count in counts.items() if count}
+    return {disposition: count for disposition, count in counts.items() if count}

@@ -131,17 +131,17 @@ def summary_task(
             summary before tells of are passed over.
         focus: What a person asked to keep above all.
     """
-    standing = conversation.standing
-    told = standing.summary.last_turn if standing.summary else 0
+    reductions = conversation.reductions
+    told = reductions.summary.last_turn if reductions.summary else 0
     older = conversation.turns[: max(older_turns, 0)]
     turns = tuple(turn for turn in older if turn.number > told)
     if not turns:
         return None
     return SummaryTask(
         turns=turns,
-        previous=standing.summary,
+        previous=reductions.summary,
         focus=focus.strip()[:FOCUS_CHARACTERS],
-        note=standing.note,
+        note=reductions.note,
     )
 
 

@@ -50,7 +50,7 @@ class IndexReport:
     """What `rebuild_index` found."""
 
     sessions: int
-    awake: int
+    active: int
     "Sessions with something that was accepted, is not answered, and does not wait for its person."
     conversations: int
     "Conversations with a current session."
@@ -91,34 +91,34 @@ async def repair(store: FileStore, session_id: str) -> tuple[str, ...]:
 
 
 async def rebuild_index(store: FileStore) -> IndexReport:
-    """Recompute who is awake and which session each conversation has, by reading every session."""
+    """Read every session: which are active, and which one each conversation has."""
     layout = store.layout
     await store.rebuild_list()
     ids = await session_ids(layout.workspace)
     current: dict[ConversationKey, str] = {}
-    awake, unreadable = 0, list[str]()
+    active, unreadable = 0, list[str]()
     for session_id in ids:  # newest first: the first one of a conversation is its latest
         state = await _state_of(store, session_id)
         if state is None:
             unreadable.append(session_id)
             continue
         if state.is_due:
-            awake += 1
-            await store.mark_awake(session_id)
+            active += 1
+            await store.mark_active(session_id)
         else:
-            await store.mark_resting(session_id)
+            await store.mark_passive(session_id)
         current.setdefault(state.key, "" if state.status == "ended" else session_id)
     known = frozenset(ids)
-    for session_id in await store.awake():
+    for session_id in await store.active():
         if session_id not in known:
-            await store.mark_resting(session_id)
+            await store.mark_passive(session_id)
     await to_thread.run_sync(index.remove_stray_pointers, layout, known)
     for key, session_id in current.items():
         if session_id:
             await store.bind(key, session_id)
     return IndexReport(
         sessions=len(ids),
-        awake=awake,
+        active=active,
         conversations=sum(1 for session_id in current.values() if session_id),
         unreadable=tuple(unreadable),
     )

@@ -62,7 +62,7 @@ from everturn_actors.journal.results import (
 from everturn_actors.journal.snapshot.reader import BadSnapshotError
 from everturn_actors.journal.writer import Writer
 from everturn_actors.model import Compaction, ConversationKey
-from everturn_actors.ports import ALL_SESSIONS, Batch, Loaded, SessionFilter, SessionSummary
+from everturn_actors.ports import ALL_SESSIONS, CommitStats, Loaded, SessionFilter, SessionSummary
 from everturn_actors.state.session_state import SessionState
 from everturn_actors.supervisor import Backoff, RestartPolicy, Supervisor, attempt, contain
 
@@ -82,7 +82,7 @@ async def open_file_store(
     *,
     results_max_bytes: int = RESULTS_MAX_BYTES,
     media_max_bytes: int = MEDIA_MAX_BYTES,
-    on_batch: Callable[[Batch], None] | None = None,
+    on_batch: Callable[[CommitStats], None] | None = None,
     keeps_index: bool = True,
     supervisor: Supervisor | None = None,
 ) -> AsyncGenerator[FileStore]:
@@ -183,7 +183,7 @@ class FileStore:
     * An append that was queued is written, also where its caller is cancelled meanwhile.
     * A crash in the middle of an append may leave its first events in the log: they were never
       acknowledged, and each prefix of a log is a log.
-    * Where a log ends is kept in memory until `mark_resting`, and read from the file again then.
+    * Where a log ends is kept in memory until `mark_passive`, and read from the file again then.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class FileStore:
         self._results_max_bytes = results_max_bytes
         self._media_max_bytes = media_max_bytes
         self._handles = SessionHandles(layout.session)
-        self._awake = set[str]()
+        self._active = set[str]()
         "Sessions whose marker is known to be durable."
         self._threads = anyio.CapacityLimiter(READERS_MAX)
         self.health = WriteHealth(layout.workspace)
@@ -376,7 +376,7 @@ class FileStore:
             return
         async with self._handles.at(session_id) as handle:
             handle.tail = handle.shelf = handle.media = None
-            self._awake.discard(session_id)
+            self._active.discard(session_id)
             work = partial(_delete, self._layout, session_id)
             await self._in_thread(work, handle.files.folder)
             self._listing.forget(session_id)
@@ -393,28 +393,28 @@ class FileStore:
         work = partial(index.bound, self._layout, key)
         return await self._in_thread(work, self._layout.pointer(key))
 
-    async def mark_awake(self, session_id: str) -> None:
-        """See `SessionStore.mark_awake`. Markers share their syncs with each other."""
+    async def mark_active(self, session_id: str) -> None:
+        """See `SessionStore.mark_active`. Markers share their syncs with each other."""
         path = self._layout.marker(session_id)
-        if session_id in self._awake:
+        if session_id in self._active:
             return
         job = Mark(path=path)
         await self._writer.write(job, lambda: None)
         self._note(job)
-        self._awake.add(session_id)
+        self._active.add(session_id)
 
-    async def mark_resting(self, session_id: str) -> None:
-        """See `SessionStore.mark_resting`. From here on nothing of the session is in memory."""
+    async def mark_passive(self, session_id: str) -> None:
+        """See `SessionStore.mark_passive`. From here on nothing of the session is in memory."""
         if not is_session_id(session_id):
             return
         self._handles.forget(session_id)
-        self._awake.discard(session_id)
-        work = partial(index.mark_resting, self._layout, session_id)
+        self._active.discard(session_id)
+        work = partial(index.mark_passive, self._layout, session_id)
         await self._in_thread(work, self._layout.marker(session_id))
 
-    async def awake(self) -> tuple[str, ...]:
-        """See `SessionStore.awake`."""
-        return await self._in_thread(partial(index.awake_ids, self._layout), self._layout.awake)
+    async def active(self) -> tuple[str, ...]:
+        """See `SessionStore.active`."""
+        return await self._in_thread(partial(index.active_ids, self._layout), self._layout.active)
 
     async def alone(self, session_id: str, work: Callable[[], T]) -> T:
         """Do blocking work on the files of a session while nobody else touches them."""
@@ -441,12 +441,12 @@ class FileStore:
 
 def _enter(layout: Layout) -> WorkspaceLock:
     """Make the workspace what it has to be, and lock it."""
-    if layout.sessions.is_dir() and not layout.awake.is_dir():
+    if layout.sessions.is_dir() and not layout.active.is_dir():
         logger.warning(
             "the index of open turns is missing: a turn that was open goes on with the next"
             " message of its session, not by itself; `%s` rebuilds the index",
             REPAIR_HINT,
-            extra={"path": str(layout.awake)},
+            extra={"path": str(layout.active)},
         )
     try:
         for folder in layout.folders:
@@ -532,7 +532,7 @@ def _delete(layout: Layout, session_id: str) -> None:
         marker = layout.marker(session_id)
         if marker.exists():
             remove(marker)
-            sync_directory(layout.awake)
+            sync_directory(layout.active)
         if files.folder.exists():
             gone = layout.deleted / session_id
             # One rename, so that a crash leaves the whole session or none of it.

@@ -77,7 +77,7 @@ class SessionHandles:
         return handle.tail if handle else None
 
     def forget(self, session_id: str) -> None:
-        """Keep nothing of a session that went to rest."""
+        """Keep nothing of a session that was passivated."""
         handle = self._handles.get(session_id)
         if handle is not None:
             handle.tail = handle.shelf = handle.media = None

@@ -109,7 +109,7 @@ class MemoryDisk:
 
     def __init__(self) -> None:
         self.sessions: dict[str, Stored] = {}
-        self.awake: dict[str, None] = {}
+        self.active: dict[str, None] = {}
         "Ids in the order in which they were marked."
         self.pointers: dict[ConversationKey, str] = {}
         self.appends = 0
@@ -336,7 +336,7 @@ class MemoryStore:
     async def delete(self, session_id: str) -> None:
         """See `SessionStore.delete`."""
         disk = await self._powered()
-        disk.awake.pop(session_id, None)
+        disk.active.pop(session_id, None)
         stored = disk.sessions.pop(session_id, None)
         if stored is not None and stored.first is not None:
             body = stored.first.body
@@ -351,17 +351,17 @@ class MemoryStore:
         """See `SessionStore.bound`."""
         return (await self._powered()).pointers.get(key, "")
 
-    async def mark_awake(self, session_id: str) -> None:
-        """See `SessionStore.mark_awake`."""
-        (await self._powered()).awake[_check(session_id)] = None
+    async def mark_active(self, session_id: str) -> None:
+        """See `SessionStore.mark_active`."""
+        (await self._powered()).active[_check(session_id)] = None
 
-    async def mark_resting(self, session_id: str) -> None:
-        """See `SessionStore.mark_resting`."""
-        (await self._powered()).awake.pop(session_id, None)
+    async def mark_passive(self, session_id: str) -> None:
+        """See `SessionStore.mark_passive`."""
+        (await self._powered()).active.pop(session_id, None)
 
-    async def awake(self) -> tuple[str, ...]:
-        """See `SessionStore.awake`."""
-        return tuple(sorted((await self._powered()).awake))
+    async def active(self) -> tuple[str, ...]:
+        """See `SessionStore.active`."""
+        return tuple(sorted((await self._powered()).active))
 
     async def _powered(self) -> MemoryDisk:
         """Return the disk, after the pause that a real one would cause too."""

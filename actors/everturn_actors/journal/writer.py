@@ -17,7 +17,7 @@ from anyio import to_thread
 
 from everturn_actors.errors import JournalWriteError, WorkspaceLostError
 from everturn_actors.journal.commit import Append, Job, Mark, commit
-from everturn_actors.ports import Batch
+from everturn_actors.ports import CommitStats
 
 WAITING_JOBS_MAX = 1024  # each is one session's; more sessions than this wait their turn to wait
 BATCH_JOBS_MAX = 128  # each holds a file descriptor open while the batch is written
@@ -41,7 +41,7 @@ class Writer:
     """Owns the queue of jobs. `run` is its task; it ends after `close`, when the queue is empty."""
 
     def __init__(
-        self, check: Callable[[], None], on_batch: Callable[[Batch], None] | None = None
+        self, check: Callable[[], None], on_batch: Callable[[CommitStats], None] | None = None
     ) -> None:
         """Begin with an empty queue.
 
@@ -124,7 +124,7 @@ class Writer:
             await to_thread.run_sync(self._commit, jobs, limiter=self._thread)
             took_s = time.perf_counter() - began_s
             if self._on_batch is not None:
-                self._on_batch(Batch(jobs=len(batch), size_bytes=size, duration_s=took_s))
+                self._on_batch(CommitStats(jobs=len(batch), size_bytes=size, duration_s=took_s))
         finally:
             # The thread has ended also where this task was cancelled meanwhile: outcomes are true.
             for ticket in batch:

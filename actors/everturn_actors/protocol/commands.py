@@ -8,15 +8,15 @@ from typing import TypeAlias
 
 from everturn_actors.events import Body, Summarised
 from everturn_actors.model import (
+    AmbientMessage,
     Announcement,
-    Aside,
     Attachment,
     EndReason,
     Inbound,
-    Settled,
+    Resolution,
     SummarySource,
 )
-from everturn_actors.protocol.mailbox import Answer
+from everturn_actors.protocol.mailbox import ReplySlot
 from everturn_actors.state.session_state import SessionState
 
 
@@ -34,17 +34,17 @@ class Submit:
     """Accept a message."""
 
     inbound: Inbound
-    answer: Answer[Accepted]
+    answer: ReplySlot[Accepted]
     attachments: tuple[Attachment, ...] = ()
     "What came with it; the bytes are kept already."
 
 
 @dataclass(frozen=True, slots=True)
-class KeepAside:
+class StoreAmbient:
     """Keep a message that did not speak to the agent. Answers whether it is a new one."""
 
-    aside: Aside
-    answer: Answer[bool]
+    message: AmbientMessage
+    answer: ReplySlot[bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Announce:
     """Say something in the agent's name."""
 
     announcement: Announcement
-    answer: Answer[Accepted]
+    answer: ReplySlot[Accepted]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,45 +61,45 @@ class Edit:
 
     idempotency_key: str
     text: str
-    answer: Answer[bool]
+    answer: ReplySlot[bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Wake:
+class Tick:
     """Look again whether there is something to do."""
 
-    answer: Answer[None]
+    answer: ReplySlot[None]
     release: bool = False
     "Whether a turn that is held begins now."
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class RecordDelivery:
     """The delivery port's events."""
 
     bodies: tuple[Body, ...]
-    answer: Answer[None]
+    answer: ReplySlot[None]
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class GetState:
     """Tell the present state, when all that came before is durable."""
 
-    answer: Answer[SessionState]
+    answer: ReplySlot[SessionState]
 
 
 @dataclass(frozen=True, slots=True)
 class Resume:
     """Let a paused turn go on. Answers whether there was one."""
 
-    answer: Answer[bool]
+    answer: ReplySlot[bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
     """Close the open turn. Answers whether there was one, when it is closed."""
 
-    answer: Answer[bool]
+    answer: ReplySlot[bool]
     by: str = ""
     "Who wants it; empty = not known."
 
@@ -109,7 +109,7 @@ class Retry:
     """Ask the newest turn, which failed, again. Answers with the event that begins it anew."""
 
     idempotency_key: str
-    answer: Answer[Accepted]
+    answer: ReplySlot[Accepted]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class End:
     """End the session, its open turn before it."""
 
     reason: EndReason
-    answer: Answer[None]
+    answer: ReplySlot[None]
     by: str = ""
     "Who wants it; empty = not known."
 
@@ -129,23 +129,23 @@ class Share:
     principal: str
     by: str
     is_withdrawn: bool
-    answer: Answer[tuple[str, ...]]
+    answer: ReplySlot[tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
+class ClientDisconnected:
     """The client that waits for message `seq` went away."""
 
     seq: int
-    answer: Answer[None]
+    answer: ReplySlot[None]
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class RecordTurn:
     """The running turn's events."""
 
     bodies: tuple[Body, ...]
-    answer: Answer[None]
+    answer: ReplySlot[None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +169,7 @@ class Compact:
 
     focus: str
     "What the summary should keep above all; empty for nothing in particular."
-    answer: Answer[Compacted]
+    answer: ReplySlot[Compacted]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,18 +177,18 @@ class Summary:
     """A summary is ready. Answers whether it was of use."""
 
     body: Summarised
-    answer: Answer[bool]
+    answer: ReplySlot[bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settle:
+class ResolveApproval:
     """Settle the approval of a call of the open step. Answers when that is durable."""
 
     call_id: str
-    settled: Settled
+    resolution: Resolution
     by: str
     "Who decides; empty = whoever runs the gateway, who may always."
-    answer: Answer[None]
+    answer: ReplySlot[None]
     may_always: bool = False
     "Whether `by` need not stand among those who may answer."
     own: bool = False
@@ -203,32 +203,32 @@ class Settle:
 class Pause:
     """The turn was stopped because nobody waits for it."""
 
-    answer: Answer[None]
+    answer: ReplySlot[None]
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
     """Finish what runs, begin nothing, go."""
 
-    answer: Answer[None]
+    answer: ReplySlot[None]
 
 
 Command: TypeAlias = (
     Submit
-    | KeepAside
+    | StoreAmbient
     | Announce
     | Edit
-    | Wake
-    | Tell
-    | Look
+    | Tick
+    | RecordDelivery
+    | GetState
     | Resume
     | Cancel
     | Retry
     | End
     | Share
-    | Leave
-    | Record
-    | Settle
+    | ClientDisconnected
+    | RecordTurn
+    | ResolveApproval
     | Compact
     | Summary
     | Pause

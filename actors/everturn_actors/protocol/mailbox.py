@@ -17,7 +17,7 @@ MAILBOX_LIMIT = (
 T = TypeVar("T")
 
 
-class Answer(Generic[T]):
+class ReplySlot(Generic[T]):
     """What one caller waits for; set once."""
 
     __slots__ = ("_done", "_error", "_value")

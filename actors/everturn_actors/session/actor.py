@@ -56,44 +56,44 @@ from everturn_actors.events import (
     TurnStarted,
 )
 from everturn_actors.faults import first_cause, is_cancelled
-from everturn_actors.model import ConversationKey, EndReason, Inbound, Joins, Settled
+from everturn_actors.model import ConversationKey, EndReason, Inbound, Joins, Resolution
 from everturn_actors.ports import (
     Agent,
     Agents,
-    ModelMemory,
+    ModelStatisticsStore,
+    NullObserver,
     Observer,
     SessionStore,
     ToolContext,
-    Unobserved,
 )
 from everturn_actors.protocol.background import Background
 from everturn_actors.protocol.commands import (
     Accepted,
     Announce,
     Cancel,
+    ClientDisconnected,
     Command,
     Compact,
     Edit,
     End,
-    KeepAside,
-    Leave,
-    Look,
+    GetState,
     Pause,
-    Record,
+    RecordDelivery,
+    RecordTurn,
+    ResolveApproval,
     Resume,
     Retry,
-    Settle,
     Share,
     Stop,
+    StoreAmbient,
     Submit,
     Summary,
-    Tell,
-    Wake,
+    Tick,
 )
 from everturn_actors.protocol.feed import Feed, LiveReply
-from everturn_actors.protocol.mailbox import Answer, Mailbox
-from everturn_actors.session.debounce import Holds
-from everturn_actors.state.queue import next_turn, overheard_bytes
+from everturn_actors.protocol.mailbox import Mailbox, ReplySlot
+from everturn_actors.session.debounce import Debouncer
+from everturn_actors.state.queue import ambient_bytes, next_turn
 from everturn_actors.state.recovery import (
     PAUSED,
     Recovered,
@@ -127,14 +127,14 @@ class Runtime:
 
     store: SessionStore
     agents: Agents
-    memory: ModelMemory
+    model_statistics: ModelStatisticsStore
     pace: Pace
-    idle_rest_s: float
+    passivate_after_s: float
     leave_grace_s: float
     "How long a client may be gone before its turn is paused."
     delivery_ports: Mapping[str, DeliveryPort] = field(default_factory=dict[str, DeliveryPort])
     "By the name of their channel: whoever tells its people what is said."
-    observer: Observer = field(default_factory=Unobserved)
+    observer: Observer = field(default_factory=NullObserver)
 
     def now(self) -> datetime:
         """Return the present instant, UTC."""
@@ -175,7 +175,7 @@ class _Draft:
 
 
 class SessionActor:
-    """One session while it is awake."""
+    """One session while it is active."""
 
     def __init__(
         self,
@@ -185,7 +185,7 @@ class SessionActor:
         mailbox: Mailbox[Command],
         feed: Feed,
         runtime: Runtime,
-        rest_at_once: bool = False,
+        passivate_at_once: bool = False,
         resumes: bool = True,
     ) -> None:
         """Prepare an actor; `run` brings it to life.
@@ -197,7 +197,7 @@ class SessionActor:
             mailbox: Where its commands come from.
             feed: Where its followers read.
             runtime: What all actors share.
-            rest_at_once: Go to rest as soon as there is nothing to do.
+            passivate_at_once: Passivate as soon as there is nothing to do.
             resumes: Let what is open go on at once. Without it nothing goes on before a command
                 asks for more than to look at the session or to end it.
         """
@@ -207,8 +207,8 @@ class SessionActor:
         self._mailbox = mailbox
         self._feed = feed
         self._runtime = runtime
-        self._rest_s = 0.0 if rest_at_once else runtime.idle_rest_s
-        self._rests_soon = False
+        self._passivate_after_s = 0.0 if passivate_at_once else runtime.passivate_after_s
+        self._passivates_soon = False
         self._state: SessionState | None = None
         self._checkpoint: SessionState | None = None
         self._saved: SessionState | None = None
@@ -218,24 +218,24 @@ class SessionActor:
         self._left_turn = 0  # it waits for the next start of the session
         self._close_as: str | None = None
         self._closed_by = ""  # who wants the running turn closed
-        self._on_closed: list[Answer[bool]] = []
+        self._on_closed: list[ReplySlot[bool]] = []
         self._changed: anyio.Event | None = None  # there is one while somebody waits for it
         self._ending: EndReason | None = None
         self._ended_by = ""
-        self._on_ended: list[Answer[None]] = []
-        self._stopping: list[Answer[None]] = []
+        self._on_ended: list[ReplySlot[None]] = []
+        self._stopping: list[ReplySlot[None]] = []
         self._renderer = Renderer()
         self._media = MediaReader(runtime.store, session_id)
         self._compactor = Compactor(
             session_id=session_id,
             store=runtime.store,
-            memory=runtime.memory,
+            model_statistics=runtime.model_statistics,
             pace=runtime.pace,
             renderer=self._renderer,
             mailbox=mailbox,
             present=lambda: self.state,
         )
-        self._holds = Holds()
+        self._holds = Debouncer()
         self._alarm: datetime | None = None
         self._delivery = DeliveryWorker(
             session_id=session_id,
@@ -281,9 +281,9 @@ class SessionActor:
         return self._renderer
 
     @property
-    def memory(self) -> ModelMemory:
+    def model_statistics(self) -> ModelStatisticsStore:
         """What was learnt about models."""
-        return self._runtime.memory
+        return self._runtime.model_statistics
 
     @property
     def tool_context(self) -> ToolContext:
@@ -306,19 +306,22 @@ class SessionActor:
         Raises:
             ActorStoppedError: They are not; the actor ends, of that or of something else.
         """
-        answer: Answer[None] = Answer()  # not `Answer[None]()`, which takes ten times as long
-        self._mailbox.put(Record(bodies, answer), own=True)
+        answer: ReplySlot[None] = (
+            ReplySlot()
+        )  # not `ReplySlot[None]()`, which takes ten times as long
+        self._mailbox.put(RecordTurn(bodies, answer), own=True)
         await self._own_answer(answer)
 
-    async def settle(self, call_id: str, settled: Settled) -> None:
+    async def settle(self, call_id: str, resolution: Resolution) -> None:
         """Settle an approval, unless somebody did in the same moment; as `record`."""
-        answer = Answer[None]()
+        answer = ReplySlot[None]()
         self._mailbox.put(
-            Settle(call_id=call_id, settled=settled, by="", own=True, answer=answer), own=True
+            ResolveApproval(call_id=call_id, resolution=resolution, by="", own=True, answer=answer),
+            own=True,
         )
         await self._own_answer(answer)
 
-    async def _own_answer(self, answer: Answer[None]) -> None:
+    async def _own_answer(self, answer: ReplySlot[None]) -> None:
         """Wait for what a task of the actor itself asked for.
 
         Not cancelled half way: whoever closes the turn has to know what stands in its log. The
@@ -350,7 +353,7 @@ class SessionActor:
     # --- life ---
 
     async def run(self) -> None:
-        """Load the session, go on with what is open, serve commands until it goes to rest.
+        """Load the session, go on with what is open, serve commands until it is passivated.
 
         Where another writer appended to the log, it drops its state and loads again, once: who
         asked for something waits a little longer.
@@ -369,7 +372,7 @@ class SessionActor:
             self._feed.catch_up(await self._load(), shown)
 
     async def _is_fenced(self) -> bool:
-        """Serve until it goes to rest; return whether its state is that of the log no more."""
+        """Serve until it is passivated; return whether its state is that of the log no more."""
         is_fenced = False
         async with anyio.create_task_group() as tasks:
             self._tasks = Background(tasks, self._mailbox)
@@ -433,7 +436,7 @@ class SessionActor:
     async def _resume(self) -> None:
         """Close what a restart interrupted, and let the open turn go on."""
         self._resumes = True
-        await self._runtime.store.mark_awake(self.session_id)
+        await self._runtime.store.mark_active(self.session_id)
         state = self._state
         if state is None:
             return
@@ -447,7 +450,7 @@ class SessionActor:
 
     async def _serve(self) -> None:
         while not self._may_stop() or self._delivery.works:
-            batch = await self._mailbox.take(self._rest_after_s())
+            batch = await self._mailbox.take(self._passivates_after_s())
             if batch:
                 await self._handle(batch)
                 if not self._resumes and any(map(_goes_on_with, batch)):
@@ -456,11 +459,11 @@ class SessionActor:
                 self._consider_summary()
                 if self._is_snapshot_due():
                     await self._save(self._checkpoint)
-            elif await self._may_rest():
+            elif await self._may_passivate():
                 return
 
-    def _rest_after_s(self) -> float | None:
-        """Return after which time without a command it goes to rest; None while it has work.
+    def _passivates_after_s(self) -> float | None:
+        """Return after which time without a command it is passivated; None while it has work.
 
         Asked anew whenever something that runs beside the command loop has ended.
         """
@@ -468,18 +471,18 @@ class SessionActor:
             return None  # with an alarm, a message is held
         if self._delivery.works:  # who has ended owes nothing, and does not wait for long
             return CARRY_ON_S if self._has_ended() else None
-        return self._rest_s if self._resumes and not self._rests_soon else 0.0
+        return self._passivate_after_s if self._resumes and not self._passivates_soon else 0.0
 
     def passivate(self) -> bool:
-        """Go to rest as soon as nothing waits; return False, and do nothing, where there is work.
+        """Passivate as soon as nothing waits; return False, and do nothing, where there is work.
 
         A turn, a summary, a delivery and what waits in the mailbox are work. A command that comes
         meanwhile is taken, and the actor stays.
         """
         is_idle = self._state is not None and self._mailbox.is_empty
-        if not is_idle or self._rest_after_s() is None:
+        if not is_idle or self._passivates_after_s() is None:
             return False
-        self._rests_soon = True
+        self._passivates_soon = True
         self._mailbox.nudge()
         return True
 
@@ -511,13 +514,13 @@ class SessionActor:
         if agent is not None:
             self._compactor.consider(agent, self._tasks)
 
-    async def _may_rest(self) -> bool:
+    async def _may_passivate(self) -> bool:
         """Put things away; whether nothing arrived meanwhile."""
         await self._put_away()
         if self._mailbox.is_empty:
             return True
-        self._rests_soon = False
-        await self._runtime.store.mark_awake(self.session_id)
+        self._passivates_soon = False
+        await self._runtime.store.mark_active(self.session_id)
         return False
 
     async def _put_away(self) -> None:
@@ -527,9 +530,9 @@ class SessionActor:
             await self._save(state)
         if state is None or not state.is_due:
             try:
-                await self._runtime.store.mark_resting(self.session_id)
+                await self._runtime.store.mark_passive(self.session_id)
             except Exception as error:  # noqa: BLE001 - a boundary: the mark is a hint
-                self._log_failure("the mark of a session at rest stays", error)
+                self._log_failure("the mark of a passive session stays", error)
 
     async def _leave_behind(self, reason: CoreError) -> None:
         """Let nobody wait for an actor that is gone; on a clean stop, put things away.
@@ -631,19 +634,19 @@ class SessionActor:
         match command:
             case Submit():
                 return self._plan_submit(command, draft)
-            case KeepAside():
-                return self._plan_aside(command, draft)
+            case StoreAmbient():
+                return self._plan_ambient(command, draft)
             case Announce():
                 return self._plan_announcement(command, draft)
             case Edit():
                 return self._plan_edit(command, draft)
-            case Wake(answer, release):
+            case Tick(answer, release):
                 if release:
                     self._holds.release()
                 return partial(answer.give, None)
-            case Tell():
-                return self._plan_tell(command, draft)
-            case Look(answer):
+            case RecordDelivery():
+                return self._plan_delivery(command, draft)
+            case GetState(answer):
                 return partial(answer.give, draft.known)
             case Resume(answer):
                 is_paused = draft.known.status == "paused"
@@ -661,13 +664,13 @@ class SessionActor:
                 return _nothing
             case Share():
                 return self._plan_share(command, draft)
-            case Leave():
-                return self._plan_leave(command, draft)
-            case Record(bodies, answer):
+            case ClientDisconnected():
+                return self._plan_disconnected(command, draft)
+            case RecordTurn(bodies, answer):
                 draft.add(*bodies)
                 return partial(answer.give, None)
-            case Settle():
-                return _plan_settle(command, draft)
+            case ResolveApproval():
+                return _plan_resolve(command, draft)
             case Compact():
                 return self._plan_compact(command, draft)
             case Summary(body, answer):
@@ -718,7 +721,7 @@ class SessionActor:
         return partial(answer.give, accepted)
 
     def _joins(self, inbound: Inbound, now: datetime) -> Joins:
-        if inbound.queueing.joins == "own" and self._holds.in_one_breath(inbound.sender, now):
+        if inbound.queueing.joins == "own" and self._holds.in_one_burst(inbound.sender, now):
             return "burst"
         return inbound.queueing.joins
 
@@ -739,7 +742,7 @@ class SessionActor:
 
     def _is_extra(self, inbound: Inbound, now: datetime) -> bool:
         """Whether a message waits beside those that are counted: it begins nothing of its own."""
-        return inbound.quiet or self._holds.in_one_breath(inbound.sender, now)
+        return inbound.quiet or self._holds.in_one_burst(inbound.sender, now)
 
     def _make_room(self, inbound: Inbound, draft: _Draft) -> None:
         """Let the oldest messages go where too many wait."""
@@ -763,22 +766,22 @@ class SessionActor:
                 extra={"session_id": self.session_id, "messages": len(gone), "why": why},
             )
 
-    def _plan_aside(self, command: KeepAside, draft: _Draft) -> Callable[[], None]:
-        aside, state = command.aside, draft.known
+    def _plan_ambient(self, command: StoreAmbient, draft: _Draft) -> Callable[[], None]:
+        message, state = command.message, draft.known
         ending = self._ending or (state.status == "ended" and state.ended_reason)
-        is_new = not aside.idempotency_key or aside.idempotency_key not in state.seen
+        is_new = not message.idempotency_key or message.idempotency_key not in state.seen
         if is_new and ending:
             return partial(command.answer.fail, SessionEndedError(self.session_id, ending))
         if is_new:
             draft.add(
                 SilentMessage(
-                    text=aside.text,
-                    sender=aside.sender,
-                    idempotency_key=aside.idempotency_key,
-                    shown=aside.shown,
-                    untrusted=aside.untrusted,
-                    max_messages=aside.max_messages,
-                    max_age_s=aside.max_age_s,
+                    text=message.text,
+                    sender=message.sender,
+                    idempotency_key=message.idempotency_key,
+                    shown=message.shown,
+                    untrusted=message.untrusted,
+                    max_messages=message.max_messages,
+                    max_age_s=message.max_age_s,
                 )
             )
         return partial(command.answer.give, is_new)
@@ -814,7 +817,7 @@ class SessionActor:
             draft.add(Edited(received=seq, text=command.text))
         return partial(command.answer.give, waits)
 
-    def _plan_tell(self, command: Tell, draft: _Draft) -> Callable[[], None]:
+    def _plan_delivery(self, command: RecordDelivery, draft: _Draft) -> Callable[[], None]:
         """Add what a delivery port did; what cannot have happened is refused, and harms nobody."""
         if draft.known.status == "ended":
             ended = SessionEndedError(self.session_id, draft.known.ended_reason)
@@ -890,15 +893,15 @@ class SessionActor:
         return partial(self._compactor.ask, command.focus, command.answer, agent, self._tasks)
 
     def _plan_summary(
-        self, body: Summarised, answer: Answer[bool], draft: _Draft
+        self, body: Summarised, answer: ReplySlot[bool], draft: _Draft
     ) -> Callable[[], None]:
-        state, known = draft.known, draft.known.standing.summary
+        state, known = draft.known, draft.known.reductions.summary
         fits = state.status != "ended" and (known is None or body.last_turn >= known.last_turn)
         if fits:
             draft.add(body)
         return partial(answer.give, fits)
 
-    def _plan_leave(self, command: Leave, draft: _Draft) -> Callable[[], None]:
+    def _plan_disconnected(self, command: ClientDisconnected, draft: _Draft) -> Callable[[], None]:
         turn = draft.known.open_turn
         agent = self._agent(draft.known.key)
         waits = turn is not None and any(user.seq == command.seq for user in turn.heard)
@@ -907,7 +910,7 @@ class SessionActor:
             self._tasks.start_soon(self._pause_unless_followed, command.seq)
         return partial(command.answer.give, None)
 
-    def _plan_pause(self, answer: Answer[None], draft: _Draft) -> Callable[[], None]:
+    def _plan_pause(self, answer: ReplySlot[None], draft: _Draft) -> Callable[[], None]:
         self._turn = None  # its task only waits for this answer
         state, turn = draft.known, draft.known.open_turn
         wanted = state.is_asked or self._feed.followers or self._ending or has_new_word(state)
@@ -961,14 +964,14 @@ class SessionActor:
         window_tokens = self._window_tokens(agent)
         if window_tokens is not None:
             limit = window_messages(window_tokens)
-            told_bytes = overheard_bytes(window_tokens) if state.overheard else 0
+            told_bytes = ambient_bytes(window_tokens) if state.ambient else 0
         draft.add(
             TurnStarted(
                 turn=state.turns + 1,
                 received=tuple(message.seq for message in next_turn(state.waiting)),
                 window_messages=limit,
-                overheard=tuple(e.seq for e in state.overheard if draft.now <= e.until),
-                overheard_bytes=told_bytes,
+                ambient=tuple(e.seq for e in state.ambient if draft.now <= e.until),
+                ambient_bytes=told_bytes,
                 delivers=self._delivery.delivers(state.key.channel),
             )
         )
@@ -1005,7 +1008,7 @@ class SessionActor:
         if self._resumes:
             self._delivery.begin(self._tasks)
         if state.status == "ended":
-            self._rest_s = 0.0
+            self._passivate_after_s = 0.0
             _give_all(self._on_ended, value=None)
 
     def _notify(self) -> None:
@@ -1024,7 +1027,7 @@ class SessionActor:
         if self._alarm == until:
             self._alarm = None
         with suppress(ActorStoppedError):  # then the next start begins it
-            self._mailbox.put(Wake(Answer()), own=True)
+            self._mailbox.put(Tick(ReplySlot()), own=True)
 
     # --- the running turn ---
 
@@ -1065,7 +1068,7 @@ class SessionActor:
             cancelled = close_turn(turn, "cancelled", "cancelled by its user", self._closed_by)
             await self.record(*cancelled)
         elif close_as == "pause":
-            answer = Answer[None]()
+            answer = ReplySlot[None]()
             self._mailbox.put(Pause(answer), own=True)
             await answer.wait()
 
@@ -1105,7 +1108,9 @@ class SessionActor:
         if agent is None:
             return None
         try:
-            return input_window(agent.spec.model, self._runtime.memory.facts(agent.spec.model))
+            return input_window(
+                agent.spec.model, self._runtime.model_statistics.of(agent.spec.model)
+            )
         except Exception:  # a boundary: the turn begins all the same, and ends in words if it must
             logger.exception("a model's window is not known", extra={"agent": agent.spec.name})
             return None
@@ -1172,11 +1177,11 @@ def _finished(state: SessionState) -> int:
 def _is_own(command: Command) -> bool:
     """Whether a task of the actor itself sent it, and not somebody who waits outside."""
     match command:
-        case Record() | Tell() | Summary() | Pause():
+        case RecordTurn() | RecordDelivery() | Summary() | Pause():
             return True
-        case Settle(own=own):
+        case ResolveApproval(own=own):
             return own
-        case Wake(release=release):
+        case Tick(release=release):
             return not release
         case _:
             return False
@@ -1184,18 +1189,22 @@ def _is_own(command: Command) -> bool:
 
 def _goes_on_with(command: Command) -> bool:
     """Whether a session that does not go on by itself does with this command."""
-    return not isinstance(command, End | KeepAside | Leave | Look | Share | Stop)
+    return not isinstance(
+        command, End | StoreAmbient | ClientDisconnected | GetState | Share | Stop
+    )
 
 
-def _plan_settle(command: Settle, draft: _Draft) -> Callable[[], None]:
+def _plan_resolve(command: ResolveApproval, draft: _Draft) -> Callable[[], None]:
     """Settle an approval; a word that comes too late, or from somebody else, changes nothing."""
     state, answer = draft.known, command.answer
     approval = find_approval(state, command.call_id)
     error = None if command.own else why_not(approval, command, draft.now)
     if error is not None:
         return partial(answer.fail, error)
-    if approval is not None and approval.settled is None:
-        decided = ApprovalDecided(call_id=command.call_id, decision=command.settled, by=command.by)
+    if approval is not None and approval.resolution is None:
+        decided = ApprovalDecided(
+            call_id=command.call_id, decision=command.resolution, by=command.by
+        )
         draft.add(decided)
         if state.status == "paused" and not command.own:
             draft.add(StatusChanged(status="active"))
@@ -1206,7 +1215,7 @@ def _nothing() -> None:
     """Answer later."""
 
 
-def _give_all(answers: list[Answer[T]], *, value: T) -> None:
+def _give_all(answers: list[ReplySlot[T]], *, value: T) -> None:
     for answer in answers:
         answer.give(value)
     answers.clear()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-LONGEST_HOLDS = 4  # a turn is held for so many times what one message asks for, and no longer
+LONGEST_DEBOUNCES = 4  # a turn is held for so many times what one message asks for, and no longer
 LONGEST_S = 86_400.0  # no message asks for more than a day
 _SENDERS = 256  # whose last message is remembered; more write in no conversation at once
 
@@ -24,7 +24,7 @@ class _Span:
         return self.since <= now < self.until
 
 
-class Holds:
+class Debouncer:
     """What one conversation waits for."""
 
     def __init__(self) -> None:
@@ -39,8 +39,8 @@ class Holds:
         if hold_s <= 0:
             return
         hold_s = min(hold_s, LONGEST_S)
-        longest = now + timedelta(seconds=hold_s * LONGEST_HOLDS)
-        last = self._last[sender] if self.in_one_breath(sender, now) else longest
+        longest = now + timedelta(seconds=hold_s * LONGEST_DEBOUNCES)
+        last = self._last[sender] if self.in_one_burst(sender, now) else longest
         self._bursts.pop(sender, None)
         self._bursts[sender] = _Span(now, min(now + timedelta(seconds=hold_s), last))
         self._last[sender] = last
@@ -50,7 +50,7 @@ class Holds:
         if self._limit is None:
             self._limit = _Span(now, longest)
 
-    def in_one_breath(self, sender: str, now: datetime) -> bool:
+    def in_one_burst(self, sender: str, now: datetime) -> bool:
         """Whether a message of `sender` belongs to the one before it."""
         burst = self._bursts.get(sender)
         return burst is not None and burst.holds(now)

@@ -11,7 +11,7 @@ import anyio
 
 from everturn_actors.errors import CoreError, JournalError
 from everturn_actors.ports import Agents, Clock, SessionStore
-from everturn_actors.protocol.commands import Look
+from everturn_actors.protocol.commands import GetState
 from everturn_actors.session.registry import Registry
 from everturn_actors.supervisor import contain
 
@@ -30,14 +30,14 @@ async def resume_open_turns(store: SessionStore, registry: Registry, clock: Cloc
             await _wake(registry, session_id)
 
     async with anyio.create_task_group() as tasks:
-        for session_id in await _awake(store, clock):
+        for session_id in await _active(store, clock):
             tasks.start_soon(contain, f"resume of {session_id}", partial(wake, session_id))
 
 
-async def _awake(store: SessionStore, clock: Clock) -> tuple[str, ...]:
+async def _active(store: SessionStore, clock: Clock) -> tuple[str, ...]:
     while True:
         try:
-            return await store.awake()
+            return await store.active()
         except JournalError as error:
             logger.warning(
                 "open turns cannot be looked for; trying again", extra={"error": str(error)}
@@ -79,7 +79,7 @@ async def _sweep(store: SessionStore, registry: Registry, agents: Agents, clock:
 
 async def _wake(registry: Registry, session_id: str) -> None:
     try:
-        await registry.ask(session_id, Look, rest_at_once=True)
+        await registry.ask(session_id, GetState, passivate_at_once=True)
     except CoreError as error:
         logger.warning(
             "a session could not be woken", extra={"session_id": session_id, "error": str(error)}

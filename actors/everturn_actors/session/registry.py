@@ -32,9 +32,17 @@ from everturn_actors.errors import (
 )
 from everturn_actors.events import SessionStarted
 from everturn_actors.faults import first_cause, is_cancelled
-from everturn_actors.protocol.commands import Cancel, Command, End, KeepAside, Leave, Look, Stop
+from everturn_actors.protocol.commands import (
+    Cancel,
+    ClientDisconnected,
+    Command,
+    End,
+    GetState,
+    Stop,
+    StoreAmbient,
+)
 from everturn_actors.protocol.feed import Feed
-from everturn_actors.protocol.mailbox import Answer, Mailbox
+from everturn_actors.protocol.mailbox import Mailbox, ReplySlot
 from everturn_actors.session.actor import Runtime, SessionActor
 from everturn_actors.session.quarantine import Quarantine
 from everturn_actors.state.session_state import SessionState
@@ -51,14 +59,14 @@ LOADS_AT_ONCE = 500  # sessions that are looked at in one go; each takes a micro
 
 
 _ENDING = (Cancel, End)
-_HARMLESS = (*_ENDING, KeepAside, Leave, Look)
+_HARMLESS = (*_ENDING, StoreAmbient, ClientDisconnected, GetState)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
-    """How much there is to do at one moment, in the sessions that are awake."""
+class RuntimeStats:
+    """How much there is to do at one moment, in the active sessions."""
 
-    awake: int = 0
+    active: int = 0
     "Sessions whose actor lives."
     running: int = 0
     "Open turns that are worked on."
@@ -73,11 +81,11 @@ class Load:
     quarantined: int = 0
     "Sessions that failed again and again, and wait for somebody to cancel, reset or delete them."
     max_active: int = 0
-    "How many sessions may be awake before those without work rest early; 0 = any number."
+    "Beyond so many active sessions those without work are passivated early; 0 = any number."
 
-    def __add__(self, other: Load) -> Load:
-        return Load(
-            awake=self.awake + other.awake,
+    def __add__(self, other: RuntimeStats) -> RuntimeStats:
+        return RuntimeStats(
+            active=self.active + other.active,
             running=self.running + other.running,
             waiting=self.waiting + other.waiting,
             commands=self.commands + other.commands,
@@ -89,7 +97,7 @@ class Load:
 
 
 @dataclass(slots=True)
-class _Awake:
+class _Active:
     """A session whose actor lives."""
 
     actor: SessionActor
@@ -114,14 +122,14 @@ class Registry:
         Args:
             runtime: What the actors share.
             tasks: Where they run.
-            on_gone: Called with the id of each session whose actor went to rest or failed.
-            max_active: Beyond so many actors the ones that are idle longest go to rest; those that
-                have work stay, however many there are. 0 = any number.
+            on_gone: Called with the id of each session whose actor was passivated or failed.
+            max_active: Beyond so many actors the ones that are idle longest are passivated; those
+                that have work stay, however many there are. 0 = any number.
         """
         self._runtime = runtime
         self._tasks = tasks
         self._on_gone = on_gone
-        self._awake: OrderedDict[str, _Awake] = OrderedDict()
+        self._active: OrderedDict[str, _Active] = OrderedDict()
         "Those of whom nothing was asked for longest come first, but for those that have work."
         self._max_active = max_active
         self._leaving = set[str]()
@@ -148,16 +156,16 @@ class Registry:
 
     def present(self, session_id: str) -> SessionState | None:
         """Return the durable state of a session whose actor lives; None where none has loaded."""
-        awake = self._awake.get(session_id)
-        return awake.actor.known if awake is not None else None
+        active = self._active.get(session_id)
+        return active.actor.known if active is not None else None
 
     async def ask(
         self,
         session_id: str,
-        make: Callable[[Answer[T]], Command],
+        make: Callable[[ReplySlot[T]], Command],
         *,
         begin_with: SessionStarted | None = None,
-        rest_at_once: bool = False,
+        passivate_at_once: bool = False,
     ) -> T:
         """Send a command to the session's actor, starting it where it rests; return its answer.
 
@@ -168,7 +176,7 @@ class Registry:
             session_id: The session.
             make: Builds the command around its answer.
             begin_with: How the session begins, where the store knows nothing of it.
-            rest_at_once: An actor started for this goes to rest as soon as it can.
+            passivate_at_once: An actor started for this is passivated as soon as it can.
 
         Raises:
             MailboxFullError: Too many commands are waiting.
@@ -179,16 +187,18 @@ class Registry:
         """
         starts = 0
         while True:
-            answer: Answer[T] = Answer()
+            answer: ReplySlot[T] = ReplySlot()
             command = make(answer)
-            active = self._awake.get(session_id)
+            active = self._active.get(session_id)
             self._check_quarantine(session_id, command, active)
             if active is None:
                 starts += 1
-                active = self._start(session_id, begin_with, command, rest_at_once=rest_at_once)
+                active = self._start(
+                    session_id, begin_with, command, passivate_at_once=passivate_at_once
+                )
                 self._make_room()
             else:
-                self._awake.move_to_end(session_id)
+                self._active.move_to_end(session_id)
                 self._leaving.discard(session_id)
             try:
                 active.mailbox.put(command)
@@ -206,7 +216,7 @@ class Registry:
                 return given
             await active.gone.wait()
 
-    def _check_quarantine(self, session_id: str, command: Command, active: _Awake | None) -> None:
+    def _check_quarantine(self, session_id: str, command: Command, active: _Active | None) -> None:
         """Refuse what a session that is left alone does not take.
 
         Raises:
@@ -221,39 +231,39 @@ class Registry:
             raise error
 
     def _make_room(self) -> None:
-        """Let the actors that are idle longest go to rest where there are too many.
+        """Passivate the actors that are idle longest where there are too many.
 
         The cost is the same however many there are: few are looked at, and one that has work goes
         to the end of the line.
         """
         if not self._max_active:
             return
-        excess = len(self._awake) - len(self._leaving) - self._max_active
+        excess = len(self._active) - len(self._leaving) - self._max_active
         for _ in range(LOOKED_AT_FOR_ROOM):
             if excess <= 0:
                 return
-            session_id, active = next(iter(self._awake.items()))
-            self._awake.move_to_end(session_id)
+            session_id, active = next(iter(self._active.items()))
+            self._active.move_to_end(session_id)
             if session_id not in self._leaving and active.actor.passivate():
                 self._leaving.add(session_id)
                 excess -= 1
 
-    async def load(self) -> Load:
+    async def load(self) -> RuntimeStats:
         """Return how much there is to do; where many sessions are awake, others go on meanwhile."""
         running = waiting = commands = approvals = outbox = 0
-        all_awake = tuple(self._awake.values())
-        for number, awake in enumerate(all_awake, 1):
+        all_active = tuple(self._active.values())
+        for number, active in enumerate(all_active, 1):
             if number % LOADS_AT_ONCE == 0:
                 await checkpoint()
-            commands += awake.mailbox.waiting
-            state = awake.actor.known
+            commands += active.mailbox.waiting
+            state = active.actor.known
             if state is not None:
                 running += state.open_turn is not None and state.status == "active"
                 waiting += len(state.waiting)
                 approvals += len(state.open_approvals)
                 outbox += len(state.outbox)
-        return Load(
-            awake=len(all_awake),
+        return RuntimeStats(
+            active=len(all_active),
             running=running,
             waiting=waiting,
             commands=commands,
@@ -264,15 +274,15 @@ class Registry:
         )
 
     async def awaiting_approval(self) -> tuple[SessionState, ...]:
-        """Return the awake sessions in which a call waits for a person.
+        """Return the active sessions in which a call waits for a person.
 
         One with an open turn does not rest, so none is missing but those not resumed yet.
         """
         found: list[SessionState] = []
-        for number, awake in enumerate(tuple(self._awake.values()), 1):
+        for number, active in enumerate(tuple(self._active.values()), 1):
             if number % LOADS_AT_ONCE == 0:
                 await checkpoint()
-            state = awake.actor.known
+            state = active.actor.known
             if state is not None and state.open_approvals:
                 found.append(state)
         return tuple(found)
@@ -289,9 +299,9 @@ class Registry:
 
     async def gone(self, session_id: str) -> None:
         """Wait until the session's actor, if it has one, is gone."""
-        awake = self._awake.get(session_id)
-        if awake is not None:
-            await awake.gone.wait()
+        active = self._active.get(session_id)
+        if active is not None:
+            await active.gone.wait()
 
     async def stop(self, deadline_s: float) -> None:
         """Let running turns finish, put everything away, and let the actors go.
@@ -299,13 +309,13 @@ class Registry:
         After `deadline_s` what still runs is cut off; it goes on at the next start.
         """
         self._stopping = True
-        for awake in self._awake.values():
-            awake.mailbox.refuse()
+        for active in self._active.values():
+            active.mailbox.refuse()
             with suppress(ActorStoppedError):  # it is on its way out already
-                awake.mailbox.put(Stop(Answer()), own=True)
+                active.mailbox.put(Stop(ReplySlot()), own=True)
         with anyio.move_on_after(deadline_s):
-            for awake in tuple(self._awake.values()):
-                await awake.gone.wait()
+            for active in tuple(self._active.values()):
+                await active.gone.wait()
         for feed in tuple(self._feeds.values()):
             feed.close()
 
@@ -315,8 +325,8 @@ class Registry:
         begin_with: SessionStarted | None,
         command: Command,
         *,
-        rest_at_once: bool,
-    ) -> _Awake:
+        passivate_at_once: bool,
+    ) -> _Active:
         """Start the session's actor for a command.
 
         Where that ends the open turn, the turn does not go on before.
@@ -332,53 +342,53 @@ class Registry:
             mailbox=mailbox,
             feed=feed,
             runtime=self._runtime,
-            rest_at_once=rest_at_once,
+            passivate_at_once=passivate_at_once,
             resumes=not is_quarantined and not isinstance(command, _ENDING),
         )
-        awake = self._awake[session_id] = _Awake(actor=actor, mailbox=mailbox, feed=feed)
-        self._tasks.start_soon(self._live, session_id, awake)
-        return awake
+        active = self._active[session_id] = _Active(actor=actor, mailbox=mailbox, feed=feed)
+        self._tasks.start_soon(self._live, session_id, active)
+        return active
 
-    async def _live(self, session_id: str, awake: _Awake) -> None:
-        with self._runtime.observer.awake(session_id):
-            await self._supervise(session_id, awake)
+    async def _live(self, session_id: str, active: _Active) -> None:
+        with self._runtime.observer.active(session_id):
+            await self._supervise(session_id, active)
         try:
             await self._on_gone(session_id)
         except Exception as error:
             logger.exception(
-                "what belongs to a session at rest could not be let go",
+                "what belongs to a passive session could not be let go",
                 extra={"session_id": session_id, "error": str(error)},
             )
 
-    async def _supervise(self, session_id: str, awake: _Awake) -> None:
+    async def _supervise(self, session_id: str, active: _Active) -> None:
         """Let an actor live; whatever it fails of ends here."""
         failure: Exception = ActorStoppedError()
         try:
             await anyio.sleep(self._quarantine.backoff_s(session_id, at=anyio.current_time()))
-            await awake.actor.run()
+            await active.actor.run()
             self._revivals.pop(session_id, None)
-            if awake.actor.goes_on:
+            if active.actor.goes_on:
                 self._quarantine.release(session_id)
         except anyio.get_cancelled_exc_class() as cancelled:
             if is_cancelled():
                 raise
-            failure = self._failed(session_id, awake, cancelled)
+            failure = self._failed(session_id, active, cancelled)
         except Exception as error:  # noqa: BLE001 - the boundary around one actor; logged there
             cause = first_cause(error)
             if isinstance(cause, UnknownSessionError):
                 failure = cause
                 await self._forget(session_id)
             elif not (self._stopping and isinstance(cause, ActorStoppedError)):
-                failure = self._failed(session_id, awake, error)
+                failure = self._failed(session_id, active, error)
         finally:
-            del self._awake[session_id]
+            del self._active[session_id]
             self._leaving.discard(session_id)
-            for command in awake.mailbox.close():
+            for command in active.mailbox.close():
                 command.answer.fail(failure)
-            awake.gone.set()
-            awake.actor.dispose()
+            active.gone.set()
+            active.actor.dispose()
 
-    def _failed(self, session_id: str, awake: _Awake, error: BaseException) -> Exception:
+    def _failed(self, session_id: str, active: _Active, error: BaseException) -> Exception:
         """Log why an actor failed, tell its followers, and return what its callers are told."""
         cause = first_cause(error)
         failure = cause if isinstance(cause, JournalError) else ActorFailedError(session_id, cause)
@@ -388,7 +398,7 @@ class Registry:
             # What is wrong with a journal is said in full; where it was met helps nobody.
             exc_info=None if isinstance(cause, JournalError) else error,
         )
-        actor = awake.actor
+        actor = active.actor
         if actor.has_progressed or (self._quarantine.why_not(session_id) and actor.goes_on):
             self._quarantine.release(session_id)  # this is another matter
         # What the journal refuses, it may take the next time. Events that cannot stand in a log
@@ -400,7 +410,7 @@ class Registry:
             at=anyio.current_time(),
             counts=is_ours or not isinstance(cause, JournalError),
         )
-        awake.feed.fail(failure)
+        active.feed.fail(failure)
         if not isinstance(cause, CorruptJournalError | UnknownFormatError):  # those need somebody
             self._revive_later(session_id, actor)
         return failure
@@ -422,18 +432,18 @@ class Registry:
 
     async def _revive(self, session_id: str, times: int, delay_s: float) -> None:
         await self._runtime.pace.clock.sleep(delay_s)
-        if self._revivals.get(session_id) != times or session_id in self._awake:
+        if self._revivals.get(session_id) != times or session_id in self._active:
             return  # somebody was faster
         if self._stopping or self._quarantine.why_not(session_id) is not None:
             del self._revivals[session_id]
             return
         with suppress(CoreError):  # its failure is logged, and leads to the next try
-            await self.ask(session_id, Look, rest_at_once=True)
+            await self.ask(session_id, GetState, passivate_at_once=True)
 
     async def _forget(self, session_id: str) -> None:
         """Take back the mark of a session that is not there."""
         try:
-            await self._runtime.store.mark_resting(session_id)
+            await self._runtime.store.mark_passive(session_id)
         except Exception as error:  # noqa: BLE001 - a boundary: the mark is a hint
             logger.warning(
                 "the mark of an unknown session stays",

@@ -27,16 +27,23 @@ from everturn_actors.model import (
     Attachment,
     Inbound,
     Outcome,
-    Overheard,
+    PendingAmbient,
     ToolCall,
     Turn,
     Usage,
     UserMessage,
 )
 from everturn_actors.ports import SessionStore
-from everturn_actors.protocol.commands import Accepted, Announce, Command, Leave, Retry, Submit
+from everturn_actors.protocol.commands import (
+    Accepted,
+    Announce,
+    ClientDisconnected,
+    Command,
+    Retry,
+    Submit,
+)
 from everturn_actors.protocol.feed import Feed, Pieces, TextDelta, Update
-from everturn_actors.protocol.mailbox import Answer
+from everturn_actors.protocol.mailbox import ReplySlot
 from everturn_actors.protocol.subscription import follow_feed
 from everturn_actors.session.refusals import refusal, refusals_of
 from everturn_actors.session.registry import Registry
@@ -81,7 +88,7 @@ class _Taint:
     def __init__(self, submission: Submission, state: SessionState) -> None:
         """Begin with the state in which the message was accepted, or found."""
         turn = state.open_turn
-        beside: tuple[UserMessage | Overheard, ...] = (*state.waiting, *state.overheard)
+        beside: tuple[UserMessage | PendingAmbient, ...] = (*state.waiting, *state.ambient)
         self._last_seq = state.last_seq
         self._outside = {each.seq for each in beside if each.untrusted}
         self._open = turn.number if turn else 0
@@ -103,7 +110,7 @@ class _Taint:
                     self._outside.add(event.seq)
             case TurnStarted() as body:
                 self._open = body.turn
-                if not self._outside.isdisjoint((*body.received, *body.overheard)):
+                if not self._outside.isdisjoint((*body.received, *body.ambient)):
                     self._turns.add(body.turn)
             case Steered(turn=turn, received=received):
                 if not self._outside.isdisjoint(received):
@@ -257,8 +264,8 @@ class Submission:
         turns = reversed(self._state.held_turns)
         return next((t for t in turns if any(user.seq == self.seq for user in t.heard)), None)
 
-    def _leave(self, answer: Answer[None]) -> Command:
-        return Leave(self.seq, answer)
+    def _leave(self, answer: ReplySlot[None]) -> Command:
+        return ClientDisconnected(self.seq, answer)
 
     async def leave(self) -> None:
         """Say that the client went away: by the agent's setting its turn may be paused."""
@@ -279,7 +286,7 @@ async def submit(
     *,
     attachments: tuple[Attachment, ...] = (),
     begin_with: SessionStarted | None = None,
-    rest_at_once: bool = False,
+    passivate_at_once: bool = False,
 ) -> Submission:
     """Accept a message in one session; return when it is durable.
 
@@ -288,12 +295,12 @@ async def submit(
     """
     words = replace(inbound, attachments=()) if inbound.attachments else inbound
 
-    def command(answer: Answer[Accepted]) -> Command:
+    def command(answer: ReplySlot[Accepted]) -> Command:
         return Submit(words, answer, attachments)
 
     feed = registry.feed(session_id)
     accepted = await registry.ask(
-        session_id, command, begin_with=begin_with, rest_at_once=rest_at_once
+        session_id, command, begin_with=begin_with, passivate_at_once=passivate_at_once
     )
     return Submission(
         session_id=session_id,
@@ -315,7 +322,7 @@ async def retry(
     See `Registry.ask` for the errors; and `NothingToRetryError`.
     """
 
-    def command(answer: Answer[Accepted]) -> Command:
+    def command(answer: ReplySlot[Accepted]) -> Command:
         return Retry(idempotency_key, answer)
 
     feed = registry.feed(session_id)
@@ -344,7 +351,7 @@ async def announce(
     See `Registry.ask` for the other arguments and the errors.
     """
 
-    def command(answer: Answer[Accepted]) -> Command:
+    def command(answer: ReplySlot[Accepted]) -> Command:
         return Announce(announcement, answer)
 
     accepted = await registry.ask(session_id, command, begin_with=begin_with)

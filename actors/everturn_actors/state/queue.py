@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import Final
 
-from everturn_actors.model import Overheard, UserMessage
+from everturn_actors.model import PendingAmbient, UserMessage
 
 _HEAD = "[Said here before, not to you:]"
 _FOOT = "[Now to you:]"
@@ -52,8 +52,8 @@ def steering(waiting: Sequence[UserMessage]) -> tuple[UserMessage, ...]:
     return came if any(not message.quiet for message in came) else ()
 
 
-def with_overheard(
-    users: tuple[UserMessage, ...], told: Sequence[Overheard], limit_bytes: int = 0
+def with_ambient(
+    users: tuple[UserMessage, ...], told: Sequence[PendingAmbient], limit_bytes: int = 0
 ) -> tuple[UserMessage, ...]:
     """Return the messages of a turn, the first of them with what was said before and not to it.
 
@@ -72,7 +72,7 @@ def with_overheard(
     return (replace(first, text=text, untrusted=untrusted), *users[1:])
 
 
-def overheard_bytes(window_tokens: int) -> int:
+def ambient_bytes(window_tokens: int) -> int:
     """Return how much a turn is told of what was not said to it, as UTF-8: an eighth of the window.
 
     What is said to it stands behind that in one message, and must not be what is shortened.

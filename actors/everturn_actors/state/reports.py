@@ -35,7 +35,7 @@ def report_record(report: ContextReport) -> Json:
         **_fields(report),
         "window_tokens": report.window_tokens or None,
         "regions": {region.name: region.tokens for region in report.regions},
-        "by_fate": dict(report.by_fate),
+        "by_disposition": dict(report.by_disposition),
         "summary": _fields(report.summary) if report.summary else None,
         "reported": _fields(report.reported),
         "retry_at": utc_text(report.retry_at) if report.retry_at else None,

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args, get_origin,
 from everturn_actors.errors import UnknownFormatError
 from everturn_actors.events import Body, Event
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """How a record is to be read: the names of its head, its times, what a left out field means.
 
 New types and new fields leave it as it is. A version that does not know one stops at the event that

@@ -51,11 +51,11 @@ from everturn_actors.model import (
     OpenTurn,
     Outage,
     OutboxItem,
-    Overheard,
+    PendingAmbient,
+    PromptFingerprint,
+    Reductions,
     Reply,
-    Sent,
     SessionStatus,
-    Standing,
     Steering,
     Step,
     Summary,
@@ -78,17 +78,17 @@ from everturn_actors.state.outbox import (
     undelivered_note,
     with_undelivered,
 )
-from everturn_actors.state.queue import as_announced, with_overheard
+from everturn_actors.state.queue import as_announced, with_ambient
 
-OVERHEARD_MESSAGES = 100  # said beside turns, in the agent's name or not to it, kept for the next
-OVERHEARD_S = 10 * 366 * 86_400  # the longest that one of them is kept, whatever it asks for
+AMBIENT_MESSAGES = 100  # said beside turns, in the agent's name or not to it, kept for the next
+AMBIENT_S = 10 * 366 * 86_400  # the longest that one of them is kept, whatever it asks for
 ANNOUNCED_S = 30 * 86_400  # so long an announcement waits for a turn that is told of it
 NOTE_CHARACTERS = 1_000  # of what is told beside a summary, the newest
 ROLL_MESSAGES = 50  # pending messages that become checkpointed at once
 ROLL_EVENTS = 50  # or so many events, so that no snapshot leaves more to replay than about that
 RETRIED: Final = frozenset(("failed", "interrupted"))  # outcomes of a turn that can be asked again
 _END = datetime.max.replace(tzinfo=UTC)
-_OVERTAKEN = -1  # in `Sent.messages`: a summary came while the model was answering
+_OVERTAKEN = -1  # in `PromptFingerprint.messages`: a summary came while the model was answering
 COOL_DOWNS_S = (60, 300, 900)  # after the first, second and every further failed summary
 SEEN_KEYS = (
     1000  # idempotency keys a session remembers; a client repeats its latest, not its oldest
@@ -127,15 +127,15 @@ class SessionState:
     "Messages of all turns since the session began, held or not."
     usage: Usage = Usage()
     "Tokens of all model calls of the session, those for summaries included."
-    standing: Standing = field(default_factory=Standing)
+    reductions: Reductions = field(default_factory=Reductions)
     "What is hidden from the model for good."
-    sent: Sent = Sent()
+    fingerprint: PromptFingerprint = PromptFingerprint()
     "The last request; empty since the last reduction."
     reported: Usage = Usage()
     "What the provider reported for it."
-    drifts: int = 0
+    cache_misses: int = 0
     "Requests that did not begin with the one before, though nothing had been reduced."
-    overheard: tuple[Overheard, ...] = ()
+    ambient: tuple[PendingAmbient, ...] = ()
     "What the next turn is told of besides, oldest first."
     outbox: tuple[OutboxItem, ...] = ()
     "What the people of the channel have not got yet, oldest first."
@@ -164,7 +164,7 @@ class SessionState:
         """Approvals that nobody has answered yet, in the order in which they were asked."""
         step = self.open_turn.step if self.open_turn else None
         approvals = step.approvals.values() if step else ()
-        return tuple(each for each in approvals if each.settled is None)
+        return tuple(each for each in approvals if each.resolution is None)
 
     @property
     def held_turns(self) -> tuple[Turn, ...]:
@@ -194,8 +194,8 @@ class SessionState:
             left_messages=max(self.logged_messages - self.held_messages, 0),
             counted_messages=self.held_messages - running,
             instructions=self.instructions,
-            standing=self.standing,
-            sent=self.sent,
+            reductions=self.reductions,
+            fingerprint=self.fingerprint,
             reported=self.reported,
             window_messages=self.window_messages,
         )
@@ -288,7 +288,7 @@ def apply(state: SessionState | None, event: Event) -> SessionState:
                     status="ended",
                     ended_reason=body.reason,
                     waiting=(),
-                    overheard=(),
+                    ambient=(),
                     outbox=(),
                 )
             )
@@ -366,31 +366,31 @@ def _silent_message(state: SessionState, event: Event, body: SilentMessage) -> S
     seen = _seen(state, event, body.idempotency_key)
     if not body.shown:
         return _advance(state, event, seen=seen)
-    heard = Overheard(
+    heard = PendingAmbient(
         seq=event.seq,
         text=body.text,
-        until=_after(event, min(max(body.max_age_s, 0), OVERHEARD_S)),
+        until=_after(event, min(max(body.max_age_s, 0), AMBIENT_S)),
         sender=body.sender,
         untrusted=body.untrusted,
     )
-    return _advance(
-        state, event, overheard=_overhearing(state, heard, body.max_messages), seen=seen
-    )
+    return _advance(state, event, ambient=_keep_ambient(state, heard, body.max_messages), seen=seen)
 
 
-def _overhearing(state: SessionState, heard: Overheard, max_asides: int) -> tuple[Overheard, ...]:
-    """Return what the next turn is told of, the newest `max_asides` of what others said."""
-    told = (*state.overheard, heard)
-    if max_asides < OVERHEARD_MESSAGES:
-        extra = len(told) - sum(map(_is_own, told)) - max(max_asides, 0)
+def _keep_ambient(
+    state: SessionState, heard: PendingAmbient, max_ambient: int
+) -> tuple[PendingAmbient, ...]:
+    """Return what the next turn is told of, the newest `max_ambient` of what others said."""
+    told = (*state.ambient, heard)
+    if max_ambient < AMBIENT_MESSAGES:
+        extra = len(told) - sum(map(_is_own, told)) - max(max_ambient, 0)
         if extra > 0:
             gone = frozenset(islice((each.seq for each in told if not each.own), extra))
             told = tuple(each for each in told if each.seq not in gone)
-    return told[-OVERHEARD_MESSAGES:]
+    return told[-AMBIENT_MESSAGES:]
 
 
 def _announced(state: SessionState, event: Event, body: Announced) -> SessionState:
-    said = Overheard(
+    said = PendingAmbient(
         seq=event.seq,
         text=as_announced(body.title, body.text),
         until=_after(event, ANNOUNCED_S),
@@ -401,7 +401,7 @@ def _announced(state: SessionState, event: Event, body: Announced) -> SessionSta
     return _advance(
         state,
         event,
-        overheard=_overhearing(state, said, OVERHEARD_MESSAGES),
+        ambient=_keep_ambient(state, said, AMBIENT_MESSAGES),
         outbox=(*state.outbox, *owed_announcement(event, state.turns, body)),
         seen=_seen(state, event, body.idempotency_key),
     )
@@ -435,8 +435,8 @@ def _turn_started(state: SessionState, event: Event, body: TurnStarted) -> Sessi
     if body.retries:
         return _turn_retried(state, event, body)
     users = _waiting(state, event, body.received)
-    told = tuple(each for each in state.overheard if each.seq in body.overheard)
-    if len(told) != len(body.overheard):
+    told = tuple(each for each in state.ambient if each.seq in body.ambient)
+    if len(told) != len(body.ambient):
         raise _impossible(event, "it tells of messages that were not kept for it")
     return _window(
         _advance(
@@ -444,11 +444,11 @@ def _turn_started(state: SessionState, event: Event, body: TurnStarted) -> Sessi
             event,
             open_turn=OpenTurn(
                 number=body.turn,
-                users=with_overheard(users, told, body.overheard_bytes),
+                users=with_ambient(users, told, body.ambient_bytes),
                 started_at=event.at,
                 delivers=body.delivers,
             ),
-            overheard=(),
+            ambient=(),
             waiting=tuple(m for m in state.waiting if m.seq not in body.received),
             turns=body.turn,
             window_messages=body.window_messages,
@@ -491,7 +491,9 @@ def _turn_retried(state: SessionState, event: Event, body: TurnStarted) -> Sessi
             turns=body.turn,
             window_messages=body.window_messages,
             seen=_seen(state, event, body.idempotency_key),
-            sent=replace(state.sent, prefix="", messages=0),  # it had another turn in it
+            fingerprint=replace(
+                state.fingerprint, prefix="", messages=0
+            ),  # it had another turn in it
             **left,
         )
     )
@@ -592,9 +594,11 @@ def _model_replied(state: SessionState, event: Event, body: ModelReplied) -> Ses
             logged_messages=state.logged_messages + 1,
             outbox=outbox,
             usage=state.usage + body.usage,
-            sent=replace(body.sent, prefix="", messages=0) if is_passing else body.sent,
+            fingerprint=replace(body.fingerprint, prefix="", messages=0)
+            if is_passing
+            else body.fingerprint,
             reported=Usage() if body.fallback else body.usage,  # another model's say nothing
-            drifts=state.drifts + body.sent.drifted,
+            cache_misses=state.cache_misses + body.fingerprint.is_cache_miss,
         )
     )
 
@@ -652,10 +656,10 @@ def _approval_asked(state: SessionState, event: Event, body: ApprovalAsked) -> S
 def _approval_decided(state: SessionState, event: Event, body: ApprovalDecided) -> SessionState:
     turn, step, _ = _open_calls(state, event, body.call_id)
     approval = step.approvals.get(body.call_id)
-    if approval is None or approval.settled is not None:
+    if approval is None or approval.resolution is not None:
         raise _impossible(event, "no approval waits for a word")
-    settled = replace(approval, settled=body.decision, by=body.by)
-    step = replace(step, approvals={**step.approvals, body.call_id: settled})
+    resolution = replace(approval, resolution=body.decision, by=body.by)
+    step = replace(step, approvals={**step.approvals, body.call_id: resolution})
     return _advance(state, event, open_turn=replace(turn, step=step))
 
 
@@ -744,14 +748,14 @@ def _delivered(
     if lost is None:
         return _advance(state, event, outbox=outbox)
     # Nothing is given up in silence: people are owed a word of it, and the model is told.
-    heard = Overheard(
+    heard = PendingAmbient(
         seq=event.seq, text=undelivered_note(lost), until=_after(event, ANNOUNCED_S), own=True
     )
     return _advance(
         state,
         event,
         outbox=with_undelivered(outbox, event, lost),
-        overheard=_overhearing(state, heard, OVERHEARD_MESSAGES),
+        ambient=_keep_ambient(state, heard, AMBIENT_MESSAGES),
     )
 
 
@@ -760,7 +764,7 @@ def _context_reduced(state: SessionState, event: Event, body: ContextReduced) ->
         raise _impossible(event, "it hides a turn that is not finished")
     if max((*body.dropped, *(each.seq for each in body.replaced)), default=0) >= event.seq:
         raise _impossible(event, "it hides what is not yet said")
-    old = state.standing
+    old = state.reductions
     new = replace(
         old,
         cut_turn=max(old.cut_turn, body.cut_turn),
@@ -773,7 +777,7 @@ def _context_reduced(state: SessionState, event: Event, body: ContextReduced) ->
 
 
 def _summarised(state: SessionState, event: Event, body: Summarised) -> SessionState:
-    old = state.standing
+    old = state.reductions
     before = old.summary.last_turn if old.summary else 0
     if not before <= body.last_turn <= _last_finished(state):
         raise _impossible(event, "it tells of less than the summary before, or of what is to come")
@@ -798,11 +802,11 @@ def _summarised(state: SessionState, event: Event, body: Summarised) -> SessionS
     if step is None or step.reply is not None:
         return state
     # A request that does not know of it is on its way: the next one cannot begin with that.
-    return replace(state, sent=replace(state.sent, messages=_OVERTAKEN))
+    return replace(state, fingerprint=replace(state.fingerprint, messages=_OVERTAKEN))
 
 
 def _overtaken(state: SessionState) -> bool:
-    return state.sent.messages == _OVERTAKEN
+    return state.fingerprint.messages == _OVERTAKEN
 
 
 def _last_finished(state: SessionState) -> int:
@@ -815,18 +819,20 @@ def cool_down(failures: int) -> timedelta:
 
 
 def _stand(
-    state: SessionState, event: Event, standing: Standing, **changes: object
+    state: SessionState, event: Event, reductions: Reductions, **changes: object
 ) -> SessionState:
     """Return the state in which this is hidden, and nothing is left to compare a request with."""
-    shown = next((t for t in state.held_turns if t.number >= standing.cut_turn), state.open_turn)
+    shown = next((t for t in state.held_turns if t.number >= reductions.cut_turn), state.open_turn)
     first = shown.users[0].seq if shown is not None else state.last_seq
     tidy = replace(  # what is said of single messages that are not shown anyway is forgotten
-        standing,
-        dropped=frozenset(seq for seq in standing.dropped if seq >= first),
-        replaced={seq: each for seq, each in standing.replaced.items() if seq >= first},
+        reductions,
+        dropped=frozenset(seq for seq in reductions.dropped if seq >= first),
+        replaced={seq: each for seq, each in reductions.replaced.items() if seq >= first},
     )
-    sent = replace(state.sent, prefix="", messages=0)  # what it cost is still worth knowing
-    return _advance(state, event, standing=tidy, sent=sent, **changes)
+    fingerprint = replace(
+        state.fingerprint, prefix="", messages=0
+    )  # what it cost is still worth knowing
+    return _advance(state, event, reductions=tidy, fingerprint=fingerprint, **changes)
 
 
 def _turn_finished(state: SessionState, event: Event, body: TurnFinished) -> SessionState:

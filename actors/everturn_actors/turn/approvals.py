@@ -11,8 +11,8 @@ from everturn_actors.errors import (
     NotAnApproverError,
     UnknownApprovalError,
 )
-from everturn_actors.model import OWNER_PREFIX, Approval, Decision, Settled
-from everturn_actors.protocol.commands import Settle
+from everturn_actors.model import OWNER_PREFIX, Approval, Decision, Resolution
+from everturn_actors.protocol.commands import ResolveApproval
 from everturn_actors.state.session_state import SessionState
 
 
@@ -26,16 +26,16 @@ def has_new_word(state: SessionState) -> bool:
     """Whether a person has decided about a call that has not begun since."""
     step = state.open_turn.step if state.open_turn else None
     return step is not None and any(
-        each.settled in get_args(Decision)
+        each.resolution in get_args(Decision)
         and call_id not in step.started
         and call_id not in step.results
         for call_id, each in step.approvals.items()
     )
 
 
-def why_settled(settled: Settled) -> str:
+def why_settled(resolution: Resolution) -> str:
     """Return why an approval that is settled so cannot be answered any more."""
-    return "it has expired" if settled == "expired" else f"it was settled: {settled}"
+    return "it has expired" if resolution == "expired" else f"it was settled: {resolution}"
 
 
 def _may_answer(approval: Approval, by: str) -> bool:
@@ -46,7 +46,7 @@ def _may_answer(approval: Approval, by: str) -> bool:
     return not by or (not by.startswith(OWNER_PREFIX) and approval.may_answer(by))
 
 
-def why_not(approval: Approval | None, command: Settle, now: datetime) -> CoreError | None:
+def why_not(approval: Approval | None, command: ResolveApproval, now: datetime) -> CoreError | None:
     """Return why a person's word does not count; None where it does, or was given before."""
     call_id = command.call_id
     if approval is None:
@@ -57,11 +57,11 @@ def why_not(approval: Approval | None, command: Settle, now: datetime) -> CoreEr
         return ApprovalClosedError(call_id, "its arguments are not those that were decided about")
     if command.expires_at not in {None, approval.expires_at}:
         return ApprovalClosedError(call_id, "it is asked about anew")
-    if approval.settled is not None:
-        same = approval.settled == command.settled
-        return None if same else ApprovalClosedError(call_id, why_settled(approval.settled))
+    if approval.resolution is not None:
+        same = approval.resolution == command.resolution
+        return None if same else ApprovalClosedError(call_id, why_settled(approval.resolution))
     if now >= approval.expires_at:
         return ApprovalClosedError(call_id, "it has expired")
-    if command.settled == "allow_always" and not approval.pattern:
+    if command.resolution == "allow_always" and not approval.pattern:
         return ApprovalClosedError(call_id, "it cannot be allowed for good, only this once")
     return None

@@ -65,7 +65,7 @@ async def cleared(
     if approval is not None and not _is_about(approval, call):
         approval = None
     if approval is not None and not approval.is_allowed:
-        is_late = approval.settled == "expired"
+        is_late = approval.resolution == "expired"
         return finished(call, _not_allowed(approval), is_error=True, is_refused=is_late)
     verdict = await _judge(host, call, tool, agent)
     if verdict.word == "deny":
@@ -79,7 +79,7 @@ async def cleared(
         reason = f"{again}; {verdict.reason}" if verdict.reason else again
         return _question(host, call, replace(verdict, reason=reason))
     # What could be allowed for good when it was asked may not be any more.
-    if approval.settled == "allow_always" and approval.pattern == verdict.pattern:
+    if approval.resolution == "allow_always" and approval.pattern == verdict.pattern:
         await _remember(agent, approval.pattern)
     return Cleared(call=call, tool=tool, files=verdict.files, approval=approval)
 
@@ -151,9 +151,9 @@ def _listed(paths: Sequence[str]) -> str:
 
 
 def _not_allowed(approval: Approval) -> str:
-    if approval.settled == "deny":
+    if approval.resolution == "deny":
         return f"not allowed by {approval.by}" if approval.by else "not allowed"
-    if approval.settled == "expired":
+    if approval.resolution == "expired":
         return "not run: nobody allowed it in time"
     return OVERTAKEN
 

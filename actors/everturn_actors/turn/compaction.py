@@ -28,11 +28,11 @@ from everturn_actors.errors import (
 )
 from everturn_actors.events import Event, Summarised
 from everturn_actors.faults import is_cancelled
-from everturn_actors.model import Sent, Usage
-from everturn_actors.ports import Agent, ModelMemory, SessionStore
+from everturn_actors.model import PromptFingerprint, Usage
+from everturn_actors.ports import Agent, ModelStatisticsStore, SessionStore
 from everturn_actors.protocol.background import Background
 from everturn_actors.protocol.commands import Command, Compacted, Summary
-from everturn_actors.protocol.mailbox import Answer, Mailbox
+from everturn_actors.protocol.mailbox import Mailbox, ReplySlot
 from everturn_actors.state.session_state import SessionState, apply
 from everturn_actors.turn.model_call import Pace
 from everturn_actors.turn.summaries import summarise
@@ -54,7 +54,7 @@ class Compactor:
 
     session_id: str
     store: SessionStore
-    memory: ModelMemory
+    model_statistics: ModelStatisticsStore
     pace: Pace
     renderer: Renderer
     mailbox: Mailbox[Command]
@@ -65,7 +65,7 @@ class Compactor:
     _useless_at: int | None = None
     "The turn after which a summary would not have made the context smaller."
     _scope: anyio.CancelScope | None = None
-    _asked: list[Answer[Compacted]] = field(default_factory=list[Answer[Compacted]])
+    _asked: list[ReplySlot[Compacted]] = field(default_factory=list[ReplySlot[Compacted]])
     "Who waits for the summary that is being made."
 
     @property
@@ -96,7 +96,9 @@ class Compactor:
         if task is not None:
             self._begin(task, agent, tasks)
 
-    def ask(self, focus: str, answer: Answer[Compacted], agent: Agent, tasks: Background) -> None:
+    def ask(
+        self, focus: str, answer: ReplySlot[Compacted], agent: Agent, tasks: Background
+    ) -> None:
         """Begin a summary because somebody wants it; one that is being made will do."""
         if self.busy:
             self._asked.append(answer)
@@ -115,19 +117,19 @@ class Compactor:
 
     def _wanted(self, state: SessionState, agent: Agent) -> SummaryTask | None:
         """Return the summary that the session's policy wants now."""
-        retry_at = state.standing.retry_at
+        retry_at = state.reductions.retry_at
         if retry_at is not None and self.pace.clock.now() < retry_at:
             return None
-        facts = self.memory.facts(agent.spec.model)
-        tools = agent.offered(facts)
-        older = self.renderer.older_turns(state.conversation, agent.spec, tools, facts)
+        statistics = self.model_statistics.of(agent.spec.model)
+        tools = agent.offered(statistics)
+        older = self.renderer.older_turns(state.conversation, agent.spec, tools, statistics)
         return summary_task(state.conversation, older_turns=older) if older else None
 
     def _possible(self, state: SessionState, agent: Agent, focus: str) -> SummaryTask | None:
         """Return the summary that somebody can have now."""
-        facts = self.memory.facts(agent.spec.model)
+        statistics = self.model_statistics.of(agent.spec.model)
         older = self.renderer.compactable_turns(
-            state.conversation, agent.spec, agent.offered(facts), facts
+            state.conversation, agent.spec, agent.offered(statistics), statistics
         )
         return summary_task(state.conversation, older_turns=older, focus=focus) if older else None
 
@@ -182,7 +184,7 @@ class Compactor:
 
     async def _made(self, task: SummaryTask, agent: Agent) -> Compacted:
         model = agent.summariser.model if agent.summariser else agent.spec.model
-        facts = self.memory.facts(model)
+        statistics = self.model_statistics.of(model)
         timeout_s, tries = self.renderer.summary_limits(agent.spec)
         body = await summarise(
             task,
@@ -190,8 +192,8 @@ class Compactor:
             clock=self.pace.clock,
             timeout_s=timeout_s,
             tries=tries,
-            window_tokens=input_window(model, facts),
-            scale=facts.scale,
+            window_tokens=input_window(model, statistics),
+            scale=statistics.scale,
         )
         if body.error:
             logger.warning(
@@ -235,10 +237,10 @@ class Compactor:
 
         That costs something, whatever it says. Who asks for one by hand wants a smaller context.
         """
-        return not self._asked and task.turns[0].number < self.present().standing.cut_turn
+        return not self._asked and task.turns[0].number < self.present().reductions.cut_turn
 
     async def _record(self, body: Summarised) -> bool:
-        answer = Answer[bool]()
+        answer = ReplySlot[bool]()
         self.mailbox.put(Summary(body, answer), own=True)
         with anyio.CancelScope(shield=True):  # what was begun to be written is waited for
             await answer.wait()
@@ -251,13 +253,13 @@ class Compactor:
         one and not of the other. In a thread, as both are rendered whole.
         """
         state = self.present()
-        facts = self.memory.facts(agent.spec.model)
-        tools = agent.offered(facts)
+        statistics = self.model_statistics.of(agent.spec.model)
+        tools = agent.offered(statistics)
         now = self.pace.clock.now()
 
         def tokens(state: SessionState) -> int:
-            unsent = replace(state.conversation, sent=Sent(), reported=Usage())
-            return Renderer().predicted_tokens(unsent, agent.spec, tools, facts)
+            unsent = replace(state.conversation, fingerprint=PromptFingerprint(), reported=Usage())
+            return Renderer().predicted_tokens(unsent, agent.spec, tools, statistics)
 
         def predict() -> tuple[int, int]:
             made = apply(state, Event(seq=state.last_seq + 1, at=now, body=body))

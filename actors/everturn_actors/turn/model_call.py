@@ -20,14 +20,14 @@ from typing import Final, Protocol
 import anyio
 
 from everturn_actors.context.estimation.calibration import (
-    ModelFacts,
+    ModelStatistics,
     learn,
     with_limit,
     with_success,
     with_tools_refused,
 )
 from everturn_actors.context.estimation.windows import hint_notes
-from everturn_actors.context.projection.view import Stored
+from everturn_actors.context.projection.projection import Stored
 from everturn_actors.context.render import Rendered, Renderer
 from everturn_actors.errors import (
     CallTimeoutError,
@@ -40,8 +40,8 @@ from everturn_actors.errors import (
 )
 from everturn_actors.events import Body, ModelCallFailed, ModelReplied, ReplyBroken
 from everturn_actors.ids import result_name
-from everturn_actors.model import OpenTurn, Reply, Settled, ToolCall
-from everturn_actors.ports import Agent, Clock, ModelMemory, ToolContext
+from everturn_actors.model import OpenTurn, Reply, Resolution, ToolCall
+from everturn_actors.ports import Agent, Clock, ModelStatisticsStore, ToolContext
 from everturn_actors.protocol.feed import LiveReply
 from everturn_actors.state.session_state import SessionState
 from everturn_actors.turn.call_status import listening
@@ -73,7 +73,7 @@ class TurnHost(Protocol):
         ...
 
     @property
-    def memory(self) -> ModelMemory:
+    def model_statistics(self) -> ModelStatisticsStore:
         """What was learnt about models."""
         ...
 
@@ -90,7 +90,7 @@ class TurnHost(Protocol):
         """Make events durable and apply them; `state` is the new one when this returns."""
         ...
 
-    async def settle(self, call_id: str, settled: Settled) -> None:
+    async def settle(self, call_id: str, resolution: Resolution) -> None:
         """Settle an approval, unless somebody did in the same moment."""
         ...
 
@@ -156,11 +156,11 @@ async def call_model(
             rendered = await _halve(host, agent, rendered, error)
         except ToolsRefusedError as error:
             # A chat is better than nothing, and the next request knows.
-            facts = host.memory.facts(agent.spec.model)
-            if not rendered.request.tools or not facts.calls_tools:
+            statistics = host.model_statistics.of(agent.spec.model)
+            if not rendered.request.tools or not statistics.calls_tools:
                 raise
-            refused = with_tools_refused(facts, said=str(error), now=pace.clock.now())
-            host.memory.learn(agent.spec.model, refused)
+            refused = with_tools_refused(statistics, said=str(error), now=pace.clock.now())
+            host.model_statistics.record(agent.spec.model, refused)
             rendered = await _prepare(host, agent)
         except NotCalledError as error:
             # No try failed, as there was none: it waits on until the turn's own deadline.
@@ -215,15 +215,15 @@ async def _prepare(host: TurnHost, agent: Agent) -> Rendered:
     Raises:
         ContextDoesNotFitError: What cannot be hidden is larger than the window.
     """
-    facts = host.memory.facts(agent.spec.model)
-    tools = agent.offered(facts)
+    statistics = host.model_statistics.of(agent.spec.model)
+    tools = agent.offered(statistics)
     conversation = host.state.conversation
-    hidden = host.renderer.reduce(conversation, agent.spec, tools, facts)
+    hidden = host.renderer.reduce(conversation, agent.spec, tools, statistics)
     if hidden:
         await host.record(*hidden)
         conversation = host.state.conversation
-    rendered = host.renderer.render(conversation, agent.spec, tools, facts)
-    await _keep(host, rendered.view.stored)
+    rendered = host.renderer.render(conversation, agent.spec, tools, statistics)
+    await _keep(host, rendered.projection.stored)
     if not rendered.pictures.shown:
         return rendered
     # The newest first: they are the last to be left out.
@@ -239,9 +239,9 @@ async def _halve(
     Raises:
         ContextDoesNotFitError: Nothing more can be hidden; names what is left.
     """
-    facts = host.memory.facts(agent.spec.model)
-    tools = agent.offered(facts)
-    hidden = host.renderer.halve(host.state.conversation, agent.spec, tools, facts)
+    statistics = host.model_statistics.of(agent.spec.model)
+    tools = agent.offered(statistics)
+    hidden = host.renderer.halve(host.state.conversation, agent.spec, tools, statistics)
     if hidden is None:
         why = "and nothing more can be left out"
         raise _too_long(host, agent, rendered, error, why) from error
@@ -269,10 +269,10 @@ def _learn_limit(host: TurnHost, agent: Agent, error: ContextOverflowError, now:
     model, tokens = agent.spec.model, error.window_tokens
     if not tokens:
         return
-    facts = host.memory.facts(model)
-    learnt = with_limit(facts, tokens, said=str(error), now=now)
-    if learnt != facts:
-        host.memory.learn(model, learnt)
+    statistics = host.model_statistics.of(model)
+    learnt = with_limit(statistics, tokens, said=str(error), now=now)
+    if learnt != statistics:
+        host.model_statistics.record(model, learnt)
         logger.warning(
             "a provider named a limit",
             extra={
@@ -291,7 +291,9 @@ def _too_long(
         " send less at once, shorten the prompt, or choose a model with a larger window"
     )
     model = agent.spec.model
-    return ContextDoesNotFitError("; ".join((msg, *hint_notes(model, host.memory.facts(model)))))
+    return ContextDoesNotFitError(
+        "; ".join((msg, *hint_notes(model, host.model_statistics.of(model))))
+    )
 
 
 def _learn(host: TurnHost, agent: Agent, rendered: Rendered, reply: Reply) -> None:
@@ -299,29 +301,31 @@ def _learn(host: TurnHost, agent: Agent, rendered: Rendered, reply: Reply) -> No
     if reply.fallback:  # another model's tokens say nothing about this one's
         return
     model = agent.spec.model
-    known, tokens = host.memory.facts(model), reply.usage.input_tokens
+    known, tokens = host.model_statistics.of(model), reply.usage.input_tokens
     learnt = with_success(known, tokens, had_tools=bool(rendered.request.tools))
     if tokens:
         learnt = _with_report(host, rendered, learnt, tokens)
     if learnt != known:
-        host.memory.learn(model, learnt)
+        host.model_statistics.record(model, learnt)
 
 
-def _with_report(host: TurnHost, rendered: Rendered, facts: ModelFacts, tokens: int) -> ModelFacts:
+def _with_report(
+    host: TurnHost, rendered: Rendered, statistics: ModelStatistics, tokens: int
+) -> ModelStatistics:
     """Compare what the provider reported with what was estimated; return what that tells.
 
     What one prompt had more than the one before tells most; without one before, all of it does.
     Nothing is learnt where an image is part of it: what one costs is each provider's own affair.
     """
-    before, now = host.state, rendered.sent
+    before, now = host.state, rendered.fingerprint
     units = now.units
-    goes_on = before.sent.prefix and not now.drifted and before.reported.input_tokens
+    goes_on = before.fingerprint.prefix and not now.is_cache_miss and before.reported.input_tokens
     if goes_on:
         tokens -= before.reported.input_tokens
-        units -= before.sent.units
+        units -= before.fingerprint.units
     if _has_image(rendered, newest=bool(goes_on)):
-        return facts
-    return learn(facts, units=units, tokens=tokens)
+        return statistics
+    return learn(statistics, units=units, tokens=tokens)
 
 
 def _has_image(rendered: Rendered, *, newest: bool) -> bool:
@@ -418,7 +422,7 @@ def _replied(reply: Reply, rendered: Rendered) -> ModelReplied:
         usage=reply.usage,
         stop_reason=reply.stop_reason,
         model=reply.model,
-        sent=rendered.sent,
+        fingerprint=rendered.fingerprint,
         opaque=reply.opaque,
         fallback=reply.fallback,
         outside=rendered.outside.sources,

@@ -34,9 +34,9 @@ class GuardedObserver:
         except (Exception, get_cancelled_exc_class()):  # a boundary; nothing here waits
             logger.exception(_FAILED)
 
-    def awake(self, session_id: str) -> AbstractContextManager[None]:
-        """See `Observer.awake`."""
-        return _Guarded(lambda: self._observer.awake(session_id))
+    def active(self, session_id: str) -> AbstractContextManager[None]:
+        """See `Observer.active`."""
+        return _Guarded(lambda: self._observer.active(session_id))
 
     def answering(
         self, state: SessionState, turn: int, agent: Agent | None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from everturn_actors.context.estimation.calibration import ModelFacts
+from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.context.explain import Explanation, Hidden, Past, explain_request
 from everturn_actors.context.projection.turns import blocks, flatten
 from everturn_actors.context.render import Rendered, Renderer
@@ -41,7 +41,7 @@ def explain(
     seq: int,
     spec: AgentSpec,
     tools: tuple[ToolDefinition, ...],
-    facts: ModelFacts,
+    statistics: ModelStatistics,
 ) -> Explanation:
     """Return the account of the request that was sent at event `seq`, or next after it in its turn.
 
@@ -53,7 +53,7 @@ def explain(
         seq: Any event of a turn.
         spec: The agent as it is today.
         tools: Its tools as they are today.
-        facts: What is known about its model today.
+        statistics: What is known about its model today.
 
     Raises:
         UnknownRequestError: No request was sent there; the text names those that were. Or the
@@ -62,7 +62,7 @@ def explain(
     """
     replay = RequestReplay(session_id, seq)
     replay.read(events)
-    return replay.explanation(spec, tools, facts)
+    return replay.explanation(spec, tools, statistics)
 
 
 class RequestReplay:
@@ -104,7 +104,7 @@ class RequestReplay:
         return self._past is not None
 
     def explanation(
-        self, spec: AgentSpec, tools: tuple[ToolDefinition, ...], facts: ModelFacts
+        self, spec: AgentSpec, tools: tuple[ToolDefinition, ...], statistics: ModelStatistics
     ) -> Explanation:
         """Return the account of the request, when all was read that `read` asked for.
 
@@ -116,8 +116,8 @@ class RequestReplay:
             self._close(self._last_seq, None)
         if self._past is None:
             raise UnknownRequestError(self._session_id, self._seq, self._which())
-        rendered, scene = _again(self._past, self._replay.scenes, spec, tools, facts)
-        messages, hidden = self._replay.account(scene)
+        rendered, past_state = _again(self._past, self._replay.past_states, spec, tools, statistics)
+        messages, hidden = self._replay.account(past_state)
         return explain_request(self._past, rendered, messages, hidden)
 
     def _read(self, event: Event) -> None:
@@ -167,7 +167,7 @@ class RequestReplay:
             started_seq=started_seq,
             replied_seq=replied_seq,
             model=step.model,
-            prefix=reply.sent.prefix if reply else "",
+            prefix=reply.fingerprint.prefix if reply else "",
             reported=reply.usage if reply else Usage(),
         )
 
@@ -187,7 +187,7 @@ class RequestReplay:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Scene:
+class _PastState:
     """A state that a request may have been made of."""
 
     conversation: Conversation
@@ -201,12 +201,12 @@ class _Scene:
 class _Replay:
     """Replays a log, and keeps what of it is hidden, and by which event.
 
-    Messages and changes are only ever added, and a scene remembers how many there were: a copy of
-    them at each step would make the whole quadratic.
+    Messages and changes are only ever added, and a past state remembers how many there were: a
+    copy of them at each step would make the whole quadratic.
     """
 
     state: SessionState | None = None
-    scenes: list[_Scene] = field(default_factory=list[_Scene])
+    past_states: list[_PastState] = field(default_factory=list[_PastState])
     "The states in which the newest step was, oldest first."
     _messages: list[AnyMessage] = field(default_factory=list[AnyMessage])
     _turns: list[tuple[int, tuple[int, ...]]] = field(
@@ -224,7 +224,7 @@ class _Replay:
     "How many messages the summary stands for."
 
     def read(self, event: Event) -> None:
-        """Take the next event; the state after it may be a scene."""
+        """Take the next event; the state after it may be a past state."""
         before, self.state = self.state, apply(self.state, event)
         body = event.body
         if isinstance(body, TurnFinished) and before is not None and before.open_turn is not None:
@@ -233,21 +233,21 @@ class _Replay:
             self._turns.append((turn.number, tuple(message.seq for message in turn.messages)))
         self._note(event)
         if isinstance(body, StepStarted):
-            self.scenes.clear()
+            self.past_states.clear()
         if isinstance(body, StepStarted | ContextReduced | Summarised):
-            scene = _Scene(
+            past_state = _PastState(
                 conversation=self.state.conversation,
                 messages=len(self._messages),
                 changes=len(self._changes),
             )
-            self.scenes.append(scene)
+            self.past_states.append(past_state)
 
-    def account(self, scene: _Scene) -> tuple[tuple[AnyMessage, ...], dict[int, Hidden]]:
-        """Return every message of the session up to a scene, and what was done to them by then."""
-        current = scene.conversation.current
+    def account(self, past_state: _PastState) -> tuple[tuple[AnyMessage, ...], dict[int, Hidden]]:
+        """Return all messages of the session up to a past state, and what was done to them."""
+        current = past_state.conversation.current
         running = () if current is None else flatten(blocks(current))
-        messages = (*self._messages[: scene.messages], *running)
-        return messages, dict(self._changes[: scene.changes])
+        messages = (*self._messages[: past_state.messages], *running)
+        return messages, dict(self._changes[: past_state.changes])
 
     def _note(self, event: Event) -> None:
         """Note what an event hides."""
@@ -257,7 +257,7 @@ class _Replay:
                 for seq in body.dropped:
                     self._hide(seq, Hidden("dropped", body.stage, event.seq))
                 for each in body.replaced:
-                    self._hide(each.seq, Hidden(each.fate, body.stage, event.seq))
+                    self._hide(each.seq, Hidden(each.disposition, body.stage, event.seq))
             case Summarised() as body:
                 self._tell(body, Hidden("summarised", SUMMARY, event.seq))
             case _:
@@ -296,7 +296,11 @@ class _Replay:
     def _hide(self, seq: int, how: Hidden) -> None:
         """Note what became of a message; what is gone stays so, but a summary may tell of it."""
         known = self._hidden.get(seq)
-        if known is not None and known.fate in _GONE and (known.fate, how.fate) != _TOLD_OF:
+        if (
+            known is not None
+            and known.disposition in _GONE
+            and (known.disposition, how.disposition) != _TOLD_OF
+        ):
             return
         self._hidden[seq] = how
         self._changes.append((seq, how))
@@ -312,11 +316,11 @@ def _first_held(state: SessionState | None) -> int:
 
 def _again(
     past: Past,
-    scenes: Sequence[_Scene],
+    past_states: Sequence[_PastState],
     spec: AgentSpec,
     tools: tuple[ToolDefinition, ...],
-    facts: ModelFacts,
-) -> tuple[Rendered, _Scene]:
+    statistics: ModelStatistics,
+) -> tuple[Rendered, _PastState]:
     """Return the request made again, and what it was made of.
 
     Within a step the context may change before the request is sent, or after a try that was too
@@ -324,8 +328,8 @@ def _again(
     is the one; where none has, the last one.
     """
     renderer = Renderer()
-    for scene in reversed(scenes):
-        rendered = renderer.render(scene.conversation, spec, tools, facts)
-        if past.prefix and rendered.sent.prefix == past.prefix:
-            return rendered, scene
-    return renderer.render(scenes[-1].conversation, spec, tools, facts), scenes[-1]
+    for past_state in reversed(past_states):
+        rendered = renderer.render(past_state.conversation, spec, tools, statistics)
+        if past.prefix and rendered.fingerprint.prefix == past.prefix:
+            return rendered, past_state
+    return renderer.render(past_states[-1].conversation, spec, tools, statistics), past_states[-1]

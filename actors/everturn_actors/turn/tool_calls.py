@@ -23,7 +23,7 @@ from everturn_actors.model import (
     Attachment,
     OpenStep,
     OpenTurn,
-    Settled,
+    Resolution,
     ToolCall,
     ToolResult,
     Upload,
@@ -60,7 +60,7 @@ async def run_calls(
     step = turn.step
     assert step is not None and step.reply is not None  # noqa: PT018
     waiting = [call for call in step.reply.calls if call.call_id not in step.results]
-    asked = next((each for each in step.approvals.values() if each.settled is None), None)
+    asked = next((each for each in step.approvals.values() if each.resolution is None), None)
     if asked is not None:
         await _await_word(host, asked, agent, pace.clock, deadline)
         return
@@ -95,7 +95,7 @@ def _is_overtaken(host: TurnHost, step: OpenStep, call: ToolCall, agent: Agent) 
     ):
         return False
     approval = step.approvals.get(call.call_id)
-    return approval is None or approval.settled == "overtaken"
+    return approval is None or approval.resolution == "overtaken"
 
 
 # --- may it run? ---
@@ -125,19 +125,19 @@ async def _await_word(
 ) -> None:
     """Wait until the approval is settled; settle it where nobody does."""
     with standing_still(deadline):  # a person may take longer than a turn
-        settled = await _word(host, approval, clock, steers=agent.spec.session.steering)
-    if settled is not None:
-        await host.settle(approval.call_id, settled)
+        resolution = await _word(host, approval, clock, steers=agent.spec.session.steering)
+    if resolution is not None:
+        await host.settle(approval.call_id, resolution)
 
 
 async def _word(
     host: TurnHost, approval: Approval, clock: Clock, *, steers: bool
-) -> Settled | None:
+) -> Resolution | None:
     """Return what becomes of the approval; None where somebody has answered."""
     while True:
         step = host.state.open_turn.step if host.state.open_turn else None
         present = step.approvals.get(approval.call_id) if step else None
-        if present is None or present.settled is not None:
+        if present is None or present.resolution is not None:
             return None
         came = steering(host.state.waiting) if steers else ()
         if any(approval.may_answer(each.sender) for each in came if not each.quiet):
@@ -244,11 +244,11 @@ async def _taken_in(
     assert step.reply is not None
     ids = [each.call_id for each in step.reply.calls]
     path = f"{turn.number}-{len(turn.steps) + 1}-{ids.index(call.call_id) + 1}.txt"
-    facts = host.memory.facts(agent.spec.model)
+    statistics = host.model_statistics.of(agent.spec.model)
     result = ToolResult(
         call_id=call.call_id, name=call.name, text=output.text, is_error=output.is_error
     )
-    text = host.renderer.intake(agent.spec, agent.offered(facts), facts, result, path)
+    text = host.renderer.intake(agent.spec, agent.offered(statistics), statistics, result, path)
     if text == output.text:
         path = ""
     else:

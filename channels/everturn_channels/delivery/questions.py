@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from everturn_actors.delivery.port import Outgoing
-from everturn_actors.model import Approval, OutboxItem, Settled, ToolCall
+from everturn_actors.model import Approval, OutboxItem, Resolution, ToolCall
 from everturn_actors.state.session_state import SessionState
 
 
@@ -25,7 +25,7 @@ class Question:
     @property
     def is_over(self) -> bool:
         """Whether nobody can answer it any more."""
-        return self.approval is None or self.approval.settled is not None
+        return self.approval is None or self.approval.resolution is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Questions:
     """Remembers how questions were settled, for as long as they are owed, and which are shown."""
 
     def __init__(self) -> None:
-        self._settled: dict[tuple[int, str], tuple[Settled, str]] = {}
+        self._settled: dict[tuple[int, str], tuple[Resolution, str]] = {}
         self._shown: dict[int, Shown] = {}
 
     @property
@@ -77,12 +77,12 @@ class Questions:
         if turn is None or turn.step is None:
             return
         for call_id, approval in turn.step.approvals.items():
-            if approval.settled is not None:
-                self._settled[turn.number, call_id] = (approval.settled, approval.by)
+            if approval.resolution is not None:
+                self._settled[turn.number, call_id] = (approval.resolution, approval.by)
             else:  # asked anew: what was said before is not the answer to this question
                 self._settled.pop((turn.number, call_id), None)
 
-    def outcome(self, item: OutboxItem) -> tuple[Settled | None, str]:
+    def outcome(self, item: OutboxItem) -> tuple[Resolution | None, str]:
         """Return how the question of an outbox item was settled, and by whom; None = not known."""
         return self._settled.get((item.turn, item.call_id), (None, ""))
 

@@ -12,7 +12,7 @@ from everturn_actors.model import (
     Attachment,
     FileDigest,
     OutboxItem,
-    Settled,
+    Resolution,
     ToolCall,
 )
 from everturn_channels.names import visible
@@ -105,7 +105,7 @@ def call_text(call: ToolCall | None) -> str:
     return f"May {visible(call.name)} run?\n\n{_arguments(call.arguments)}"
 
 
-def settled_text(settled: Settled | None, by: str) -> str:
+def settled_text(settled: Resolution | None, by: str) -> str:
     """Return what became of a question; None = it is over, and nobody knows any more how.
 
     Which owner answered stands in the log: a group need not learn who is one.

@@ -64,4 +64,4 @@ async def _why_late(service: TurnService, session_id: str, token: str) -> str:
         question = find_question(await service.view(session_id), token)
     except UnknownSessionError:
         return click_late()
-    return click_late(question.settled if question else None)
+    return click_late(question.resolution if question else None)

@@ -16,7 +16,7 @@ from everturn_actors.errors import (
     SessionEndedError,
     UnknownSessionError,
 )
-from everturn_actors.model import Aside, ConversationKey
+from everturn_actors.model import AmbientMessage, ConversationKey
 from everturn_channels.adapter import Command
 from everturn_channels.channel_context import ChannelContext
 from everturn_channels.inbound.receiver import message_key
@@ -108,7 +108,7 @@ async def _reset(command: Command, session_id: str, context: ChannelContext) -> 
     noted_at = state.seen.get(note.idempotency_key, 0)
     if noted_at != _HANDED_ON:  # where it was noted in this session, it was not done
         if not noted_at:
-            await service.keep_aside(note)
+            await service.store_ambient(note)
         await service.reset(session_id, by=command.sender.id)
     return reset_done()
 
@@ -120,7 +120,7 @@ async def _stop(command: Command, session_id: str, context: ChannelContext) -> s
     if note.idempotency_key in state.seen:
         return stop_done(was_running=True)
     was_running = await service.cancel(session_id, by=command.sender.id)
-    await service.keep_aside(note)
+    await service.store_ambient(note)
     return stop_done(was_running=was_running)
 
 
@@ -134,9 +134,9 @@ async def _retry(command: Command, session_id: str, context: ChannelContext) -> 
     return retry_begun()
 
 
-def _note(command: Command, key: ConversationKey) -> Aside:
+def _note(command: Command, key: ConversationKey) -> AmbientMessage:
     """Return what says in the log that a command was done; no model ever reads it."""
-    return Aside(
+    return AmbientMessage(
         text=f"/{command.name}",
         key=key,
         sender=command.sender.id,

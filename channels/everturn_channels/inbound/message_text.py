@@ -72,7 +72,7 @@ def compose(
     return _attributed(message.sender, parts, in_group=in_group)
 
 
-def aside_text(message: Message) -> str:
+def ambient_text(message: Message) -> str:
     """Return what the model reads of a group message that was not meant for it, files unread."""
     own = _guarded(message.text, is_anothers=True)
     names = [each.file_name or each.media_type for each in message.files]

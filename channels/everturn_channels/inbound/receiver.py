@@ -26,7 +26,14 @@ from everturn_actors.errors import (
     UnknownFormatError,
     UnknownSessionError,
 )
-from everturn_actors.model import IMAGE_TYPES, Aside, ConversationKey, Inbound, Queueing, Upload
+from everturn_actors.model import (
+    IMAGE_TYPES,
+    AmbientMessage,
+    ConversationKey,
+    Inbound,
+    Queueing,
+    Upload,
+)
 from everturn_actors.service import Submission
 from everturn_actors.state.validation import KEY_CHARS
 from everturn_channels.adapter import Adapter, Edit, Message
@@ -41,7 +48,7 @@ from everturn_channels.inbound.access_control import (
     log_damaged,
 )
 from everturn_channels.inbound.file_fetch import AT_ONCE, Fetched, fetch_files, saved_name
-from everturn_channels.inbound.message_text import aside_text, compose, edit_text
+from everturn_channels.inbound.message_text import ambient_text, compose, edit_text
 from everturn_channels.inbound.notifier import BackgroundTasks, Notifier
 from everturn_channels.inbound.text_files import text_of
 from everturn_channels.rate_limits import Cooldown
@@ -133,7 +140,7 @@ class Receiver:
 
     async def _overhear(self, message: Message, admission: Admission) -> None:
         """Keep a message that is not for the agent; its files are not fetched."""
-        decision, text = admission.decision, aside_text(message)
+        decision, text = admission.decision, ambient_text(message)
         if decision.quiet:
             inbound = Inbound(
                 text=text,
@@ -145,7 +152,7 @@ class Receiver:
             )
             await self._submit(message, inbound, decision.queue)
             return
-        aside = Aside(
+        aside = AmbientMessage(
             text=text,
             key=admission.key,
             sender=message.sender.id,
@@ -156,7 +163,7 @@ class Receiver:
             max_age_s=int(decision.buffer.max_age_s),
         )
         try:
-            await self._context.service.keep_aside(aside)
+            await self._context.service.store_ambient(aside)
         except (CorruptJournalError, UnknownFormatError) as error:
             log_damaged(admission.key, error)
         except (InvalidInputError, UnknownAgentError) as error:

@@ -105,9 +105,9 @@ def _messages(report: ContextReport) -> str:
 
 
 def _fates(report: ContextReport) -> Iterator[str]:
-    for fate, count in report.by_fate.items():
-        if fate != "kept":
-            yield f"{count:,} {fate}"
+    for disposition, count in report.by_disposition.items():
+        if disposition != "kept":
+            yield f"{count:,} {disposition}"
 
 
 def _count(number: int, noun: str) -> str:

@@ -71,7 +71,10 @@ def _facts(report: ContextReport) -> Iterator[tuple[str, str]]:
     yield "tokens", _tokens(report)
     learnt = f"learnt from {report.reports:,} reports" if report.reports else "a guess by its name"
     yield "scale", f"{report.scale:g} tokens for one estimated, {learnt}"
-    yield "prefix", f"{report.prefix or '-'}, changed without a reason {report.drifts:,} times"
+    yield (
+        "prefix",
+        f"{report.prefix or '-'}, changed without a reason {report.cache_misses:,} times",
+    )
     yield "budget", report.budget
     for index, sentence in enumerate(report.next):
         yield "" if index else "next", sentence
@@ -80,9 +83,13 @@ def _facts(report: ContextReport) -> Iterator[tuple[str, str]]:
 
 
 def _messages(report: ContextReport) -> str:
-    counts = dict(report.by_fate)
-    gone = [f"{counts.pop(fate):,} {fate}" for fate in ("summarised", "dropped") if fate in counts]
-    parts = [f"{count:,} {fate}" for fate, count in counts.items()]
+    counts = dict(report.by_disposition)
+    gone = [
+        f"{counts.pop(disposition):,} {disposition}"
+        for disposition in ("summarised", "dropped")
+        if disposition in counts
+    ]
+    parts = [f"{count:,} {disposition}" for disposition, count in counts.items()]
     shown = f"{report.shown_messages:,} shown"
     shown += f" ({', '.join(parts)})" if parts else ""
     hidden = f"{report.hidden_messages:,} hidden"

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import httpx2
 
-from everturn_actors.context.estimation.calibration import Hint, ModelFacts
+from everturn_actors.context.estimation.calibration import Hint, ModelStatistics
 from everturn_channels.errors import ClientError
 from everturn_gateway.client.answers import TryAgainError, document, refuse, value_of
 from everturn_gateway.client.http_client import open_client
@@ -67,7 +67,7 @@ async def _ask(
 
 
 def _model(data: Mapping[str, Any]) -> KnownModel:
-    facts = ModelFacts(
+    statistics = ModelStatistics(
         scale=data["scale"],
         reports=data["reports"],
         window_tokens=data["window_tokens"],
@@ -75,7 +75,7 @@ def _model(data: Mapping[str, Any]) -> KnownModel:
         limit=_hint(data["limit"]),
         no_tools=_hint(data["no_tools"]),
     )
-    return KnownModel(label=data["model"], facts=facts, learnt_at=data["learnt_at"])
+    return KnownModel(label=data["model"], statistics=statistics, learnt_at=data["learnt_at"])
 
 
 def _hint(data: Mapping[str, Any] | None) -> Hint | None:

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from everturn_actors.context.estimation.calibration import ModelFacts
+from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.context.estimation.windows import hint_notes, input_window
 from everturn_actors.errors import CoreError, UnknownAgentError
 from everturn_channels.errors import ClientError
@@ -85,15 +85,15 @@ def show_agent(options: Options, name: str, *, as_json: bool) -> int:
         if faults:
             raise ConfigError(faults=faults)
         raise UnknownAgentError(name, tuple(sorted(agent.spec.name for agent in agents)))
-    facts = look_up(config.workspace / MODELS_FILE, SystemClock()).facts(found.spec.model)
+    statistics = look_up(config.workspace / MODELS_FILE, SystemClock()).of(found.spec.model)
     now = _tools_now(config, name)
     if as_json:
         print_json(
             {
                 **_summary(found),
                 "folder": str(found.folder),
-                "window_tokens": input_window(found.spec.model, facts),
-                "notes": list(hint_notes(found.spec.model, facts)),
+                "window_tokens": input_window(found.spec.model, statistics),
+                "notes": list(hint_notes(found.spec.model, statistics)),
                 "tools_now": list(now.names) if now is not None else None,
                 "tool_faults": list(now.faults) if now is not None else None,
                 "document": dict(found.document),
@@ -101,7 +101,7 @@ def show_agent(options: Options, name: str, *, as_json: bool) -> int:
             default=str,
         )
         return EXIT_OK
-    print_line("\n".join((*_facts(found, facts), *_now_lines(now))))
+    print_line("\n".join((*_facts(found, statistics), *_now_lines(now))))
     return EXIT_OK
 
 
@@ -131,7 +131,7 @@ def _now_lines(now: ToolsNow | None) -> Iterator[str]:
         yield f"tool fault   {fault}"
 
 
-def _facts(agent: AgentFile, facts: ModelFacts) -> Iterator[str]:
+def _facts(agent: AgentFile, facts: ModelStatistics) -> Iterator[str]:
     spec = agent.spec
     yield f"agent        {spec.name}"
     if spec.description:

@@ -206,14 +206,14 @@ def _agents(config: Config) -> tuple[list[Finding], list[AgentFile]]:
     if not agents and not faults:
         text = f"none in {config.agents_dir}; `everturn init` creates one"
         found.append(Finding(verdict="problem", subject="agent", text=text))
-    memory = look_up(config.workspace / MODELS_FILE, SystemClock())
+    model_statistics = look_up(config.workspace / MODELS_FILE, SystemClock())
     for agent in agents:
         name, model = agent.spec.name, agent.spec.model
         text = f"{name}: {model.provider} / {model.name}"
         found.append(Finding(verdict="ok", subject="agent", text=text))
         found += [
             Finding(verdict="note", subject="agent", text=f"{name}: {note}")
-            for note in hint_notes(model, memory.facts(model))
+            for note in hint_notes(model, model_statistics.of(model))
         ]
         found += [
             Finding(verdict="note", subject="agent", text=f"{name}: {note}")

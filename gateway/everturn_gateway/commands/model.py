@@ -26,7 +26,7 @@ from everturn_gateway.commands.shared.settings import admin_token, api_token, lo
 from everturn_gateway.commands.shared.tables import print_table
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import GatewayError
-from everturn_gateway.model_statistics import FileMemory, KnownModel, look_up
+from everturn_gateway.model_statistics import FileModelStatistics, KnownModel, look_up
 
 
 def list_models(options: Options, *, as_json: bool) -> int:
@@ -85,9 +85,9 @@ def forget(options: Options, name: str, endpoint: str) -> int:
                 running.url, token=_token(config), model=name, endpoint=endpoint
             )
         else:
-            memory = await anyio.to_thread.run_sync(_look_up, config)
-            found = memory.forget(name, endpoint)
-            if not await memory.save():
+            model_statistics = await anyio.to_thread.run_sync(_look_up, config)
+            found = model_statistics.forget(name, endpoint)
+            if not await model_statistics.save():
                 msg = f"{_file(config)} cannot be written; nothing is forgotten"
                 raise GatewayError(msg)
         for each in found:
@@ -103,11 +103,11 @@ async def _known(config: Config) -> Sequence[KnownModel]:
     running = await find_running(config.workspace)
     if running is not None:
         return await ask_models(running.url, token=_token(config))
-    memory = await anyio.to_thread.run_sync(_look_up, config)
-    return memory.known()
+    model_statistics = await anyio.to_thread.run_sync(_look_up, config)
+    return model_statistics.known()
 
 
-def _look_up(config: Config) -> FileMemory:
+def _look_up(config: Config) -> FileModelStatistics:
     return look_up(_file(config), SystemClock())
 
 
@@ -125,15 +125,15 @@ def _is_named(label: str, name: str) -> bool:
 
 
 def _record(known: KnownModel) -> dict[str, Any]:
-    facts = known.facts
+    statistics = known.statistics
     return {
         "model": known.label,
-        "scale": round(facts.scale, 3),
-        "reports": facts.reports,
-        "window_tokens": facts.window_tokens,
-        "proven_tokens": facts.proven_tokens,
-        "limit": _hint_record(facts.limit),
-        "no_tools": _hint_record(facts.no_tools),
+        "scale": round(statistics.scale, 3),
+        "reports": statistics.reports,
+        "window_tokens": statistics.window_tokens,
+        "proven_tokens": statistics.proven_tokens,
+        "limit": _hint_record(statistics.limit),
+        "no_tools": _hint_record(statistics.no_tools),
         "learnt_at": known.learnt_at,
     }
 
@@ -152,36 +152,44 @@ def _hint_record(hint: Hint | None) -> dict[str, Any] | None:
 
 
 def _row(known: KnownModel) -> tuple[str, ...]:
-    facts = known.facts
-    limit, no_tools = facts.limit, facts.no_tools
+    statistics = known.statistics
+    limit, no_tools = statistics.limit, statistics.no_tools
     return (
         clean(known.label),
-        f"{facts.window_tokens:,}" if facts.window_tokens else "not told",
-        f"{facts.proven_tokens:,}" if facts.proven_tokens else "-",
+        f"{statistics.window_tokens:,}" if statistics.window_tokens else "not told",
+        f"{statistics.proven_tokens:,}" if statistics.proven_tokens else "-",
         f"{limit.tokens:,} until {_moment(limit)}" if limit and not limit.is_over else "-",
         f"none until {_moment(no_tools)}" if no_tools and not no_tools.is_over else "yes",
     )
 
 
 def _lines(known: KnownModel) -> list[str]:
-    facts = known.facts
-    told = f"{facts.window_tokens:,} tokens" if facts.window_tokens else "its server did not tell"
-    learnt = f"learnt from {facts.reports:,} reports" if facts.reports else "a guess by its name"
+    statistics = known.statistics
+    told = (
+        f"{statistics.window_tokens:,} tokens"
+        if statistics.window_tokens
+        else "its server did not tell"
+    )
+    learnt = (
+        f"learnt from {statistics.reports:,} reports"
+        if statistics.reports
+        else "a guess by its name"
+    )
     lines = [
         f"model   {clean(known.label)}",
         f"window  {told}",
-        f"took    {facts.proven_tokens:,} tokens at most",
-        f"scale   {facts.scale:.3g} tokens for one estimated, {learnt}",
+        f"took    {statistics.proven_tokens:,} tokens at most",
+        f"scale   {statistics.scale:.3g} tokens for one estimated, {learnt}",
     ]
-    if facts.limit is not None:
-        lines.append(f"limit   {facts.limit.tokens:,} tokens, {_source(facts.limit)}")
-    if facts.no_tools is not None:
-        lines.append(f"tools   refused, {_source(facts.no_tools)}")
+    if statistics.limit is not None:
+        lines.append(f"limit   {statistics.limit.tokens:,} tokens, {_source(statistics.limit)}")
+    if statistics.no_tools is not None:
+        lines.append(f"tools   refused, {_source(statistics.no_tools)}")
     return lines
 
 
 def _hints(known: KnownModel) -> str:
-    limit, no_tools = known.facts.limit, known.facts.no_tools
+    limit, no_tools = known.statistics.limit, known.statistics.no_tools
     found = [
         *((f"the limit of {limit.tokens:,} tokens",) if limit else ()),
         *(("that it refused tools",) if no_tools else ()),

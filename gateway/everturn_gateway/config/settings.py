@@ -90,7 +90,7 @@ class SessionsConfig:
     ttl_hours: float = 168
     "An idle session is ended after this; 0 = never."
     compaction: Compaction = "archive"
-    idle_rest_s: float = 600
+    passivate_after_s: float = 600
     "A session without work leaves memory after this."
     max_active: int = 2000
     "Beyond so many sessions in memory those without work leave it at once, longest idle first."
@@ -255,7 +255,7 @@ class _Server(Section):
 class _Sessions(Section):
     ttl_hours: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 168
     compaction: Compaction = "archive"
-    idle_rest_seconds: _Seconds = 600
+    passivate_after_seconds: _Seconds = 600
     max_active: _Count = 2000
     results_max_megabytes: _Count = 256
 
@@ -369,7 +369,7 @@ def load_config(
         sessions=SessionsConfig(
             ttl_hours=values.sessions.ttl_hours,
             compaction=values.sessions.compaction,
-            idle_rest_s=values.sessions.idle_rest_seconds,
+            passivate_after_s=values.sessions.passivate_after_seconds,
             max_active=values.sessions.max_active,
             results_max_bytes=values.sessions.results_max_megabytes * _MEGABYTE,
         ),

@@ -11,9 +11,9 @@ from typing import Final, Protocol
 import anyio
 from anyio.abc import TaskGroup
 
-from everturn_actors.ports import ModelMemory, ModelProvider
+from everturn_actors.ports import ModelProvider, ModelStatisticsStore
 from everturn_actors.spec import ModelSpec
-from everturn_actors.turn.model_stats import ShortMemory
+from everturn_actors.turn.model_statistics import InMemoryModelStatistics
 from everturn_gateway.config.providers import ProviderConfig
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.providers.builtin import BuiltinResponder
@@ -48,7 +48,7 @@ class Providers:
         models_dir: Path,
         registry: SecretRegistry,
         tasks: TaskGroup,
-        memory: ModelMemory,
+        model_statistics: ModelStatisticsStore,
         settings: Mapping[str, ProviderConfig],
         now: Callable[[], float],
         on_wait: Callable[[str, float], None],
@@ -57,7 +57,7 @@ class Providers:
         self._models_dir = models_dir
         self._registry = registry
         self._tasks = tasks
-        self._memory = memory
+        self._model_statistics = model_statistics
         self._keys = Keys(
             environ, {name: s.api_key_file for name, s in settings.items() if s.api_key_file}
         )
@@ -138,7 +138,7 @@ class Providers:
                 models_dir=self._models_dir,
                 registry=self._registry,
                 tasks=self._tasks,
-                memory=self._memory,
+                model_statistics=self._model_statistics,
             )
         return self._opened
 
@@ -149,7 +149,7 @@ async def open_providers(
     environ: Mapping[str, str],
     models_dir: Path,
     registry: SecretRegistry | None = None,
-    memory: ModelMemory | None = None,
+    model_statistics: ModelStatisticsStore | None = None,
     settings: Mapping[str, ProviderConfig] | None = None,
     now: Callable[[], float] = anyio.current_time,
     on_wait: Callable[[str, float], None] = unnoted,
@@ -158,9 +158,10 @@ async def open_providers(
 
     Keys come from `environ`, and from the files that it and `settings` name. Those that are used
     are added to `registry`, which also masks every error text; weights of local models are in
-    `models_dir`. `memory` is told the windows of models; `settings` are the owner's, by provider's
-    name; `now` tells the time in seconds, for models that are left alone after an outage; `on_wait`
-    is told of each call that begins: the name of its queue, and how many seconds it waited there.
+    `models_dir`. `model_statistics` gets the windows of models; `settings` are the owner's, by the
+    provider's name; `now` tells the time in seconds, for models that are left alone after an
+    outage; `on_wait` is told of each call that begins: the name of its queue, and how many seconds
+    it waited there.
     """
     # Connections are closed last: tasks that are being cancelled may still use them.
     async with AsyncExitStack() as last, anyio.create_task_group() as tasks:
@@ -169,7 +170,7 @@ async def open_providers(
             models_dir=models_dir,
             registry=registry or SecretRegistry(),
             tasks=tasks,
-            memory=memory or ShortMemory(),
+            model_statistics=model_statistics or InMemoryModelStatistics(),
             settings=settings or {},
             now=now,
             on_wait=on_wait,

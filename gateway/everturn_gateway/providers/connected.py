@@ -12,7 +12,7 @@ from anyio.abc import TaskGroup
 
 from everturn_actors.context.estimation.calibration import with_window
 from everturn_actors.errors import ModelError
-from everturn_actors.ports import ModelMemory
+from everturn_actors.ports import ModelStatisticsStore
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.providers.errors import ProviderConfigError
@@ -40,14 +40,14 @@ class ConnectedProviders:
         models_dir: Path,
         registry: SecretRegistry,
         tasks: TaskGroup,
-        memory: ModelMemory,
+        model_statistics: ModelStatisticsStore,
     ) -> None:
         self._environ = environ
         self._models_dir = models_dir
         self._registry = registry
         self._tasks = tasks
         self._clients = HttpClients()
-        self._memory = memory
+        self._model_statistics = model_statistics
         self._servers: dict[LocalWeights, LocalServer] = {}
         self._inquiries: dict[tuple[Endpoint, str], Inquiry] = {}
 
@@ -58,7 +58,8 @@ class ConnectedProviders:
             ProviderConfigError: The environment says something of its server that is not valid.
         """
         inquiry = self._inquiries.setdefault(
-            (endpoint, model.name), Inquiry(memory=self._memory, tasks=self._tasks)
+            (endpoint, model.name),
+            Inquiry(model_statistics=self._model_statistics, tasks=self._tasks),
         )
         return Inquiring(self._adapter(model, endpoint), model=model, inquiry=inquiry)
 
@@ -104,8 +105,8 @@ class ConnectedProviders:
                 tasks=self._tasks,
                 on_secret=self._registry.add,
             )
-        told = with_window(self._memory.facts(model), weights.context_tokens)
-        self._memory.learn(model, told)
+        told = with_window(self._model_statistics.of(model), weights.context_tokens)
+        self._model_statistics.record(model, told)
         return LocalModel(
             server, name=weights.name, clients=self._clients, mask=self._registry.mask
         )

@@ -13,7 +13,7 @@ from everturn_actors.context.estimation.calibration import with_window
 from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.errors import ContextOverflowError
 from everturn_actors.model import ModelRequest, Reply
-from everturn_actors.ports import ModelMemory, ModelProvider, WindowSource
+from everturn_actors.ports import ModelProvider, ModelStatisticsStore, WindowSource
 from everturn_actors.spec import ModelSpec
 from everturn_actors.supervisor import contain
 
@@ -29,8 +29,8 @@ class Asked(ModelProvider, WindowSource, Protocol):
 class Inquiry:
     """Finds out one model's window and remembers it; shared by all agents with this model."""
 
-    def __init__(self, *, memory: ModelMemory, tasks: TaskGroup) -> None:
-        self._memory = memory
+    def __init__(self, *, model_statistics: ModelStatisticsStore, tasks: TaskGroup) -> None:
+        self._model_statistics = model_statistics
         self._tasks = tasks
         self._asks = 0
         self._asking = False
@@ -51,9 +51,9 @@ class Inquiry:
         if told is None:
             return
         self._asks = _ASKS_MAX
-        facts = with_window(self._memory.facts(model), told)
-        self._memory.learn(model, facts)
-        taken = input_window(model, facts)
+        statistics = with_window(self._model_statistics.of(model), told)
+        self._model_statistics.record(model, statistics)
+        taken = input_window(model, statistics)
         if taken > told:  # some servers cut a longer request without a word
             logger.warning(
                 "model is served with a smaller window than its agent says",

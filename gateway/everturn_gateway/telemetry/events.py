@@ -153,8 +153,8 @@ class EventTally:
 
     def _replied(self, batch: _Batch, body: ModelReplied, at: datetime) -> None:
         del at
-        if body.sent.drifted:
-            self._to.prefix_drifts.add(batch.agent)
+        if body.fingerprint.is_cache_miss:
+            self._to.prompt_cache_misses.add(batch.agent)
 
     def _broken(self, batch: _Batch, body: ReplyBroken, at: datetime) -> None:
         del body, at

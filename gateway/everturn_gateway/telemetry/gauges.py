@@ -17,7 +17,7 @@ from prometheus_client.metrics_core import (
 )
 
 from everturn_actors.ports import Clock
-from everturn_actors.service import Load
+from everturn_actors.service import RuntimeStats
 from everturn_actors.supervisor import Supervisor, part_of
 from everturn_channels.health import ChannelStatus
 from everturn_gateway.errors import Fault
@@ -34,7 +34,7 @@ JOBS_AT_ONCE: Final = 50  # each takes some 50 microseconds; then others may go 
 
 
 class _Service(Protocol):
-    async def load(self) -> Load:
+    async def load(self) -> RuntimeStats:
         """Return how much there is to do."""
         ...
 
@@ -88,8 +88,8 @@ async def gauges(sources: Sources, *, requests: RequestCounts) -> tuple[Metric, 
     )
 
 
-def _work(sources: Sources, load: Load, requests: RequestCounts) -> Iterator[Metric]:
-    yield _gauge("everturn_sessions_awake", "Sessions in memory.", load.awake)
+def _work(sources: Sources, load: RuntimeStats, requests: RequestCounts) -> Iterator[Metric]:
+    yield _gauge("everturn_sessions_active", "Sessions in memory.", load.active)
     yield _gauge(
         "everturn_sessions_max_active",
         "Sessions in memory beyond which those without work rest early.",
@@ -102,7 +102,7 @@ def _work(sources: Sources, load: Load, requests: RequestCounts) -> Iterator[Met
     )
     yield _gauge(
         "everturn_approvals_open",
-        "Calls that wait for a person, in sessions that are awake.",
+        "Calls that wait for a person, in active sessions.",
         load.approvals,
     )
     yield _gauge(
@@ -181,9 +181,9 @@ def _hints(models: Sequence[KnownModel]) -> Iterator[Metric]:
         labels=("model",),
     )
     for model in models[:SERIES_MAX]:
-        if model.facts.limit_tokens is not None:
-            limit.add_metric((model.label,), model.facts.limit_tokens)
-        if not model.facts.calls_tools:
+        if model.statistics.limit_tokens is not None:
+            limit.add_metric((model.label,), model.statistics.limit_tokens)
+        if not model.statistics.calls_tools:
             no_tools.add_metric((model.label,), 1)
     yield from (limit, no_tools)
 

@@ -167,8 +167,8 @@ class Instruments:
             "Times that a turn began to wait until its model can be reached again.",
             ("agent",),
         )
-        self.prefix_drifts = Count(
-            "everturn_prefix_drifts_total",
+        self.prompt_cache_misses = Count(
+            "everturn_prompt_cache_misses_total",
             "Requests that did not begin with the one before them, though nothing was reduced:"
             " the provider's cache did not help.",
             ("agent",),

@@ -13,7 +13,7 @@ from everturn_actors.gaps import Gap
 from everturn_actors.model import Compaction, ConversationKey
 from everturn_actors.ports import (
     ALL_SESSIONS,
-    Batch,
+    CommitStats,
     Loaded,
     SessionFilter,
     SessionStore,
@@ -128,24 +128,24 @@ class MeasuredStore:
         """See `SessionStore.bound`."""
         return await self._store.bound(key)
 
-    async def mark_awake(self, session_id: str) -> None:
-        """See `SessionStore.mark_awake`."""
+    async def mark_active(self, session_id: str) -> None:
+        """See `SessionStore.mark_active`."""
         try:  # as `append`: each conversation comes here often
-            await self._store.mark_awake(session_id)
+            await self._store.mark_active(session_id)
         except JournalError:
             self._to.journal_errors.add("mark")
             raise
 
-    async def mark_resting(self, session_id: str) -> None:
-        """See `SessionStore.mark_resting`."""
-        await self._store.mark_resting(session_id)
+    async def mark_passive(self, session_id: str) -> None:
+        """See `SessionStore.mark_passive`."""
+        await self._store.mark_passive(session_id)
 
-    async def awake(self) -> tuple[str, ...]:
-        """See `SessionStore.awake`."""
-        return await self._store.awake()
+    async def active(self) -> tuple[str, ...]:
+        """See `SessionStore.active`."""
+        return await self._store.active()
 
 
-def count_batch(instruments: Instruments, batch: Batch) -> None:
+def count_batch(instruments: Instruments, batch: CommitStats) -> None:
     """Take note of a group commit."""
     instruments.commit_seconds.add(batch.duration_s)
     instruments.commit_jobs.add(batch.jobs)

@@ -18,7 +18,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from everturn_actors.events import Event, TurnFinished
-from everturn_actors.ports import Agent, Batch, SessionStore
+from everturn_actors.ports import Agent, CommitStats, SessionStore
 from everturn_actors.state.session_state import SessionState
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.logs import SecretRegistry, working_on
@@ -74,7 +74,7 @@ class Telemetry:
         """Return a meter whose providers are measured and traced."""
         return MeasuredModels(meter, instruments=self.instruments, tracer=self._tracer)
 
-    def batch(self, batch: Batch) -> None:
+    def batch(self, batch: CommitStats) -> None:
         """Take note of a group commit."""
         count_batch(self.instruments, batch)
 
@@ -96,8 +96,8 @@ class Telemetry:
                     running.outcome = event.body.outcome
 
     @contextmanager
-    def awake(self, session_id: str) -> Generator[None]:
-        """See `Observer.awake`."""
+    def active(self, session_id: str) -> Generator[None]:
+        """See `Observer.active`."""
         # The task was started by whoever wrote to the session: a request, or another's tool.
         with self._tracer.apart(), working_on(Scope(session_id=session_id)):
             yield

@@ -78,7 +78,7 @@ class Hint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelFacts:
+class ModelStatistics:
     """What is known about one model of one provider, at one address."""
 
     scale: float
@@ -109,16 +109,16 @@ class ModelFacts:
         return self.no_tools is None or self.no_tools.is_over
 
 
-def cold_facts(model_name: str) -> ModelFacts:
+def prior_statistics(model_name: str) -> ModelStatistics:
     """Return what the name of a model tells: on the safe side until the first report."""
     name = model_name.lower()
     if _CLAUDE_BEFORE_4_7.search(name):
-        return ModelFacts(scale=_CLAUDE_PRIOR * _SAFETY)
+        return ModelStatistics(scale=_CLAUDE_PRIOR * _SAFETY)
     prior = next((scale for part, scale in _PRIORS if part in name), _PRIOR)
-    return ModelFacts(scale=prior * _SAFETY)
+    return ModelStatistics(scale=prior * _SAFETY)
 
 
-def learn(facts: ModelFacts, *, units: int, tokens: int) -> ModelFacts:
+def learn(statistics: ModelStatistics, *, units: int, tokens: int) -> ModelStatistics:
     """Return what is known after a report: `units` of the estimate came to `tokens`.
 
     Both are of a whole first prompt, or of what a prompt had more than the one before it. The
@@ -127,85 +127,95 @@ def learn(facts: ModelFacts, *, units: int, tokens: int) -> ModelFacts:
     nothing.
     """
     if units < _REPORT_MIN_UNITS or not _is_plausible(units, tokens):
-        return facts
-    known = min(facts.units, _MEMORY_UNITS)
-    scale = (facts.scale * known + tokens * UNITS_PER_TOKEN) / (known + units)
+        return statistics
+    known = min(statistics.units, _MEMORY_UNITS)
+    scale = (statistics.scale * known + tokens * UNITS_PER_TOKEN) / (known + units)
     return replace(
-        facts,
+        statistics,
         scale=bounded(scale),
-        reports=facts.reports + 1,
+        reports=statistics.reports + 1,
         units=min(known + units, _MEMORY_UNITS),
     )
 
 
-def with_window(facts: ModelFacts, window_tokens: int) -> ModelFacts:
+def with_window(statistics: ModelStatistics, window_tokens: int) -> ModelStatistics:
     """Return what is known after the provider told the window of the model as it is served now.
 
     Where that is new, and larger than a limit that it once named in a refusal, the limit is in
     doubt: the model is served anew, or the refusal was of something else.
     """
-    told, limit = replace(facts, window_tokens=window_tokens), facts.limit
-    if limit is None or window_tokens <= limit.tokens or window_tokens == facts.window_tokens:
+    told, limit = replace(statistics, window_tokens=window_tokens), statistics.limit
+    if limit is None or window_tokens <= limit.tokens or window_tokens == statistics.window_tokens:
         return told
     return replace(told, limit=None, doubted_tokens=limit.tokens)
 
 
-def with_limit(facts: ModelFacts, tokens: int, *, said: str, now: datetime) -> ModelFacts:
+def with_limit(
+    statistics: ModelStatistics, tokens: int, *, said: str, now: datetime
+) -> ModelStatistics:
     """Return what is known after the provider named a limit when it refused a request.
 
     One that contradicts what the server tells, or is below what it took before, is believed only
     when it is named again, and not for long.
 
     Args:
-        facts: What was known.
+        statistics: What was known.
         tokens: The limit.
         said: The provider's words.
         now: The present instant, UTC.
     """
-    known = facts.limit if facts.limit is not None and facts.limit.tokens == tokens else None
+    known = (
+        statistics.limit
+        if statistics.limit is not None and statistics.limit.tokens == tokens
+        else None
+    )
     if known is not None and not known.is_over:
-        return facts
-    contradicted = tokens < max(facts.proven_tokens, facts.window_tokens or 0)
-    if contradicted and known is None and facts.doubted_tokens != tokens:
-        return replace(facts, doubted_tokens=tokens)
+        return statistics
+    contradicted = tokens < max(statistics.proven_tokens, statistics.window_tokens or 0)
+    if contradicted and known is None and statistics.doubted_tokens != tokens:
+        return replace(statistics, doubted_tokens=tokens)
     first_s = CONTRADICTED_FOR_S if contradicted else HINT_FOR_S
     limit = _hint(known, tokens, said=said, now=now, first_s=first_s)
-    return replace(facts, limit=limit, doubted_tokens=0)
+    return replace(statistics, limit=limit, doubted_tokens=0)
 
 
-def with_tools_refused(facts: ModelFacts, *, said: str, now: datetime) -> ModelFacts:
+def with_tools_refused(statistics: ModelStatistics, *, said: str, now: datetime) -> ModelStatistics:
     """Return what is known after the provider refused a request because of its tools."""
-    return replace(facts, no_tools=_hint(facts.no_tools, 0, said=said, now=now, first_s=HINT_FOR_S))
+    return replace(
+        statistics, no_tools=_hint(statistics.no_tools, 0, said=said, now=now, first_s=HINT_FOR_S)
+    )
 
 
-def with_success(facts: ModelFacts, tokens: int, *, had_tools: bool) -> ModelFacts:
+def with_success(statistics: ModelStatistics, tokens: int, *, had_tools: bool) -> ModelStatistics:
     """Return what is known after a prompt of so many tokens was answered, as reported.
 
     What it disproves is forgotten.
     """
-    limit = facts.limit
+    limit = statistics.limit
     return replace(
-        facts,
-        proven_tokens=max(facts.proven_tokens, tokens),
+        statistics,
+        proven_tokens=max(statistics.proven_tokens, tokens),
         limit=None if limit is not None and tokens > limit.tokens else limit,
-        doubted_tokens=0 if tokens > facts.doubted_tokens else facts.doubted_tokens,
-        no_tools=None if had_tools else facts.no_tools,
+        doubted_tokens=0 if tokens > statistics.doubted_tokens else statistics.doubted_tokens,
+        no_tools=None if had_tools else statistics.no_tools,
     )
 
 
-def without_hints(facts: ModelFacts) -> ModelFacts:
+def without_hints(statistics: ModelStatistics) -> ModelStatistics:
     """Return what is known without what single refusals said, and what they would contradict."""
-    return replace(facts, limit=None, no_tools=None, doubted_tokens=0, proven_tokens=0)
+    return replace(statistics, limit=None, no_tools=None, doubted_tokens=0, proven_tokens=0)
 
 
-def facts_at(facts: ModelFacts, now: datetime) -> ModelFacts:
+def statistics_at(statistics: ModelStatistics, now: datetime) -> ModelStatistics:
     """Return what is known at an instant: hints that have expired are marked as over."""
-    if facts.limit is None and facts.no_tools is None:  # of most models; asked for several times
-        return facts  # in each turn
-    limit, no_tools = _at(facts.limit, now), _at(facts.no_tools, now)
-    if limit is facts.limit and no_tools is facts.no_tools:
-        return facts
-    return replace(facts, limit=limit, no_tools=no_tools)
+    if (
+        statistics.limit is None and statistics.no_tools is None
+    ):  # of most models; asked for several times
+        return statistics  # in each turn
+    limit, no_tools = _at(statistics.limit, now), _at(statistics.no_tools, now)
+    if limit is statistics.limit and no_tools is statistics.no_tools:
+        return statistics
+    return replace(statistics, limit=limit, no_tools=no_tools)
 
 
 def _at(hint: Hint | None, now: datetime) -> Hint | None:
@@ -233,30 +243,30 @@ def bounded(scale: float) -> float:
     return min(max(scale, SCALE_MIN), SCALE_MAX) if isfinite(scale) else 1.0
 
 
-def session_scale(facts: ModelFacts, *, sent_units: int, reported_tokens: int) -> float:
+def session_scale(statistics: ModelStatistics, *, sent_units: int, reported_tokens: int) -> float:
     """Return the scale for one session, whose last request came to `reported_tokens`.
 
     The next request is mostly more of the same, or less of it after a reduction, so its own rate
     tells more than all other sessions together.
 
     Args:
-        facts: Of the model.
+        statistics: Of the model.
         sent_units: What the reported request was estimated at; 0 where there is none.
         reported_tokens: What the provider reported for it; where that is nothing, or implausible,
             the scale is the model's.
     """
-    return bounded(_rate(facts, sent_units, reported_tokens) or facts.scale)
+    return bounded(_rate(statistics, sent_units, reported_tokens) or statistics.scale)
 
 
 def correction_tokens(
-    facts: ModelFacts, *, sent_units: int, reported_tokens: int, now_units: int
+    statistics: ModelStatistics, *, sent_units: int, reported_tokens: int, now_units: int
 ) -> int:
     """Return what to add to the scaled estimate of a request that goes on where another ended.
 
     What was reported is counted as it was, and only what is new is estimated.
 
     Args:
-        facts: Of the model; its scale is the one that the estimate was scaled with.
+        statistics: Of the model; its scale is the one that the estimate was scaled with.
         sent_units: What the reported request was estimated at.
         reported_tokens: What the provider reported for it; where that is nothing, or implausible,
             nothing is added.
@@ -265,21 +275,21 @@ def correction_tokens(
     Returns:
         A number of tokens, also a negative one; at most half of the estimate.
     """
-    rate = _rate(facts, sent_units, reported_tokens)
+    rate = _rate(statistics, sent_units, reported_tokens)
     if rate is None:
         return 0
-    estimate = facts.scale * now_units
+    estimate = statistics.scale * now_units
     predicted = reported_tokens * UNITS_PER_TOKEN + rate * (now_units - sent_units)
     bound = _CORRECTION_MAX * estimate
     return round(min(max(predicted - estimate, -bound), bound) / UNITS_PER_TOKEN)
 
 
-def _rate(facts: ModelFacts, units: int, tokens: int) -> float | None:
+def _rate(statistics: ModelStatistics, units: int, tokens: int) -> float | None:
     """Return how many tokens an estimated one came to in a whole prompt; None = not known."""
     if units <= 0 or not _is_plausible(units, tokens):
         return None
     # A short prompt is mostly instructions and tools, and tells little of what follows them.
-    return (tokens * UNITS_PER_TOKEN + facts.scale * _OWN_UNITS) / (units + _OWN_UNITS)
+    return (tokens * UNITS_PER_TOKEN + statistics.scale * _OWN_UNITS) / (units + _OWN_UNITS)
 
 
 def _is_plausible(units: int, tokens: int) -> bool:

@@ -113,7 +113,7 @@ def tools_units(tools: Sequence[ToolDefinition]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """Counts tokens of one model; a `view.Estimator`."""
+    """Counts tokens of one model; a `projection.Estimator`."""
 
     scale: float = 1.0
     "Tokens of this model for one of the estimate."

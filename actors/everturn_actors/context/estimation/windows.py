@@ -5,7 +5,7 @@ Source: the seed design "Context Window Management", which read OpenRouter's mod
 
 from __future__ import annotations
 
-from everturn_actors.context.estimation.calibration import Hint, ModelFacts, without_hints
+from everturn_actors.context.estimation.calibration import Hint, ModelStatistics, without_hints
 from everturn_actors.spec import ModelSpec
 
 DEFAULT_WINDOW_TOKENS = 128_000
@@ -42,7 +42,7 @@ def model_window(name: str) -> int:
     return next((tokens for part, tokens in _WINDOWS if part in lowered), DEFAULT_WINDOW_TOKENS)
 
 
-def input_window(model: ModelSpec, facts: ModelFacts | None = None) -> int:
+def input_window(model: ModelSpec, statistics: ModelStatistics | None = None) -> int:
     """Return how many tokens a request to `model` may hold, the reply included.
 
     A window that the spec names stands, whatever a server says; `max_input_tokens` caps it. Where
@@ -52,7 +52,7 @@ def input_window(model: ModelSpec, facts: ModelFacts | None = None) -> int:
 
     Args:
         model: The agent's model.
-        facts: What was learnt about it; None = nothing.
+        statistics: What was learnt about it; None = nothing.
     """
     window, cap = model.context_window, model.max_input_tokens
     if window is not None:
@@ -60,25 +60,25 @@ def input_window(model: ModelSpec, facts: ModelFacts | None = None) -> int:
     if cap is not None:
         window = cap
     else:
-        window = (facts.window_tokens if facts else None) or model_window(model.name)
-    limit = facts.limit_tokens if facts else None
+        window = (statistics.window_tokens if statistics else None) or model_window(model.name)
+    limit = statistics.limit_tokens if statistics else None
     return window if limit is None else min(window, limit)
 
 
-def hint_notes(model: ModelSpec, facts: ModelFacts) -> tuple[str, ...]:
+def hint_notes(model: ModelSpec, statistics: ModelStatistics) -> tuple[str, ...]:
     """Return what single refusals taught of a model and what that means, as sentences for people.
 
     Empty where nothing follows from them.
     """
-    return tuple(filter(None, (_limit_note(model, facts), _tools_note(model, facts))))
+    return tuple(filter(None, (_limit_note(model, statistics), _tools_note(model, statistics))))
 
 
-def _limit_note(model: ModelSpec, facts: ModelFacts) -> str:
-    hint = facts.limit
+def _limit_note(model: ModelSpec, statistics: ModelStatistics) -> str:
+    hint = statistics.limit
     if hint is None or hint.is_over:
         return ""
     said = f"the provider named {hint.tokens:,} tokens when it refused a request {_source(hint)}"
-    taken = input_window(model, facts)
+    taken = input_window(model, statistics)
     if model.context_window is not None:
         if hint.tokens >= taken:
             return ""
@@ -86,7 +86,7 @@ def _limit_note(model: ModelSpec, facts: ModelFacts) -> str:
             f"spec.model.context_window says {model.context_window:,} tokens, and stands, but"
             f" {said}; correct it where that is right, or {_forget(model)}"
         )
-    usual = input_window(model, without_hints(facts))
+    usual = input_window(model, without_hints(statistics))
     if taken == usual:
         return ""
     return (
@@ -96,8 +96,8 @@ def _limit_note(model: ModelSpec, facts: ModelFacts) -> str:
     )
 
 
-def _tools_note(model: ModelSpec, facts: ModelFacts) -> str:
-    hint = facts.no_tools
+def _tools_note(model: ModelSpec, statistics: ModelStatistics) -> str:
+    hint = statistics.no_tools
     if hint is None or hint.is_over:
         return ""
     return (

@@ -24,11 +24,17 @@ from dataclasses import dataclass, replace
 from everturn_actors.context.estimation.budget import Budget
 from everturn_actors.context.estimation.tokens import BYTES_PER_TOKEN, tools_json
 from everturn_actors.context.policy import Limits, Policy
+from everturn_actors.context.projection.projection import (
+    Outcome,
+    Projection,
+    Stage,
+    in_order,
+    size_tokens,
+)
 from everturn_actors.context.projection.results import middle_out
 from everturn_actors.context.projection.turns import count_messages
-from everturn_actors.context.projection.view import Outcome, Stage, View, in_order, size_tokens
 from everturn_actors.context.stages.clearing import clear_results
-from everturn_actors.context.stages.cutting import halve
+from everturn_actors.context.stages.truncation import halve
 from everturn_actors.model import AnyMessage, Reply, ToolDefinition, ToolResult, UserMessage
 
 MARKER = "[Old tool result content cleared]"
@@ -115,11 +121,11 @@ def _preface(summary: str) -> str:
     return PREFIX + summary
 
 
-def _is_above(numbers: Numbers, view: View, budget: Budget) -> bool:
+def _is_above(numbers: Numbers, projection: Projection, budget: Budget) -> bool:
     count = Estimates(numbers.image_tokens)
-    used = budget.system_tokens + size_tokens(view, view.messages, count)
-    if view.whole_summary:
-        used += count.message(UserMessage(text=_preface(view.whole_summary)), 0)
+    used = budget.system_tokens + size_tokens(projection, projection.messages, count)
+    if projection.whole_summary:
+        used += count.message(UserMessage(text=_preface(projection.whole_summary)), 0)
     usable = budget.window_tokens - budget.reserve_tokens
     return used > numbers.auto_compact_threshold * usable
 
@@ -127,7 +133,7 @@ def _is_above(numbers: Numbers, view: View, budget: Budget) -> bool:
 def _lasting(numbers: Numbers, limits: Limits) -> tuple[Stage, ...]:
     return (
         clear_results(
-            when=lambda view, budget: _is_above(numbers, view, budget),
+            when=lambda projection, budget: _is_above(numbers, projection, budget),
             size=lambda result: len(result.text) // BYTES_PER_TOKEN,
             marker=MARKER,
             estimator=_estimates(numbers, limits),
@@ -139,21 +145,23 @@ def _lasting(numbers: Numbers, limits: Limits) -> tuple[Stage, ...]:
     )
 
 
-def _is_above_pruned(numbers: Numbers, limits: Limits, view: View, budget: Budget) -> bool:
-    pruned, _ = in_order(*_lasting(numbers, limits))(view, budget)
+def _is_above_pruned(
+    numbers: Numbers, limits: Limits, projection: Projection, budget: Budget
+) -> bool:
+    pruned, _ = in_order(*_lasting(numbers, limits))(projection, budget)
     return _is_above(numbers, pruned, budget)
 
 
-def _older(numbers: Numbers, limits: Limits, view: View, budget: Budget) -> int:
-    return view.current if _is_above_pruned(numbers, limits, view, budget) else 0
+def _older(numbers: Numbers, limits: Limits, projection: Projection, budget: Budget) -> int:
+    return projection.current if _is_above_pruned(numbers, limits, projection, budget) else 0
 
 
 def _between(numbers: Numbers, limits: Limits) -> tuple[Stage, ...]:
-    def compact(view: View, budget: Budget) -> Outcome:
-        note = f"would summarise all {count_messages(view.blocks)} messages"
-        if note in view.notes or not _is_above_pruned(numbers, limits, view, budget):
-            return view, ()
-        return replace(view, notes=(*view.notes, note)), ()
+    def compact(projection: Projection, budget: Budget) -> Outcome:
+        note = f"would summarise all {count_messages(projection.blocks)} messages"
+        if note in projection.notes or not _is_above_pruned(numbers, limits, projection, budget):
+            return projection, ()
+        return replace(projection, notes=(*projection.notes, note)), ()
 
     return (compact,)
 

@@ -43,19 +43,19 @@ from everturn_actors.context.estimation.tokens import (
 from everturn_actors.context.estimation.window import window_messages
 from everturn_actors.context.estimation.windows import DEFAULT_WINDOW_TOKENS
 from everturn_actors.context.policy import Limits, Policy, with_summary
-from everturn_actors.context.projection.results import Shape, shorten, truncate
-from everturn_actors.context.projection.turns import Block, count_messages, flatten, size_tokens
-from everturn_actors.context.projection.view import (
+from everturn_actors.context.projection.projection import (
     Outcome,
     Place,
+    Projection,
     Reduction,
     Stage,
-    View,
     edit,
     remove,
 )
+from everturn_actors.context.projection.results import Shape, shorten, truncate
+from everturn_actors.context.projection.turns import Block, count_messages, flatten, size_tokens
 from everturn_actors.context.stages.clearing import mask_results
-from everturn_actors.context.stages.cutting import (
+from everturn_actors.context.stages.truncation import (
     drop_iterations,
     halve,
     keep_messages,
@@ -215,39 +215,43 @@ def _turn_limit(budget: Budget) -> int:
     return budget.window_tokens - budget.reserve_tokens - budget.margin_tokens
 
 
-def _fit(view: View, budget: Budget) -> Outcome:
+def _fit(projection: Projection, budget: Budget) -> Outcome:
     """Make a request fit that is larger than the window all the same."""
-    summary = estimate_text(with_summary("", view.whole_summary)) + 1  # 1: of two floored parts
-    limit = budget.free_tokens + budget.margin_tokens - (summary if view.whole_summary else 0)
-    if sum(map(size_tokens, view.blocks)) <= limit - (_NOTICE_TOKENS if _omits(view) else 0):
-        return view, ()
+    summary = (
+        estimate_text(with_summary("", projection.whole_summary)) + 1
+    )  # 1: of two floored parts
+    limit = budget.free_tokens + budget.margin_tokens - (summary if projection.whole_summary else 0)
+    if sum(map(size_tokens, projection.blocks)) <= limit - (
+        _NOTICE_TOKENS if _omits(projection) else 0
+    ):
+        return projection, ()
     limit -= _NOTICE_TOKENS
-    start = view.protected
-    current = view.blocks[start:]
+    start = projection.protected
+    current = projection.blocks[start:]
     asked = sum(map(size_tokens, current))
-    cut = newest_blocks(view.blocks[:start], limit - asked)
-    omitted = view.omitted_messages + count_messages(view.blocks[:cut])
-    view, reductions = remove(
-        replace(view, omitted_messages=omitted),
+    cut = newest_blocks(projection.blocks[:start], limit - asked)
+    omitted = projection.omitted_messages + count_messages(projection.blocks[:cut])
+    projection, reductions = remove(
+        replace(projection, omitted_messages=omitted),
         range(cut),
-        fate="dropped",
+        disposition="dropped",
         stage="fit",
         estimator=_ESTIMATES,
     )
     if asked > limit:
         short = _shorten(current, asked - limit, budget)
-        view, more = _put(view, start - cut, current, short)
+        projection, more = _put(projection, start - cut, current, short)
         reductions += more
-    return view, reductions
+    return projection, reductions
 
 
-def _omits(view: View) -> bool:
-    return view.omitted_messages > 0
+def _omits(projection: Projection) -> bool:
+    return projection.omitted_messages > 0
 
 
 def _put(
-    view: View, start: int, old: Sequence[Block], new: Sequence[Block]
-) -> tuple[View, tuple[Reduction, ...]]:
+    projection: Projection, start: int, old: Sequence[Block], new: Sequence[Block]
+) -> tuple[Projection, tuple[Reduction, ...]]:
     """Put the shortened messages of `new` in the places of `old`, which begin at `start`."""
     changes: dict[Place, AnyMessage] = {}
     for index, (before, after) in enumerate(zip(old, new, strict=True), start):
@@ -256,7 +260,7 @@ def _put(
         ):
             if was != is_now:
                 changes[index, number] = is_now
-    return edit(view, changes, fate="shortened", stage="fit", estimator=_ESTIMATES)
+    return edit(projection, changes, disposition="shortened", stage="fit", estimator=_ESTIMATES)
 
 
 POLICY = Policy(

@@ -36,20 +36,18 @@ from everturn_actors.context.estimation.estimates import (
 from everturn_actors.context.estimation.windows import DEFAULT_WINDOW_TOKENS
 from everturn_actors.context.policy import Limits, Policy, with_summary
 from everturn_actors.context.projection.markers import Markers, gap_messages
-from everturn_actors.context.projection.results import Shape, keep_ends
-from everturn_actors.context.projection.turns import count_messages, flatten
-from everturn_actors.context.projection.view import (
+from everturn_actors.context.projection.projection import (
     Outcome,
+    Projection,
     Stage,
-    View,
     in_order,
+    projection_units,
     size_tokens,
     size_units,
-    view_units,
 )
-from everturn_actors.context.stages.ageing import Old, clear_old, items
-from everturn_actors.context.stages.cutting import EMERGENCY_NOTE
-from everturn_actors.context.stages.jumping import (
+from everturn_actors.context.projection.results import Shape, keep_ends
+from everturn_actors.context.projection.turns import count_messages, flatten
+from everturn_actors.context.stages.cutting_ahead import (
     Mark,
     jump_turns,
     leave,
@@ -57,7 +55,9 @@ from everturn_actors.context.stages.jumping import (
     turn_starts,
     units_of,
 )
-from everturn_actors.context.stages.squeezing import Room, squeeze
+from everturn_actors.context.stages.masking import Old, clear_old, items
+from everturn_actors.context.stages.shrinking import Room, squeeze
+from everturn_actors.context.stages.truncation import EMERGENCY_NOTE
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.model import Step, ToolResult, UserMessage
 
@@ -148,10 +148,10 @@ def _intake(numbers: Numbers, limits: Limits, result: ToolResult, path: str) -> 
     return keep_ends(result.text, most, numbers.tool_result_truncation, marker)
 
 
-def _room(numbers: Numbers, view: View, budget: Budget, count: Estimates) -> int:
+def _room(numbers: Numbers, projection: Projection, budget: Budget, count: Estimates) -> int:
     """Return what all messages may cost, in tokens; may be below 0."""
     notice = count.tokens(_notice_units(numbers.markers))
-    summary = view.whole_summary
+    summary = projection.whole_summary
     told = count.text(with_summary("", summary)) if summary else 0
     return budget.free_tokens - notice - told
 
@@ -162,8 +162,8 @@ def _notice_units(markers: Markers) -> int:
     return text_units(markers.notice(_MANY))
 
 
-def _limit(numbers: Numbers, count: Estimates) -> Callable[[View, Budget], int]:
-    return lambda view, budget: max(_room(numbers, view, budget, count), 0)
+def _limit(numbers: Numbers, count: Estimates) -> Callable[[Projection, Budget], int]:
+    return lambda projection, budget: max(_room(numbers, projection, budget, count), 0)
 
 
 def _lasting(numbers: Numbers, limits: Limits) -> tuple[Stage, ...]:
@@ -185,10 +185,12 @@ def _jump(numbers: Numbers, limits: Limits) -> Stage:
     count, held, turns = _estimates(numbers, limits), limits.window_messages, numbers.window_turns
     limit = _limit(numbers, count)
 
-    def mark(view: View, budget: Budget, *, share: float, window: float, last: float) -> Mark:
+    def mark(
+        projection: Projection, budget: Budget, *, share: float, window: float, last: float
+    ) -> Mark:
         cap = budget.history_cap_tokens
         return Mark(
-            tokens=int(limit(view, budget) * share),
+            tokens=int(limit(projection, budget) * share),
             history_tokens=int(cap * share) if cap else None,
             messages=None if held is None else int(held * window),
             turns=int(turns * last) if turns else None,
@@ -198,7 +200,9 @@ def _jump(numbers: Numbers, limits: Limits) -> Stage:
     return jump_turns(
         limit=partial(mark, share=1, window=numbers.window_trigger, last=1),
         down_to=partial(mark, share=numbers.cut_to, window=down_to, last=down_to),
-        gains=lambda view: ((item.place, item.gain_units) for item in items(view, numbers.old)),
+        gains=lambda projection: (
+            (item.place, item.gain_units) for item in items(projection, numbers.old)
+        ),
         protect_tokens=_protected_tokens(numbers, limits),
         count=count,
     )
@@ -217,24 +221,26 @@ def _clear(numbers: Numbers, limits: Limits) -> Stage:
 
 
 def _refuse(numbers: Numbers, count: Estimates) -> Stage:
-    def stage(view: View, budget: Budget) -> Outcome:
-        room = _room(numbers, view, budget, count) + budget.margin_tokens
-        if count.tokens(view_units(view)) <= room:
-            return view, ()
-        raise _does_not_fit(view, budget, count)
+    def stage(projection: Projection, budget: Budget) -> Outcome:
+        room = _room(numbers, projection, budget, count) + budget.margin_tokens
+        if count.tokens(projection_units(projection)) <= room:
+            return projection, ()
+        raise _does_not_fit(projection, budget, count)
 
     return stage
 
 
-def _does_not_fit(view: View, budget: Budget, count: Estimates) -> ContextDoesNotFitError:
-    turn = view.blocks[newest_turn(view) :]
+def _does_not_fit(
+    projection: Projection, budget: Budget, count: Estimates
+) -> ContextDoesNotFitError:
+    turn = projection.blocks[newest_turn(projection) :]
     users = [block for block in turn if not isinstance(block, Step)]
     steps = [block for block in turn if isinstance(block, Step)]
-    summary = count.text(with_summary("", view.whole_summary))
+    summary = count.text(with_summary("", projection.whole_summary))
     msg = (
         "the current turn does not fit even when it is shortened: its user messages still need"
-        f" {size_tokens(view, flatten(users), count):,} tokens and its steps"
-        f" {size_tokens(view, flatten(steps), count):,}"
+        f" {size_tokens(projection, flatten(users), count):,} tokens and its steps"
+        f" {size_tokens(projection, flatten(steps), count):,}"
         + (f", beside a summary of {summary:,}" if summary else "")
         + f"; {budget.explain()}; send less at once, shorten the prompt, lower max_output_tokens or"
         " choose a model with a larger window"
@@ -242,41 +248,43 @@ def _does_not_fit(view: View, budget: Budget, count: Estimates) -> ContextDoesNo
     return ContextDoesNotFitError(msg)
 
 
-def _older(numbers: Numbers, limits: Limits, view: View, budget: Budget) -> int:
+def _older(numbers: Numbers, limits: Limits, projection: Projection, budget: Budget) -> int:
     count = _estimates(numbers, limits)
-    limit = _limit(numbers, count)(view, budget)
-    is_full = count.tokens(view_units(view)) >= numbers.summarize_trigger * limit
-    if not is_full and (not view.unsummarised or view.unsummarised <= _told_in_gaps(view)):
+    limit = _limit(numbers, count)(projection, budget)
+    is_full = count.tokens(projection_units(projection)) >= numbers.summarize_trigger * limit
+    if not is_full and (
+        not projection.unsummarised or projection.unsummarised <= _told_in_gaps(projection)
+    ):
         return 0
-    newest = newest_turn(view)
+    newest = newest_turn(projection)
     keep, cut = units_of(numbers.summarize_keep * limit, count), newest
-    keep -= size_units(view, flatten(view.blocks[newest:]))
-    starts = [start for start in turn_starts(view.blocks[:newest]) if start > 0]
+    keep -= size_units(projection, flatten(projection.blocks[newest:]))
+    starts = [start for start in turn_starts(projection.blocks[:newest]) if start > 0]
     for start in reversed(starts):
-        keep -= size_units(view, flatten(view.blocks[start:cut]))
+        keep -= size_units(projection, flatten(projection.blocks[start:cut]))
         if keep < 0:
             break
         cut = start
     return cut
 
 
-def _told_in_gaps(view: View) -> int:
+def _told_in_gaps(projection: Projection) -> int:
     """Return how many messages left turns that are still shown; a summary can wait for these."""
     return sum(
         gap_messages(block.text)
-        for block in view.blocks
+        for block in projection.blocks
         if isinstance(block, UserMessage) and not block.seq
     )
 
 
 def _between(numbers: Numbers, limits: Limits) -> tuple[Stage, ...]:
-    def summarise(view: View, budget: Budget) -> Outcome:
-        cleared, _ = _clear(numbers, limits)(view, budget)
-        messages = count_messages(view.blocks[: _older(numbers, limits, cleared, budget)])
+    def summarise(projection: Projection, budget: Budget) -> Outcome:
+        cleared, _ = _clear(numbers, limits)(projection, budget)
+        messages = count_messages(projection.blocks[: _older(numbers, limits, cleared, budget)])
         note = f"would summarise the oldest {messages} messages"
-        if not messages or note in view.notes:
-            return view, ()
-        return replace(view, notes=(*view.notes, note)), ()
+        if not messages or note in projection.notes:
+            return projection, ()
+        return replace(projection, notes=(*projection.notes, note)), ()
 
     return (summarise,)
 
@@ -285,23 +293,23 @@ def _overflow(numbers: Numbers, limits: Limits) -> Stage:
     """Return the stage that leaves out half of the turns, and half of what messages cost."""
     count = _estimates(numbers, limits)
 
-    def halve(view: View, _budget: Budget) -> Outcome:
-        half, newest = view_units(view) // 2, newest_turn(view)
-        starts = sorted({0, newest, *turn_starts(view.blocks[:newest])})
+    def halve(projection: Projection, _budget: Budget) -> Outcome:
+        half, newest = projection_units(projection) // 2, newest_turn(projection)
+        starts = sorted({0, newest, *turn_starts(projection.blocks[:newest])})
         cut = starts[len(starts) // 2]
-        while cut < newest and size_units(view, flatten(view.blocks[cut:])) > half:
+        while cut < newest and size_units(projection, flatten(projection.blocks[cut:])) > half:
             cut = next(start for start in starts if start > cut)
-        return leave(view, cut, stage="halve", estimator=count)
+        return leave(projection, cut, stage="halve", estimator=count)
 
-    def stage(view: View, budget: Budget) -> Outcome:
-        half = count.tokens(view_units(view) // 2)
+    def stage(projection: Projection, budget: Budget) -> Outcome:
+        half = count.tokens(projection_units(projection) // 2)
         room = Room(limit=lambda _view, _budget: half, cut_to=1, count=count)
-        smaller, reductions = in_order(halve, *squeeze(room, numbers.old))(view, budget)
-        dropped = smaller.omitted_messages - view.omitted_messages
+        smaller, reductions = in_order(halve, *squeeze(room, numbers.old))(projection, budget)
+        dropped = smaller.omitted_messages - projection.omitted_messages
         if not dropped:
             return smaller, reductions
         note = EMERGENCY_NOTE.format(messages=dropped)
-        whole = "\n".join(part for part in (view.note, note) if part)
+        whole = "\n".join(part for part in (projection.note, note) if part)
         return replace(smaller, note=whole), reductions
 
     return stage

@@ -28,10 +28,15 @@ from math import ceil
 from everturn_actors.context.estimation.budget import Budget
 from everturn_actors.context.estimation.tokens import calls_json, tools_json
 from everturn_actors.context.policy import Limits, Policy
+from everturn_actors.context.projection.projection import (
+    Outcome,
+    Projection,
+    Stage,
+    in_order,
+    size_tokens,
+)
 from everturn_actors.context.projection.turns import count_messages
-from everturn_actors.context.projection.view import Outcome, Stage, View, in_order, size_tokens
 from everturn_actors.context.stages.clearing import clear_results
-from everturn_actors.context.stages.cutting import block_at, boundaries, halve
 from everturn_actors.context.stages.texts import (
     Lines,
     clip_results,
@@ -39,6 +44,7 @@ from everturn_actors.context.stages.texts import (
     evicted,
     shrink_arguments,
 )
+from everturn_actors.context.stages.truncation import block_at, boundaries, halve
 from everturn_actors.model import AnyMessage, Reply, ToolDefinition, ToolResult, UserMessage
 
 MARKER = "[cleared]"
@@ -161,7 +167,9 @@ def _clear(numbers: Numbers, limits: Limits) -> Stage:
     minimum = numbers.clear_minimum_tokens
     above = int(window * numbers.clear_trigger) if window else numbers.unknown_clear_tokens
     return clear_results(
-        when=lambda view, _budget: size_tokens(view, view.messages, count) > above,
+        when=lambda projection, _budget: (
+            size_tokens(projection, projection.messages, count) > above
+        ),
         size=lambda result: count.plain(len(result.text)),
         marker=MARKER,
         estimator=count,
@@ -190,58 +198,58 @@ def _ladder(numbers: Numbers, limits: Limits) -> tuple[Stage, ...]:
         limit_characters=numbers.argument_limit_characters,
         head_characters=numbers.argument_head_characters,
         tools=FILE_EDITS,
-        before=lambda view, budget: _cut(numbers, limits, view, budget),
+        before=lambda projection, budget: _cut(numbers, limits, projection, budget),
         estimator=_estimates(numbers, limits),
     )
     return (*_cleared(numbers, limits), shrink)
 
 
-def _older(numbers: Numbers, limits: Limits, view: View, budget: Budget) -> int:
-    cleared, _ = in_order(*_cleared(numbers, limits))(view, budget)
+def _older(numbers: Numbers, limits: Limits, projection: Projection, budget: Budget) -> int:
+    cleared, _ = in_order(*_cleared(numbers, limits))(projection, budget)
     return _cut(numbers, limits, cleared, budget)
 
 
-def _cut(numbers: Numbers, limits: Limits, view: View, budget: Budget) -> int:
+def _cut(numbers: Numbers, limits: Limits, projection: Projection, budget: Budget) -> int:
     """Return the first block that a summary would leave; 0 where there is no need for one."""
     count, window = _estimates(numbers, limits), limits.window_tokens
-    messages = view.messages
+    messages = projection.messages
     trigger = int(window * numbers.summarize_trigger) if window else 0
-    if _used(view, budget, count) < (trigger or numbers.unknown_summarize_tokens):
+    if _used(projection, budget, count) < (trigger or numbers.unknown_summarize_tokens):
         return 0
     if window is None:
-        return block_at(view.blocks, max(len(messages) - numbers.unknown_keep_messages, 0))
+        return block_at(projection.blocks, max(len(messages) - numbers.unknown_keep_messages, 0))
     room, start = int(window * numbers.summarize_keep), len(messages)
     while start > 0:
-        room -= size_tokens(view, messages[start - 1 : start], count)
+        room -= size_tokens(projection, messages[start - 1 : start], count)
         if room < 0:
             break
         start -= 1
-    return block_at(view.blocks, min(start, len(messages) - 1))
+    return block_at(projection.blocks, min(start, len(messages) - 1))
 
 
-def _used(view: View, budget: Budget, count: Estimates) -> int:
+def _used(projection: Projection, budget: Budget, count: Estimates) -> int:
     """Return what a request costs: estimated and scaled, or as reported where that is more."""
     fixed = budget.system_tokens + budget.tools_tokens
-    if view.whole_summary:
-        fixed += count.message(UserMessage(text=_preface(view.whole_summary)), 0)
-    messages = view.messages
-    estimate = fixed + size_tokens(view, messages, count)
+    if projection.whole_summary:
+        fixed += count.message(UserMessage(text=_preface(projection.whole_summary)), 0)
+    messages = projection.messages
+    estimate = fixed + size_tokens(projection, messages, count)
     for index in range(len(messages) - 1, -1, -1):
         reply = messages[index]
         if isinstance(reply, Reply) and reply.usage.input_tokens > 0:
             reported = reply.usage.input_tokens + reply.usage.output_tokens
-            scale = reported / max(fixed + size_tokens(view, messages[: index + 1], count), 1)
+            scale = reported / max(fixed + size_tokens(projection, messages[: index + 1], count), 1)
             return max(ceil(estimate * min(max(scale, 1.0), _MAX_SCALE)), reported)
     return estimate
 
 
 def _between(numbers: Numbers, limits: Limits) -> tuple[Stage, ...]:
-    def summarise(view: View, budget: Budget) -> Outcome:
-        messages = count_messages(view.blocks[: _older(numbers, limits, view, budget)])
+    def summarise(projection: Projection, budget: Budget) -> Outcome:
+        messages = count_messages(projection.blocks[: _older(numbers, limits, projection, budget)])
         note = f"would summarise the oldest {messages} messages"
-        if not messages or note in view.notes:
-            return view, ()
-        return replace(view, notes=(*view.notes, note)), ()
+        if not messages or note in projection.notes:
+            return projection, ()
+        return replace(projection, notes=(*projection.notes, note)), ()
 
     return (summarise,)
 
@@ -259,9 +267,9 @@ def _overflow(numbers: Numbers, limits: Limits) -> Stage:
         estimator=count,
     )
 
-    def stage(view: View, budget: Budget) -> Outcome:
-        clipped, reductions = clip(view, budget)
-        if reductions and len(boundaries(view.blocks)) < 2:  # noqa: PLR2004 - one turn: no half
+    def stage(projection: Projection, budget: Budget) -> Outcome:
+        clipped, reductions = clip(projection, budget)
+        if reductions and len(boundaries(projection.blocks)) < 2:  # noqa: PLR2004 - one turn: no half
             return clipped, reductions
         halved, more = halve(count)(clipped, budget)
         return halved, reductions + more
@@ -281,7 +289,7 @@ POLICY = Policy(
     divide=_divide,
     overflow=_overflow,
     intake=_intake,
-    intake_fate="evicted",
+    intake_disposition="evicted",
     folder=RESULTS_FOLDER,
     between=_between,
     ladder=_ladder,

@@ -31,14 +31,20 @@ from dataclasses import dataclass, replace
 from everturn_actors.context.estimation.budget import Budget
 from everturn_actors.context.estimation.tokens import size_bytes
 from everturn_actors.context.policy import Limits, Policy
-from everturn_actors.context.projection.view import Outcome, Stage, View, remove, size_tokens
-from everturn_actors.context.stages.cutting import (
+from everturn_actors.context.projection.projection import (
+    Outcome,
+    Projection,
+    Stage,
+    remove,
+    size_tokens,
+)
+from everturn_actors.context.stages.sanitising import sanitise
+from everturn_actors.context.stages.truncation import (
     block_at,
     halve,
     safe_boundary,
     trim_turns,
 )
-from everturn_actors.context.stages.sanitising import sanitise
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.model import AnyMessage, Reply, ToolDefinition, ToolResult, UserMessage
 
@@ -137,35 +143,42 @@ def _divide(_numbers: Numbers, limits: Limits, system_tokens: int, tools_tokens:
 def _ladder(numbers: Numbers, limits: Limits) -> tuple[Stage, ...]:
     count = _estimates(numbers, limits)
 
-    def tokens(view: View, budget: Budget) -> int:
-        return _request_tokens(view, budget, count)
+    def tokens(projection: Projection, budget: Budget) -> int:
+        return _request_tokens(projection, budget, count)
 
-    def cut_summary(view: View, budget: Budget) -> Outcome:
+    def cut_summary(projection: Projection, budget: Budget) -> Outcome:
         """Make a summary fit that one transcript made too long."""
-        return _fitting(view, tokens(view, budget) - budget.window_tokens, floor=_SUMMARY_FLOOR), ()
+        return _fitting(
+            projection, tokens(projection, budget) - budget.window_tokens, floor=_SUMMARY_FLOOR
+        ), ()
 
-    def refuse(view: View, budget: Budget) -> Outcome:
-        view = _fitting(view, tokens(view, budget) - budget.window_tokens, floor=0)
-        if tokens(view, budget) > budget.window_tokens:
-            raise _does_not_fit(size_tokens(view, view.messages, count), budget)
-        return view, ()
+    def refuse(projection: Projection, budget: Budget) -> Outcome:
+        projection = _fitting(
+            projection, tokens(projection, budget) - budget.window_tokens, floor=0
+        )
+        if tokens(projection, budget) > budget.window_tokens:
+            raise _does_not_fit(size_tokens(projection, projection.messages, count), budget)
+        return projection, ()
 
     trim = trim_turns(cost=tokens, limit=lambda budget: budget.window_tokens, estimator=count)
     return (sanitise(count), cut_summary, trim, refuse)
 
 
-def _request_tokens(view: View, budget: Budget, count: Estimates) -> int:
+def _request_tokens(projection: Projection, budget: Budget, count: Estimates) -> int:
     """Return everything that has to fit. The summary is in the system prompt."""
-    extra = _SECTIONS + _HEADING + "\n\n" + view.whole_summary
+    extra = _SECTIONS + _HEADING + "\n\n" + projection.whole_summary
     # 1: of two floored parts, where their sum is floored once
-    summary = _tokens(len(extra) + _MESSAGE_CHARACTERS) + 1 if view.whole_summary else 0
+    summary = _tokens(len(extra) + _MESSAGE_CHARACTERS) + 1 if projection.whole_summary else 0
     fixed = budget.system_tokens + budget.tools_tokens + budget.reserve_tokens
-    return fixed + summary + size_tokens(view, view.messages, count)
+    return fixed + summary + size_tokens(projection, projection.messages, count)
 
 
-def _older(numbers: Numbers, limits: Limits, view: View, budget: Budget) -> int:
-    history, messages = view.blocks[: view.current], _flat(view, view.current)
-    used = size_tokens(view, messages, _estimates(numbers, limits))
+def _older(numbers: Numbers, limits: Limits, projection: Projection, budget: Budget) -> int:
+    history, messages = (
+        projection.blocks[: projection.current],
+        _flat(projection, projection.current),
+    )
+    used = size_tokens(projection, messages, _estimates(numbers, limits))
     if len(messages) <= numbers.summarize_message_threshold and (
         used <= budget.window_tokens * numbers.summarize_token_percent // 100
     ):
@@ -177,23 +190,25 @@ def _older(numbers: Numbers, limits: Limits, view: View, budget: Budget) -> int:
 
 
 def _between(numbers: Numbers, limits: Limits) -> tuple[Stage, ...]:
-    def summarise(view: View, budget: Budget) -> Outcome:
-        if view.summary:  # once after a turn
-            return view, ()
-        cut = _older(numbers, limits, view, budget)
-        summary = digest(_flat(view, cut), budget.window_tokens, numbers)
+    def summarise(projection: Projection, budget: Budget) -> Outcome:
+        if projection.summary:  # once after a turn
+            return projection, ()
+        cut = _older(numbers, limits, projection, budget)
+        summary = digest(_flat(projection, cut), budget.window_tokens, numbers)
         if not summary:
-            return view, ()
+            return projection, ()
         count = _estimates(numbers, limits)
-        view = replace(view, summary=summary)
-        return remove(view, range(cut), fate="summarised", stage="summarise", estimator=count)
+        projection = replace(projection, summary=summary)
+        return remove(
+            projection, range(cut), disposition="summarised", stage="summarise", estimator=count
+        )
 
     return (summarise,)
 
 
-def _flat(view: View, end: int) -> tuple[AnyMessage, ...]:
+def _flat(projection: Projection, end: int) -> tuple[AnyMessage, ...]:
     """Return the messages of the blocks before `end`."""
-    return replace(view, blocks=view.blocks[:end]).messages
+    return replace(projection, blocks=projection.blocks[:end]).messages
 
 
 def digest(messages: Iterable[AnyMessage], window_tokens: int, numbers: Numbers) -> str:
@@ -230,13 +245,13 @@ def _beginning(message: UserMessage | Reply, numbers: Numbers) -> str:
     return f"{role}: {text[:keep]}{'...' if len(text) > keep else ''}"
 
 
-def _fitting(view: View, excess_tokens: int, *, floor: int) -> View:
-    """Return the view with the end of its summary, cheaper by so much; `floor` characters stay."""
-    if excess_tokens <= 0 or len(view.summary) <= floor:
-        return view
+def _fitting(projection: Projection, excess_tokens: int, *, floor: int) -> Projection:
+    """Return it with the end of its summary, cheaper by so much; `floor` characters stay."""
+    if excess_tokens <= 0 or len(projection.summary) <= floor:
+        return projection
     # Five characters are two tokens; 5 more for what is floored.
-    keep = max(len(view.summary) - excess_tokens * 5 // 2 - 5, floor)
-    return replace(view, summary=view.summary[len(view.summary) - keep :])
+    keep = max(len(projection.summary) - excess_tokens * 5 // 2 - 5, floor)
+    return replace(projection, summary=projection.summary[len(projection.summary) - keep :])
 
 
 def _does_not_fit(turn_tokens: int, budget: Budget) -> ContextDoesNotFitError:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from everturn_actors.context.projection.projection import Change, Projection
 from everturn_actors.context.projection.turns import Block
-from everturn_actors.context.projection.view import Became, View
 from everturn_actors.model import AnyMessage, Notice, Reply, Step, ToolCall, ToolResult, UserMessage
 
 
@@ -147,14 +147,14 @@ def _distinct(calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
     return tuple(distinct)
 
 
-def make_view(
+def make_projection(
     blocks: tuple[Block, ...],
     *,
     turn_start: int | None = None,
     media: dict[int, int] | None = None,
     dropped: tuple[int, ...] = (),
-) -> View:
-    """Return the view of an imported history whose messages have seq 1, 2, 3 and so on.
+) -> Projection:
+    """Return the projection of an imported history whose messages have seq 1, 2, 3 and so on.
 
     Args:
         blocks: The history.
@@ -164,11 +164,11 @@ def make_view(
         media: Images and files, by seq.
         dropped: Indexes of messages that are in no block.
     """
-    return View(
+    return Projection(
         blocks=blocks,
         current=_current(blocks) if turn_start is None else _at(blocks, turn_start),
         media=media or {},
-        became={index + 1: Became(fate="dropped", stage="repair") for index in dropped},
+        changes={index + 1: Change(disposition="dropped", stage="repair") for index in dropped},
     )
 
 

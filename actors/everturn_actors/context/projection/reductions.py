@@ -1,8 +1,8 @@
-"""What stands in a session, as a view, and what a stage did to it, as an event. Pure.
+"""What stands in a session, as a projection, and what a stage did to it, as an event. Pure.
 
-A stage changes a view; what it changed for good becomes a `ContextReduced`; the state that follows
-gives the same view again. So a request is rendered from state alone, and a restart renders the same
-bytes.
+A stage changes a projection; what it changed for good becomes a `ContextReduced`; the state that
+follows gives the same projection again. So a request is rendered from state alone, and a restart
+renders the same bytes.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
+from everturn_actors.context.projection.projection import Change, Projection, Reduction
 from everturn_actors.context.projection.turns import Block, blocks, count_messages
-from everturn_actors.context.projection.view import Became, Reduction, View
 from everturn_actors.events import ContextReduced
 from everturn_actors.model import (
     AnyMessage,
-    Fate,
+    Disposition,
     OpenTurn,
+    Reductions,
     Replaced,
     Reply,
-    Standing,
     Step,
     ToolResult,
     Turn,
@@ -42,38 +42,38 @@ def stands_for(message: AnyMessage, replaced: Replaced) -> AnyMessage:
     return replace(message, text=replaced.text)
 
 
-def shown_blocks(turn: Turn | OpenTurn, standing: Standing, gap: Gap) -> tuple[Block, ...]:
+def shown_blocks(turn: Turn | OpenTurn, reductions: Reductions, gap: Gap) -> tuple[Block, ...]:
     """Return the blocks of a turn as they are shown, oldest first."""
     held = blocks(turn)
-    if not standing.dropped and not standing.replaced:
+    if not reductions.dropped and not reductions.replaced:
         return held
-    return tuple(_shown(held, standing, gap))
+    return tuple(_shown(held, reductions, gap))
 
 
-def _shown(held: Iterable[Block], standing: Standing, gap: Gap) -> Iterator[Block]:
+def _shown(held: Iterable[Block], reductions: Reductions, gap: Gap) -> Iterator[Block]:
     left: list[Block] = []
     for block in held:
-        if _seq(block) in standing.dropped:
+        if _seq(block) in reductions.dropped:
             left.append(block)
             continue
         if left and (text := gap(count_messages(left))):
             yield UserMessage(text=text)
         left.clear()
-        yield _as_shown(block, standing)
+        yield _as_shown(block, reductions)
     if left and (text := gap(count_messages(left))):
         yield UserMessage(text=text)
 
 
-def _as_shown(block: Block, standing: Standing) -> Block:
+def _as_shown(block: Block, reductions: Reductions) -> Block:
     def shown(message: AnyMessage) -> AnyMessage:
-        replaced = standing.replaced.get(message.seq)
+        replaced = reductions.replaced.get(message.seq)
         return message if replaced is None else stands_for(message, replaced)
 
     if not isinstance(block, Step):
         changed = shown(block)
         assert not isinstance(changed, Reply | ToolResult)
         return changed
-    if not any(message.seq in standing.replaced for message in block.messages):
+    if not any(message.seq in reductions.replaced for message in block.messages):
         return block
     reply = shown(block.reply)
     assert isinstance(reply, Reply)
@@ -86,7 +86,7 @@ def _seq(block: Block) -> int:
 
 
 def event_of(
-    before: View, after: View, done: Sequence[Reduction], turns: Sequence[Turn]
+    before: Projection, after: Projection, done: Sequence[Reduction], turns: Sequence[Turn]
 ) -> ContextReduced | None:
     """Return what a stage did as an event; None where it hid nothing.
 
@@ -100,7 +100,7 @@ def event_of(
     new = {message.seq: message for message in after.messages if message.seq}
     gone = old.keys() - new.keys()
     changed = tuple(
-        _replaced(message, _fate(seq, done))
+        _replaced(message, _disposition(seq, done))
         for seq, message in new.items()
         if message is not old[seq] and message != old[seq]
     )
@@ -134,23 +134,26 @@ def _cut(
     return (cut, left) if gone else (0, left)
 
 
-def _fate(seq: int, done: Sequence[Reduction]) -> Fate:
-    fate: Fate = "shortened"
+def _disposition(seq: int, done: Sequence[Reduction]) -> Disposition:
+    disposition: Disposition = "shortened"
     for each in done:
-        fate = each.fate if seq in each.seqs else fate
-    return fate
+        disposition = each.disposition if seq in each.seqs else disposition
+    return disposition
 
 
-def _replaced(message: AnyMessage, fate: Fate) -> Replaced:
+def _replaced(message: AnyMessage, disposition: Disposition) -> Replaced:
     calls = message.calls if isinstance(message, Reply) else ()
     return Replaced(
         seq=message.seq,
-        fate=fate,
+        disposition=disposition,
         text=message.text,
         arguments=tuple(call.arguments for call in calls),
     )
 
 
-def became(standing: Standing) -> dict[int, Became]:
+def changes(reductions: Reductions) -> dict[int, Change]:
     """Return what has become of the messages that are shown in another form."""
-    return {seq: Became(fate=each.fate, stage="") for seq, each in standing.replaced.items()}
+    return {
+        seq: Change(disposition=each.disposition, stage="")
+        for seq, each in reductions.replaced.items()
+    }

@@ -8,7 +8,14 @@ from dataclasses import replace
 
 from everturn_actors.context.estimation.budget import Budget
 from everturn_actors.context.estimation.tokens import estimate_message
-from everturn_actors.context.projection.view import Estimator, Outcome, Place, Stage, View, edit
+from everturn_actors.context.projection.projection import (
+    Estimator,
+    Outcome,
+    Place,
+    Projection,
+    Stage,
+    edit,
+)
 from everturn_actors.model import AnyMessage, Step, ToolResult, UserMessage
 
 _MASKED = re.compile(r"\[result masked — ~\d+ tokens removed\]")
@@ -20,8 +27,8 @@ def mask_results(*, keep_first: int, keep_last: int, estimator: Estimator) -> St
     Both 0 mask nothing. A masked result stays as it is, so its number stays true.
     """
 
-    def stage(view: View, _budget: Budget) -> Outcome:
-        found = [(place, r) for place, r in view.results() if place[0] >= view.current]
+    def stage(projection: Projection, _budget: Budget) -> Outcome:
+        found = [(place, r) for place, r in projection.results() if place[0] >= projection.current]
         end = max(len(found) - keep_last, 0)
         middle = found[keep_first:end] if keep_first or keep_last else []
         changes: dict[Place, AnyMessage] = {
@@ -29,7 +36,7 @@ def mask_results(*, keep_first: int, keep_last: int, estimator: Estimator) -> St
             for place, result in middle
             if not _MASKED.fullmatch(result.text)
         }
-        return edit(view, changes, fate="masked", stage="mask", estimator=estimator)
+        return edit(projection, changes, disposition="masked", stage="mask", estimator=estimator)
 
     return stage
 
@@ -41,7 +48,7 @@ def masked(result: ToolResult) -> str:
 
 def clear_results(
     *,
-    when: Callable[[View, Budget], bool],
+    when: Callable[[Projection, Budget], bool],
     size: Callable[[ToolResult], int],
     marker: str,
     estimator: Estimator,
@@ -70,12 +77,12 @@ def clear_results(
         stop_at_cleared: Whether a result that is cleared already ends the walk.
     """
 
-    def stage(view: View, budget: Budget) -> Outcome:
-        if not when(view, budget):
-            return view, ()
+    def stage(projection: Projection, budget: Budget) -> Outcome:
+        if not when(projection, budget):
+            return projection, ()
         changes: dict[Place, AnyMessage] = {}
         running = saved = 0
-        for number, (place, result) in enumerate(_newest_results(view, protect_turns)):
+        for number, (place, result) in enumerate(_newest_results(projection, protect_turns)):
             if result.text == marker and stop_at_cleared:
                 break
             if number < keep_results or result.text == marker or result.name in exclude:
@@ -85,18 +92,20 @@ def clear_results(
                 saved += size(result)
                 changes[place] = replace(result, text=marker)
         if minimum_tokens is not None and saved <= minimum_tokens:
-            return view, ()
+            return projection, ()
         ordered = {place: changes[place] for place in sorted(changes)}
-        return edit(view, ordered, fate="cleared", stage="clear", estimator=estimator)
+        return edit(projection, ordered, disposition="cleared", stage="clear", estimator=estimator)
 
     return stage
 
 
-def _newest_results(view: View, protect_turns: int) -> Iterator[tuple[Place, ToolResult]]:
+def _newest_results(
+    projection: Projection, protect_turns: int
+) -> Iterator[tuple[Place, ToolResult]]:
     """Yield results from the newest to the oldest, once enough user messages have gone by."""
     turns = 0
-    for index in range(len(view.blocks) - 1, -1, -1):
-        block = view.blocks[index]
+    for index in range(len(projection.blocks) - 1, -1, -1):
+        block = projection.blocks[index]
         turns += isinstance(block, UserMessage)
         if turns < protect_turns or not isinstance(block, Step):
             continue

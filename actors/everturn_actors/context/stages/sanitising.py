@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from everturn_actors.context.estimation.budget import Budget
-from everturn_actors.context.projection.view import Estimator, Outcome, Stage, View, remove
+from everturn_actors.context.projection.projection import (
+    Estimator,
+    Outcome,
+    Projection,
+    Stage,
+    remove,
+)
 from everturn_actors.model import Notice, Step
 
 
@@ -14,10 +20,10 @@ def sanitise(estimator: Estimator) -> Stage:
     history or directly follows a reply without calls.
     """
 
-    def stage(view: View, _budget: Budget) -> Outcome:
+    def stage(projection: Projection, _budget: Budget) -> Outcome:
         gone: list[int] = []
         last: object = None
-        for index, block in enumerate(view.blocks):
+        for index, block in enumerate(projection.blocks):
             if isinstance(block, Notice) or (
                 isinstance(block, Step)
                 and block.reply.calls
@@ -30,8 +36,10 @@ def sanitise(estimator: Estimator) -> Stage:
                 gone.append(index)
             else:
                 last = block
-        if len(gone) == len(view.blocks):
+        if len(gone) == len(projection.blocks):
             gone = gone[:-1]  # an empty history is refused by every provider
-        return remove(view, gone, fate="dropped", stage="sanitise", estimator=estimator)
+        return remove(
+            projection, gone, disposition="dropped", stage="sanitise", estimator=estimator
+        )
 
     return stage

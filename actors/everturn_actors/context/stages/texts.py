@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from everturn_actors.context.estimation.budget import Budget
-from everturn_actors.context.projection.view import (
+from everturn_actors.context.projection.projection import (
     Estimator,
     Outcome,
     Place,
+    Projection,
     Stage,
     Stored,
-    View,
     edit,
 )
-from everturn_actors.model import AnyMessage, Fate, Step, ToolCall, ToolResult, UserMessage
+from everturn_actors.model import AnyMessage, Disposition, Step, ToolCall, ToolResult, UserMessage
 
 ARGUMENT_MARKER = "...(argument truncated)"
 _POINTER = "This {what} is too large to show; the whole of it is in the file "
@@ -37,22 +37,26 @@ class Lines:
 
 
 def take_in(
-    keep: Callable[[ToolResult, str], str], *, folder: str, fate: Fate, estimator: Estimator
+    keep: Callable[[ToolResult, str], str],
+    *,
+    folder: str,
+    disposition: Disposition,
+    estimator: Estimator,
 ) -> Stage:
     """Return the stage that does to the results of an imported history what is done to new ones.
 
     Args:
         keep: From a result, and the name of a file for its whole text, to what stays of it.
         folder: Of these files; those that are named in what stays have to be written.
-        fate: What a result is called that is no longer whole.
+        disposition: What a result is called that is no longer whole.
         estimator: Counts what is gained.
     """
 
-    def stage(view: View, _budget: Budget) -> Outcome:
+    def stage(projection: Projection, _budget: Budget) -> Outcome:
         changes: dict[Place, AnyMessage] = {}
-        stored = list(view.stored)
+        stored = list(projection.stored)
         taken = {each.path for each in stored}
-        for place, result in view.results():
+        for place, result in projection.results():
             path = free_path(folder, result.call_id, taken)
             text = keep(result, path)
             if text == result.text:
@@ -62,10 +66,10 @@ def take_in(
                 stored.append(Stored(path=path, text=result.text, seq=result.seq))
                 taken.add(path)
         if not changes:
-            return view, ()
-        name = "evict" if fate == "evicted" else "truncate"
-        view = replace(view, stored=tuple(stored))
-        return edit(view, changes, fate=fate, stage=name, estimator=estimator)
+            return projection, ()
+        name = "evict" if disposition == "evicted" else "truncate"
+        projection = replace(projection, stored=tuple(stored))
+        return edit(projection, changes, disposition=disposition, stage=name, estimator=estimator)
 
     return stage
 
@@ -86,21 +90,21 @@ def evicted(
 def evict_user(*, limit_characters: int, folder: str, lines: Lines, estimator: Estimator) -> Stage:
     """Return the stage that moves the newest user message to a file where it is larger."""
 
-    def stage(view: View, _budget: Budget) -> Outcome:
-        users = [n for n, block in enumerate(view.blocks) if isinstance(block, UserMessage)]
-        newest = view.blocks[users[-1]] if users else None
+    def stage(projection: Projection, _budget: Budget) -> Outcome:
+        users = [n for n, block in enumerate(projection.blocks) if isinstance(block, UserMessage)]
+        newest = projection.blocks[users[-1]] if users else None
         if not isinstance(newest, UserMessage) or len(newest.text) <= limit_characters:
-            return view, ()
+            return projection, ()
         if _is_pointer(newest.text):
-            return view, ()
-        taken = {each.path for each in view.stored}
+            return projection, ()
+        taken = {each.path for each in projection.stored}
         path = free_path(folder, f"message_{newest.seq}", taken)
         stored = Stored(path=path, text=newest.text, seq=newest.seq)
         changed = replace(newest, text=pointer("message", path, newest.text, lines))
         return edit(
-            replace(view, stored=(*view.stored, stored)),
+            replace(projection, stored=(*projection.stored, stored)),
             {(users[-1], 0): changed},
-            fate="evicted",
+            disposition="evicted",
             stage="evict",
             estimator=estimator,
         )
@@ -128,12 +132,12 @@ def clip_results(
         estimator: Counts the results, and what is gained.
     """
 
-    def stage(view: View, _budget: Budget) -> Outcome:
-        steps = [n for n, b in enumerate(view.blocks) if isinstance(b, Step) and b.results]
-        newest = [(p, r) for p, r in view.results() if steps and p[0] == steps[-1]]
-        cost = sum(estimator.message(r, view.media.get(r.seq, 0)) for _, r in newest)
+    def stage(projection: Projection, _budget: Budget) -> Outcome:
+        steps = [n for n, b in enumerate(projection.blocks) if isinstance(b, Step) and b.results]
+        newest = [(p, r) for p, r in projection.results() if steps and p[0] == steps[-1]]
+        cost = sum(estimator.message(r, projection.media.get(r.seq, 0)) for _, r in newest)
         changes: dict[Place, AnyMessage] = {}
-        stored = list(view.stored)
+        stored = list(projection.stored)
         for place, result in newest if cost >= limit_tokens else ():
             path = free_path(folder, result.call_id, {each.path for each in stored})
             if result.name in readers:
@@ -146,9 +150,9 @@ def clip_results(
                 stored.append(Stored(path=path, text=result.text, seq=result.seq))
             changes[place] = replace(result, text=text)
         if not changes:
-            return view, ()
-        view = replace(view, stored=tuple(stored))
-        return edit(view, changes, fate="evicted", stage="clip", estimator=estimator)
+            return projection, ()
+        projection = replace(projection, stored=tuple(stored))
+        return edit(projection, changes, disposition="evicted", stage="clip", estimator=estimator)
 
     return stage
 
@@ -193,7 +197,7 @@ def shrink_arguments(
     limit_characters: int,
     head_characters: int,
     tools: Collection[str],
-    before: Callable[[View, Budget], int],
+    before: Callable[[Projection, Budget], int],
     estimator: Estimator,
 ) -> Stage:
     """Return the stage that shortens long text arguments of old calls; they stay valid JSON.
@@ -206,9 +210,9 @@ def shrink_arguments(
         estimator: Counts what is gained.
     """
 
-    def stage(view: View, budget: Budget) -> Outcome:
+    def stage(projection: Projection, budget: Budget) -> Outcome:
         changes: dict[Place, AnyMessage] = {}
-        for index, block in enumerate(view.blocks[: before(view, budget)]):
+        for index, block in enumerate(projection.blocks[: before(projection, budget)]):
             if not isinstance(block, Step):
                 continue
             calls = tuple(
@@ -217,7 +221,13 @@ def shrink_arguments(
             )
             if calls != block.reply.calls:
                 changes[index, 0] = replace(block.reply, calls=calls)
-        return edit(view, changes, fate="shortened", stage="shrink_arguments", estimator=estimator)
+        return edit(
+            projection,
+            changes,
+            disposition="shortened",
+            stage="shrink_arguments",
+            estimator=estimator,
+        )
 
     return stage
 

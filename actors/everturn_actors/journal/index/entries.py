@@ -151,16 +151,16 @@ def remove_stray_pointers(layout: Layout, existing: Container[str]) -> int:
     return stray
 
 
-def awake_ids(layout: Layout) -> tuple[str, ...]:
-    """Return every session that is marked awake, oldest first."""
+def active_ids(layout: Layout) -> tuple[str, ...]:
+    """Return every session that is marked active, oldest first."""
     try:
-        names = os.listdir(layout.awake)  # noqa: PTH208 - only the names are needed
+        names = os.listdir(layout.active)  # noqa: PTH208 - only the names are needed
     except FileNotFoundError:
         return ()
     return tuple(sorted(filter(is_session_id, names)))
 
 
-def mark_resting(layout: Layout, session_id: str) -> None:
+def mark_passive(layout: Layout, session_id: str) -> None:
     """Remove the marker of a session; not durable.
 
     Raises:

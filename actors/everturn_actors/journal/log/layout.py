@@ -6,7 +6,7 @@ sessions/<id>/state.yaml            the snapshot
 sessions/<id>/events.archive.jsonl  older events, moved there by compaction
 sessions/<id>/results/<name>        texts too large for the log, as UTF-8; the oldest go first
 sessions/<id>/media/<sha256>.<end>  files that came with messages; the oldest go first
-awake/<id>                          empty: this session may have an open turn
+active/<id>                         empty: this session may have an open turn
 conversations/<sha256>.json         the current session of one conversation
 index.sqlite                        all sessions by last activity: a cache, made anew where missing
 deleted/<id>                        a deleted session whose files are still being removed
@@ -75,9 +75,9 @@ class Layout:
         return self.workspace / "sessions"
 
     @property
-    def awake(self) -> Path:
+    def active(self) -> Path:
         """One marker for each session that may have an open turn."""
-        return self.workspace / "awake"
+        return self.workspace / "active"
 
     @property
     def conversations(self) -> Path:
@@ -97,7 +97,7 @@ class Layout:
     @property
     def folders(self) -> tuple[Path, ...]:
         """All folders of a workspace."""
-        return (self.sessions, self.awake, self.conversations, self.deleted)
+        return (self.sessions, self.active, self.conversations, self.deleted)
 
     def session(self, session_id: str) -> SessionFiles:
         """Return the files of a session, which need not exist.
@@ -113,7 +113,7 @@ class Layout:
         Raises:
             UnknownSessionError: It is no session id.
         """
-        return self.awake / _checked(session_id)
+        return self.active / _checked(session_id)
 
     def pointer(self, key: ConversationKey) -> Path:
         """Return the pointer of a conversation; any key gives a safe name."""

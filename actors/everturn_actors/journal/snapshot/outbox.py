@@ -12,14 +12,14 @@ from everturn_actors.model import (
     Attachment,
     Chunk,
     OutboxItem,
-    Overheard,
+    PendingAmbient,
 )
 from everturn_actors.state.serialization import read_value, utc_text
 
 T = TypeVar("T")
 
 
-def overheard_line(heard: Overheard) -> dict[str, Any]:
+def ambient_line(heard: PendingAmbient) -> dict[str, Any]:
     """Return the line of what was said beside the turns."""
     own = {"own": True} if heard.own else {}
     return {
@@ -54,19 +54,19 @@ def _told(value: OutboxItem | Chunk | Attachment) -> dict[str, Any]:
     }
 
 
-def overheard_of(
+def ambient_of(
     lines: Sequence[Line], instant: Callable[[object], datetime]
-) -> tuple[Overheard, ...]:
+) -> tuple[PendingAmbient, ...]:
     """Return the messages of their section; `instant` reads a time.
 
     Raises:
         EntryError: A line that cannot be read.
     """
 
-    def read(line: Line) -> Overheard:
+    def read(line: Line) -> PendingAmbient:
         values = {**line}
         until = instant(values.pop("until"))
-        return read_value(Overheard, {**values, "until": until})
+        return read_value(PendingAmbient, {**values, "until": until})
 
     return tuple(_each(lines, read))
 

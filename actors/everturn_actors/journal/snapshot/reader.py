@@ -16,8 +16,8 @@ from typing import Any, TypeVar, cast, get_args
 from everturn_actors.errors import UnknownFormatError
 from everturn_actors.journal.log.archive import ArchiveRecord, record_of
 from everturn_actors.journal.log.codec import load_json
-from everturn_actors.journal.snapshot.outbox import items_of, overheard_of
-from everturn_actors.journal.snapshot.reductions import replaced_of, standing_of, summary_of
+from everturn_actors.journal.snapshot.outbox import ambient_of, items_of
+from everturn_actors.journal.snapshot.reductions import reductions_of, replaced_of, summary_of
 from everturn_actors.journal.snapshot.state_yaml import FORMAT, OLDER_FORMATS, SECTIONS
 from everturn_actors.journal.snapshot.turns import (
     EntryError,
@@ -29,9 +29,9 @@ from everturn_actors.journal.snapshot.turns import (
 from everturn_actors.journal.snapshot.yaml_text import BadYamlError, line_of, parse_mapping
 from everturn_actors.model import (
     ConversationKey,
-    Sent,
+    PromptFingerprint,
+    Reductions,
     SessionStatus,
-    Standing,
     Turn,
     Usage,
     UserMessage,
@@ -116,15 +116,17 @@ def decode_state(data: bytes) -> SessionState:
         checkpointed_messages=_size_messages(checkpointed),
         pending=pending,
         pending_messages=_size_messages(pending),
-        standing=replace(
-            header.read("standing", lambda value: standing_of(value, _instant), Standing()),
+        reductions=replace(
+            header.read("reductions", lambda value: reductions_of(value, _instant), Reductions()),
             summary=header.section("summary", summary_of),
             replaced=header.section("replaced", replaced_of),
         ),
-        sent=header.read("sent", lambda value: read_value(Sent, value), Sent()),
+        fingerprint=header.read(
+            "fingerprint", lambda value: read_value(PromptFingerprint, value), PromptFingerprint()
+        ),
         reported=header.usage("reported", Usage()),
-        drifts=header.number("drifts", 0),
-        overheard=header.section("overheard", lambda lines: overheard_of(lines, _instant)),
+        cache_misses=header.number("cache_misses", 0),
+        ambient=header.section("ambient", lambda lines: ambient_of(lines, _instant)),
         outbox=header.section("outbox", lambda lines: items_of(lines, _instant)),
         principal=header.text("principal", ""),
         shared_with=header.read("shared_with", _names, ()),
@@ -278,10 +280,10 @@ _KNOWN = frozenset(
         "logged_messages",
         "usage",
         "instructions",
-        "standing",
-        "sent",
+        "reductions",
+        "fingerprint",
         "reported",
-        "drifts",
+        "cache_misses",
         "archive",
         "principal",
         "shared_with",

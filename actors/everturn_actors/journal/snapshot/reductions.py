@@ -8,12 +8,12 @@ from datetime import datetime
 from typing import Any, cast
 
 from everturn_actors.journal.snapshot.turns import EntryError, Line, explain
-from everturn_actors.model import Replaced, Standing, Summary
+from everturn_actors.model import Reductions, Replaced, Summary
 from everturn_actors.state.serialization import read_value
 
 
-def standing_of(value: object, instant: Callable[[object], datetime]) -> Standing:
-    """Return what the field `standing` holds; the summary and the replacements stand elsewhere.
+def reductions_of(value: object, instant: Callable[[object], datetime]) -> Reductions:
+    """Return what the field `reductions` holds; the summary and the replacements stand elsewhere.
 
     `instant` reads a time.
 
@@ -31,7 +31,7 @@ def standing_of(value: object, instant: Callable[[object], datetime]) -> Standin
             raise TypeError(msg)
     dropped, retry_at = values.pop("dropped", []), values.pop("retry_at", "")
     return replace(
-        read_value(Standing, values),
+        read_value(Reductions, values),
         dropped=frozenset(_items("dropped", dropped, int)),
         retry_at=instant(retry_at) if retry_at else None,
     )

@@ -18,17 +18,17 @@ from typing import Any, assert_never
 import orjson
 
 from everturn_actors.journal.log.archive import ArchiveRecord, record_line
-from everturn_actors.journal.snapshot.outbox import item_line, overheard_line
+from everturn_actors.journal.snapshot.outbox import ambient_line, item_line
 from everturn_actors.model import (
     Approval,
     Attachment,
     FileDigest,
     OpenTurn,
     Outage,
+    PromptFingerprint,
+    Reductions,
     Replaced,
     Reply,
-    Sent,
-    Standing,
     Step,
     Summary,
     ToolCall,
@@ -40,7 +40,7 @@ from everturn_actors.model import (
 from everturn_actors.state.serialization import utc_text
 from everturn_actors.state.session_state import SessionState
 
-FORMAT = "everturn/state-v4"
+FORMAT = "everturn/state-v5"
 OLDER_FORMATS = ("everturn/state-v1", "everturn/state-v2", "everturn/state-v3")
 """Formats that are read as well.
 
@@ -58,7 +58,7 @@ SECTIONS = (
     "pending",
     "summary",
     "replaced",
-    "overheard",
+    "ambient",
     "outbox",
 )
 "What follows the header, in this order: lists of one line each."
@@ -88,9 +88,9 @@ def encode_state(state: SessionState, archive: ArchiveRecord | None = None) -> b
         _open_turn_lines(state.open_turn),
         _lines_of(state.checkpointed),
         _lines_of(state.pending),
-        () if state.standing.summary is None else (_summary(state.standing.summary),),
-        (_replaced(each) for _, each in sorted(state.standing.replaced.items())),
-        map(overheard_line, state.overheard),
+        () if state.reductions.summary is None else (_summary(state.reductions.summary),),
+        (_replaced(each) for _, each in sorted(state.reductions.replaced.items())),
+        map(ambient_line, state.ambient),
         map(item_line, state.outbox),
     )
     parts = [_COMMENT.encode(), _header(state, archive)]
@@ -119,10 +119,10 @@ def _header(state: SessionState, archive: ArchiveRecord | None) -> bytes:
         ("logged_messages", state.logged_messages),
         ("usage", _usage(usage)),
         ("instructions", state.instructions),
-        ("standing", _standing(state.standing)),
-        ("sent", _fields(state.sent)),
+        ("reductions", _reductions(state.reductions)),
+        ("fingerprint", _fields(state.fingerprint)),
         ("reported", _usage(state.reported)),
-        ("drifts", state.drifts),
+        ("cache_misses", state.cache_misses),
         ("archive", record_line(archive) if archive else None),
         ("principal", state.principal),
         ("shared_with", list(state.shared_with)),
@@ -135,20 +135,24 @@ def _header(state: SessionState, archive: ArchiveRecord | None) -> bytes:
     return b"format: %b\n%b" % (FORMAT.encode(), lines)
 
 
-def _standing(standing: Standing) -> dict[str, Any]:
+def _reductions(reductions: Reductions) -> dict[str, Any]:
     """Return what is hidden for good, but for the long parts, which have lines of their own."""
-    retry_at = standing.retry_at
+    retry_at = reductions.retry_at
     return {
-        "cut_turn": standing.cut_turn,
-        "dropped": sorted(standing.dropped),
-        "note": standing.note,
-        "failures": standing.failures,
+        "cut_turn": reductions.cut_turn,
+        "dropped": sorted(reductions.dropped),
+        "note": reductions.note,
+        "failures": reductions.failures,
         "retry_at": "" if retry_at is None else utc_text(retry_at),
     }
 
 
 def _replaced(replaced: Replaced) -> dict[str, Any]:
-    line: dict[str, Any] = {"seq": replaced.seq, "fate": replaced.fate, "text": replaced.text}
+    line: dict[str, Any] = {
+        "seq": replaced.seq,
+        "disposition": replaced.disposition,
+        "text": replaced.text,
+    }
     if replaced.arguments:
         line["arguments"] = list(replaced.arguments)
     return line
@@ -226,7 +230,7 @@ def _approval(approval: Approval) -> dict[str, Any]:
         "reason": approval.reason,
         "pattern": approval.pattern,
         "approvers": list(approval.approvers),
-        "settled": approval.settled or "",
+        "settled": approval.resolution or "",
         "by": approval.by,
     }
     # Left out where there are none: then a version that knows no such field reads it as well.
@@ -330,15 +334,15 @@ def _summary(summary: Summary) -> dict[str, Any]:
     return {**line, "outside": list(outside)} if outside else line
 
 
-def _fields(value: Attachment | FileDigest | Sent | Summary) -> dict[str, Any]:
+def _fields(value: Attachment | FileDigest | PromptFingerprint | Summary) -> dict[str, Any]:
     return {field.name: getattr(value, field.name) for field in fields(value)}
 
 
 _EMPTY = {
-    "standing": _standing(Standing()),
-    "sent": _fields(Sent()),
+    "reductions": _reductions(Reductions()),
+    "fingerprint": _fields(PromptFingerprint()),
     "reported": _usage(_NO_USAGE),
-    "drifts": 0,
+    "cache_misses": 0,
     "archive": None,
     "principal": "",
     "shared_with": list[str](),

@@ -14,7 +14,7 @@ from everturn_actors.model import (
     Outage,
     Outcome,
     Reply,
-    Settled,
+    Resolution,
     Steering,
     Step,
     ToolResult,
@@ -200,8 +200,8 @@ def open_turn_of(lines: Sequence[Line], instant: Callable[[object], datetime]) -
     step: OpenStep | None = None
     entries = 1
     try:
-        opening = _opening_of(lines[0], instant)
-        draft = _Draft(number=opening.turn)
+        header = _header_of(lines[0], instant)
+        draft = _Draft(number=header.turn)
         for line in lines[1:]:
             entries += 1
             if (number := _number(line)) != draft.number:
@@ -222,24 +222,24 @@ def open_turn_of(lines: Sequence[Line], instant: Callable[[object], datetime]) -
     return OpenTurn(
         number=turn.number,
         users=turn.users,
-        started_at=opening.at,
+        started_at=header.at,
         steps=turn.steps,
         step=step,
         steered=turn.steered,
-        broken=opening.broken,
-        delivers=opening.delivers,
-        retried_steps=opening.retried_steps,
-        sent_files=opening.sent_files,
-        outage=opening.outage,
-        told_of_outage=opening.told_of_outage,
-        told_of_drops=opening.told_of_drops,
-        preview_step=opening.preview_step,
-        preview_id=opening.preview_id,
+        broken=header.broken,
+        delivers=header.delivers,
+        retried_steps=header.retried_steps,
+        sent_files=header.sent_files,
+        outage=header.outage,
+        told_of_outage=header.told_of_outage,
+        told_of_drops=header.told_of_drops,
+        preview_step=header.preview_step,
+        preview_id=header.preview_id,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Opening:
+class _Header:
     """The first line of an open turn: what is known of it besides its messages."""
 
     turn: int
@@ -255,13 +255,13 @@ class _Opening:
     preview_id: str = ""
 
 
-def _opening_of(line: Line, instant: Callable[[object], datetime]) -> _Opening:
+def _header_of(line: Line, instant: Callable[[object], datetime]) -> _Header:
     values = {**line}
     if values.pop("role") != "opened":
         _refuse("an open turn begins with the line of the role 'opened'")
     outage = _outage_of(values.pop("outage", None), instant)
-    opening = read_value(_Opening, {**values, "at": instant(values["at"])})
-    return replace(opening, outage=outage)
+    header = read_value(_Header, {**values, "at": instant(values["at"])})
+    return replace(header, outage=outage)
 
 
 _TIMES: Final = ("since", "failed_at", "retry_at", "give_up_at")
@@ -302,10 +302,10 @@ def _approval(line: object, instant: Callable[[object], datetime]) -> Approval:
     if not isinstance(line, dict):
         _refuse("an approval must be a mapping")
     values = cast("dict[str, Any]", {**line})
-    settled, values["expires_at"] = values.pop("settled"), instant(values["expires_at"])
-    if settled and settled not in get_args(Settled):
-        _refuse(f"an approval is settled as one of {', '.join(get_args(Settled))}")
-    return replace(read_value(Approval, values), settled=settled or None)
+    resolution, values["expires_at"] = values.pop("settled"), instant(values["expires_at"])
+    if resolution and resolution not in get_args(Resolution):
+        _refuse(f"an approval is settled as one of {', '.join(get_args(Resolution))}")
+    return replace(read_value(Approval, values), resolution=resolution or None)
 
 
 def _refuse(why: str) -> NoReturn:

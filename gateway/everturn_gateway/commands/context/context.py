@@ -13,10 +13,10 @@ from everturn_actors.context.catalog import POLICIES
 from everturn_actors.context.estimation.window import window_messages
 from everturn_actors.context.estimation.windows import DEFAULT_WINDOW_TOKENS
 from everturn_actors.context.policy import Applied, Limits, Policy, apply_policy
+from everturn_actors.context.projection.projection import Change, size_tokens
 from everturn_actors.context.projection.turns import flatten
-from everturn_actors.context.projection.view import Became, size_tokens
 from everturn_actors.errors import ContextDoesNotFitError
-from everturn_actors.model import AnyMessage, Fate, ToolDefinition
+from everturn_actors.model import AnyMessage, Disposition, ToolDefinition
 from everturn_gateway.commands.context.transcript import (
     Json,
     Transcript,
@@ -36,7 +36,7 @@ from everturn_gateway.yaml_files import Document, FieldPath, Place, check
 
 _SETTING = Path("--set")  # where a fault in a number stands
 _LISTS = ("clear_exclude_tools",)
-_KEPT = Became(fate="kept", stage="")
+_KEPT = Change(disposition="kept", stage="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,12 +104,12 @@ def report(transcript: Transcript, applied: Applied, given_system: str) -> Json:
         "total": total,
         "fits": total <= window if window else None,
         "regions": _regions(transcript, applied, given_system),
-        "omitted_messages": applied.view.omitted_messages,
+        "omitted_messages": applied.projection.omitted_messages,
         "messages": list(_fates(transcript, applied)),
         "reductions": [
             {
                 "stage": reduction.stage,
-                "fate": reduction.fate,
+                "disposition": reduction.disposition,
                 "messages": [seq - 1 for seq in reduction.seqs],
                 "call_ids": list(reduction.call_ids),
                 "tokens_before": reduction.tokens_before,
@@ -119,24 +119,24 @@ def report(transcript: Transcript, applied: Applied, given_system: str) -> Json:
         ],
         "stored": [
             {"message": stored.seq - 1, "path": stored.path, "characters": len(stored.text)}
-            for stored in applied.view.stored
+            for stored in applied.projection.stored
         ],
         "repairs": [asdict(repair) for repair in transcript.repairs],
-        "notes": list(applied.view.notes),
+        "notes": list(applied.projection.notes),
     }
 
 
 def _regions(transcript: Transcript, applied: Applied, given_system: str) -> Json:
-    view, count, budget = applied.view, applied.estimates, applied.budget
+    projection, count, budget = applied.projection, applied.estimates, applied.budget
     plain = "\n\n".join(part for part in (given_system, transcript.system) if part)
-    without = applied.policy.opening(plain, view.whole_summary, 0)
-    summarised = replace(applied, opening=without).opening_tokens
+    without = applied.policy.preamble(plain, projection.whole_summary, 0)
+    summarised = replace(applied, preamble=without).preamble_tokens
     return {
         "system": count.text(plain),
         "summary": summarised - count.text(plain),
-        "notice": applied.opening_tokens - summarised,
-        "history": size_tokens(view, flatten(view.blocks[: view.current]), count),
-        "turn": size_tokens(view, flatten(view.blocks[view.current :]), count),
+        "notice": applied.preamble_tokens - summarised,
+        "history": size_tokens(projection, flatten(projection.blocks[: projection.current]), count),
+        "turn": size_tokens(projection, flatten(projection.blocks[projection.current :]), count),
         "tools": budget.tools_tokens,
         "reserve": budget.reserve_tokens,
         "margin": budget.margin_tokens,
@@ -145,16 +145,16 @@ def _regions(transcript: Transcript, applied: Applied, given_system: str) -> Jso
 
 def _fates(transcript: Transcript, applied: Applied) -> Iterator[Json]:
     """Yield what became of each message that was given."""
-    estimator, view = applied.estimates, applied.view
+    estimator, projection = applied.estimates, applied.projection
     before = {message.seq: message for message in applied.given.messages}
-    after = {message.seq: message for message in view.messages}
+    after = {message.seq: message for message in projection.messages}
 
     def cost(message: AnyMessage | None) -> int:
-        return estimator.message(message, view.media.get(message.seq, 0)) if message else 0
+        return estimator.message(message, projection.media.get(message.seq, 0)) if message else 0
 
     for index, message in enumerate(transcript.messages):
         seq = index + 1
-        became = view.became.get(seq, _KEPT)
+        changes = projection.changes.get(seq, _KEPT)
         if index < transcript.system_count:
             tokens = estimator.text(message_text(message))
             costs = (tokens, tokens)
@@ -163,8 +163,8 @@ def _fates(transcript: Transcript, applied: Applied) -> Iterator[Json]:
         yield {
             "index": index,
             "role": message["role"],
-            "fate": became.fate,
-            "stage": became.stage,
+            "disposition": changes.disposition,
+            "stage": changes.stage,
             "tokens_before": costs[0],
             "tokens_after": costs[1],
         }
@@ -182,7 +182,14 @@ def _apply(policy: Policy[Any], given: _Given) -> Applied:
 
 
 def _print_table(given: _Given, policies: Sequence[Policy[Any]]) -> None:
-    fates: tuple[Fate, ...] = ("shortened", "masked", "cleared", "evicted", "summarised", "dropped")
+    fates: tuple[Disposition, ...] = (
+        "shortened",
+        "masked",
+        "cleared",
+        "evicted",
+        "summarised",
+        "dropped",
+    )
     rows: list[tuple[str, ...]] = []
     for policy in policies:
         try:
@@ -190,20 +197,20 @@ def _print_table(given: _Given, policies: Sequence[Policy[Any]]) -> None:
         except ContextDoesNotFitError as error:
             rows.append((policy.name, *("-",) * (3 + len(fates)), "no", str(error)))
             continue
-        view = applied.view
-        counts = Counter(became.fate for became in view.became.values())
-        before = size_tokens(view, applied.given.messages, applied.estimates)
+        projection = applied.projection
+        counts = Counter(changes.disposition for changes in projection.changes.values())
+        before = size_tokens(projection, applied.given.messages, applied.estimates)
         window = applied.budget.window_tokens
         fits = ("yes" if applied.total_tokens <= window else "no") if window else "unknown"
         rows.append(
             (
                 policy.name,
-                f"{len(view.messages):,}",
+                f"{len(projection.messages):,}",
                 f"{before:,}",
                 f"{applied.messages_tokens:,}",
-                *(str(counts[fate] or "-") for fate in fates),
+                *(str(counts[disposition] or "-") for disposition in fates),
                 fits,
-                "; ".join(view.notes),
+                "; ".join(projection.notes),
             )
         )
     print_table(("policy", "messages", "tokens before", "after", *fates, "fits", "notes"), rows)

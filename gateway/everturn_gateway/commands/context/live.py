@@ -99,7 +99,7 @@ def _print_explanation(explanation: Explanation) -> None:
     sys.stdout.writelines(f"{name:<10}{clean(text)}\n" for name, text in facts)
     sys.stdout.write("\n")
     print_table(
-        ("events", "messages", "role", "fate", "stage", "tokens", "shown", "by event"),
+        ("events", "messages", "role", "disposition", "stage", "tokens", "shown", "by event"),
         [row.cells() for row in _rows(explanation.messages)],
         right=("messages", "tokens", "shown", "by event"),
     )
@@ -126,7 +126,7 @@ class _Row:
             seqs,
             f"{len(self.messages):,}",
             ", ".join(roles),
-            first.fate,
+            first.disposition,
             first.stage or "-",
             f"{sum(message.tokens_before for message in self.messages):,}",
             f"{sum(message.tokens_after for message in self.messages):,}",
@@ -138,8 +138,8 @@ def _rows(messages: Sequence[Explained]) -> Iterator[_Row]:
     """Yield a row for each message that is shown, and one for all in a row that are not."""
 
     def same(message: Explained) -> tuple[str, str, int, int]:
-        alone = 0 if message.fate in _GONE else message.seq
-        return message.fate, message.stage, message.by_seq, alone
+        alone = 0 if message.disposition in _GONE else message.seq
+        return message.disposition, message.stage, message.by_seq, alone
 
     for _, group in groupby(messages, key=same):
         yield _Row(tuple(group))

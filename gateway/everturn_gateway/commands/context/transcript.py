@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
 from everturn_actors.context.policy import Applied
-from everturn_actors.context.projection.grouping import Grouping, Misplaced, make_view
+from everturn_actors.context.projection.grouping import Grouping, Misplaced, make_projection
+from everturn_actors.context.projection.projection import Projection
 from everturn_actors.context.projection.turns import Block
-from everturn_actors.context.projection.view import View
 from everturn_actors.model import (
     AnyMessage,
     Notice,
@@ -72,9 +72,9 @@ class Transcript:
         """The text of its system prompt."""
         return "\n\n".join(message_text(message) for message in self.messages[: self.system_count])
 
-    def view(self, turn_start: int | None) -> View:
+    def view(self, turn_start: int | None) -> Projection:
         """Return what a policy works on."""
-        return make_view(
+        return make_projection(
             self.blocks, turn_start=turn_start, media=dict(self.media), dropped=self.dropped
         )
 
@@ -384,19 +384,19 @@ def write_messages(transcript: Transcript, applied: Applied, given_system: str) 
         given_system: The system prompt that was given beside the transcript; "" for none.
     """
     out: list[Json] = []
-    opening = applied.opening
+    preamble = applied.preamble
     before = "\n\n".join(part for part in (given_system, transcript.system) if part)
-    if opening.system != before:
-        out.append({"role": "system", "content": opening.system})
+    if preamble.system != before:
+        out.append({"role": "system", "content": preamble.system})
     else:
         if given_system:
             out.append({"role": "system", "content": given_system})
         out += transcript.messages[: transcript.system_count]
-    if opening.notice:
-        out.append({"role": "system", "content": opening.notice})
-    if opening.preface:
-        out.append({"role": "user", "content": opening.preface})
-    out += [_write(transcript.messages, message) for message in applied.view.messages]
+    if preamble.notice:
+        out.append({"role": "system", "content": preamble.notice})
+    if preamble.preface:
+        out.append({"role": "user", "content": preamble.preface})
+    out += [_write(transcript.messages, message) for message in applied.projection.messages]
     return out
 
 

@@ -9,7 +9,7 @@ from pydantic import Field
 from everturn_actors.context.explain import Explanation, Role, Verdict
 from everturn_actors.context.report import ContextReport, Level
 from everturn_actors.context.summaries import FOCUS_CHARACTERS
-from everturn_actors.model import Fate, SummarySource
+from everturn_actors.model import Disposition, SummarySource
 from everturn_actors.service import Compacted
 from everturn_actors.state.reports import explanation_record, report_record
 from everturn_gateway.http.schemas.sessions import Body, Instant, ToolCallBody
@@ -71,14 +71,16 @@ class ContextBody(Body):
     regions: RegionsBody
     shown_messages: int
     hidden_messages: int = Field(description="Since the session began.")
-    by_fate: dict[Fate, int] = Field(description="Messages that are not as they were said.")
+    by_disposition: dict[Disposition, int] = Field(
+        description="Messages that are not as they were said."
+    )
     summary: ToldBody | None
     predicted_tokens: int
     reported: ReportedBody = Field(description="For the last request.")
     scale: float = Field(description="Tokens of the model for one estimated token.")
     reports: int = Field(description="How many reports of the provider `scale` was learnt from.")
     prefix: str = Field(description="Hash of the request.")
-    drifts: int = Field(
+    cache_misses: int = Field(
         description="Requests that did not begin with the one before, without a reduction."
     )
     failures: int = Field(description="Summaries in a row that no model could write.")
@@ -100,7 +102,7 @@ class ExplainedBody(Body):
 
     seq: _Seq
     role: Role
-    fate: Fate
+    disposition: Disposition
     stage: str = Field(description="What did it; empty where nothing was done.")
     tokens_before: int
     tokens_after: int = Field(description="0 where the request does not show it.")

@@ -50,15 +50,15 @@ class KnownModelBody(Body):
     @staticmethod
     def of(known: KnownModel) -> KnownModelBody:
         """Return the body of `known`."""
-        facts = known.facts
+        statistics = known.statistics
         return KnownModelBody(
             model=known.label,
-            scale=round(facts.scale, 3),
-            reports=facts.reports,
-            window_tokens=facts.window_tokens,
-            proven_tokens=facts.proven_tokens,
-            limit=HintBody.of(facts.limit),
-            no_tools=HintBody.of(facts.no_tools),
+            scale=round(statistics.scale, 3),
+            reports=statistics.reports,
+            window_tokens=statistics.window_tokens,
+            proven_tokens=statistics.proven_tokens,
+            limit=HintBody.of(statistics.limit),
+            no_tools=HintBody.of(statistics.no_tools),
             learnt_at=known.learnt_at,
         )
 

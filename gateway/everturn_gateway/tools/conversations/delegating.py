@@ -175,7 +175,7 @@ async def _result(service: TurnService, submission: Submission) -> TurnResult:
 async def _conclusion(service: TurnService, result: TurnResult) -> ToolOutput:
     state = await service.view(result.session_id)
     read = outside_of_all(message for turn in state.held_turns for message in turn.messages)
-    summary = state.standing.summary
+    summary = state.reductions.summary
     sources = together(read.sources, summary.outside if summary is not None else ())
     untrusted = bool(sources) or result.untrusted or is_tainted(state.key)
     source = f"what a delegate concluded from {', '.join(sources) or 'its task'}" * untrusted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from everturn_actors.model import Conversation, Fate, OpenTurn, Turn
+from everturn_actors.model import Conversation, Disposition, OpenTurn, Turn
 from everturn_gateway.tools.recall.messages import Said, ask, heading
 
 FILES_MAX = 20  # newest ones that the overview names
@@ -43,8 +43,8 @@ def _lines(
 
 
 def _hidden(conversation: Conversation, first_seq: int) -> Iterator[str]:
-    standing = conversation.standing
-    older = [turn for turn in conversation.turns if turn.number < standing.cut_turn]
+    reductions = conversation.reductions
+    older = [turn for turn in conversation.turns if turn.number < reductions.cut_turn]
     hidden = conversation.left_messages + sum(turn.size_messages for turn in older)
     if not hidden:
         yield "No turn is hidden for good."
@@ -54,7 +54,7 @@ def _hidden(conversation: Conversation, first_seq: int) -> Iterator[str]:
     until = shown.users[0].seq - 1 if shown is not None else 0
     where = f": {ask(**{'from': first_seq, 'to': until})}" if until >= first_seq else ""
     yield f"The oldest {hidden} are not shown{where}"
-    summary = standing.summary
+    summary = reductions.summary
     if summary is not None:
         author = "a model" if summary.source == "model" else "their beginnings"
         yield (
@@ -66,23 +66,23 @@ def _hidden(conversation: Conversation, first_seq: int) -> Iterator[str]:
 
 
 def _first_shown(conversation: Conversation) -> Turn | OpenTurn | None:
-    cut = conversation.standing.cut_turn
+    cut = conversation.reductions.cut_turn
     finished = (turn for turn in conversation.turns if turn.number >= cut)
     return next(finished, conversation.current)
 
 
 def _parts(conversation: Conversation) -> Iterator[str]:
-    by_fate: dict[Fate, list[int]] = {}
-    for seq, each in sorted(conversation.standing.replaced.items()):
-        by_fate.setdefault(each.fate, []).append(seq)
-    dropped = sorted(conversation.standing.dropped)
+    by_disposition: dict[Disposition, list[int]] = {}
+    for seq, each in sorted(conversation.reductions.replaced.items()):
+        by_disposition.setdefault(each.disposition, []).append(seq)
+    dropped = sorted(conversation.reductions.dropped)
     if dropped:
         between = ask(**{"from": dropped[0], "to": dropped[-1]})
         yield f"Of the others, {len(dropped)} are left out: {between}"
-    for fate, seqs in by_fate.items():
+    for disposition, seqs in by_disposition.items():
         few = ", ".join(map(str, seqs[:_SEQS_MAX]))
         more = f" and {len(seqs) - _SEQS_MAX} more" if len(seqs) > _SEQS_MAX else ""
-        yield f"{fate.capitalize()}: messages {few}{more}"
+        yield f"{disposition.capitalize()}: messages {few}{more}"
 
 
 def _files(files: Sequence[Said]) -> Iterator[str]:
@@ -94,7 +94,7 @@ def _files(files: Sequence[Said]) -> Iterator[str]:
 
 def discarded(first_seq: int, conversation: Conversation) -> str:
     """Return that the log was cut, and what is left of what stood there."""
-    summary = conversation.standing.summary
+    summary = conversation.reductions.summary
     path = summary.path if summary else ""
     kept = f"; what was summarised stands in {ask(file=path)}" if path else ""
     return (

@@ -91,7 +91,7 @@ async def _search_chunk(
 
 async def _search_summarised(answers: Answers, words: Sequence[str], found: _Found) -> None:
     """Search what was discarded with a log, as far as files keep it."""
-    summary = answers.conversation.standing.summary
+    summary = answers.conversation.reductions.summary
     name = summary.path if summary else ""
     seen: set[str] = set()
     while name and name not in seen and len(seen) < _SUMMARISED_MAX and not found.is_full:

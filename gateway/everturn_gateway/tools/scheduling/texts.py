@@ -60,7 +60,7 @@ def told(view: JobView, coming: Sequence[datetime], *, is_new: bool) -> str:
     due = "; ".join(instant_text(each, job.timezone) for each in coming[:SHOWN])
     if due:
         said += f"\ndue {due}{'; and so on' if len(coming) > SHOWN else ''}"
-    return said if view.state == "scheduled" else f"{said}\n{_standing(view)}"
+    return said if view.state == "scheduled" else f"{said}\n{_reductions(view)}"
 
 
 def listing(views: Sequence[JobView], own: Collection[str]) -> str:
@@ -89,7 +89,7 @@ def _row(view: JobView, *, shows_text: bool) -> str:
     what = "message" if isinstance(job.payload, SendMessage) else "task"
     if shows_text:
         what += f" “{one_line(job.payload.text, _TEXT_CHARACTERS)}”"
-    return f"- {name}: {what}, {_times(job)}; {_standing(view)}"
+    return f"- {name}: {what}, {_times(job)}; {_reductions(view)}"
 
 
 def _times(job: Job) -> str:
@@ -116,7 +116,7 @@ def _when(when: When) -> str:
             assert_never(when)
 
 
-def _standing(view: JobView) -> str:
+def _reductions(view: JobView) -> str:
     """Return how a job stands: when it is due next, and what became of it last."""
     timezone, state = view.job.timezone, view.state
     said: str = state

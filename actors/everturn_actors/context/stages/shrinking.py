@@ -18,20 +18,20 @@ from everturn_actors.context.estimation.estimates import (
     text_units,
 )
 from everturn_actors.context.projection.markers import Markers, gap_messages
-from everturn_actors.context.projection.results import Shape, keep_ends
-from everturn_actors.context.projection.turns import Block, count_messages, flatten
-from everturn_actors.context.projection.view import (
+from everturn_actors.context.projection.projection import (
     Outcome,
     Place,
+    Projection,
     Stage,
-    View,
     edit,
+    projection_units,
     remove,
     size_units,
-    view_units,
 )
-from everturn_actors.context.stages.ageing import Item, Old, items, put, shorten_reply
-from everturn_actors.context.stages.jumping import newest_turn, units_of
+from everturn_actors.context.projection.results import Shape, keep_ends
+from everturn_actors.context.projection.turns import Block, count_messages, flatten
+from everturn_actors.context.stages.cutting_ahead import newest_turn, units_of
+from everturn_actors.context.stages.masking import Item, Old, items, put, shorten_reply
 from everturn_actors.model import (
     AnyMessage,
     Notice,
@@ -50,19 +50,21 @@ _MANY = 1_000_000  # messages: the longest marker
 class Room:
     """How much there is for all messages."""
 
-    limit: Callable[[View, Budget], int]
+    limit: Callable[[Projection, Budget], int]
     "In tokens; above it something is done,"
     cut_to: float
     "down to this share of it."
     count: Estimates
 
-    def is_over(self, view: View, budget: Budget) -> bool:
+    def is_over(self, projection: Projection, budget: Budget) -> bool:
         """Say whether the messages cost too much."""
-        return self.count.tokens(view_units(view)) > self.limit(view, budget)
+        return self.count.tokens(projection_units(projection)) > self.limit(projection, budget)
 
-    def excess_units(self, view: View, budget: Budget) -> int:
+    def excess_units(self, projection: Projection, budget: Budget) -> int:
         """Return what has to go once something has."""
-        return view_units(view) - units_of(self.cut_to * self.limit(view, budget), self.count)
+        return projection_units(projection) - units_of(
+            self.cut_to * self.limit(projection, budget), self.count
+        )
 
 
 def squeeze(room: Room, old: Old) -> tuple[Stage, ...]:
@@ -78,7 +80,7 @@ def squeeze(room: Room, old: Old) -> tuple[Stage, ...]:
 
 def _change(
     room: Room,
-    candidates: Callable[[View], Iterable[tuple[Place, AnyMessage]]],
+    candidates: Callable[[Projection], Iterable[tuple[Place, AnyMessage]]],
     shorter: Callable[[AnyMessage, int], AnyMessage | None],
     *,
     stage: str,
@@ -92,12 +94,12 @@ def _change(
         stage: Its name.
     """
 
-    def run(view: View, budget: Budget) -> Outcome:
-        if not room.is_over(view, budget):
-            return view, ()
-        excess = room.excess_units(view, budget)
+    def run(projection: Projection, budget: Budget) -> Outcome:
+        if not room.is_over(projection, budget):
+            return projection, ()
+        excess = room.excess_units(projection, budget)
         changes: dict[Place, AnyMessage] = {}
-        for place, message in candidates(view):
+        for place, message in candidates(projection):
             if excess <= 0:
                 break
             changed = shorter(message, excess)
@@ -105,7 +107,7 @@ def _change(
             if changed is not None and gain > 0:
                 changes[place] = changed
                 excess -= gain
-        return edit(view, changes, fate="shortened", stage=stage, estimator=room.count)
+        return edit(projection, changes, disposition="shortened", stage=stage, estimator=room.count)
 
     return run
 
@@ -116,16 +118,16 @@ def mask_middle(room: Room, old: Old) -> Stage:
     One message by the other, the oldest first, until enough is saved.
     """
 
-    def stage(view: View, budget: Budget) -> Outcome:
-        if not room.is_over(view, budget):
-            return view, ()
-        excess, start = room.excess_units(view, budget), newest_turn(view)
+    def stage(projection: Projection, budget: Budget) -> Outcome:
+        if not room.is_over(projection, budget):
+            return projection, ()
+        excess, start = room.excess_units(projection, budget), newest_turn(projection)
         leaving: list[Item] = []
-        for item in reversed(list(items(view, replace(old, keep_results=0)))):
+        for item in reversed(list(items(projection, replace(old, keep_results=0)))):
             if excess > 0 and item.place[0] >= start:
                 leaving.append(item)
                 excess -= item.gain_units
-        return put(view, leaving, fate="masked", stage="mask", estimator=room.count)
+        return put(projection, leaving, disposition="masked", stage="mask", estimator=room.count)
 
     return stage
 
@@ -133,8 +135,8 @@ def mask_middle(room: Room, old: Old) -> Stage:
 def shorten_results(room: Room, markers: Markers) -> Stage:
     """Return the stage that keeps the ends of the newest turn's results."""
 
-    def results(view: View) -> Iterator[tuple[Place, AnyMessage]]:
-        for place, message in _messages(view, _steps(view)):
+    def results(projection: Projection) -> Iterator[tuple[Place, AnyMessage]]:
+        for place, message in _messages(projection, _steps(projection)):
             if isinstance(message, ToolResult):
                 yield place, message
 
@@ -147,8 +149,8 @@ def shorten_results(room: Room, markers: Markers) -> Stage:
 def shorten_replies(room: Room, old: Old) -> Stage:
     """Return the stage that shortens the newest turn's long arguments and long replies."""
 
-    def replies(view: View) -> Iterator[tuple[Place, AnyMessage]]:
-        for place, message in _messages(view, _steps(view)):
+    def replies(projection: Projection) -> Iterator[tuple[Place, AnyMessage]]:
+        for place, message in _messages(projection, _steps(projection)):
             if isinstance(message, Reply):
                 yield place, message
 
@@ -166,9 +168,9 @@ def shorten_replies(room: Room, old: Old) -> Stage:
 def shorten_users(room: Room, markers: Markers) -> Stage:
     """Return the stage that keeps the heads of the newest turn's questions."""
 
-    def users(view: View) -> Iterator[tuple[Place, AnyMessage]]:
-        for index in range(newest_turn(view), len(view.blocks)):
-            block = view.blocks[index]
+    def users(projection: Projection) -> Iterator[tuple[Place, AnyMessage]]:
+        for index in range(newest_turn(projection), len(projection.blocks)):
+            block = projection.blocks[index]
             if not isinstance(block, Step) and block.seq:
                 yield (index, 0), block
 
@@ -196,33 +198,37 @@ def drop_middle(room: Room, markers: Markers) -> Stage:
     What a person said between them stays. A marker tells how many messages are gone, at each place.
     """
 
-    def stage(view: View, budget: Budget) -> Outcome:
-        if not room.is_over(view, budget):
-            return view, ()
-        excess = room.excess_units(view, budget)
+    def stage(projection: Projection, budget: Budget) -> Outcome:
+        if not room.is_over(projection, budget):
+            return projection, ()
+        excess = room.excess_units(projection, budget)
         marker_units = message_units(UserMessage(text=markers.gap(_MANY)))
         gone: set[int] = set()
-        for index in _middle(view):
+        for index in _middle(projection):
             if excess <= 0:
                 break
             before = index - 1
-            joins = before in gone or _gap(view.blocks[before]) > 0
-            excess -= size_units(view, flatten([view.blocks[index]]))
+            joins = before in gone or _gap(projection.blocks[before]) > 0
+            excess -= size_units(projection, flatten([projection.blocks[index]]))
             excess += 0 if joins else marker_units
             gone.add(index)
-        return _leave_out(view, gone, markers, room.count)
+        return _leave_out(projection, gone, markers, room.count)
 
     return stage
 
 
-def _leave_out(view: View, gone: set[int], markers: Markers, count: Estimates) -> Outcome:
+def _leave_out(
+    projection: Projection, gone: set[int], markers: Markers, count: Estimates
+) -> Outcome:
     if not gone:
-        return view, ()
-    left = count_messages([view.blocks[index] for index in gone])
-    smaller, reductions = remove(view, gone, fate="dropped", stage="drop_steps", estimator=count)
+        return projection, ()
+    left = count_messages([projection.blocks[index] for index in gone])
+    smaller, reductions = remove(
+        projection, gone, disposition="dropped", stage="drop_steps", estimator=count
+    )
     blocks: list[Block] = []
     missing = 0
-    for index, block in enumerate(view.blocks):
+    for index, block in enumerate(projection.blocks):
         if index in gone:
             missing += count_messages([block])
         elif told := _gap(block):
@@ -235,9 +241,9 @@ def _leave_out(view: View, gone: set[int], markers: Markers, count: Estimates) -
     return replace(
         smaller,
         blocks=tuple(blocks),
-        current=view.current if view.current < len(view.blocks) else len(blocks),
-        omitted_messages=view.omitted_messages + left,
-        unsummarised=view.unsummarised + left,
+        current=projection.current if projection.current < len(projection.blocks) else len(blocks),
+        omitted_messages=projection.omitted_messages + left,
+        unsummarised=projection.unsummarised + left,
     ), reductions
 
 
@@ -245,28 +251,30 @@ def _told(missing: int, markers: Markers) -> list[Block]:
     return [UserMessage(text=markers.gap(missing))] if missing else []
 
 
-def _middle(view: View) -> list[int]:
+def _middle(projection: Projection) -> list[int]:
     """Return what may leave the newest turn: all steps but the first and the last, and notices."""
-    steps = _steps(view)
+    steps = _steps(projection)
     if not steps:
         return []
     spared = (steps[0], steps[-1])
     return [
         index
-        for index in range(newest_turn(view), len(view.blocks))
-        if isinstance(view.blocks[index], Step | Notice) and index not in spared
+        for index in range(newest_turn(projection), len(projection.blocks))
+        if isinstance(projection.blocks[index], Step | Notice) and index not in spared
     ]
 
 
-def _steps(view: View) -> list[int]:
+def _steps(projection: Projection) -> list[int]:
     """Return the blocks of the newest turn that are steps."""
-    start = newest_turn(view)
-    return [n for n in range(start, len(view.blocks)) if isinstance(view.blocks[n], Step)]
+    start = newest_turn(projection)
+    return [
+        n for n in range(start, len(projection.blocks)) if isinstance(projection.blocks[n], Step)
+    ]
 
 
-def _messages(view: View, blocks: Iterable[int]) -> Iterator[tuple[Place, AnyMessage]]:
+def _messages(projection: Projection, blocks: Iterable[int]) -> Iterator[tuple[Place, AnyMessage]]:
     for index in blocks:
-        for number, message in enumerate(flatten([view.blocks[index]])):
+        for number, message in enumerate(flatten([projection.blocks[index]])):
             yield (index, number), message
 
 

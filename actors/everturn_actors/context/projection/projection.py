@@ -15,7 +15,7 @@ from everturn_actors.context.estimation.estimates import Estimates, message_unit
 from everturn_actors.context.projection.turns import Block, count_messages, flatten
 from everturn_actors.model import (
     AnyMessage,
-    Fate,
+    Disposition,
     Remembering,
     Reply,
     Step,
@@ -46,17 +46,17 @@ class Estimator(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Became:
+class Change:
     """What became of one message."""
 
-    fate: Fate
+    disposition: Disposition
     stage: str
     "The stage that did it last; empty for a message that is as it was."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """A text that left the view and has to be kept where the model can read it."""
+    """A text that left the projection and has to be kept where the model can read it."""
 
     path: str
     text: str
@@ -68,7 +68,7 @@ class Reduction:
     """What one stage did, once."""
 
     stage: str
-    fate: Fate
+    disposition: Disposition
     seqs: tuple[int, ...]
     call_ids: tuple[str, ...]
     "Calls whose results are among these messages."
@@ -77,14 +77,14 @@ class Reduction:
     tokens_after: int
 
 
-VIEW_UNITS = "units"
-"Under which a view remembers what its messages cost; whoever makes one may know it already."
-VIEW_MESSAGES = "messages"
+PROJECTION_UNITS = "units"
+"Under which a projection remembers what its messages cost; whoever makes one may know it already."
+PROJECTION_MESSAGES = "messages"
 "Under which it remembers how many messages of the conversation it shows."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View(Remembering):
+class Projection(Remembering):
     """A conversation on its way into a request."""
 
     blocks: tuple[Block, ...]
@@ -93,7 +93,7 @@ class View(Remembering):
     "The block at which the running turn begins; the number of blocks where none runs."
     media: Mapping[int, int] = field(default_factory=dict[int, int])
     "Images and files of a message, by its seq; they stay with it whatever its text becomes."
-    became: Mapping[int, Became] = field(default_factory=dict[int, Became])
+    changes: Mapping[int, Change] = field(default_factory=dict[int, Change])
     "By seq; a message that is not in it is kept."
     omitted_messages: int = 0
     "Messages of the conversation that are not shown: what a notice to the model has to tell."
@@ -135,65 +135,69 @@ class View(Remembering):
                     yield (index, number), result
 
 
-Outcome: TypeAlias = tuple[View, tuple[Reduction, ...]]
-Stage: TypeAlias = Callable[[View, Budget], Outcome]
+Outcome: TypeAlias = tuple[Projection, tuple[Reduction, ...]]
+Stage: TypeAlias = Callable[[Projection, Budget], Outcome]
 
 
 def in_order(*stages: Stage) -> Stage:
     """Return the stage that does what all of these do, one after the other."""
 
-    def stage(view: View, budget: Budget) -> Outcome:
+    def stage(projection: Projection, budget: Budget) -> Outcome:
         reduced: tuple[Reduction, ...] = ()
         for each in stages:
-            view, reductions = each(view, budget)
+            projection, reductions = each(projection, budget)
             reduced += reductions
-        return view, reduced
+        return projection, reduced
 
     return stage
 
 
-def size_units(view: View, messages: Iterable[AnyMessage]) -> int:
-    """Return the units of the script-aware estimate of `messages` of this view."""
-    media = view.media
+def size_units(projection: Projection, messages: Iterable[AnyMessage]) -> int:
+    """Return the units of the script-aware estimate of `messages` of this projection."""
+    media = projection.media
     if not media:
         return sum(map(message_units, messages))
     return sum(message_units(message, media.get(message.seq, 0)) for message in messages)
 
 
-def view_units(view: View) -> int:
-    """Return the same of all messages; counted once for each view and kept with it."""
-    return remember(view, VIEW_UNITS, lambda: size_units(view, flatten(view.blocks)))
+def projection_units(projection: Projection) -> int:
+    """Return the same of all messages; counted once for each projection and kept with it."""
+    return remember(
+        projection, PROJECTION_UNITS, lambda: size_units(projection, flatten(projection.blocks))
+    )
 
 
-def view_messages(view: View) -> int:
-    """Return how many messages of the conversation a view shows; kept with it."""
-    return remember(view, VIEW_MESSAGES, lambda: count_messages(view.blocks))
+def projection_messages(projection: Projection) -> int:
+    """Return how many messages of the conversation a projection shows; kept with it."""
+    return remember(projection, PROJECTION_MESSAGES, lambda: count_messages(projection.blocks))
 
 
-def size_tokens(view: View, messages: Iterable[AnyMessage], estimator: Estimator) -> int:
-    """Return the tokens of `messages` of this view."""
+def size_tokens(
+    projection: Projection, messages: Iterable[AnyMessage], estimator: Estimator
+) -> int:
+    """Return the tokens of `messages` of this projection."""
     if isinstance(estimator, Estimates):  # these are sums, to be rounded once
-        return estimator.tokens(size_units(view, messages))
-    return sum(estimator.message(m, view.media.get(m.seq, 0)) for m in messages)
+        return estimator.tokens(size_units(projection, messages))
+    return sum(estimator.message(m, projection.media.get(m.seq, 0)) for m in messages)
 
 
-def block_tokens(view: View, block: Block, estimator: Estimator) -> int:
-    """Return the tokens of one block of this view."""
-    return size_tokens(view, flatten([block]), estimator)
+def block_tokens(projection: Projection, block: Block, estimator: Estimator) -> int:
+    """Return the tokens of one block of this projection."""
+    return size_tokens(projection, flatten([block]), estimator)
 
 
 def edit(
-    view: View,
+    projection: Projection,
     changes: Mapping[Place, AnyMessage],
     *,
-    fate: Fate,
+    disposition: Disposition,
     stage: str,
     estimator: Estimator,
 ) -> Outcome:
-    """Return the view with other messages in these places; no change gives no reduction."""
+    """Return the projection with other messages in these places; no change gives no reduction."""
     if not changes:
-        return view, ()
-    blocks = list(view.blocks)
+        return projection, ()
+    blocks = list(projection.blocks)
     old: list[AnyMessage] = []
     for (index, number), message in changes.items():
         block = blocks[index]
@@ -201,35 +205,44 @@ def edit(
         blocks[index] = _changed(block, number, message)
     reduction = Reduction(
         stage=stage,
-        fate=fate,
+        disposition=disposition,
         seqs=_seqs(old),
         call_ids=_call_ids(old),
-        tokens_before=size_tokens(view, old, estimator),
-        tokens_after=size_tokens(view, changes.values(), estimator),
+        tokens_before=size_tokens(projection, old, estimator),
+        tokens_after=size_tokens(projection, changes.values(), estimator),
     )
-    return replace(view, blocks=tuple(blocks), became=_became(view, reduction)), (reduction,)
+    return replace(projection, blocks=tuple(blocks), changes=_became(projection, reduction)), (
+        reduction,
+    )
 
 
 def remove(
-    view: View, gone: Iterable[int], *, fate: Fate, stage: str, estimator: Estimator
+    projection: Projection,
+    gone: Iterable[int],
+    *,
+    disposition: Disposition,
+    stage: str,
+    estimator: Estimator,
 ) -> Outcome:
-    """Return the view without these blocks; none gives no reduction."""
+    """Return the projection without these blocks; none gives no reduction."""
     leaving = set(gone)
     if not leaving:
-        return view, ()
-    old = list(flatten(view.blocks[index] for index in sorted(leaving)))
+        return projection, ()
+    old = list(flatten(projection.blocks[index] for index in sorted(leaving)))
     reduction = Reduction(
         stage=stage,
-        fate=fate,
+        disposition=disposition,
         seqs=_seqs(old),
         call_ids=_call_ids(old),
-        tokens_before=size_tokens(view, old, estimator),
+        tokens_before=size_tokens(projection, old, estimator),
         tokens_after=0,
     )
-    kept = tuple(b for index, b in enumerate(view.blocks) if index not in leaving)
-    before = sum(1 for index in leaving if index < view.current)
-    became = _became(view, reduction)
-    return replace(view, blocks=kept, current=view.current - before, became=became), (reduction,)
+    kept = tuple(b for index, b in enumerate(projection.blocks) if index not in leaving)
+    before = sum(1 for index in leaving if index < projection.current)
+    changes = _became(projection, reduction)
+    return replace(projection, blocks=kept, current=projection.current - before, changes=changes), (
+        reduction,
+    )
 
 
 def _changed(block: Block, number: int, message: AnyMessage) -> Block:
@@ -252,6 +265,6 @@ def _call_ids(messages: Iterable[AnyMessage]) -> tuple[str, ...]:
     return tuple(message.call_id for message in messages if isinstance(message, ToolResult))
 
 
-def _became(view: View, reduction: Reduction) -> dict[int, Became]:
-    new = Became(fate=reduction.fate, stage=reduction.stage)
-    return {**view.became, **dict.fromkeys(reduction.seqs, new)}
+def _became(projection: Projection, reduction: Reduction) -> dict[int, Change]:
+    new = Change(disposition=reduction.disposition, stage=reduction.stage)
+    return {**projection.changes, **dict.fromkeys(reduction.seqs, new)}

@@ -2,7 +2,7 @@
 
 A request begins with the same bytes for as long as its oldest message is the same one. So turns do
 not leave one by one: whenever one has to, as many do as give room for many more turns. Where that
-was, stays: what has left is no longer in the view.
+was, stays: what has left is no longer in the projection.
 
 Nothing here depends on how the request is made to fit afterwards: whether a turn leaves follows
 from what messages cost at most once old results are cleared. So a smaller window never shows a turn
@@ -17,19 +17,19 @@ from dataclasses import dataclass, replace
 
 from everturn_actors.context.estimation.budget import Budget
 from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN, Estimates
-from everturn_actors.context.projection.turns import Block, count_messages, flatten
-from everturn_actors.context.projection.view import (
+from everturn_actors.context.projection.projection import (
     Estimator,
     Outcome,
     Place,
+    Projection,
     Stage,
-    View,
+    projection_messages,
+    projection_units,
     remove,
     size_units,
-    view_messages,
-    view_units,
 )
-from everturn_actors.context.stages.cutting import STEERING
+from everturn_actors.context.projection.turns import Block, count_messages, flatten
+from everturn_actors.context.stages.truncation import STEERING
 from everturn_actors.model import UserMessage
 
 
@@ -52,11 +52,11 @@ def _asks(user: UserMessage) -> bool:
     return user.seq != 0 and not user.text.startswith(STEERING)
 
 
-def newest_turn(view: View) -> int:
+def newest_turn(projection: Projection) -> int:
     """Return the block at which the running turn begins, or where none runs the newest one."""
-    if view.current < len(view.blocks):
-        return view.current
-    return next(reversed(turn_starts(view.blocks)), 0)
+    if projection.current < len(projection.blocks):
+        return projection.current
+    return next(reversed(turn_starts(projection.blocks)), 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,9 +94,9 @@ class Mark:
 
 def jump_turns(
     *,
-    limit: Callable[[View, Budget], Mark],
-    down_to: Callable[[View, Budget], Mark],
-    gains: Callable[[View], Iterable[tuple[Place, int]]],
+    limit: Callable[[Projection, Budget], Mark],
+    down_to: Callable[[Projection, Budget], Mark],
+    gains: Callable[[Projection], Iterable[tuple[Place, int]]],
     protect_tokens: int,
     count: Estimates,
 ) -> Stage:
@@ -112,38 +112,38 @@ def jump_turns(
         count: Counts tokens.
     """
 
-    def stage(view: View, budget: Budget) -> Outcome:
-        most, newest = limit(view, budget), newest_turn(view)
-        if newest == 0 or _is_surely_within(view, most, count):
-            return view, ()
+    def stage(projection: Projection, budget: Budget) -> Outcome:
+        most, newest = limit(projection, budget), newest_turn(projection)
+        if newest == 0 or _is_surely_within(projection, most, count):
+            return projection, ()
         gained: dict[int, int] = defaultdict(int)
         largest = 0
-        for place, gain in gains(view):
+        for place, gain in gains(projection):
             gained[place[0]] += gain
             largest = max(largest, gain)
         fits = _fitting(protect_tokens, largest, count)
-        starts = [0, *(start for start in turn_starts(view.blocks[:newest]) if start > 0)]
-        loads = list(_loads(view, [*starts, newest], gained, most))
+        starts = [0, *(start for start in turn_starts(projection.blocks[:newest]) if start > 0)]
+        loads = list(_loads(projection, [*starts, newest], gained, most))
         if fits(sum(loads, Load()), most):
-            return view, ()
-        less, kept, cut = down_to(view, budget), loads[-1], newest
+            return projection, ()
+        less, kept, cut = down_to(projection, budget), loads[-1], newest
         for start, load in zip(reversed(starts), reversed(loads[:-1]), strict=True):
             kept += load
             if not fits(kept, less):
                 break
             cut = start
-        return leave(view, cut, stage="trim_turns", estimator=count)
+        return leave(projection, cut, stage="trim_turns", estimator=count)
 
     return stage
 
 
-def _is_surely_within(view: View, mark: Mark, count: Estimates) -> bool:
-    """Say whether nothing can be too much, by what is known of the view at once."""
+def _is_surely_within(projection: Projection, mark: Mark, count: Estimates) -> bool:
+    """Say whether nothing can be too much, by what is known of the projection at once."""
     return (
         mark.history_tokens is None
         and mark.turns is None
-        and (mark.messages is None or view_messages(view) <= mark.messages)
-        and count.tokens(view_units(view)) <= mark.tokens
+        and (mark.messages is None or projection_messages(projection) <= mark.messages)
+        and count.tokens(projection_units(projection)) <= mark.tokens
     )
 
 
@@ -170,16 +170,16 @@ def _fitting(
 
 
 def _loads(
-    view: View, starts: Sequence[int], gained: Mapping[int, int], mark: Mark
+    projection: Projection, starts: Sequence[int], gained: Mapping[int, int], mark: Mark
 ) -> Iterator[Load]:
     """Yield what each turn is, as far as the mark asks; the last one is the newest."""
-    for start, end in zip(starts, [*starts[1:], len(view.blocks)], strict=True):
-        turn = view.blocks[start:end]
+    for start, end in zip(starts, [*starts[1:], len(projection.blocks)], strict=True):
+        turn = projection.blocks[start:end]
         is_newest = start == starts[-1]
-        units = size_units(view, flatten(turn))
+        units = size_units(projection, flatten(turn))
         history = 0 if mark.history_tokens is None else units
         if history and is_newest:
-            history = size_units(view, [b for b in turn if isinstance(b, UserMessage)])
+            history = size_units(projection, [b for b in turn if isinstance(b, UserMessage)])
         yield Load(
             units=units,
             gain_units=sum(gained.get(index, 0) for index in range(start, end)),
@@ -189,15 +189,15 @@ def _loads(
         )
 
 
-def leave(view: View, cut: int, *, stage: str, estimator: Estimator) -> Outcome:
-    """Return the view without the blocks before `cut`, and with them counted as not shown."""
-    left = count_messages(view.blocks[:cut])
-    view = replace(
-        view,
-        omitted_messages=view.omitted_messages + left,
-        unsummarised=view.unsummarised + left,
+def leave(projection: Projection, cut: int, *, stage: str, estimator: Estimator) -> Outcome:
+    """Return the projection without the blocks before `cut`, and with them counted as not shown."""
+    left = count_messages(projection.blocks[:cut])
+    projection = replace(
+        projection,
+        omitted_messages=projection.omitted_messages + left,
+        unsummarised=projection.unsummarised + left,
     )
-    return remove(view, range(cut), fate="dropped", stage=stage, estimator=estimator)
+    return remove(projection, range(cut), disposition="dropped", stage=stage, estimator=estimator)
 
 
 def units_of(tokens: float, count: Estimates) -> int:

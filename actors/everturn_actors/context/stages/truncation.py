@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from everturn_actors.context.estimation.budget import Budget
-from everturn_actors.context.projection.turns import Block, count_messages, size_tokens
-from everturn_actors.context.projection.view import (
+from everturn_actors.context.projection.projection import (
     Estimator,
     Outcome,
+    Projection,
     Stage,
-    View,
     block_tokens,
     remove,
 )
+from everturn_actors.context.projection.turns import Block, count_messages, size_tokens
 from everturn_actors.model import AnyMessage, Step, UserMessage
 
 STEERING = "[steering]"
@@ -50,18 +50,18 @@ def keep_messages(*, left: Callable[[int, Sequence[bool]], int], estimator: Esti
         estimator: Counts what is gained.
     """
 
-    def stage(view: View, budget: Budget) -> Outcome:
-        asked = view.current
-        while asked < len(view.blocks) and isinstance(view.blocks[asked], UserMessage):
+    def stage(projection: Projection, budget: Budget) -> Outcome:
+        asked = projection.current
+        while asked < len(projection.blocks) and isinstance(projection.blocks[asked], UserMessage):
             asked += 1
         spoken: list[bool] = []
         starts: list[int] = []
-        for block in view.blocks[:asked]:
+        for block in projection.blocks[:asked]:
             starts.append(len(spoken))
             spoken += [number == 0 for number in range(len(_messages(block)))]
         leaving = left(budget.window_tokens, spoken)
         cut = sum(1 for start in starts if start < leaving)
-        return _cut(view, min(cut, view.protected), "window", estimator)
+        return _cut(projection, min(cut, projection.protected), "window", estimator)
 
     return stage
 
@@ -72,27 +72,27 @@ def keep_newest(estimator: Estimator) -> Stage:
     The running turn's questions are part of it, its steps are not. It never leaves.
     """
 
-    def stage(view: View, budget: Budget) -> Outcome:
-        start = view.protected
-        newest = view.blocks[start:]
-        if view.current < len(view.blocks):
+    def stage(projection: Projection, budget: Budget) -> Outcome:
+        start = projection.protected
+        newest = projection.blocks[start:]
+        if projection.current < len(projection.blocks):
             newest = tuple(block for block in newest if isinstance(block, UserMessage))
-        room = budget.history_tokens - sum(block_tokens(view, b, estimator) for b in newest)
+        room = budget.history_tokens - sum(block_tokens(projection, b, estimator) for b in newest)
 
         def cost(block: Block) -> int:
-            return block_tokens(view, block, estimator)
+            return block_tokens(projection, block, estimator)
 
-        cut = newest_blocks(view.blocks[:start], room, cost)
-        return _cut(view, cut, "history_budget", estimator)
+        cut = newest_blocks(projection.blocks[:start], room, cost)
+        return _cut(projection, cut, "history_budget", estimator)
 
     return stage
 
 
-def _cut(view: View, cut: int, stage: str, estimator: Estimator) -> Outcome:
+def _cut(projection: Projection, cut: int, stage: str, estimator: Estimator) -> Outcome:
     """Remove the oldest blocks and count them among what the notice tells."""
-    omitted = view.omitted_messages + count_messages(view.blocks[:cut])
-    view = replace(view, omitted_messages=omitted)
-    return remove(view, range(cut), fate="dropped", stage=stage, estimator=estimator)
+    omitted = projection.omitted_messages + count_messages(projection.blocks[:cut])
+    projection = replace(projection, omitted_messages=omitted)
+    return remove(projection, range(cut), disposition="dropped", stage=stage, estimator=estimator)
 
 
 def drop_iterations(*, limit: Callable[[Budget], int], estimator: Estimator) -> Stage:
@@ -102,27 +102,35 @@ def drop_iterations(*, limit: Callable[[Budget], int], estimator: Estimator) -> 
     message directly after it; the last such step never goes, nor does the newest user message.
     """
 
-    def stage(view: View, budget: Budget) -> Outcome:
-        excess = sum(block_tokens(view, b, estimator) for b in view.blocks) - limit(budget)
+    def stage(projection: Projection, budget: Budget) -> Outcome:
+        excess = sum(block_tokens(projection, b, estimator) for b in projection.blocks) - limit(
+            budget
+        )
         gone: list[int] = []
-        for group in list(_iterations(view))[:-1]:
+        for group in list(_iterations(projection))[:-1]:
             if excess <= 0:
                 break
             gone += group
-            excess -= sum(block_tokens(view, view.blocks[index], estimator) for index in group)
-        return remove(view, gone, fate="dropped", stage="drop_iterations", estimator=estimator)
+            excess -= sum(
+                block_tokens(projection, projection.blocks[index], estimator) for index in group
+            )
+        return remove(
+            projection, gone, disposition="dropped", stage="drop_iterations", estimator=estimator
+        )
 
     return stage
 
 
-def _iterations(view: View) -> Iterator[list[int]]:
+def _iterations(projection: Projection) -> Iterator[list[int]]:
     """Yield the blocks of each iteration of the running turn."""
-    newest = max((n for n, b in enumerate(view.blocks) if isinstance(b, UserMessage)), default=-1)
-    for index in range(view.current, len(view.blocks)):
-        block = view.blocks[index]
+    newest = max(
+        (n for n, b in enumerate(projection.blocks) if isinstance(b, UserMessage)), default=-1
+    )
+    for index in range(projection.current, len(projection.blocks)):
+        block = projection.blocks[index]
         if not isinstance(block, Step) or not block.reply.calls:
             continue
-        after = view.blocks[index + 1] if index + 1 < len(view.blocks) else None
+        after = projection.blocks[index + 1] if index + 1 < len(projection.blocks) else None
         steered = isinstance(after, UserMessage) and after.text.startswith(STEERING)
         yield [index, index + 1] if steered and index + 1 != newest else [index]
 
@@ -170,7 +178,7 @@ def block_at(blocks: Sequence[Block], message: int) -> int:
 
 def trim_turns(
     *,
-    cost: Callable[[View, Budget], int],
+    cost: Callable[[Projection, Budget], int],
     limit: Callable[[Budget], int],
     estimator: Estimator,
 ) -> Stage:
@@ -182,18 +190,20 @@ def trim_turns(
         estimator: Counts what is gained.
     """
 
-    def stage(view: View, budget: Budget) -> Outcome:
-        excess = cost(view, budget) - limit(budget)
+    def stage(projection: Projection, budget: Budget) -> Outcome:
+        excess = cost(projection, budget) - limit(budget)
         if excess <= 0:
-            return view, ()
-        cut, protected = 0, view.protected
+            return projection, ()
+        cut, protected = 0, projection.protected
         for index in range(1, protected + 1):
-            excess -= block_tokens(view, view.blocks[index - 1], estimator)
-            if index == protected or isinstance(view.blocks[index], UserMessage):
+            excess -= block_tokens(projection, projection.blocks[index - 1], estimator)
+            if index == protected or isinstance(projection.blocks[index], UserMessage):
                 cut = index
                 if excess <= 0:
                     break
-        return remove(view, range(cut), fate="dropped", stage="trim_turns", estimator=estimator)
+        return remove(
+            projection, range(cut), disposition="dropped", stage="trim_turns", estimator=estimator
+        )
 
     return stage
 
@@ -204,24 +214,28 @@ def halve(estimator: Estimator) -> Stage:
     What was dropped is told in a note beside the summary. Images and files of what stays, stay.
     """
 
-    def stage(view: View, _budget: Budget) -> Outcome:
-        total = sum(len(_messages(block)) for block in view.blocks)
+    def stage(projection: Projection, _budget: Budget) -> Outcome:
+        total = sum(len(_messages(block)) for block in projection.blocks)
         if total <= 2:  # noqa: PLR2004 - the seed's own number: a question and its answer
-            return view, ()
-        starts = boundaries(view.blocks)
+            return projection, ()
+        starts = boundaries(projection.blocks)
         middle = (
-            starts[len(starts) // 2] if len(starts) > 1 else safe_boundary(view.blocks, total // 2)
+            starts[len(starts) // 2]
+            if len(starts) > 1
+            else safe_boundary(projection.blocks, total // 2)
         )
         if middle > 0:
-            gone = set(range(block_at(view.blocks, middle)))
+            gone = set(range(block_at(projection.blocks, middle)))
         else:  # one turn, and it begins with its question: nothing else of it stays
-            users = [n for n, b in enumerate(view.blocks) if isinstance(b, UserMessage)]
-            gone = set(range(len(view.blocks))) - {users[-1]} if users else set[int]()
-        dropped = count_messages([view.blocks[index] for index in gone])
+            users = [n for n, b in enumerate(projection.blocks) if isinstance(b, UserMessage)]
+            gone = set(range(len(projection.blocks))) - {users[-1]} if users else set[int]()
+        dropped = count_messages([projection.blocks[index] for index in gone])
         if not dropped:
-            return view, ()
+            return projection, ()
         note = EMERGENCY_NOTE.format(messages=dropped)
-        view = replace(view, note="\n".join(part for part in (view.note, note) if part))
-        return remove(view, gone, fate="dropped", stage="halve", estimator=estimator)
+        projection = replace(
+            projection, note="\n".join(part for part in (projection.note, note) if part)
+        )
+        return remove(projection, gone, disposition="dropped", stage="halve", estimator=estimator)
 
     return stage

@@ -9,17 +9,17 @@ from everturn_actors.context.estimation.budget import Budget
 from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN, Estimates, message_units
 from everturn_actors.context.projection.arguments import shorten_call
 from everturn_actors.context.projection.markers import Markers, is_cleared, whole_tokens
-from everturn_actors.context.projection.view import (
+from everturn_actors.context.projection.projection import (
     Estimator,
     Outcome,
     Place,
+    Projection,
     Stage,
-    View,
     edit,
-    view_units,
+    projection_units,
 )
-from everturn_actors.context.stages.jumping import newest_turn
-from everturn_actors.model import AnyMessage, Fate, Reply, Step, ToolResult, remember
+from everturn_actors.context.stages.cutting_ahead import newest_turn
+from everturn_actors.model import AnyMessage, Disposition, Reply, Step, ToolResult, remember
 
 _CLEARED = {True: "cleared, can be recalled", False: "cleared"}
 _WORTH_UNITS = 100 * UNITS_PER_TOKEN  # less is not worth what is lost with it
@@ -52,19 +52,19 @@ class Item:
     gain_units: int
 
 
-def items(view: View, old: Old, *, stop_at_cleared: bool = False) -> Iterator[Item]:
+def items(projection: Projection, old: Old, *, stop_at_cleared: bool = False) -> Iterator[Item]:
     """Yield what may be taken away, from the newest to the oldest message.
 
     The newest step is left alone, since its results may not have been seen yet.
 
     Args:
-        view: The conversation.
+        projection: The conversation.
         old: What may.
         stop_at_cleared: Whether the first result that is cleared already is the end: what is older
             was looked at before.
     """
-    blocks, exclude, keep = view.blocks, old.exclude, old.keep_results
-    spared = _first_results(view, newest_turn(view), old.keep_first)
+    blocks, exclude, keep = projection.blocks, old.exclude, old.keep_results
+    spared = _first_results(projection, newest_turn(projection), old.keep_first)
     newest = len(blocks) - 1
     while newest > 0 and not isinstance(blocks[newest], Step):
         newest -= 1
@@ -97,7 +97,7 @@ def items(view: View, old: Old, *, stop_at_cleared: bool = False) -> Iterator[It
 def clear_old(
     old: Old,
     *,
-    limit: Callable[[View, Budget], int],
+    limit: Callable[[Projection, Budget], int],
     trigger: float,
     protect_tokens: int,
     minimum_tokens: int,
@@ -115,43 +115,52 @@ def clear_old(
         count: Counts tokens.
     """
 
-    def stage(view: View, budget: Budget) -> Outcome:
-        used, most = count.tokens(view_units(view)), limit(view, budget)
+    def stage(projection: Projection, budget: Budget) -> Outcome:
+        used, most = count.tokens(projection_units(projection)), limit(projection, budget)
         if used <= trigger * most:
-            return view, ()
+            return projection, ()
         has_to = used > most
         leaving: list[Item] = []
         kept_units = gain_units = 0
-        for item in items(view, old, stop_at_cleared=not has_to):
+        for item in items(projection, old, stop_at_cleared=not has_to):
             if count.tokens(kept_units) < protect_tokens:
                 kept_units += item.gain_units
             else:
                 leaving.append(item)
                 gain_units += item.gain_units
         if not leaving or not (has_to or count.tokens(gain_units) >= minimum_tokens):
-            return view, ()
-        return put(view, leaving, fate="cleared", stage="clear", estimator=count)
+            return projection, ()
+        return put(projection, leaving, disposition="cleared", stage="clear", estimator=count)
 
     return stage
 
 
 def put(
-    view: View, leaving: Sequence[Item], *, fate: Fate, stage: str, estimator: Estimator
+    projection: Projection,
+    leaving: Sequence[Item],
+    *,
+    disposition: Disposition,
+    stage: str,
+    estimator: Estimator,
 ) -> Outcome:
-    """Return the view with the shorter messages; `fate` is that of results."""
+    """Return the projection with the shorter messages; `disposition` is that of results."""
     ordered = sorted(leaving, key=lambda item: item.place)
     results = {i.place: i.message for i in ordered if isinstance(i.message, ToolResult)}
     replies = {i.place: i.message for i in ordered if isinstance(i.message, Reply)}
-    view, without = edit(view, results, fate=fate, stage=stage, estimator=estimator)
-    view, shortened = edit(view, replies, fate="shortened", stage=stage, estimator=estimator)
-    return view, (*without, *shortened)
+    projection, without = edit(
+        projection, results, disposition=disposition, stage=stage, estimator=estimator
+    )
+    projection, shortened = edit(
+        projection, replies, disposition="shortened", stage=stage, estimator=estimator
+    )
+    return projection, (*without, *shortened)
 
 
-def _first_results(view: View, start: int, number: int) -> frozenset[Place]:
+def _first_results(projection: Projection, start: int, number: int) -> frozenset[Place]:
     """Return the places of the first results from block `start` on."""
     found: list[Place] = []
-    for index in range(start, len(view.blocks)):
-        block = view.blocks[index]
+    for index in range(start, len(projection.blocks)):
+        block = projection.blocks[index]
         if len(found) >= number:
             break
         if isinstance(block, Step):
