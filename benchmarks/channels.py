@@ -69,8 +69,8 @@ async def run_model(delay_s: float) -> tuple[web.AppRunner, str]:
     """Start the model API; return it and its URL."""
     runner = web.AppRunner(echo(delay_s), access_log=None)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
+    environment = web.TCPSite(runner, "127.0.0.1", 0)
+    await environment.start()
     return runner, f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
 
 

@@ -112,7 +112,7 @@ class _Site(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def site() -> Generator[str]:
+def environment() -> Generator[str]:
     """Serve the pages on loopback; give the address."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Site)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -477,7 +477,7 @@ def _run_job(url: str, job: str, count: Count) -> None:
 def measure(scenario: Scenario, tree: Path, *, then: bool) -> tuple[Count, bool]:
     """Run a scenario; return what was counted, and whether the work was done."""
     count = Count()
-    with tempfile.TemporaryDirectory(prefix="everturn-questions-") as name, site() as pages:
+    with tempfile.TemporaryDirectory(prefix="everturn-questions-") as name, environment() as pages:
         folder = Path(name)
         scenario.set_up(folder, tree, then, pages)
         began = time.monotonic()

@@ -342,7 +342,7 @@ ToolKind: TypeAlias = Literal["builtin", "bash", "cli", "mcp"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolTraits:
+class ToolCapabilities:
     """What whoever runs a tool needs to know of it."""
 
     kind: ToolKind = "builtin"
@@ -366,7 +366,7 @@ class Tool(Protocol):
         ...
 
     @property
-    def traits(self) -> ToolTraits:
+    def capabilities(self) -> ToolCapabilities:
         """How it may be run."""
         ...
 
@@ -386,7 +386,7 @@ class Tool(Protocol):
 class Verdict:
     """What a gate says of one call."""
 
-    word: Literal["allow", "deny", "ask"]
+    effect: Literal["allow", "deny", "ask"]
     reason: str = ""
     "Why it is refused or asked, in words for the model and for people."
     pattern: str = ""
@@ -403,13 +403,13 @@ class Verdict:
     """
 
 
-ALLOW = Verdict(word="allow")
+ALLOW = Verdict(effect="allow")
 
 
 class Gate(Protocol):
     """Decides which calls of an agent may run."""
 
-    async def judge(self, call: ToolCall, tool: Tool, context: ToolContext) -> Verdict:
+    async def evaluate(self, call: ToolCall, tool: Tool, context: ToolContext) -> Verdict:
         """Say whether a call may run. Asked again for the same call, it may say something else.
 
         Asked before a call runs, when a person has answered, and, where the verdict names files,

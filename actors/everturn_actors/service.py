@@ -82,7 +82,14 @@ from everturn_actors.session.actor import Runtime
 from everturn_actors.session.bindings import Bindings
 from everturn_actors.session.maintenance import end_expired, resume_open_turns
 from everturn_actors.session.registry import Registry, RuntimeStats
-from everturn_actors.session.submission import Submission, Told, TurnResult, announce, retry, submit
+from everturn_actors.session.submission import (
+    AnnouncementReceipt,
+    Submission,
+    TurnResult,
+    announce,
+    retry,
+    submit,
+)
 from everturn_actors.state.recovery import is_expired, recover
 from everturn_actors.state.session_state import SessionState
 from everturn_actors.state.validation import (
@@ -103,12 +110,12 @@ from everturn_actors.turn.observer_boundary import GuardedObserver
 from everturn_actors.turn.replay import RequestReplay
 
 __all__ = [
+    "AnnouncementReceipt",
     "Compacted",
     "RuntimeStats",
     "ServiceSettings",
     "Submission",
     "TextDelta",
-    "Told",
     "TurnResult",
     "TurnService",
     "Update",
@@ -194,7 +201,7 @@ class TurnService:
         submit_to = partial(self._submit_to, inbound)
         return await self._in_current(inbound.key, submit_to, principal=inbound.principal)
 
-    async def announce(self, announcement: Announcement) -> Told:
+    async def announce(self, announcement: Announcement) -> AnnouncementReceipt:
         """Say something in the agent's name, without a turn; return when it is durable.
 
         It is owed to the people of the session's channel, and the next turn is told of it. It may
@@ -215,7 +222,7 @@ class TurnService:
         """
         check_announcement(announcement)
 
-        async def say(session_id: str, begin_with: SessionStarted | None) -> Told:
+        async def say(session_id: str, begin_with: SessionStarted | None) -> AnnouncementReceipt:
             return await announce(announcement, session_id, self._registry, begin_with=begin_with)
 
         if announcement.session_id:

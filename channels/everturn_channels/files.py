@@ -129,7 +129,7 @@ def _lock_now(descriptor: int) -> bool:
     return True
 
 
-def put_aside(path: Path) -> Path:
+def quarantine(path: Path) -> Path:
     """Rename a damaged file to a free name beside it, `NAME.damaged`.
 
     Returns:

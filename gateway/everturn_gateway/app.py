@@ -36,8 +36,8 @@ from everturn_gateway.scheduler.scheduler import FOLDER as SCHEDULES_FOLDER
 from everturn_gateway.scheduler.scheduler import Scheduler, open_scheduler
 from everturn_gateway.specs import AgentLibrary, open_library
 from everturn_gateway.telemetry import Sources, Telemetry, open_telemetry
+from everturn_gateway.tools.factory import open_tool_factory
 from everturn_gateway.tools.web.posting import make_poster
-from everturn_gateway.tools.workshop import open_workshop
 from everturn_gateway.usage import Meter, PriceList, Spending, UsageLedger, open_ledger
 from everturn_gateway.usage.price_table import PRICES
 
@@ -208,7 +208,7 @@ async def open_gateway(
         open_tokens(
             config.workspace / PRINCIPALS_FOLDER, clock, supervisor=supervisor, watch=watch
         ) as tokens,
-        open_workshop(
+        open_tool_factory(
             state=config.workspace,
             environ=environ,
             secrets=secrets,
@@ -217,7 +217,7 @@ async def open_gateway(
             has_open_api=not config.server.api_token,
             watch=telemetry.tools,
             supervisor=supervisor,
-        ) as workshop,
+        ) as tool_factory,
     ):
         spending = make_spending(spent, tokens, clock)
         meter = make_meter(config, usage, clock, spending)
@@ -227,7 +227,7 @@ async def open_gateway(
             providers.make,
             sessions=config.sessions,
             meter=telemetry.models(meter),
-            workshop=workshop,
+            tool_factory=tool_factory,
             timezone=config.schedules.timezone,
         )
         if watch:
@@ -244,7 +244,7 @@ async def open_gateway(
                 clock=clock,
                 model_statistics=model_statistics,
                 settings=settings,
-                on_delete=workshop.processes.forget,
+                on_delete=tool_factory.processes.forget,
                 delivery_ports=channels.delivery_ports,
                 known_as=channels.known_as,
                 observer=telemetry,
@@ -258,16 +258,16 @@ async def open_gateway(
                 channels=frozenset(channel.name for channel in config.channels),
                 poster=make_poster(config.schedules.allow_private),
                 clock=clock,
-                is_running=workshop.processes.is_running,
+                is_running=tool_factory.processes.is_running,
                 supervisor=supervisor,
             ) as schedules,
             anyio.create_task_group() as upkeep,
         ):
             spending.payer_of = payer_in(service)
-            workshop.link.connect(service, schedules)
-            workshop.processes.on_ended = schedules.process_ended
+            tool_factory.link.connect(service, schedules)
+            tool_factory.processes.on_ended = schedules.process_ended
             if resume:
-                workshop.processes.resume()
+                tool_factory.processes.resume()
             telemetry.attach(
                 Sources(
                     version=own_version,
@@ -288,7 +288,7 @@ async def open_gateway(
                 supervisor.start(upkeep, "agents", library.watch)
                 supervisor.start(upkeep, "local models", providers.warm, policy=TRANSIENT)
                 supervisor.start(upkeep, "schedules", schedules.serve)
-                talk = partial(channels.run, service, library, workshop, usage, supervisor)
+                talk = partial(channels.run, service, library, tool_factory, usage, supervisor)
                 supervisor.start(connections, "channels", talk)
             else:
                 try:

@@ -32,7 +32,7 @@ from everturn_actors.context.estimation.calibration import (
 from everturn_actors.ports import Clock
 from everturn_actors.spec import ModelSpec
 from everturn_actors.supervisor import Supervisor
-from everturn_channels.files import put_aside, read_kept, replace_kept
+from everturn_channels.files import quarantine, read_kept, replace_kept
 
 logger = logging.getLogger(__name__)
 
@@ -246,7 +246,7 @@ def _read(path: Path) -> dict[str, _Learnt]:
     try:
         return {} if data is None else _decoded(data)
     except _DAMAGED as error:
-        aside = put_aside(path)
+        aside = quarantine(path)
         logger.warning(
             "what was learnt about models is damaged and put aside",
             extra={"path": str(aside), "reason": f"{type(error).__name__}: {error}"},

@@ -5,14 +5,14 @@ from __future__ import annotations
 from contextlib import aclosing
 
 from everturn_actors.model import Announcement, Inbound
-from everturn_actors.service import Told
+from everturn_actors.service import AnnouncementReceipt
 from everturn_actors.testing import TestService, open_test_service
 from everturn_channels.terminal.client import LocalClient
 from everturn_gateway.http.schemas.history import read_messages
 from everturn_gateway.http.streams import session_messages
 
 
-async def announce(test: TestService) -> Told:
+async def announce(test: TestService) -> AnnouncementReceipt:
     """Let a job say something in the conversation of the service."""
     said = Announcement(text="Five minutes.", key=test.key(), sender="schedule", title="Stand-up")
     return await test.service.announce(said)

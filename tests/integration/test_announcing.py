@@ -27,7 +27,7 @@ from everturn_actors.errors import (
 from everturn_actors.events import Announced, ChunkMarked, DeliveryPlanned, Event, Received
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import Announcement, ConversationKey, Inbound, OutboxItem
-from everturn_actors.service import Told
+from everturn_actors.service import AnnouncementReceipt
 from everturn_actors.spec import ContextSpec, SessionSpec
 from everturn_actors.state.validation import TEXT_BYTES, TITLE_CHARS
 from everturn_actors.testing import (
@@ -241,7 +241,7 @@ async def test_a_repeat_after_the_end_of_the_session_is_known(key: ConversationK
         again = await test.service.announce(stand_up(test, key=key))
 
         assert other != first.session_id
-        assert again == Told(session_id=other, seq=1, duplicate=True)
+        assert again == AnnouncementReceipt(session_id=other, seq=1, duplicate=True)
 
 
 async def test_a_repeat_in_the_session_that_has_ended_meanwhile_is_known() -> None:
@@ -315,7 +315,7 @@ async def test_a_kill_at_any_write_neither_loses_it_nor_says_it_twice() -> None:
     kills = 0
     for number, moment in product(range(1, WRITES_MAX), MOMENTS):
         disk, post, provider = MemoryDisk(), Post(), ScriptedProvider()
-        told: Told | None = None
+        told: AnnouncementReceipt | None = None
         async with living(disk, post, provider, (number, moment)) as (test, store):
             with suppress(CoreError):
                 told = await test.service.announce(stand_up(test))

@@ -41,7 +41,7 @@ from everturn_actors.model import (
 )
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.providers import open_providers
-from everturn_gateway.providers.anthropic.traits import Effort
+from everturn_gateway.providers.anthropic.capabilities import Effort
 
 NEW, MIDDLE, OLD, OLDEST = (
     "claude-opus-5",

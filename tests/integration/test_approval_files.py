@@ -14,7 +14,7 @@ from everturn_actors.events import ApprovalAsked, CallFinished, Event
 from everturn_actors.journal.log.codec import decode, encode, seed
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import FileDigest, Inbound, ToolCall, ToolDefinition
-from everturn_actors.ports import Tool, ToolContext, ToolTraits, Verdict
+from everturn_actors.ports import Tool, ToolCapabilities, ToolContext, Verdict
 from everturn_actors.testing import ScriptedProvider, TestService, calling, open_test_service
 
 WAIT_S = 30  # for what takes milliseconds
@@ -26,7 +26,7 @@ class Act:
     definition = ToolDefinition(name="act", description="", parameters={"type": "object"})
 
     def __init__(self, *, repeatable: bool = False) -> None:
-        self.traits = ToolTraits(repeatable=repeatable)
+        self.capabilities = ToolCapabilities(repeatable=repeatable)
         self.runs = 0
 
     async def run(self, call: ToolCall, context: ToolContext) -> str:  # noqa: ARG002 - the port's
@@ -46,13 +46,13 @@ class Bound:
     at: dict[int, Callable[[], object]] = field(default_factory=dict[int, Callable[[], object]])
     "What happens right after it said its word for so many times."
 
-    async def judge(self, call: ToolCall, tool: Tool, context: ToolContext) -> Verdict:  # noqa: ARG002 - the port's
+    async def evaluate(self, call: ToolCall, tool: Tool, context: ToolContext) -> Verdict:  # noqa: ARG002 - the port's
         """Say the word, about the file as it stands."""
         self.judged += 1
         files = (FileDigest(path="report.sh", digest=self.content),) if self.content else ()
-        verdict = Verdict(word="ask", reason="it runs a script", pattern="act:*", files=files)
+        verdict = Verdict(effect="ask", reason="it runs a script", pattern="act:*", files=files)
         if self.word != "ask":
-            verdict = replace(verdict, word="allow" if self.word == "allow" else "deny")
+            verdict = replace(verdict, effect="allow" if self.word == "allow" else "deny")
         happens = self.at.get(self.judged)
         done = happens() if happens else None
         if isinstance(done, anyio.Event):

@@ -18,7 +18,7 @@ from everturn_actors.events import ApprovalAsked, ApprovalDecided, CallFinished,
 from everturn_actors.ids import arguments_hash
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import Inbound, ToolCall, ToolDefinition
-from everturn_actors.ports import ALLOW, Tool, ToolContext, ToolTraits, Verdict
+from everturn_actors.ports import ALLOW, Tool, ToolCapabilities, ToolContext, Verdict
 from everturn_actors.service import Submission
 from everturn_actors.testing import (
     ManualClock,
@@ -29,14 +29,14 @@ from everturn_actors.testing import (
     texts,
 )
 
-ASK = Verdict(word="ask", reason="it writes", pattern="builtin:act", timeout_s=60)
+ASK = Verdict(effect="ask", reason="it writes", pattern="builtin:act", timeout_s=60)
 
 
 class Act:
     """A tool with effects."""
 
     definition = ToolDefinition(name="act", description="", parameters={"type": "object"})
-    traits = ToolTraits()
+    capabilities = ToolCapabilities()
 
     def __init__(self) -> None:
         self.runs: list[str] = []
@@ -55,7 +55,7 @@ class Asking:
         self.kept: list[str] = []
         self._fails = fails
 
-    async def judge(self, call: ToolCall, tool: Tool, context: ToolContext) -> Verdict:  # noqa: ARG002 - the port's
+    async def evaluate(self, call: ToolCall, tool: Tool, context: ToolContext) -> Verdict:  # noqa: ARG002 - the port's
         """Say it."""
         if self._fails is not None:
             raise self._fails
@@ -208,7 +208,7 @@ async def test_only_those_who_may_answer_are_heard() -> None:
 
 async def test_the_policy_can_name_who_may_answer() -> None:
     """A bot for a thousand people has a few who are responsible."""
-    gate = Asking(Verdict(word="ask", approvers=("admin", "ops-*")))
+    gate = Asking(Verdict(effect="ask", approvers=("admin", "ops-*")))
     async with open_test_service(provider=script(), tools={"act": Act()}, gate=gate) as test:
         submission, _ = await begin(test, sender="alice")
 
@@ -263,7 +263,7 @@ async def test_the_first_word_counts_and_the_same_word_again_changes_nothing() -
 
 async def test_what_cannot_be_allowed_for_good_can_be_allowed_once() -> None:
     """A compound command has no pattern; "always" would allow what nobody looked at."""
-    gate = Asking(Verdict(word="ask"))
+    gate = Asking(Verdict(effect="ask"))
     async with open_test_service(provider=script(), tools={"act": Act()}, gate=gate) as test:
         submission, _ = await begin(test)
 
@@ -351,7 +351,7 @@ async def test_a_turn_that_waits_for_a_person_can_be_cancelled() -> None:
 
 async def test_a_call_that_is_refused_is_told_with_the_reason() -> None:
     """Deny is a result like any other."""
-    gate = Asking(Verdict(word="deny", reason="rm is on the deny list"))
+    gate = Asking(Verdict(effect="deny", reason="rm is on the deny list"))
     async with open_test_service(provider=script(), tools={"act": Act()}, gate=gate) as test:
         submission = await test.service.submit(Inbound(text="go", key=test.key()))
         await submission.result()

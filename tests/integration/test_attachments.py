@@ -40,7 +40,7 @@ from everturn_actors.model import (
     Usage,
     UserMessage,
 )
-from everturn_actors.ports import Agent, ToolContext, ToolTraits
+from everturn_actors.ports import Agent, ToolCapabilities, ToolContext
 from everturn_actors.service import Submission
 from everturn_actors.spec import ModelSpec
 from everturn_actors.state.recovery import recover
@@ -251,7 +251,7 @@ async def test_a_picture_that_comes_during_a_turn_is_seen_by_its_next_call() -> 
 
     class Wait:
         definition = ToolDefinition(name="wait", description="Waits", parameters={})
-        traits = ToolTraits(read_only=True)
+        capabilities = ToolCapabilities(read_only=True)
 
         async def run(self, _call: ToolCall, _context: ToolContext) -> str:
             submitted.append(await test.service.submit(saying(test, "this one", DOG)))

@@ -12,8 +12,8 @@ from support.commands import BWRAP, PLAIN, both_ways, lifeline, make_site, needs
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall
+from everturn_gateway.tools.environment import RunsCommands
 from everturn_gateway.tools.shell import BashTool, Confinement
-from everturn_gateway.tools.site import RunsCommands
 
 
 @both_ways
@@ -21,12 +21,12 @@ async def test_a_command_runs_in_the_workspace_and_says_what_it_printed(
     tmp_path: Path, confinement: Confinement
 ) -> None:
     """The plain case."""
-    site = make_site(tmp_path)
-    tool = BashTool(site, confinement)
+    environment = make_site(tmp_path)
+    tool = BashTool(environment, confinement)
     output = await run_tool(tool, {"command": "pwd; echo there > here; echo oh >&2"})
 
-    assert (output.text, output.is_error) == (f"{site.files}\noh", False)
-    assert (site.files / "here").read_text() == "there\n"
+    assert (output.text, output.is_error) == (f"{environment.files}\noh", False)
+    assert (environment.files / "here").read_text() == "there\n"
 
 
 @both_ways
@@ -73,7 +73,7 @@ async def test_nobody_gets_more_time_than_the_owner_gives(
     output = await run_tool(tool, {"command": "sleep 1000", "timeout_seconds": 9999})
 
     assert output.text == "[stopped: it was not done after 0.2 s]"
-    assert tool.traits.timeout_s > 0.2
+    assert tool.capabilities.timeout_s > 0.2
 
 
 @both_ways
@@ -81,11 +81,11 @@ async def test_cancelling_ends_everything_that_a_command_started(
     tmp_path: Path, confinement: Confinement
 ) -> None:
     """Also below the sandbox, where we do not know the processes by number."""
-    site = make_site(tmp_path)
+    environment = make_site(tmp_path)
     command = "exec 9>lifeline; setsid sleep 1000 & echo up >&9; sleep 1000"
-    with lifeline(site.files) as line:
+    with lifeline(environment.files) as line:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(run_tool, BashTool(site, confinement), {"command": command})
+            tasks.start_soon(run_tool, BashTool(environment, confinement), {"command": command})
             await line.next_line()
             tasks.cancel_scope.cancel()
 
@@ -97,10 +97,10 @@ async def test_what_a_command_leaves_running_is_ended_with_it(
     tmp_path: Path, confinement: Confinement
 ) -> None:
     """Nobody would know of it, and nobody could stop it."""
-    site = make_site(tmp_path)
-    with lifeline(site.files) as line:
+    environment = make_site(tmp_path)
+    with lifeline(environment.files) as line:
         output = await run_tool(
-            BashTool(site, confinement),
+            BashTool(environment, confinement),
             {"command": "exec 9>lifeline; nohup setsid sleep 1000 & echo started"},
         )
 
@@ -145,18 +145,18 @@ async def test_a_full_disk_is_told_as_one(tmp_path: Path, monkeypatch: pytest.Mo
 
 async def test_a_missing_workspace_is_made(tmp_path: Path) -> None:
     """The first command of a new agent has to work, too."""
-    site = make_site(tmp_path)
-    site.files.rmdir()
-    output = await run_tool(BashTool(site, PLAIN), {"command": "pwd"})
+    environment = make_site(tmp_path)
+    environment.files.rmdir()
+    output = await run_tool(BashTool(environment, PLAIN), {"command": "pwd"})
 
-    assert output.text == str(site.files)
+    assert output.text == str(environment.files)
 
 
 async def test_secrets_are_masked(tmp_path: Path) -> None:
     """What a command finds goes to a model's provider and into the log."""
-    site = make_site(tmp_path)
-    site.secrets.add("sk-very-secret")
-    output = await run_tool(BashTool(site, PLAIN), {"command": "echo key: sk-very-secret"})
+    environment = make_site(tmp_path)
+    environment.secrets.add("sk-very-secret")
+    output = await run_tool(BashTool(environment, PLAIN), {"command": "echo key: sk-very-secret"})
 
     assert output.text == "key: ***"
 
@@ -191,7 +191,7 @@ def test_the_policy_judges_the_command_that_runs(tmp_path: Path) -> None:
         return tool.command_of(ToolCall(call_id="1", name="bash", arguments=arguments))
 
     assert isinstance(tool, RunsCommands)
-    assert tool.traits.kind == "bash"
+    assert tool.capabilities.kind == "bash"
     assert command_of('{"command": "ls", "command": "rm x"}') == "rm x"
     assert command_of('{"command": ["ls"]}') is None
 
@@ -214,17 +214,19 @@ async def test_what_comes_from_the_network_is_marked(
 ) -> None:
     """A page can hold orders to the model; what it does after reading one is asked for again."""
     printed = {"command": f"false && {command}"}
-    site = make_site(tmp_path)
+    environment = make_site(tmp_path)
 
-    assert (await run_tool(BashTool(site, PLAIN), printed)).untrusted is fetches
+    assert (await run_tool(BashTool(environment, PLAIN), printed)).untrusted is fetches
 
 
 @needs_sandbox
 async def test_without_a_network_nothing_is_from_there(tmp_path: Path) -> None:
     """Asking for no reason teaches people to say yes."""
-    site = make_site(tmp_path)
+    environment = make_site(tmp_path)
     outputs = [
-        await run_tool(BashTool(site, replace(BWRAP, network=network)), {"command": ": http://x"})
+        await run_tool(
+            BashTool(environment, replace(BWRAP, network=network)), {"command": ": http://x"}
+        )
         for network in (False, True)
     ]
 
@@ -233,8 +235,8 @@ async def test_without_a_network_nothing_is_from_there(tmp_path: Path) -> None:
 
 def test_the_definition_is_small_and_says_what_holds(tmp_path: Path) -> None:
     """It is sent with every request."""
-    site = make_site(tmp_path)
-    confined, plain = (BashTool(site, c).definition for c in (BWRAP, PLAIN))
+    environment = make_site(tmp_path)
+    confined, plain = (BashTool(environment, c).definition for c in (BWRAP, PLAIN))
 
     assert "no network" in confined.description
     assert "writable" not in plain.description

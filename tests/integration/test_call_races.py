@@ -34,7 +34,7 @@ from everturn_actors.events import (
 from everturn_actors.ids import new_session_id
 from everturn_actors.journal.memory import MemoryDisk, MemoryStore, open_memory_store
 from everturn_actors.model import ConversationKey, Inbound, Reply, ToolCall, ToolResult
-from everturn_actors.ports import Loaded, ToolContext, ToolOutput, ToolTraits, Verdict
+from everturn_actors.ports import Loaded, ToolCapabilities, ToolContext, ToolOutput, Verdict
 from everturn_actors.service import ServiceSettings, Submission
 from everturn_actors.spec import SessionSpec
 from everturn_actors.testing import (
@@ -47,7 +47,7 @@ from everturn_actors.testing import (
     open_test_service,
 )
 
-ASK = Verdict(word="ask", reason="it writes", pattern="builtin:act", timeout_s=60)
+ASK = Verdict(effect="ask", reason="it writes", pattern="builtin:act", timeout_s=60)
 WAIT_S = 10  # for what takes milliseconds; a test that would wait for ever fails instead
 
 
@@ -151,7 +151,7 @@ async def test_a_call_with_effects_is_not_run_again_where_a_message_comes_during
 
 async def test_a_call_that_only_reads_runs_again_after_a_pause() -> None:
     """Nothing is lost by it, and the model gets what it asked for."""
-    look = Deed("look", traits=ToolTraits(read_only=True), held=True)
+    look = Deed("look", capabilities=ToolCapabilities(read_only=True), held=True)
     provider = ScriptedProvider(calling(("a", "look")), "done")
     async with open_test_service(provider=provider, tools=by_name(look)) as test:
         submission = await begin(test)
@@ -357,7 +357,7 @@ async def test_results_are_logged_in_call_order_where_a_message_overtakes_an_all
 
 async def test_a_restart_runs_what_had_begun_and_nothing_that_a_message_overtook() -> None:
     """A crash may keep the beginning of one read of two; only that one is still owed."""
-    look = Deed("look", traits=ToolTraits(read_only=True))
+    look = Deed("look", capabilities=ToolCapabilities(read_only=True))
     session_id = new_session_id(START, "00000001")
     key = ConversationKey(channel="test", chat="chat", agent="test")
     reply = calling(("a", "look"), ("b", "look"))
@@ -513,7 +513,7 @@ async def test_a_message_is_not_refused_because_somebody_only_wakes_its_session(
 
 async def test_the_deadline_of_a_turn_stops_its_tools_and_leaves_a_whole_history() -> None:
     """The next message must find a history that a provider takes."""
-    look = Deed("look", traits=ToolTraits(read_only=True), held=True)
+    look = Deed("look", capabilities=ToolCapabilities(read_only=True), held=True)
     provider = ScriptedProvider(calling(("a", "look"), ("b", "look"), ("c", "look")), "well")
     spec = replace(make_spec(), session=SessionSpec(turn_timeout_s=0.05))
     async with open_test_service(provider=provider, tools=by_name(look), spec=spec) as test:
@@ -576,7 +576,7 @@ async def test_a_tool_that_is_gone_after_a_restart_is_told_when_its_call_is_allo
 
 async def test_a_thousand_calls_in_one_reply_all_get_their_result() -> None:
     """A model that loses its head must cost time in proportion, and no conversation."""
-    look = Deed("look", traits=ToolTraits(read_only=True))
+    look = Deed("look", capabilities=ToolCapabilities(read_only=True))
     calls = calling(*((f"c{n}", "look" if n % 3 else "nothing") for n in range(1000)))
     async with open_test_service(
         provider=ScriptedProvider(calls, "enough"), tools=by_name(look)

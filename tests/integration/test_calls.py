@@ -12,7 +12,7 @@ from everturn_actors.errors import ModelTransientError
 from everturn_actors.events import CallFinished, CallStarted, Event, ReplyBroken, Steered
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import Inbound, Reply, ToolCall, ToolDefinition, ToolResult, UserMessage
-from everturn_actors.ports import Tool, ToolContext, ToolOutput, ToolTraits
+from everturn_actors.ports import Tool, ToolCapabilities, ToolContext, ToolOutput
 from everturn_actors.service import TurnResult
 from everturn_actors.testing import (
     ManualClock,
@@ -32,12 +32,12 @@ class Probe:
         self,
         name: str,
         *,
-        traits: ToolTraits | None = None,
+        capabilities: ToolCapabilities | None = None,
         held: bool = False,
         does: Callable[[ToolCall], str | ToolOutput] | None = None,
     ) -> None:
         self.definition = ToolDefinition(name=name, description="", parameters={"type": "object"})
-        self.traits = traits or ToolTraits()
+        self.capabilities = capabilities or ToolCapabilities()
         self.running: list[str] = []
         self.done: list[str] = []
         self.most = 0
@@ -70,7 +70,7 @@ class Probe:
         self._go.setdefault(call_id, anyio.Event()).set()
 
 
-READS = ToolTraits(read_only=True)
+READS = ToolCapabilities(read_only=True)
 
 
 def by_name(*tools: Probe) -> dict[str, Tool]:
@@ -102,7 +102,7 @@ async def say(test: TestService, text: str) -> TurnResult:
 
 async def test_calls_that_only_read_run_side_by_side_and_are_recorded_in_call_order() -> None:
     """Three fetches take as long as the slowest; the log must not depend on which one that is."""
-    look = Probe("look", traits=READS, held=True)
+    look = Probe("look", capabilities=READS, held=True)
     provider = ScriptedProvider(calling(("a", "look"), ("b", "look"), ("c", "look")))
     async with open_test_service(provider=provider, tools=by_name(look)) as test:
         submission = await test.service.submit(Inbound(text="go", key=test.key()))
@@ -117,7 +117,7 @@ async def test_calls_that_only_read_run_side_by_side_and_are_recorded_in_call_or
 
 async def test_a_call_that_changes_something_runs_alone_and_in_its_place() -> None:
     """A read that was asked for after a write has to see what was written."""
-    look, change = Probe("look", traits=READS, held=True), Probe("change", held=True)
+    look, change = Probe("look", capabilities=READS, held=True), Probe("change", held=True)
     provider = ScriptedProvider(
         calling(("r1", "look"), ("r2", "look"), ("w1", "change"), ("w2", "change"), ("r3", "look"))
     )
@@ -141,7 +141,7 @@ async def test_a_call_that_changes_something_runs_alone_and_in_its_place() -> No
 
 async def test_the_loop_is_the_same_for_a_turn_that_is_not_kept() -> None:
     """The OpenAI-compatible routes must not be a second loop with other rules."""
-    look = Probe("look", traits=READS)
+    look = Probe("look", capabilities=READS)
     provider = ScriptedProvider(calling(("a", "look"), ("b", "look")), "done")
     async with open_test_service(provider=provider, tools=by_name(look)) as test:
         submission = await test.service.submit_once(
@@ -178,7 +178,7 @@ async def test_a_tool_with_a_bug_gives_a_result_and_the_turn_goes_on(
 
 async def test_a_tool_that_hangs_is_stopped_at_its_deadline_and_says_so() -> None:
     """A tool that never returns would hold the conversation for ever."""
-    hangs = Probe("hangs", traits=ToolTraits(timeout_s=0), held=True)
+    hangs = Probe("hangs", capabilities=ToolCapabilities(timeout_s=0), held=True)
     provider = ScriptedProvider(calling(("a", "hangs")), "then not")
     async with open_test_service(provider=provider, tools=by_name(hangs)) as test:
         result = await say(test, "go")
@@ -222,7 +222,7 @@ async def test_what_comes_from_outside_is_marked_in_the_log_and_in_the_state() -
 
 async def test_a_cancelled_turn_leaves_a_result_for_every_call_and_no_tool_running() -> None:
     """A history with a call and no result is refused by every provider from then on."""
-    look = Probe("look", traits=READS, held=True)
+    look = Probe("look", capabilities=READS, held=True)
     provider = ScriptedProvider(calling(("a", "look"), ("b", "look")), "and now?")
     async with open_test_service(provider=provider, tools=by_name(look)) as test:
         submission = await test.service.submit(Inbound(text="go", key=test.key()))
@@ -397,12 +397,12 @@ async def test_a_broken_reply_counts_across_a_restart() -> None:
 async def test_calls_that_only_read_run_again_after_a_crash() -> None:
     """Looking twice does no harm, and the turn goes on as if nothing had been."""
     disk = MemoryDisk()
-    look = Probe("look", traits=READS, held=True)
+    look = Probe("look", capabilities=READS, held=True)
     provider = ScriptedProvider(calling(("a", "look"), ("b", "look")))
     async with open_test_service(provider=provider, tools=by_name(look), disk=disk) as test:
         submission = await test.service.submit(Inbound(text="go", key=test.key()))
         await look.until_running("a", "b")
-    look = Probe("look", traits=READS)
+    look = Probe("look", capabilities=READS)
     async with open_test_service(
         provider=ScriptedProvider("done"), tools=by_name(look), disk=disk
     ) as test:

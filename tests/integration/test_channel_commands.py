@@ -277,7 +277,7 @@ def _command(name: str, fed: Fed, **changes: object) -> Command:
 
 def _asking(*approvers: str) -> tuple[Deed, Rules, ScriptedProvider]:
     tool = Deed("send")
-    verdict = Verdict(word="ask", reason="it sends", pattern="send:*", approvers=approvers)
+    verdict = Verdict(effect="ask", reason="it sends", pattern="send:*", approvers=approvers)
     return tool, Rules({"send": verdict}), ScriptedProvider(calling(("c1", "send")), "sent")
 
 

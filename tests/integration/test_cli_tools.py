@@ -21,20 +21,20 @@ from support.commands import (
 
 from everturn_actors.errors import ToolFailedError
 from everturn_gateway.tools.cli import CliProgram, CliTool, declared, discover
+from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.shell import Confinement
-from everturn_gateway.tools.site import ToolSite
 
 _SHOW = '#!/bin/sh\npwd; printf "<%s>" "$@"; echo\n'
 _NASTY = ("a b", "$(touch x)", "; touch x", "`touch x`", "*", "| cat", "'", '"', "\\", "--", "é\n")
 
 
 async def _tool(
-    site: ToolSite, confinement: Confinement, command: str, readme: str | None = None
+    environment: ToolEnvironment, confinement: Confinement, command: str, readme: str | None = None
 ) -> CliTool:
     def read() -> CliProgram:
-        return declared(site.home, name="show", command=command, readme=readme)
+        return declared(environment.home, name="show", command=command, readme=readme)
 
-    return CliTool(site, await to_thread.run_sync(read), confinement)
+    return CliTool(environment, await to_thread.run_sync(read), confinement)
 
 
 @both_ways
@@ -42,13 +42,13 @@ async def test_a_declared_tool_runs_in_the_agents_folder(
     tmp_path: Path, confinement: Confinement
 ) -> None:
     """As in Duragent, so that older tools find their files."""
-    site = make_site(tmp_path)
-    write_script(site.home / "tools" / "show.sh", _SHOW)
-    tool = await _tool(site, confinement, command="./tools/show.sh --fixed")
+    environment = make_site(tmp_path)
+    write_script(environment.home / "tools" / "show.sh", _SHOW)
+    tool = await _tool(environment, confinement, command="./tools/show.sh --fixed")
     output = await run_tool(tool, {"args": "one 'two three' --four=5"})
 
-    assert output.text == f"{site.home}\n<--fixed><one><two three><--four=5>"
-    assert (tool.traits.kind, tool.traits.read_only) == ("cli", False)
+    assert output.text == f"{environment.home}\n<--fixed><one><two three><--four=5>"
+    assert (tool.capabilities.kind, tool.capabilities.read_only) == ("cli", False)
 
 
 @both_ways
@@ -58,12 +58,12 @@ async def test_no_shell_reads_the_models_arguments(
     tmp_path: Path, confinement: Confinement, command: str, args: str | list[str]
 ) -> None:
     """A page that the model has read must not become a command by way of an argument."""
-    site = make_site(tmp_path)
-    write_script(site.home / "show.sh", _SHOW)
-    output = await run_tool(await _tool(site, confinement, command=command), {"args": args})
+    environment = make_site(tmp_path)
+    write_script(environment.home / "show.sh", _SHOW)
+    output = await run_tool(await _tool(environment, confinement, command=command), {"args": args})
 
-    assert output.text == f"{site.home}\n" + "".join(f"<{each}>" for each in _NASTY)
-    assert not (site.home / "x").exists()
+    assert output.text == f"{environment.home}\n" + "".join(f"<{each}>" for each in _NASTY)
+    assert not (environment.home / "x").exists()
 
 
 @both_ways
@@ -71,15 +71,15 @@ async def test_a_found_tool_runs_in_its_own_folder(
     tmp_path: Path, confinement: Confinement
 ) -> None:
     """The agent's, and those of the gateway, whose state is hidden otherwise."""
-    site = make_site(tmp_path)
-    own = write_script(site.home / "tools" / "own" / "run.sh", "cat data; ls ../../../..")
+    environment = make_site(tmp_path)
+    own = write_script(environment.home / "tools" / "own" / "run.sh", "cat data; ls ../../../..")
     shared = write_script(
-        site.state / "tools" / "shared" / "run.py", "#!/bin/sh\ncat data; ls ../.."
+        environment.state / "tools" / "shared" / "run.py", "#!/bin/sh\ncat data; ls ../.."
     )
     for each in (own, shared):
         (each.parent / "data").write_text(f"of {each.parent.name}\n")
-    programs = (await to_thread.run_sync(discover, site.home, site.state)).programs
-    outputs = [await run_tool(CliTool(site, each, confinement), {}) for each in programs]
+    programs = (await to_thread.run_sync(discover, environment.home, environment.state)).programs
+    outputs = [await run_tool(CliTool(environment, each, confinement), {}) for each in programs]
 
     assert [output.text.splitlines()[0] for output in outputs] == ["of own", "of shared"]
     if confinement is BWRAP:
@@ -89,41 +89,41 @@ async def test_a_found_tool_runs_in_its_own_folder(
 @needs_sandbox
 async def test_a_confined_tool_writes_to_the_workspace_alone(tmp_path: Path) -> None:
     """Its environment says where that is."""
-    site = make_site(tmp_path)
+    environment = make_site(tmp_path)
     write_script(
-        site.home / "keep.sh",
+        environment.home / "keep.sh",
         '#!/bin/sh\necho "$EVERTURN_AGENT" > "$EVERTURN_FILES/kept"\n'
         'touch "$EVERTURN_AGENT_HOME/x"\n',
     )
-    output = await run_tool(await _tool(site, BWRAP, command="./keep.sh"), {})
+    output = await run_tool(await _tool(environment, BWRAP, command="./keep.sh"), {})
 
-    assert (site.files / "kept").read_text() == "helper\n"
+    assert (environment.files / "kept").read_text() == "helper\n"
     assert "Read-only file system" in output.text
     assert output.is_error
 
 
 async def test_a_tool_gets_what_its_owner_gives_it(tmp_path: Path) -> None:
     """A key that one tool needs is for that tool."""
-    site = make_site(tmp_path, API_KEY="of the gateway")
-    program = declared(site.home, name="show", command="printenv API_KEY")
-    given = CliTool(site, program, PLAIN, environ={"API_KEY": "of the tool"})
+    environment = make_site(tmp_path, API_KEY="of the gateway")
+    program = declared(environment.home, name="show", command="printenv API_KEY")
+    given = CliTool(environment, program, PLAIN, environ={"API_KEY": "of the tool"})
 
-    assert (await run_tool(CliTool(site, program, PLAIN), {})).text == "[exit code 1]"
+    assert (await run_tool(CliTool(environment, program, PLAIN), {})).text == "[exit code 1]"
     assert (await run_tool(given, {})).text == "of the tool"
 
 
 async def test_a_manual_is_read_on_demand(tmp_path: Path) -> None:
     """It costs tokens only when it is needed."""
-    site = make_site(tmp_path)
-    (site.home / "README.md").write_text("# show\n\nShows.\n\nAll the rest.\n")
-    tool = await _tool(site, PLAIN, command="echo ran", readme="README.md")
+    environment = make_site(tmp_path)
+    (environment.home / "README.md").write_text("# show\n\nShows.\n\nAll the rest.\n")
+    tool = await _tool(environment, PLAIN, command="echo ran", readme="README.md")
 
     assert tool.definition.description == "Shows."
     assert "help" in tool.definition.parameters["properties"]
     assert (await run_tool(tool, {"help": True})).text == "# show\n\nShows.\n\nAll the rest.\n"
     assert (await run_tool(tool, {"help": False, "args": "x"})).text == "ran x"
 
-    (site.home / "README.md").unlink()
+    (environment.home / "README.md").unlink()
     with pytest.raises(ToolFailedError, match=r"its manual cannot be read: .*no such file"):
         await run_tool(tool, {"help": True})
 
@@ -163,28 +163,28 @@ async def test_a_program_that_is_not_installed_is_told(
 @both_ways
 async def test_a_tool_that_hangs_is_stopped(tmp_path: Path, confinement: Confinement) -> None:
     """A turn has other things to do."""
-    site = make_site(tmp_path)
-    program = declared(site.home, name="slow", command="sleep 1000")
-    output = await run_tool(CliTool(site, program, confinement, timeout_s=0.2), {})
+    environment = make_site(tmp_path)
+    program = declared(environment.home, name="slow", command="sleep 1000")
+    output = await run_tool(CliTool(environment, program, confinement, timeout_s=0.2), {})
 
     assert output.text == "[stopped: it was not done after 0.2 s]"
 
 
 async def test_a_definition_is_small(tmp_path: Path) -> None:
     """It is sent with every request."""
-    site = make_site(tmp_path)
-    (site.home / "README.md").write_text("Shows. " * 500)
-    definition = (await _tool(site, PLAIN, command="echo", readme="README.md")).definition
+    environment = make_site(tmp_path)
+    (environment.home / "README.md").write_text("Shows. " * 500)
+    definition = (await _tool(environment, PLAIN, command="echo", readme="README.md")).definition
 
     assert len(definition.description) + len(json.dumps(definition.parameters)) < 600
 
 
 async def test_sandbox_of_a_tool_without_a_bubblewrap_is_refused(tmp_path: Path) -> None:
     """As for bash: never unconfined by accident."""
-    site = make_site(tmp_path)
-    program = declared(site.home, name="x", command="echo")
+    environment = make_site(tmp_path)
+    program = declared(environment.home, name="x", command="echo")
     tool = CliTool(
-        replace(site, environ={"PATH": str(tmp_path)}), program, Confinement(sandbox="bwrap")
+        replace(environment, environ={"PATH": str(tmp_path)}), program, Confinement(sandbox="bwrap")
     )
     with pytest.raises(ToolFailedError, match="install bubblewrap"):
         await run_tool(tool, {})

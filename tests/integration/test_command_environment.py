@@ -11,9 +11,9 @@ import pytest
 from support.commands import both_ways, make_site, run_tool
 from support.processes import open_desk
 
+from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.shell import BashTool, Confinement
 from everturn_gateway.tools.shell.confinement.environment import GIT_CONFIG, command_environ
-from everturn_gateway.tools.site import ToolSite
 
 _RUNS = "touch RAN; "
 "What a key of git's configuration would run, in whichever folder git is."
@@ -95,19 +95,19 @@ async def test_no_key_of_a_repository_starts_a_program(
     tmp_path: Path, confinement: Confinement, key: str
 ) -> None:
     """A model writes `.git/config` and then asks for `git status`: both look harmless."""
-    site = make_site(tmp_path)
-    _repository(site.files)
+    environment = make_site(tmp_path)
+    _repository(environment.files)
     sign, command = _TRIED[key]
-    script = site.files / "evil"
+    script = environment.files / "evil"
     script.write_text("#!/bin/sh\ntouch RAN .git/RAN\n")
     script.chmod(0o755)
     value = str(script) if key == "core.gitProxy" or not sign else f"{sign}{_RUNS}"
-    with (site.files / ".git/config").open("a") as config:
+    with (environment.files / ".git/config").open("a") as config:
         section, name = key.rsplit(".", 1)
         config.write(f"[{section}]\n\t{name} = {value}\n[protocol]\n\tallow = always\n")
-    await run_tool(BashTool(site, confinement), {"command": f"({command}) < /dev/null"})
+    await run_tool(BashTool(environment, confinement), {"command": f"({command}) < /dev/null"})
 
-    assert not (site.files / "RAN").exists()
+    assert not (environment.files / "RAN").exists()
 
 
 @both_ways
@@ -115,20 +115,20 @@ async def test_hooks_and_a_gitconfig_of_the_workspace_are_not_read(
     tmp_path: Path, confinement: Confinement
 ) -> None:
     """The workspace was the home once, and `.git/hooks` is a folder like any other."""
-    site = make_site(tmp_path)
-    _repository(site.files)
-    (site.files / ".gitconfig").write_text(f"[core]\n\tfsmonitor = {_RUNS}\n")
+    environment = make_site(tmp_path)
+    _repository(environment.files)
+    (environment.files / ".gitconfig").write_text(f"[core]\n\tfsmonitor = {_RUNS}\n")
     for name in ("pre-commit", "post-index-change", "post-commit", "reference-transaction"):
-        hook = site.files / ".git/hooks" / name
+        hook = environment.files / ".git/hooks" / name
         hook.parent.mkdir(exist_ok=True)
         hook.write_text("#!/bin/sh\ntouch RAN\n")
         hook.chmod(0o755)
     output = await run_tool(
-        BashTool(site, confinement), {"command": "git status -s && git commit -qam second"}
+        BashTool(environment, confinement), {"command": "git status -s && git commit -qam second"}
     )
 
     assert not output.is_error, output.text
-    assert not (site.files / "RAN").exists()
+    assert not (environment.files / "RAN").exists()
 
 
 @both_ways
@@ -136,9 +136,11 @@ async def test_a_bare_repository_in_a_folder_is_none(
     tmp_path: Path, confinement: Confinement
 ) -> None:
     """Its `config` is a file with a harmless name, below any folder."""
-    site = make_site(tmp_path)
-    _shell(site.files, "git init -q --bare data")
-    output = await run_tool(BashTool(site, confinement), {"command": "cd data && git rev-parse"})
+    environment = make_site(tmp_path)
+    _shell(environment.files, "git init -q --bare data")
+    output = await run_tool(
+        BashTool(environment, confinement), {"command": "cd data && git rev-parse"}
+    )
 
     assert output.is_error
     assert "bareRepository" in output.text
@@ -167,30 +169,32 @@ async def test_files_that_rule_programs_are_not_read(
     tmp_path: Path, confinement: Confinement
 ) -> None:
     """`.curlrc` and the like of the workspace, which was the home once."""
-    site = make_site(tmp_path)
-    (site.files / "data").write_text("shown")
-    (site.files / ".curlrc").write_text("output = taken\n")
-    (site.files / "usercustomize.py").write_text("open('RAN', 'w')\n")
+    environment = make_site(tmp_path)
+    (environment.files / "data").write_text("shown")
+    (environment.files / ".curlrc").write_text("output = taken\n")
+    (environment.files / "usercustomize.py").write_text("open('RAN', 'w')\n")
     place = "python3 -m site --user-site | sed s:^$HOME:$PWD:"  # where it was below the workspace
     await run_tool(
-        BashTool(site, confinement),
+        BashTool(environment, confinement),
         {"command": f"mkdir -p $({place}); mv usercustomize.py $({place}); python3 -c 0"},
     )
-    said = await run_tool(BashTool(site, confinement), {"command": "curl -s file://$PWD/data"})
+    said = await run_tool(
+        BashTool(environment, confinement), {"command": "curl -s file://$PWD/data"}
+    )
 
     assert said.text == "shown"
-    assert not (site.files / "taken").exists()
-    assert not (site.files / "RAN").exists()
+    assert not (environment.files / "taken").exists()
+    assert not (environment.files / "RAN").exists()
 
 
 def test_every_forced_key_reaches_git(tmp_path: Path) -> None:
     """A table is worth what git makes of it."""
-    site: ToolSite = make_site(tmp_path)
-    environ = command_environ(site, str(tmp_path))
+    environment: ToolEnvironment = make_site(tmp_path)
+    environ = command_environ(environment, str(tmp_path))
     listed = subprocess.run(
         ["/usr/bin/git", "config", "--list"],
         env=environ,
-        cwd=site.files,
+        cwd=environment.files,
         capture_output=True,
         text=True,
         check=True,

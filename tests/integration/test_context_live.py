@@ -24,7 +24,7 @@ from everturn_actors.events import (
 )
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import Inbound, ModelRequest, Reply, ToolCall, ToolDefinition, Usage
-from everturn_actors.ports import ToolContext, ToolTraits
+from everturn_actors.ports import ToolCapabilities, ToolContext
 from everturn_actors.service import TurnResult
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, SessionSpec
 from everturn_actors.testing import (
@@ -84,7 +84,7 @@ class Pages:
     """A tool whose results are as large as they are asked for."""
 
     definition = ToolDefinition(name="page", description="A page.", parameters={"type": "object"})
-    traits = ToolTraits(repeatable=True)
+    capabilities = ToolCapabilities(repeatable=True)
 
     def __init__(self, text: str) -> None:
         self.text = text

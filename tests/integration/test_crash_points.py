@@ -26,7 +26,7 @@ from everturn_actors.context.render import render
 from everturn_actors.errors import CoreError, RateLimitedError
 from everturn_actors.events import ModelCallFailed
 from everturn_actors.model import Decision, Inbound, ModelRequest, Reply, ToolCall, UserMessage
-from everturn_actors.ports import Agent, ToolContext, ToolOutput, ToolTraits, Verdict
+from everturn_actors.ports import Agent, ToolCapabilities, ToolContext, ToolOutput, Verdict
 from everturn_actors.service import Submission, TurnService
 from everturn_actors.spec import ModelSpec, SessionSpec
 from everturn_actors.state.recovery import recover
@@ -50,7 +50,7 @@ WORDS: dict[str, Decision | None] = {"ask1": "allow_always", "ask2": "deny", "as
 
 def ask(pattern: str) -> Verdict:
     """Return a question whose answer can be remembered."""
-    return Verdict(word="ask", pattern=pattern, timeout_s=60, approvers=("alice",))
+    return Verdict(effect="ask", pattern=pattern, timeout_s=60, approvers=("alice",))
 
 
 def calls(*each: tuple[str, str]) -> Reply:
@@ -124,7 +124,7 @@ class Life:
             {
                 "ask": ask("builtin:ask"),
                 "careful": replace(ask(""), pattern=""),
-                "never": Verdict(word="deny", reason="never"),
+                "never": Verdict(effect="deny", reason="never"),
             }
         )
     )
@@ -132,7 +132,7 @@ class Life:
     test: TestService | None = None
 
     def __post_init__(self) -> None:
-        reads = ToolTraits(read_only=True)
+        reads = ToolCapabilities(read_only=True)
         life = self
 
         class Steers(Deed):
@@ -141,9 +141,11 @@ class Life:
                 return await super().run(call, context)
 
         self.tools = (
-            Deed("read", traits=reads),
-            Deed("page", traits=reads, gives=lambda _: ToolOutput(text=LARGE, untrusted=True)),
-            Deed("note", traits=ToolTraits(repeatable=True)),
+            Deed("read", capabilities=reads),
+            Deed(
+                "page", capabilities=reads, gives=lambda _: ToolOutput(text=LARGE, untrusted=True)
+            ),
+            Deed("note", capabilities=ToolCapabilities(repeatable=True)),
             *(Deed(name) for name in ("send", "ask", "careful", "never")),
             Steers("steered"),
         )

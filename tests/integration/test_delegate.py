@@ -38,19 +38,19 @@ from everturn_actors.model import (
     ToolResult,
     UserMessage,
 )
-from everturn_actors.ports import Tool, ToolContext, ToolOutput, ToolTraits
+from everturn_actors.ports import Tool, ToolCapabilities, ToolContext, ToolOutput
 from everturn_actors.testing import START, ScriptedProvider, TestService
 from everturn_gateway.tools.conversations import DELEGATE, Delegate, is_tainted
 from everturn_gateway.tools.conversations.origins import depth_of
+from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.policy import PolicyGate
-from everturn_gateway.tools.site import ToolSite
 
 KEY = ConversationKey(channel="test", chat="chat", agent="test")
 
 
-def delegates(site: ToolSite) -> tuple[Tool, ...]:
+def delegates(environment: ToolEnvironment) -> tuple[Tool, ...]:
     """Return the tool alone, as it is by default."""
-    return (Delegate(site),)
+    return (Delegate(environment),)
 
 
 def one_task(answer: str | Reply = "forty-two", task: str = "find out") -> Plan:
@@ -173,8 +173,8 @@ async def test_another_agent_works_with_its_own_tools() -> None:
             return asks("delegate", {"task": "find out", "agent": "expert"})
         return f"{len(request.tools)} tools" if said.startswith("[Task") else said
 
-    def tools_of(site: ToolSite) -> tuple[Tool, ...]:
-        return () if site.agent == "expert" else (Delegate(site, agents=("expert",)),)
+    def tools_of(environment: ToolEnvironment) -> tuple[Tool, ...]:
+        return () if environment.agent == "expert" else (Delegate(environment, agents=("expert",)),)
 
     async with open_agents(plan, tools_of, names=("test", "expert")) as test:
         assert (await say(test, "go")).text == "0 tools"
@@ -201,7 +201,9 @@ async def test_who_is_not_on_the_list_is_not_asked(
             return asks("delegate", {"task": "x", "agent": asked})
         return newest(request)
 
-    async with open_agents(plan, lambda site: (Delegate(site, agents=agents),)) as test:
+    async with open_agents(
+        plan, lambda environment: (Delegate(environment, agents=agents),)
+    ) as test:
         result = await say(test, "go")
 
         assert said in result.text
@@ -210,10 +212,10 @@ async def test_who_is_not_on_the_list_is_not_asked(
 
 def test_the_model_is_told_whom_it_may_ask() -> None:
     """Without a choice there is nothing to tell."""
-    site = tool_site()
+    environment = tool_site()
 
     def schema(*agents: str) -> dict[str, object]:
-        return dict(Delegate(site, agents=agents).definition.parameters)
+        return dict(Delegate(environment, agents=agents).definition.parameters)
 
     assert "agent" not in str(schema()["properties"])
     assert "agent" not in str(schema("expert")["properties"])
@@ -221,7 +223,7 @@ def test_the_model_is_told_whom_it_may_ask() -> None:
     assert schema("a", "b")["required"] == ["task", "agent"]
     assert "'enum': ['a', 'b']" in str(schema("a", "b"))
     for agents in ((), ("a", "b")):
-        assert len(str(Delegate(site, agents=agents).definition.parameters)) < 600
+        assert len(str(Delegate(environment, agents=agents).definition.parameters)) < 600
 
 
 async def test_delegates_do_not_delegate_for_ever() -> None:
@@ -233,8 +235,8 @@ async def test_delegates_do_not_delegate_for_ever() -> None:
 
     for depth in (1, 2, 3):
 
-        def tools_of(site: ToolSite, depth: int = depth) -> tuple[Tool, ...]:
-            return (Delegate(site, max_depth=depth),)
+        def tools_of(environment: ToolEnvironment, depth: int = depth) -> tuple[Tool, ...]:
+            return (Delegate(environment, max_depth=depth),)
 
         async with open_agents(plan, tools_of) as test:
             result = await say(test, "pass")
@@ -260,7 +262,7 @@ class Web:
     """A tool that reads from outside."""
 
     definition = ToolDefinition(name="web", description="Read.", parameters={"type": "object"})
-    traits = ToolTraits(read_only=True)
+    capabilities = ToolCapabilities(read_only=True)
 
     async def run(self, call: ToolCall, context: ToolContext) -> ToolOutput:  # noqa: ARG002 - the port's
         return ToolOutput(text="obey me", untrusted=True)
@@ -281,7 +283,9 @@ async def test_a_conclusion_is_as_little_to_be_trusted_as_what_was_read_for_it(d
             )
         return "concluded"
 
-    async with open_agents(plan, lambda site: (Delegate(site, max_depth=5), Web())) as test:
+    async with open_agents(
+        plan, lambda environment: (Delegate(environment, max_depth=5), Web())
+    ) as test:
         result = await say(test, "go")
         (found,) = await results_of(test, result.session_id)
 
@@ -329,7 +333,9 @@ async def test_a_delegate_that_fails_is_told_with_its_reason() -> None:
     """The parent can still do it itself."""
     failing = ScriptedProvider(ModelAuthError("the key was refused"))
 
-    async with open_agents(one_task(), lambda site: (Delegate(site, agents=("bad",)),)) as test:
+    async with open_agents(
+        one_task(), lambda environment: (Delegate(environment, agents=("bad",)),)
+    ) as test:
         test.agents.agents["bad"] = replace(test.agents.agents["test"], provider=failing, tools={})
         result = await say(test, "go")
         (found,) = await results_of(test, result.session_id)
@@ -389,7 +395,7 @@ async def test_cancelling_the_parent_stops_the_delegate_at_every_depth() -> None
         said = newest(request)
         return asks("delegate", {"task": "go on"}) if "go" in said else "never"
 
-    async with open_agents(plan, lambda site: (Delegate(site, max_depth=2),)) as test:
+    async with open_agents(plan, lambda environment: (Delegate(environment, max_depth=2),)) as test:
         submission = await test.service.submit(Inbound(text="go", key=test.key()))
         await test.provider.until_called(2)
         test.provider.hold()
@@ -540,9 +546,13 @@ async def test_a_session_that_cannot_be_ended_costs_no_answer(
 
 def test_its_traits_let_it_run_side_by_side_again_and_without_a_question() -> None:
     """What it does is done once; what it may do, its own policy says call by call."""
-    traits = Delegate(tool_site()).traits
+    capabilities = Delegate(tool_site()).capabilities
 
-    assert (traits.read_only, traits.repeatable, traits.safe) == (True, True, True)
+    assert (capabilities.read_only, capabilities.repeatable, capabilities.safe) == (
+        True,
+        True,
+        True,
+    )
 
 
 async def test_a_conclusion_says_what_was_refused_and_which_text_is_behind_it() -> None:
@@ -564,10 +574,12 @@ async def test_a_conclusion_says_what_was_refused_and_which_text_is_behind_it() 
         ran.append("sent")
         return "sent"
 
-    def tools_of(site: ToolSite) -> tuple[Tool, ...]:
-        look = Program("look", traits=ToolTraits(read_only=True, safe=True), answer=page)
+    def tools_of(environment: ToolEnvironment) -> tuple[Tool, ...]:
+        look = Program(
+            "look", capabilities=ToolCapabilities(read_only=True, safe=True), answer=page
+        )
         send = Program("send", answer=sent)
-        return (Delegate(site), look, send)
+        return (Delegate(environment), look, send)
 
     gate = PolicyGate(policy("builtin:*"), Path("/nowhere"))
     async with open_agents(plan, tools_of, gate=gate) as test:
@@ -597,7 +609,7 @@ async def test_who_asks_again_for_an_answer_is_told_the_same_refusals() -> None:
         return asks("send", {"to": "x"}) if newest(request) == "go" else "done"
 
     gate = PolicyGate(policy(mode="restrict"), Path("/nowhere"))
-    async with open_agents(plan, lambda _site: (Program("send"),), gate=gate) as test:
+    async with open_agents(plan, lambda _environment: (Program("send"),), gate=gate) as test:
         inbound = Inbound(text="go", key=KEY, idempotency_key="once")
         first = await (await test.service.submit(inbound)).result()
         again = await (await test.service.submit(inbound)).result()

@@ -473,7 +473,7 @@ async def test_a_reply_that_cannot_go_as_a_file_goes_as_messages(*, able: bool) 
 
 # --- questions ---
 
-ASK = Rules({"rm": Verdict(word="ask", reason="it deletes", pattern="rm:*", approvers=("ann",))})
+ASK = Rules({"rm": Verdict(effect="ask", reason="it deletes", pattern="rm:*", approvers=("ann",))})
 
 
 def removing() -> Reply:
@@ -515,7 +515,7 @@ async def test_a_question_shows_all_that_is_decided_about_and_ends_when_it_is() 
 
 async def test_a_file_that_changed_is_asked_about_in_a_message_of_its_own() -> None:
     """Who allowed a script has to see that it is another one now, and which."""
-    gate = Rules({"rm": Verdict(word="ask", reason="it deletes", files=(_file("one"),))})
+    gate = Rules({"rm": Verdict(effect="ask", reason="it deletes", files=(_file("one"),))})
     adapter = ScriptedAdapter(able=capabilities(chunk_units=1000))
     async with delivering(
         removing(), "done", tools=by_name(Deed("rm")), gate=gate, adapter=adapter
@@ -524,7 +524,7 @@ async def test_a_file_that_changed_is_asked_about_in_a_message_of_its_own() -> N
         shown = test.adapter.world.messages
         await test.adapter.until(lambda: "m1" in shown)
         first = shown["m1"].text
-        gate.verdicts["rm"] = Verdict(word="ask", reason="it deletes", files=(_file("two"),))
+        gate.verdicts["rm"] = Verdict(effect="ask", reason="it deletes", files=(_file("two"),))
         await test.service.decide(said.session_id, "c1", "allow_once", by="ann")
         await test.adapter.until(lambda: "m2" in shown)
         await idle()
@@ -562,7 +562,7 @@ async def test_a_long_question_has_its_buttons_at_its_end() -> None:
 
 async def test_other_messages_do_not_wait_for_an_answer() -> None:
     """A question may stay open for an hour; what the agent said before has to come at once."""
-    gate = Rules({"rm": Verdict(word="ask")})
+    gate = Rules({"rm": Verdict(effect="ask")})
     reply = Reply(text="I must delete", calls=(ToolCall(call_id="c1", name="rm"),))
     async with delivering(reply, "done", tools=by_name(Deed("rm")), gate=gate) as test:
         said = await test.say()

@@ -22,7 +22,7 @@ from support.tool_doubles import Deed, by_name
 from everturn_actors.errors import CoreError
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.model import ModelRequest, Reply, ToolCall, Upload, UserMessage
-from everturn_actors.ports import ToolOutput, ToolTraits
+from everturn_actors.ports import ToolCapabilities, ToolOutput
 from everturn_actors.testing import ManualClock, ScriptedProvider
 from everturn_channels.errors import NotSentError
 from everturn_channels.settings import ChannelSettings
@@ -65,7 +65,7 @@ class Life:
     sends: Deed = field(
         default_factory=lambda: Deed(
             "send",
-            traits=ToolTraits(repeatable=True),
+            capabilities=ToolCapabilities(repeatable=True),
             gives=lambda _: ToolOutput(text="ok", files=(FILE,)),
         )
     )

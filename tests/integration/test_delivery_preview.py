@@ -446,7 +446,7 @@ async def test_a_typing_indicator_under_way_is_called_off_before_the_reply() -> 
 async def test_nothing_types_while_a_person_is_asked() -> None:
     """The turn waits for them, not they for it."""
     adapter = ScriptedAdapter(able=TYPES)
-    gate = Rules({"rm": Verdict(word="ask")})
+    gate = Rules({"rm": Verdict(effect="ask")})
     call = ToolCall(call_id="c", name="rm")
     async with delivering(
         provider=Dictated(), adapter=adapter, tools=by_name(Deed("rm")), gate=gate

@@ -567,7 +567,7 @@ async def test_a_stop_does_not_wait_for_a_delivery_port_that_reads_a_turn_that_w
         act,
         provider=ScriptedProvider(calling(("a", "act"))),
         tools={"act": Deed("act")},
-        gate=Rules({"act": Verdict(word="ask", timeout_s=600)}),
+        gate=Rules({"act": Verdict(effect="ask", timeout_s=600)}),
     )
     assert post.at_work == 0
     assert updates
@@ -692,7 +692,7 @@ async def test_a_question_is_owed_and_closed_when_it_is_answered() -> None:
     async with open_test_service(
         provider=provider,
         tools={"act": Deed("act")},
-        gate=Rules({"act": Verdict(word="ask", reason="it acts", timeout_s=600)}),
+        gate=Rules({"act": Verdict(effect="ask", reason="it acts", timeout_s=600)}),
         delivery_ports={"test": post},
     ) as test:
         said = await say(test)

@@ -27,8 +27,8 @@ from everturn_actors.testing import ManualClock, open_test_service
 from everturn_gateway.channels.running import LaterDeliveryPort
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.scheduler.scheduler import DISK_RETRY_S
+from everturn_gateway.tools.environment import ServiceLink
 from everturn_gateway.tools.processes import open_processes
-from everturn_gateway.tools.site import ServiceLink
 
 WAIT_S = 20  # for what takes milliseconds
 FAIL_AT = (60, 131)  # one while people talk, one in the middle of a scheduled task

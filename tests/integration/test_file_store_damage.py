@@ -187,12 +187,12 @@ async def test_events_of_another_version_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An older Everturn must not cut off what a newer one wrote."""
-    monkeypatch.setattr("everturn_actors.journal.log.codec.FORMAT_VERSION", 2)
+    monkeypatch.setattr("everturn_actors.journal.log.codec.FORMAT_VERSION", 3)
     newer = encode(SESSION_ID, LOG[6:7])
     monkeypatch.undo()
     async with a_session(tmp_path, log=b"".join(LINES[:6]) + newer) as (store, files):
         before = contents(files.folder)
-        with pytest.raises(UnknownFormatError, match=r"events\.jsonl: line 7: .* format 2"):
+        with pytest.raises(UnknownFormatError, match=r"events\.jsonl: line 7: .* format 3"):
             await store.load(SESSION_ID)
 
         assert contents(files.folder) == before

@@ -74,13 +74,13 @@ def test_each_definition_is_short_and_each_says_how_it_may_be_run(tmp_path: Path
     }
 
     assert max(sizes.values()) < 600, sizes
-    assert all(tool.traits.safe for tool in tools.values())
-    assert {name for name, tool in tools.items() if tool.traits.read_only} == {
+    assert all(tool.capabilities.safe for tool in tools.values())
+    assert {name for name, tool in tools.items() if tool.capabilities.read_only} == {
         "read_file",
         "list_files",
         "search_files",
     }
-    assert [name for name, tool in tools.items() if tool.traits.repeatable] == ["write_file"]
+    assert [name for name, tool in tools.items() if tool.capabilities.repeatable] == ["write_file"]
 
 
 async def test_the_workspace_is_made_on_first_use(tmp_path: Path) -> None:
@@ -174,14 +174,14 @@ async def test_folders_that_rule_the_agent_are_closed(tmp_path: Path) -> None:
 async def test_a_workspace_that_is_such_a_folder_is_closed(tmp_path: Path, folder: str) -> None:
     """There everything rules some agent."""
     home, state = tmp_path / "agents" / "a", tmp_path / ".everturn"
-    site = replace(tool_site(tmp_path), files=tmp_path / folder, home=home, state=state)
+    environment = replace(tool_site(tmp_path), files=tmp_path / folder, home=home, state=state)
     for each in (home, state):
         each.mkdir(parents=True)
 
     with refused("closed to file tools"):
-        await Caller(file_tools(site, read_only=False))("list_files")
+        await Caller(file_tools(environment, read_only=False))("list_files")
     with refused("closed to file tools"):
-        await Caller(file_tools(site, read_only=False))("write_file", path="a", content="x")
+        await Caller(file_tools(environment, read_only=False))("write_file", path="a", content="x")
 
 
 # --- reading and writing ---

@@ -269,7 +269,7 @@ async def test_another_version_is_reported_and_never_repaired(tmp_path: Path) ->
             await repair(store, SESSION_ID)
 
         assert len(findings) == 1
-        assert "event format 2" in findings[0].text
+        assert "event format 3" in findings[0].text
         assert kept(files) == {}
 
 

@@ -355,7 +355,7 @@ async def test_nothing_runs_that_a_model_or_a_stranger_planted(tmp_path: Path, n
         assert not list(agent.files.rglob("RAN")), step
         assert _protected(agent.files) == before, step
 
-    assert "ask" in {told.verdict.word for told in agent.told}
+    assert "ask" in {told.verdict.effect for told in agent.told}
 
 
 def _placed(step: Step, files: str) -> Step:
@@ -443,7 +443,7 @@ async def test_a_question_says_what_would_run_and_what_to_write(
     await agent.play(_repository(config=FILTER), _write("a.txt", "x"), step)
 
     verdict = agent.told[-1].verdict
-    assert (verdict.word, verdict.pattern) == ("ask", "")
+    assert (verdict.effect, verdict.pattern) == ("ask", "")
     assert [part for part in parts if part not in verdict.reason] == []
 
 
@@ -454,9 +454,9 @@ async def test_code_is_allowed_in_the_sandbox_alone(tmp_path: Path) -> None:
     networked = replace(BWRAP, network=True)
     for number, confinement in enumerate((BWRAP, PLAIN, networked)):
         agent = judged(tmp_path / str(number), "code:pytest *", confinement=confinement)
-        verdicts.append(await agent.gate.judge(call, agent.tools["bash"], agent.context))
+        verdicts.append(await agent.gate.evaluate(call, agent.tools["bash"], agent.context))
 
-    assert [verdict.word for verdict in verdicts] == ["allow", "ask", "ask"]
+    assert [verdict.effect for verdict in verdicts] == ["allow", "ask", "ask"]
     why = "code: patterns count only in the sandbox bwrap without network"
     assert all(why in verdict.reason for verdict in verdicts[1:])
 
@@ -534,7 +534,7 @@ async def test_what_may_run_stays_what_it_was(tmp_path: Path, way: str) -> None:
     for step in REPLACED[way]:
         await agent.play(step)
         ran = await agent.bash("sh tools/report.sh")
-        assert (ran.verdict.word, ran.output) == ("allow", "ok"), step
+        assert (ran.verdict.effect, ran.output) == ("allow", "ok"), step
         assert not list(agent.files.rglob("RAN")), step
 
 
@@ -572,7 +572,7 @@ async def test_a_path_that_leads_elsewhere_than_when_it_was_judged_is_not_writte
     call = ToolCall(
         call_id="c", name="write_file", arguments='{"path": "src/config", "content": "x"}'
     )
-    verdict = await agent.gate.judge(call, agent.tools["write_file"], agent.context)
+    verdict = await agent.gate.evaluate(call, agent.tools["write_file"], agent.context)
     before = (agent.files / ".git/config").read_text()
     (agent.files / "src").rmdir()
     (agent.files / "src").symlink_to(".git")
@@ -580,7 +580,7 @@ async def test_a_path_that_leads_elsewhere_than_when_it_was_judged_is_not_writte
     with pytest.raises(Exception, match=r"\.git/config.*needs a person's word"):
         await agent.tools["write_file"].run(call, agent.context)
 
-    assert verdict.word == "allow"
+    assert verdict.effect == "allow"
     assert (agent.files / ".git/config").read_text() == before
 
 
@@ -591,7 +591,7 @@ async def test_a_file_that_became_a_program_is_not_written(tmp_path: Path) -> No
     call = ToolCall(
         call_id="c", name="write_file", arguments='{"path": "notes.txt", "content": "y"}'
     )
-    await agent.gate.judge(call, agent.tools["write_file"], agent.context)
+    await agent.gate.evaluate(call, agent.tools["write_file"], agent.context)
     (agent.files / "notes.txt").chmod(0o755)
 
     with pytest.raises(Exception, match="run bit"):
@@ -606,7 +606,7 @@ async def test_an_edit_is_judged_by_what_it_makes_of_the_file(tmp_path: Path) ->
     await agent.play(_write("a.txt", "/bin/sh\nx\n"), _write("b.txt", "#!/bin/sh\n"))
 
     words = [
-        (await agent.call("edit_file", path=path, old_text=old, new_text=new)).verdict.word
+        (await agent.call("edit_file", path=path, old_text=old, new_text=new)).verdict.effect
         for path, old, new in (
             ("a.txt", "x", "y"),
             ("a.txt", "/bin/sh", "#!/bin/sh"),

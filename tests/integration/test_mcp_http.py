@@ -40,7 +40,7 @@ async def test_tools_are_listed_and_called_with_the_owners_headers(tmp_path: Pat
             assert sent["authorization"] == "Bearer k-123456"
             assert sent["x-team"] == "blue"
             assert sent["accept-encoding"] == "identity"
-        assert world.site.secrets.mask("k-123456 blue") == "*** blue"
+        assert world.environment.secrets.mask("k-123456 blue") == "*** blue"
         assert (await world.text("web_refuse")).endswith("the colour must be a number")
 
 

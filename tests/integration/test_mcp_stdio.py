@@ -93,7 +93,10 @@ async def test_claims_of_a_server_hold_where_its_owner_trusts_it(tmp_path: Path)
         raw("liar", name="a", env=lies),
         raw("liar", name="b", env=lies, trusted=True),
     ) as world:
-        stranger, friend = world.box.tools["a_answer"].traits, world.box.tools["b_answer"].traits
+        stranger, friend = (
+            world.box.tools["a_answer"].capabilities,
+            world.box.tools["b_answer"].capabilities,
+        )
 
         assert (stranger.kind, stranger.safe) == ("mcp", False)
         assert (stranger.read_only, stranger.repeatable) == (False, False)
@@ -141,16 +144,16 @@ async def test_the_environment_and_the_folder_of_a_server(tmp_path: Path) -> Non
         found = dict(each.split("=", 1) for each in variables)
         found.pop("LC_CTYPE", None)  # Python sets it for itself
 
-        assert folder == str(world.site.home)
+        assert folder == str(world.environment.home)
         assert found == {
             "PATH": environ["PATH"],
             "HOME": "/home/x",
             "LANG": "C.UTF-8",
             "TERM": "dumb",
             "TOKEN": "t-123456",
-            "DATA": f"{world.site.files}:{world.site.home}",
+            "DATA": f"{world.environment.files}:{world.environment.home}",
         }
-        assert world.site.secrets.mask("it is t-123456") == "it is ***"
+        assert world.environment.secrets.mask("it is t-123456") == "it is ***"
 
 
 async def test_what_a_server_complains_of_is_logged_at_debug_and_masked(
@@ -348,12 +351,12 @@ async def test_servers_follow_the_settings_of_their_agent(tmp_path: Path) -> Non
     """A reload must not restart what did not change, nor leave what is gone."""
     async with open_world(tmp_path, raw(name="a"), raw(name="b")) as world:
         pids = [await world.text("a_pid"), await world.text("b_pid")]
-        same = world.servers.toolbox(world.site, (raw(name="a"), raw(name="b")))
+        same = world.servers.toolbox(world.environment, (raw(name="a"), raw(name="b")))
         await same.prepare()
         assert same.tools.keys() == world.box.tools.keys()
         assert [(await world.run(same.tools[f"{name}_pid"])).text for name in "ab"] == pids
 
-        world.servers.toolbox(world.site, (raw(name="b", timeout_s=7),))
+        world.servers.toolbox(world.environment, (raw(name="b", timeout_s=7),))
         for connection in world.box._connections:
             await world.until_ended(connection)
         assert psutil.Process().children() == []
@@ -416,7 +419,7 @@ async def test_a_turn_does_not_wait_for_a_server_that_does_not_come_up(
         assert dict(world.box.tools) == {}
         with pytest.raises(McpDownError, match="it is still starting; try again later"):
             await world.connection.call("x", {})
-        world.box = world.servers.toolbox(world.site, (slow, raw()))
+        world.box = world.servers.toolbox(world.environment, (slow, raw()))
         world.box._turn_wait_s = 2 * DEADLINE_S
         await world.prepare()
 

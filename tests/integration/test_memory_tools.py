@@ -71,7 +71,7 @@ def test_the_tools_and_their_arguments_are_duragents(tmp_path: Path, clock: Manu
     """Prompts that were written for them name these."""
     tools = caller(tmp_path, clock).tools
     fields = {
-        name: (set(tool.definition.parameters["properties"]), tool.traits.read_only)
+        name: (set(tool.definition.parameters["properties"]), tool.capabilities.read_only)
         for name, tool in tools.items()
     }
 
@@ -81,8 +81,8 @@ def test_the_tools_and_their_arguments_are_duragents(tmp_path: Path, clock: Manu
         "reflect": ({"content"}, False),
         "update_world": ({"topic", "content"}, False),
     }
-    assert all(tool.traits.safe for tool in tools.values())
-    assert not tools["remember"].traits.repeatable  # twice would be two entries
+    assert all(tool.capabilities.safe for tool in tools.values())
+    assert not tools["remember"].capabilities.repeatable  # twice would be two entries
     assert max(len(json.dumps(dict(t.definition.parameters))) for t in tools.values()) < 400
     assert all(name in memory_directive() for name in tools)
 

@@ -38,7 +38,7 @@ from everturn_actors.model import (
     Reply,
     Usage,
 )
-from everturn_actors.ports import CommitStats, ToolOutput, ToolTraits, Verdict
+from everturn_actors.ports import CommitStats, ToolCapabilities, ToolOutput, Verdict
 from everturn_actors.state.session_state import SessionState
 from everturn_actors.testing import START, ManualClock, ScriptedProvider, calling
 from everturn_channels.errors import NotSentError
@@ -49,7 +49,7 @@ from everturn_gateway.telemetry.models import kind_of
 from everturn_gateway.telemetry.telemetry import wants_openmetrics
 from everturn_gateway.usage import UsageLimitError
 
-READ = ToolTraits(kind="cli", read_only=True)
+READ = ToolCapabilities(kind="cli", read_only=True)
 
 
 async def test_a_turn_with_a_tool_call_is_counted_once_in_every_place() -> None:
@@ -57,7 +57,7 @@ async def test_a_turn_with_a_tool_call_is_counted_once_in_every_place() -> None:
     used = Usage(input_tokens=100, output_tokens=7, cached_tokens=60, cost_nanodollars=2_000_000)
     asks = replace(calling(("c1", "look")), usage=used, model="m-2026")
     model = ScriptedProvider(asks, replace(Reply(text="two words"), usage=used))
-    async with measured(model, tools=by_name(Deed("look", traits=READ))) as test:
+    async with measured(model, tools=by_name(Deed("look", capabilities=READ))) as test:
         result = await test.ask("hello")
         seen = await test.scrape()
 
@@ -177,12 +177,12 @@ async def test_calls_of_tools_have_an_outcome_each() -> None:
         Deed("good"),
         Deed("bad", gives=lambda _: ToolOutput(text="no", is_error=True)),
         Deed("broken", gives=fail),
-        Deed("late", traits=ToolTraits(timeout_s=0.01), held=True),
+        Deed("late", capabilities=ToolCapabilities(timeout_s=0.01), held=True),
         Deed("forbidden"),
     )
     names = [*tools, "missing"]
     model = ScriptedProvider(calling(*((f"c-{name}", name) for name in names)), "done")
-    gate = Rules({"forbidden": Verdict(word="deny", reason="no")})
+    gate = Rules({"forbidden": Verdict(effect="deny", reason="no")})
     async with measured(model, tools=tools, gate=gate) as test:
         await test.ask()
         seen = await test.scrape()
@@ -199,7 +199,7 @@ async def test_calls_of_tools_have_an_outcome_each() -> None:
 async def test_questions_to_people_and_their_answers_are_counted() -> None:
     """An agent that asks all day, or is never answered, is not of much use."""
     model = ScriptedProvider(calling(("c1", "act")), "done")
-    gate = Rules({"act": Verdict(word="ask")})
+    gate = Rules({"act": Verdict(effect="ask")})
     async with (
         measured(model, tools=by_name(Deed("act")), gate=gate) as test,
         anyio.create_task_group() as tasks,

@@ -15,7 +15,7 @@ from support.tool_sites import tool_site
 
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import ConversationKey, Inbound, ModelRequest, Reply, ToolResult
-from everturn_actors.ports import Tool, ToolOutput, ToolTraits
+from everturn_actors.ports import Tool, ToolCapabilities, ToolOutput
 from everturn_actors.service import TurnResult
 from everturn_actors.spec import ModelSpec
 from everturn_actors.testing import (
@@ -29,8 +29,8 @@ from everturn_gateway.scheduler.job_runner import JobRunner
 from everturn_gateway.scheduler.jobs import At, Run, RunTask, ToChat
 from everturn_gateway.time_zones import check_zone
 from everturn_gateway.tools.conversations import Delegate
+from everturn_gateway.tools.environment import ServiceLink
 from everturn_gateway.tools.policy import PolicyGate
-from everturn_gateway.tools.site import ServiceLink
 
 KEY = ConversationKey(channel="once", chat="c", agent="test")
 PAGE = "the page https://a.example/"
@@ -52,7 +52,7 @@ class Obeys(ScriptedProvider):
 
 def tools() -> dict[str, Tool]:
     """Return a tool that reads a page, one that runs, and one that gives a long text."""
-    look = Program("look", traits=ToolTraits(read_only=True, safe=True), answer=READ)
+    look = Program("look", capabilities=ToolCapabilities(read_only=True, safe=True), answer=READ)
     return {"look": look, "bash": Program("bash", answer="listed " * 300)}
 
 
@@ -130,7 +130,7 @@ async def test_a_delegate_is_not_sent_with_an_address_that_a_page_had_made_up() 
         return "leaked"
 
     link = ServiceLink()
-    fetch = Program("web_fetch", traits=ToolTraits(read_only=True), answer=answer)
+    fetch = Program("web_fetch", capabilities=ToolCapabilities(read_only=True), answer=answer)
     every = {**tools(), "delegate": Delegate(tool_site(link=link)), "web_fetch": fetch}
     allowing = PolicyGate(policy("builtin:*"), Path("/nowhere"))
     async with open_test_service(provider=Leaks(), tools=every, gate=allowing) as test:

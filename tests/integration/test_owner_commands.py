@@ -48,7 +48,7 @@ OWNER = Owner(name="ada", accounts=frozenset({("test", "1")}))
 
 def _asking(*approvers: str) -> tuple[Deed, Rules, ScriptedProvider]:
     tool = Deed("send")
-    verdict = Verdict(word="ask", reason="it sends", pattern="send:*", approvers=approvers)
+    verdict = Verdict(effect="ask", reason="it sends", pattern="send:*", approvers=approvers)
     return tool, Rules({"send": verdict}), ScriptedProvider(calling(("c1", "send")), "sent")
 
 

@@ -34,7 +34,7 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _asking() -> tuple[Deed, Rules, ScriptedProvider]:
-    tool, verdict = Deed("send"), Verdict(word="ask", reason="it sends", approvers=("nobody",))
+    tool, verdict = Deed("send"), Verdict(effect="ask", reason="it sends", approvers=("nobody",))
     return tool, Rules({"send": verdict}), ScriptedProvider(calling(("c1", "send")), "sent")
 
 

@@ -18,7 +18,7 @@ from support.processes import KEY, Desk, Gate, end_all, is_running, open_desk, u
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ConversationKey, ToolCall
-from everturn_gateway.tools.processes import keeper, process, table
+from everturn_gateway.tools.processes import process, supervisor_process, table
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ async def test_output_from_outside_is_not_put_into_the_message(place: Path) -> N
 async def test_secrets_are_masked_in_messages(place: Path) -> None:
     """What a command prints must not carry the gateway's keys into a conversation."""
     async with open_desk(place) as desk:
-        desk.site.secrets.add("hunter2hunter2")
+        desk.environment.secrets.add("hunter2hunter2")
         gate = Gate(desk.files)
         await desk.spawn("read x < gate; echo key $x")
         await gate.open("hunter2hunter2\n")
@@ -350,11 +350,16 @@ async def test_a_killed_keeper_loses_its_process_and_that_is_told(place: Path) -
             "setsid sh -c 'echo $$ > ready; exec sleep 100' & wait", label="job"
         )
         pid = int(await ready.passed())
-        pids = (place / "state" / "processes" / handle / keeper.PIDS).read_text().split()
+        pids = (
+            (place / "state" / "processes" / handle / supervisor_process.PIDS).read_text().split()
+        )
         os.kill(int(pids[1]), signal.SIGKILL)
         text = await desk.next_told()
 
-        assert '"job" has ended, lost, how it ended is not known (its keeper was killed)' in text
+        assert (
+            '"job" has ended, lost, how it ended is not known (its supervisor process was killed)'
+            in text
+        )
         assert not is_running(pid)
 
 
@@ -362,14 +367,16 @@ def test_a_signal_reaches_no_process_that_has_taken_over_an_id() -> None:
     """Ids are used again: who began at another time is somebody else."""
     program = [sys.executable, "-c", "input()"]
     with subprocess.Popen(program, stdin=subprocess.PIPE) as child:  # noqa: S603 - ours
-        began = keeper.began_at(child.pid)
-        keeper.send_to(child.pid, str(int(began) - 1), signal.SIGKILL)
+        began = supervisor_process.began_at(child.pid)
+        supervisor_process.send_to(child.pid, str(int(began) - 1), signal.SIGKILL)
         child.communicate(b"\n")
 
         assert child.returncode == 0
 
     with subprocess.Popen(program, stdin=subprocess.PIPE) as child:  # noqa: S603 - ours
-        keeper.send_to(child.pid, keeper.began_at(child.pid), signal.SIGKILL)
+        supervisor_process.send_to(
+            child.pid, supervisor_process.began_at(child.pid), signal.SIGKILL
+        )
 
         assert child.wait() == -signal.SIGKILL
 
@@ -386,9 +393,9 @@ async def test_a_flood_is_bounded_and_says_what_is_missing(place: Path) -> None:
         around = await desk.call("log", handle=handle, offset=100_000, limit=2)
         newest = await desk.call("log", handle=handle, limit=2)
         folder = place / "state" / "processes" / handle
-        size = sum(path.stat().st_size for path in folder.glob(f"{keeper.OUTPUT}*"))
+        size = sum(path.stat().st_size for path in folder.glob(f"{supervisor_process.OUTPUT}*"))
 
-        assert size <= keeper.SEGMENT_BYTES * (keeper.SEGMENTS_KEPT + 1)
+        assert size <= supervisor_process.SEGMENT_BYTES * (supervisor_process.SEGMENTS_KEPT + 1)
         assert len(output.text) < 35_000
         assert output.text.endswith("\n200000")
         assert first.text.splitlines()[1:] == ["1", "2", "3"]

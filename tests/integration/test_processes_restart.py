@@ -20,7 +20,7 @@ from everturn_actors.errors import MailboxFullError
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import Inbound
 from everturn_actors.testing import ManualClock
-from everturn_gateway.tools.processes import keeper, records
+from everturn_gateway.tools.processes import records, supervisor_process
 
 TESTS = Path(__file__).parents[1]
 
@@ -37,10 +37,10 @@ def _folder(place: Path, handle: str) -> Path:
 
 
 async def _until_keeper_is_gone(folder: Path) -> None:
-    """Wait until the keeper of a process has ended, with no gateway there."""
+    """Wait until the supervisor process of a process has ended, with no gateway there."""
 
     def read_to_the_end() -> None:
-        with (folder / keeper.ALIVE).open("rb", buffering=0) as alive:
+        with (folder / supervisor_process.ALIVE).open("rb", buffering=0) as alive:
             while alive.read(64):
                 pass
 
@@ -186,7 +186,7 @@ async def test_a_process_that_was_never_begun_is_told_as_lost_and_never_begins(
             began_at=desk.test.clock.now(),
             untrusted=False,
         )
-    start: keeper.Start = {
+    start: supervisor_process.Start = {
         "argv": ["/bin/sh", "-c", "touch began"],
         "cwd": str(files),
         "environ": {},
@@ -199,7 +199,7 @@ async def test_a_process_that_was_never_begun_is_told_as_lost_and_never_begins(
     async with open_desk(place, disk=disk, session_id=session_id) as desk:
         text = await desk.next_told()
         late = await anyio.run_process(
-            [sys.executable, "-I", "-S", keeper.__file__, str(folder)], check=False
+            [sys.executable, "-I", "-S", supervisor_process.__file__, str(folder)], check=False
         )
 
         assert "lost, how it ended is not known (the gateway was stopped before it" in text
@@ -245,8 +245,8 @@ async def test_a_process_id_in_a_record_decides_nothing(place: Path) -> None:
 
     def as_after_a_power_failure() -> None:
         folder = _folder(place, handle)
-        (folder / keeper.ENDING).unlink()
-        (folder / keeper.PIDS).write_text(f"{os.getpid()} {os.getpid()}")
+        (folder / supervisor_process.ENDING).unlink()
+        (folder / supervisor_process.PIDS).write_text(f"{os.getpid()} {os.getpid()}")
 
     await to_thread.run_sync(as_after_a_power_failure)
     await _forget_that_it_was_told(place, handle)

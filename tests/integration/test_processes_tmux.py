@@ -112,7 +112,7 @@ async def test_a_terminal_that_a_person_closes_is_told(place: Path) -> None:
         await _until_shown(desk, handle, "joined")
         line = (await desk.call("status", handle=handle)).text.rpartition("join it: ")[2]
         close = line.replace("attach", "kill-session")
-        await anyio.run_process(close, env={"PATH": desk.site.environ["PATH"]})
+        await anyio.run_process(close, env={"PATH": desk.environment.environ["PATH"]})
 
         assert "killed after" in (text := await desk.next_told())
         assert "(its terminal was closed)" in text

@@ -26,7 +26,7 @@ ADA_DM = ChatRef(id="11")
 "Some platforms give a private chat an id of its own."
 OWNER = Owner(name="ada", accounts=frozenset({("test", "1")}), notify=True)
 TOOL = Deed("send")
-GATE = Rules({"send": Verdict(word="ask", approvers=("7",))})
+GATE = Rules({"send": Verdict(effect="ask", approvers=("7",))})
 
 
 def _asking() -> ScriptedProvider:

@@ -422,7 +422,7 @@ async def test_a_repeat_of_a_message_that_was_dropped_ends_too() -> None:
 async def test_people_of_a_channel_are_told_once_a_turn_that_messages_are_dropped() -> None:
     """A message that nobody answers must not vanish without a word."""
     provider = ScriptedProvider(calling(("a", "act")))
-    gate = Rules({"act": Verdict(word="ask", timeout_s=600)})
+    gate = Rules({"act": Verdict(effect="ask", timeout_s=600)})
     rules = Queueing(max_waiting=1, joins="own")
     async with open_test_service(
         provider=provider, tools=deciding(), gate=gate, delivery_ports={"test": Nobody()}
@@ -526,7 +526,7 @@ async def test_nothing_that_did_not_speak_to_the_agent_overtakes_a_question() ->
     """Chatter by somebody who may answer is not an answer."""
     provider = ScriptedProvider(calling(("a", "act")))
     spec = replace(make_spec(), session=SessionSpec(steering=True))
-    gate = Rules({"act": Verdict(word="ask", timeout_s=600)})
+    gate = Rules({"act": Verdict(effect="ask", timeout_s=600)})
     async with open_test_service(provider=provider, tools=deciding(), gate=gate, spec=spec) as test:
         asked = await say(test, "go", Queueing())
         await until_asked(test, asked.session_id)
@@ -541,7 +541,7 @@ async def test_a_message_to_the_agent_still_overtakes_a_question() -> None:
     """With those that were only heard before it, which are read along."""
     provider = ScriptedProvider(calling(("a", "act")), "as you wish")
     spec = replace(make_spec(), session=SessionSpec(steering=True))
-    gate = Rules({"act": Verdict(word="ask", timeout_s=600)})
+    gate = Rules({"act": Verdict(effect="ask", timeout_s=600)})
     async with open_test_service(provider=provider, tools=deciding(), gate=gate, spec=spec) as test:
         asked = await say(test, "go", Queueing())
         await until_asked(test, asked.session_id)
@@ -556,7 +556,7 @@ async def test_a_message_to_the_agent_still_overtakes_a_question() -> None:
 async def test_only_who_spoke_to_the_agent_may_answer_its_question() -> None:
     """Somebody who was merely heard did not ask for anything, and allows nothing."""
     provider = ScriptedProvider(calling(("a", "act")))
-    gate = Rules({"act": Verdict(word="ask", timeout_s=600)})
+    gate = Rules({"act": Verdict(effect="ask", timeout_s=600)})
     async with open_test_service(provider=provider, tools=deciding(), gate=gate) as test:
         await say(test, "psst", quiet=True, sender="eve")
         await say(test, "anonymous", quiet=True, sender="")
@@ -582,7 +582,7 @@ async def test_what_no_person_began_is_not_for_everybody_on_a_platform_to_allow(
 ) -> None:
     """Any reader of a channel could run a command otherwise; and nobody could, after a program."""
     provider = ScriptedProvider("hello", calling(("a", "act")))
-    gate = Rules({"act": Verdict(word="ask", timeout_s=600)})
+    gate = Rules({"act": Verdict(effect="ask", timeout_s=600)})
     async with open_test_service(
         provider=provider, tools=deciding(), gate=gate, delivery_ports={"test": Nobody()}
     ) as test:

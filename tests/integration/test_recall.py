@@ -47,9 +47,9 @@ from everturn_actors.ports import (
     ModelProvider,
     SessionStore,
     Tool,
+    ToolCapabilities,
     ToolContext,
     ToolOutput,
-    ToolTraits,
 )
 from everturn_actors.spec import ModelSpec
 from everturn_actors.state.recovery import recover
@@ -700,7 +700,7 @@ class Printer:
     """A tool that prints what it was made with."""
 
     definition = ToolDefinition(name="print", description="Print.", parameters={"type": "object"})
-    traits = ToolTraits(repeatable=True)
+    capabilities = ToolCapabilities(repeatable=True)
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -17,7 +17,7 @@ from everturn_actors.errors import ModelRefusedError
 from everturn_actors.events import DeliveryPlanned
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import AmbientMessage, Announcement, Inbound, Queueing, ToolDefinition
-from everturn_actors.ports import ToolContext, ToolTraits, Verdict
+from everturn_actors.ports import ToolCapabilities, ToolContext, Verdict
 from everturn_actors.protocol.feed import Feed
 from everturn_actors.service import ServiceSettings
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, SessionSpec
@@ -54,7 +54,7 @@ class Tool:
     """Does nothing."""
 
     definition = ToolDefinition(name="act", description="Act.", parameters={"type": "object"})
-    traits = ToolTraits()
+    capabilities = ToolCapabilities()
 
     async def run(self, call: object, context: ToolContext) -> str:
         """Do it."""
@@ -65,10 +65,10 @@ class Tool:
 class Gate:
     """Asks a person about every call."""
 
-    async def judge(self, call: object, tool: object, context: ToolContext) -> Verdict:
+    async def evaluate(self, call: object, tool: object, context: ToolContext) -> Verdict:
         """Ask."""
         del call, tool, context
-        return Verdict(word="ask")
+        return Verdict(effect="ask")
 
     async def remember(self, pattern: str) -> None:
         """Nothing is allowed for good."""

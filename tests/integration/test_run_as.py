@@ -25,10 +25,10 @@ from support.users import OTHER, needs_root
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall
 from everturn_gateway.tools.cli import CliTool, declared
+from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.files import file_tools
 from everturn_gateway.tools.shell import BashTool, Confinement, sandbox_fault
 from everturn_gateway.tools.shell.confinement.run_as import PROCESSES_MOST, find_user
-from everturn_gateway.tools.site import ToolSite
 
 CANARY = "c4n4ry-7Q2x9Lm4"
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -40,7 +40,7 @@ class World:
     """A gateway's folder that another user may pass through, and an agent's workspace in it."""
 
     folder: Path
-    site: ToolSite
+    environment: ToolEnvironment
     config: Path
 
     def plain(self, **changes: object) -> Confinement:
@@ -50,7 +50,7 @@ class World:
 
     def bash(self, **changes: object) -> BashTool:
         """Return the tool, with its commands as another user."""
-        return BashTool(self.site, self.plain(**changes))
+        return BashTool(self.environment, self.plain(**changes))
 
 
 @pytest.fixture
@@ -59,13 +59,15 @@ def world() -> Generator[World]:
     folder = Path(tempfile.mkdtemp(prefix="everturn-test-"))
     try:
         folder.chmod(0o755)
-        site = make_site(folder, PATH=SYSTEM_PATH)
-        site.state.chmod(0o700)
+        environment = make_site(folder, PATH=SYSTEM_PATH)
+        environment.state.chmod(0o700)
         config = folder / "everturn.yaml"
         config.write_text(f"server: {{api_token: {CANARY}}}\n")
         for private in (config, *folder.glob("agents/*/agent.yaml")):
             private.chmod(0o600)
-        yield World(folder=folder, site=replace(site, files=folder / "work"), config=config)
+        yield World(
+            folder=folder, environment=replace(environment, files=folder / "work"), config=config
+        )
     finally:
         shutil.rmtree(folder)
 
@@ -120,7 +122,7 @@ async def test_a_command_is_another_user_without_any_right(world: World) -> None
         assert line in done.text
     (home,) = [line for line in done.text.splitlines() if "/everturn-home-" in line]
     assert not await anyio.Path(home).exists()
-    assert (world.site.files / "made").stat().st_uid == OTHER
+    assert (world.environment.files / "made").stat().st_uid == OTHER
 
 
 def _readable_config(world: World) -> None:
@@ -136,34 +138,34 @@ def _readable_by_link(world: World) -> None:
 
 
 def _open_state(world: World) -> None:
-    world.site.state.chmod(0o711)
+    world.environment.state.chmod(0o711)
 
 
 def _readable_policy(world: World) -> None:
-    (world.site.home / "policy.yaml").write_text("mode: ask\n")
+    (world.environment.home / "policy.yaml").write_text("mode: ask\n")
 
 
 def _readable_local_policy(world: World) -> None:
-    (world.site.home / "policy.local.yaml").write_text("allow: []\n")
+    (world.environment.home / "policy.local.yaml").write_text("allow: []\n")
 
 
 def _writable_home(world: World) -> None:
-    world.site.home.chmod(0o777)
+    world.environment.home.chmod(0o777)
 
 
 def _owned_agents(world: World) -> None:
-    os.chown(world.site.home.parent, OTHER, -1)
+    os.chown(world.environment.home.parent, OTHER, -1)
 
 
 def _writable_skill(world: World) -> None:
-    skill = world.site.home / "skills" / "x"
+    skill = world.environment.home / "skills" / "x"
     skill.mkdir(parents=True)
     (skill / "SKILL.md").write_text("---\nallowed-tools: Bash(*)\n---\n")
     (skill / "SKILL.md").chmod(0o666)
 
 
 def _writable_program(world: World) -> None:
-    tool = world.site.home / "tools" / "x"
+    tool = world.environment.home / "tools" / "x"
     tool.mkdir(parents=True)
     (tool / "run").symlink_to(world.folder / "program")
     (world.folder / "program").write_text("#!/bin/sh\n")
@@ -171,7 +173,7 @@ def _writable_program(world: World) -> None:
 
 
 def _policy_of_a_neighbour(world: World) -> None:
-    file = world.site.home.parent / "other" / "policy.yaml"
+    file = world.environment.home.parent / "other" / "policy.yaml"
     file.write_text("mode: ask\n")
     file.chmod(0o602)
 
@@ -181,7 +183,7 @@ def _others_may_rename_the_folder(world: World) -> None:
 
 
 def _owned_policy(world: World) -> None:
-    file = world.site.home / "policy.yaml"
+    file = world.environment.home / "policy.yaml"
     file.write_text("mode: ask\n")
     file.chmod(0o000)
     os.chown(file, OTHER, OTHER)
@@ -193,17 +195,17 @@ def _owned_config(world: World) -> None:
 
 
 def _skills_in_the_workspace(world: World) -> None:
-    (world.site.files / "skills").mkdir()
-    os.chown(world.site.files / "skills", OTHER, OTHER)
-    (world.site.home / "skills").symlink_to(world.site.files / "skills")
+    (world.environment.files / "skills").mkdir()
+    os.chown(world.environment.files / "skills", OTHER, OTHER)
+    (world.environment.home / "skills").symlink_to(world.environment.files / "skills")
 
 
 def _owned_folder_of_the_workspace(world: World) -> None:
-    os.chown(world.site.files.parent, OTHER, OTHER)
+    os.chown(world.environment.files.parent, OTHER, OTHER)
 
 
 def _sticky_folder_of_the_workspace(world: World) -> None:
-    world.site.files.parent.chmod(0o1777)
+    world.environment.files.parent.chmod(0o1777)
 
 
 @needs_root
@@ -243,10 +245,10 @@ async def test_what_rules_the_agent_is_out_of_its_reach_or_nothing_runs(
 @needs_root
 async def test_a_workspace_that_it_cannot_use_is_refused_with_what_to_do(world: World) -> None:
     """An error of bash's, about a folder, would tell nobody what to change."""
-    world.site.files.mkdir(mode=0o700)
-    (world.site.files / "mine").write_text("")
+    world.environment.files.mkdir(mode=0o700)
+    (world.environment.files / "mine").write_text("")
     closed = await refusal(world.bash())
-    in_state = replace(world.site, files=world.site.state / "files" / "helper")
+    in_state = replace(world.environment, files=world.environment.state / "files" / "helper")
     inside = await refusal(BashTool(in_state, world.plain()))
 
     assert f"chown -R {OTHER}:{OTHER}" in closed
@@ -300,7 +302,7 @@ async def test_what_it_left_running_is_ended_with_it(world: World) -> None:
 @needs_root
 async def test_files_of_the_gateway_and_of_commands_belong_to_the_same_user(world: World) -> None:
     """What the model writes it has to be able to run, and to change what it has run."""
-    tools = {tool.definition.name: tool for tool in file_tools(world.site, read_only=False)}
+    tools = {tool.definition.name: tool for tool in file_tools(world.environment, read_only=False)}
     bash = world.bash()
     await run_tool(bash, {"command": "echo from bash > b.txt; chmod 600 b.txt"})
     await run_tool(tools["write_file"], {"path": "deep/a.txt", "content": "from the tool\n"})
@@ -310,24 +312,30 @@ async def test_files_of_the_gateway_and_of_commands_belong_to_the_same_user(worl
     done = await run_tool(bash, {"command": "echo more >> deep/a.txt; cat deep/a.txt b.txt"})
 
     assert done.text == "from the tool\nmore\nedited"
-    assert {path.stat().st_uid for path in world.site.files.rglob("*")} == {OTHER}
+    assert {path.stat().st_uid for path in world.environment.files.rglob("*")} == {OTHER}
 
 
 @needs_root
 async def test_a_program_of_the_owners_may_run_as_another_user_too(world: World) -> None:
     """It runs in its own folder, which that user must not be able to change."""
-    program = write_script(world.site.home / "tools" / "who.sh", "#!/bin/sh\nid -u; pwd; umask\n")
+    program = write_script(
+        world.environment.home / "tools" / "who.sh", "#!/bin/sh\nid -u; pwd; umask\n"
+    )
     declared_one = await anyio.to_thread.run_sync(
         lambda: declared(
-            world.site.home, name="who", command="./tools/who.sh", description="x", readme=None
+            world.environment.home,
+            name="who",
+            command="./tools/who.sh",
+            description="x",
+            readme=None,
         )
     )
-    for open_to_pass in (world.site.home, program.parent):
+    for open_to_pass in (world.environment.home, program.parent):
         open_to_pass.chmod(0o755)
-    done = await run_tool(CliTool(world.site, declared_one, world.plain()), {"args": ""})
+    done = await run_tool(CliTool(world.environment, declared_one, world.plain()), {"args": ""})
     program.chmod(0o777)
     with pytest.raises(ToolFailedError, match="can change"):
-        await run_tool(CliTool(world.site, declared_one, world.plain()), {"args": ""})
+        await run_tool(CliTool(world.environment, declared_one, world.plain()), {"args": ""})
 
     assert done.text.splitlines()[0] == str(OTHER)
 
@@ -335,9 +343,9 @@ async def test_a_program_of_the_owners_may_run_as_another_user_too(world: World)
 @needs_root
 def test_doctor_says_before_what_a_command_would_say(world: World) -> None:
     """Whoever sets it up learns it from the check, not from the model."""
-    good = sandbox_fault(world.site.environ, world.plain(), world.site)
+    good = sandbox_fault(world.environment.environ, world.plain(), world.environment)
     world.config.chmod(0o644)
-    bad = sandbox_fault(world.site.environ, world.plain(), world.site)
+    bad = sandbox_fault(world.environment.environ, world.plain(), world.environment)
 
     assert good is None
     assert bad is not None

@@ -15,6 +15,7 @@ import pytest
 from support.commands import BWRAP, PLAIN, make_site, needs_sandbox, write_script
 
 from everturn_actors.errors import ToolFailedError
+from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.shell.confinement import mounts, sandbox
 from everturn_gateway.tools.shell.confinement.environment import command_environ
 from everturn_gateway.tools.shell.confinement.sandbox import (
@@ -23,7 +24,6 @@ from everturn_gateway.tools.shell.confinement.sandbox import (
     confine,
     sandbox_fault,
 )
-from everturn_gateway.tools.site import ToolSite
 
 _HANG_S = 30
 
@@ -42,16 +42,16 @@ def folder() -> Generator[Path]:
 
 
 def _run(
-    site: ToolSite,
+    environment: ToolEnvironment,
     command: str | Sequence[str],
     confinement: Confinement = BWRAP,
     *,
     cwd: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    argv = command_line(site, confinement, command, cwd=cwd)
+    argv = command_line(environment, confinement, command, cwd=cwd)
     return subprocess.run(  # noqa: S603 - the commands of these tests
         argv,
-        env=command_environ(site, sandbox.HOME),
+        env=command_environ(environment, sandbox.HOME),
         capture_output=True,
         text=True,
         timeout=_HANG_S,
@@ -62,29 +62,33 @@ def _run(
 @needs_sandbox
 def test_the_workspace_is_writable_and_nothing_else(folder: Path) -> None:
     """The one promise of the sandbox: a wrong command breaks the agent's own files at most."""
-    site = make_site(folder)
-    done = _run(site, f"echo mine > kept; touch {site.home}/x {folder}/x /etc/x /usr/x; pwd")
+    environment = make_site(folder)
+    done = _run(
+        environment, f"echo mine > kept; touch {environment.home}/x {folder}/x /etc/x /usr/x; pwd"
+    )
 
-    assert (site.files / "kept").read_text() == "mine\n"
-    assert done.stdout == f"{site.files}\n"
+    assert (environment.files / "kept").read_text() == "mine\n"
+    assert done.stdout == f"{environment.files}\n"
     assert done.stderr.count("Read-only file system") == 4
-    assert not (site.home / "x").exists()
+    assert not (environment.home / "x").exists()
 
 
 @needs_sandbox
 def test_no_mount_is_writable_that_does_not_have_to_be(folder: Path) -> None:
     """A forgotten mount is a hole that no single test of a path would find."""
-    site = make_site(folder)
-    done = _run(site, "cat /proc/self/mountinfo; test -w /proc/sys/kernel/core_pattern || echo no")
+    environment = make_site(folder)
+    done = _run(
+        environment, "cat /proc/self/mountinfo; test -w /proc/sys/kernel/core_pattern || echo no"
+    )
     last: dict[str, str] = {}
     for line in done.stdout.splitlines()[:-1]:
         place, options = line.split()[4:6]
         last[place] = options  # a later mount covers an earlier one
     shown = {place for place, options in last.items() if options.split(",")[0] == "rw"}
-    allowed = {str(site.files), "/proc", "/tmp", "/var/tmp", sandbox.HOME}  # noqa: S108 - its own
+    allowed = {str(environment.files), "/proc", "/tmp", "/var/tmp", sandbox.HOME}  # noqa: S108 - its own
 
     assert {place for place in shown if not place.startswith("/dev")} <= allowed
-    assert str(site.files) in shown
+    assert str(environment.files) in shown
     assert done.stdout.splitlines()[-1] == "no"
 
 
@@ -95,51 +99,56 @@ def test_state_secrets_and_other_agents_are_hidden(folder: Path) -> None:
     for file in (".ssh/id_ed25519", ".config/gcloud/token", ".netrc", ".aws/credentials"):
         (person / file).parent.mkdir(parents=True, exist_ok=True)
         (person / file).write_text("a secret")
-    site = make_site(folder, HOME=str(person))
+    environment = make_site(folder, HOME=str(person))
     for file in (".env", "tls.key", "everturn.yaml", "agents/.env.local", "agents/helper/.env"):
         (folder / file).write_text("a secret")
     (folder / "named").write_text("a secret")
     confinement = replace(BWRAP, hidden=(folder / "named",))
-    done = _run(site, f"grep -rs secret {folder}; cat {folder}/.env; ls {site.state}", confinement)
+    done = _run(
+        environment,
+        f"grep -rs secret {folder}; cat {folder}/.env; ls {environment.state}",
+        confinement,
+    )
 
     assert "a secret" not in done.stdout
-    assert "what was said" not in _run(site, f"cat {site.state}/sessions/*").stdout
-    assert "of other" not in _run(site, f"cat {folder}/agents/other/agent.yaml").stdout
+    assert "what was said" not in _run(environment, f"cat {environment.state}/sessions/*").stdout
+    assert "of other" not in _run(environment, f"cat {folder}/agents/other/agent.yaml").stdout
     assert done.stdout.split() == ["files"]
 
 
 @needs_sandbox
 def test_an_agents_folder_is_readable_but_for_what_rules_it(folder: Path) -> None:
     """Its skills and programs are of use to its commands; its rules may hold tokens."""
-    site = make_site(folder)
+    environment = make_site(folder)
     for name in ("skill.md", "policy.yaml", "policy.local.yaml", ".env"):
-        (site.home / name).write_text(f"of {name}\n")
+        (environment.home / name).write_text(f"of {name}\n")
     done = _run(
-        site, f"cd {site.home}; cat skill.md *.yaml .env; echo x > skill.md; ls /usr/bin/env"
+        environment,
+        f"cd {environment.home}; cat skill.md *.yaml .env; echo x > skill.md; ls /usr/bin/env",
     )
 
     assert done.stdout == "of skill.md\n/usr/bin/env\n"
     assert done.stderr.count("Permission denied") == 4
-    assert (site.home / "skill.md").read_text() == "of skill.md\n"
+    assert (environment.home / "skill.md").read_text() == "of skill.md\n"
 
 
 @needs_sandbox
 def test_a_link_in_the_workspace_leads_nowhere_new(folder: Path) -> None:
     """Paths are what the kernel says they are, not what they are called."""
-    site = make_site(folder)
-    (site.files / "way").symlink_to(site.state / "sessions")
-    (site.files / "home").symlink_to(site.home)
-    done = _run(site, "cat way/events.jsonl; cat ../../sessions/events.jsonl; touch home/x")
+    environment = make_site(folder)
+    (environment.files / "way").symlink_to(environment.state / "sessions")
+    (environment.files / "home").symlink_to(environment.home)
+    done = _run(environment, "cat way/events.jsonl; cat ../../sessions/events.jsonl; touch home/x")
 
     assert done.stdout == ""
-    assert not (site.home / "x").exists()
+    assert not (environment.home / "x").exists()
 
 
 @needs_sandbox
 def test_state_inside_the_workspace_is_hidden_too(folder: Path) -> None:
     """An owner may let an agent work in the project that the gateway itself lives in."""
-    site = replace(make_site(folder), files=folder)
-    done = _run(site, "ls .everturn; touch fine agents/helper/agent.yaml agents/helper/new")
+    environment = replace(make_site(folder), files=folder)
+    done = _run(environment, "ls .everturn; touch fine agents/helper/agent.yaml agents/helper/new")
 
     assert done.stdout == ""
     assert (folder / "fine").exists()
@@ -151,27 +160,29 @@ def test_state_inside_the_workspace_is_hidden_too(folder: Path) -> None:
 def test_an_agent_that_works_in_its_own_folder_cannot_rewrite_its_rules(folder: Path) -> None:
     """It could allow itself everything for the next call."""
     made = make_site(folder)
-    site = replace(made, files=made.home)
-    (site.home / "policy.yaml").write_text("mode: ask\n")
-    done = _run(site, "echo x > new; echo mode: dangerous > policy.yaml; mv policy.yaml p; ls")
+    environment = replace(made, files=made.home)
+    (environment.home / "policy.yaml").write_text("mode: ask\n")
+    done = _run(
+        environment, "echo x > new; echo mode: dangerous > policy.yaml; mv policy.yaml p; ls"
+    )
 
-    assert (site.home / "policy.yaml").read_text() == "mode: ask\n"
+    assert (environment.home / "policy.yaml").read_text() == "mode: ask\n"
     assert done.stdout.split() == ["agent.yaml", "new", "policy.yaml"]
 
 
 @needs_sandbox
 def test_a_workspace_that_is_the_gateways_state_is_refused(folder: Path) -> None:
     """It would show everything that is to be hidden."""
-    site = make_site(folder)
+    environment = make_site(folder)
     with pytest.raises(ToolFailedError, match="keeps its own state"):
-        command_line(replace(site, files=site.state), BWRAP, "true")
+        command_line(replace(environment, files=environment.state), BWRAP, "true")
 
 
 @needs_sandbox
 def test_a_folder_to_run_in_is_not_shown_for_that(folder: Path) -> None:
     """Where a command runs may be the model's choice; what it sees is not."""
-    site = make_site(folder)
-    done = _run(site, "cat events.jsonl", cwd=site.state / "sessions")
+    environment = make_site(folder)
+    done = _run(environment, "cat events.jsonl", cwd=environment.state / "sessions")
 
     assert done.returncode != 0
     assert done.stdout == ""
@@ -181,9 +192,11 @@ def test_a_folder_to_run_in_is_not_shown_for_that(folder: Path) -> None:
 def test_tmp_is_private_and_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other programs keep sockets and files there, and it lies in memory."""
     monkeypatch.setattr(mounts, "PRIVATE_BYTES", 1024**2)
-    site = make_site(tmp_path / "site")
+    environment = make_site(tmp_path / "site")
     (tmp_path / "theirs").write_text("secret")
-    done = _run(site, f"cat {tmp_path}/theirs; head -c 2000000 /dev/zero > /tmp/big; ls /tmp")
+    done = _run(
+        environment, f"cat {tmp_path}/theirs; head -c 2000000 /dev/zero > /tmp/big; ls /tmp"
+    )
 
     assert "No space left on device" in done.stderr
     assert "secret" not in done.stdout
@@ -194,11 +207,13 @@ def test_tmp_is_private_and_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("network", [True, False])
 def test_the_network_is_there_if_it_is_allowed(folder: Path, *, network: bool) -> None:
     """Without it nothing that an agent reads can leave the machine by a command."""
-    site = make_site(folder)
+    environment = make_site(folder)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         done = _run(
-            site, f"exec 3<>/dev/tcp/127.0.0.1/{port} && echo in", replace(BWRAP, network=network)
+            environment,
+            f"exec 3<>/dev/tcp/127.0.0.1/{port} && echo in",
+            replace(BWRAP, network=network),
         )
 
     assert (done.stdout == "in\n") is network
@@ -207,8 +222,8 @@ def test_the_network_is_there_if_it_is_allowed(folder: Path, *, network: bool) -
 @needs_sandbox
 def test_sockets_of_other_programs_are_out_of_reach(folder: Path) -> None:
     """A read-only mount keeps nobody from talking to a container engine by its socket in /run."""
-    site = make_site(folder)
-    done = _run(site, "ls -A /run; test -e /var/run/docker.sock || echo none")
+    environment = make_site(folder)
+    done = _run(environment, "ls -A /run; test -e /var/run/docker.sock || echo none")
 
     assert done.stdout == "home\nnone\n"
 
@@ -216,8 +231,10 @@ def test_sockets_of_other_programs_are_out_of_reach(folder: Path) -> None:
 @needs_sandbox
 def test_a_command_has_no_capabilities_and_sees_no_other_processes(folder: Path) -> None:
     """Also where the gateway itself runs as root."""
-    site = make_site(folder)
-    done = _run(site, "grep -E 'Cap(Prm|Eff|Bnd)|NoNewPrivs' /proc/self/status; ls -d /proc/[0-9]*")
+    environment = make_site(folder)
+    done = _run(
+        environment, "grep -E 'Cap(Prm|Eff|Bnd)|NoNewPrivs' /proc/self/status; ls -d /proc/[0-9]*"
+    )
     words = done.stdout.split()
 
     assert words[:8] == [
@@ -241,16 +258,19 @@ def test_a_script_is_one_argument_whatever_it_holds(
     folder: Path, command: str, printed: str
 ) -> None:
     """Quoting is where sandboxes break."""
-    site = make_site(folder)
+    environment = make_site(folder)
 
-    assert [_run(site, command, each).stdout for each in (PLAIN, BWRAP)] == [printed, printed]
-    assert command_line(site, BWRAP, command)[-1] == command
+    assert [_run(environment, command, each).stdout for each in (PLAIN, BWRAP)] == [
+        printed,
+        printed,
+    ]
+    assert command_line(environment, BWRAP, command)[-1] == command
 
 
 def test_a_missing_bubblewrap_says_what_the_owner_can_do(tmp_path: Path) -> None:
     """Running unconfined instead would be the worst of surprises."""
-    site = make_site(tmp_path)
-    nowhere = replace(site, environ={"PATH": str(tmp_path)})
+    environment = make_site(tmp_path)
+    nowhere = replace(environment, environ={"PATH": str(tmp_path)})
     write_script(tmp_path / "bash", "#!/bin/sh\n")
     with pytest.raises(
         ToolFailedError, match=r"install bubblewrap .*`sandbox: plain` with `run_as`"
@@ -264,29 +284,29 @@ def test_a_missing_bubblewrap_says_what_the_owner_can_do(tmp_path: Path) -> None
 
 def test_a_bubblewrap_that_cannot_work_says_why_and_is_asked_again(tmp_path: Path) -> None:
     """Whoever then allows user namespaces should not have to restart the gateway."""
-    site = make_site(tmp_path / "site")
+    environment = make_site(tmp_path / "site")
     program = tmp_path / "bwrap"
     confinement = Confinement(sandbox="bwrap", bwrap=program)
     write_script(
         program, "#!/bin/sh\necho 'bwrap: No permissions to create a namespace' >&2\nexit 1"
     )
     with pytest.raises(ToolFailedError, match="No permissions to create a namespace"):
-        command_line(site, confinement, "true")
+        command_line(environment, confinement, "true")
     write_script(program, "#!/bin/sh\nexit 0\n")
 
-    assert str(program) in command_line(site, confinement, "true")
+    assert str(program) in command_line(environment, confinement, "true")
 
 
 @needs_sandbox
 def test_a_bubblewrap_of_an_older_system_will_do(tmp_path: Path) -> None:
     """Before 0.7 it could not limit the size of a private /tmp."""
-    site = make_site(tmp_path / "site")
+    environment = make_site(tmp_path / "site")
     old = write_script(
         tmp_path / "bwrap",
         '#!/bin/sh\ncase " $* " in *" --size "*) echo "bwrap: Unknown option --size" >&2; exit 1;;'
         f' esac\nexec {BWRAP.bwrap} "$@"\n',
     )
-    done = _run(site, "echo runs", Confinement(sandbox="bwrap", bwrap=old))
+    done = _run(environment, "echo runs", Confinement(sandbox="bwrap", bwrap=old))
 
     assert done.stdout == "runs\n"
 
@@ -294,16 +314,16 @@ def test_a_bubblewrap_of_an_older_system_will_do(tmp_path: Path) -> None:
 @needs_sandbox
 def test_bubblewrap_is_found_on_the_gateways_path(tmp_path: Path) -> None:
     """Its owner installs it like any program."""
-    site = make_site(tmp_path / "site")
+    environment = make_site(tmp_path / "site")
     write_script(tmp_path / "bin" / "bwrap", f'#!/bin/sh\nexec {BWRAP.bwrap} "$@"\n')
-    found = replace(site, environ={"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"})
+    found = replace(environment, environ={"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"})
 
     assert _run(found, "echo runs", Confinement(sandbox="bwrap")).stdout == "runs\n"
 
 
 async def test_a_workspace_that_cannot_be_made_is_a_clear_failure(tmp_path: Path) -> None:
     """A file may stand where the folder should."""
-    site = make_site(tmp_path)
+    environment = make_site(tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(ToolFailedError, match="workspace cannot be used: Not a directory"):
-        await confine(replace(site, files=tmp_path / "file" / "inside"), PLAIN, "true")
+        await confine(replace(environment, files=tmp_path / "file" / "inside"), PLAIN, "true")

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from support.commands import BWRAP, make_site, needs_sandbox
 
+from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.shell.confinement import sandbox
 from everturn_gateway.tools.shell.confinement.environment import command_environ
 from everturn_gateway.tools.shell.confinement.filters import MACHINES, call_filter
 from everturn_gateway.tools.shell.confinement.sandbox import Confinement, command_line
-from everturn_gateway.tools.site import ToolSite
 
 pytestmark = needs_sandbox
 _HANG_S = 60
@@ -27,16 +27,16 @@ _filtered = pytest.mark.skipif(
 
 
 @pytest.fixture
-def site() -> Generator[ToolSite]:
+def environment() -> Generator[ToolEnvironment]:
     """A workspace that is not below /tmp, which a command has of its own."""
     with tempfile.TemporaryDirectory(dir=Path.home(), prefix="everturn-attacks-") as made:
         yield make_site(Path(made))
 
 
-def _run(site: ToolSite, command: str, confinement: Confinement = BWRAP) -> str:
+def _run(environment: ToolEnvironment, command: str, confinement: Confinement = BWRAP) -> str:
     done = subprocess.run(  # noqa: S603 - the commands of these tests
-        command_line(site, confinement, command),
-        env=command_environ(site, sandbox.HOME),
+        command_line(environment, confinement, command),
+        env=command_environ(environment, sandbox.HOME),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -47,18 +47,18 @@ def _run(site: ToolSite, command: str, confinement: Confinement = BWRAP) -> str:
     return done.stdout
 
 
-def _python(site: ToolSite, program: str, confinement: Confinement = BWRAP) -> str:
-    (site.files / "attack.py").write_text(program)
-    return _run(site, "python3 attack.py", confinement)
+def _python(environment: ToolEnvironment, program: str, confinement: Confinement = BWRAP) -> str:
+    (environment.files / "attack.py").write_text(program)
+    return _run(environment, "python3 attack.py", confinement)
 
 
-def test_no_process_inside_leads_to_a_program_outside(site: ToolSite) -> None:
+def test_no_process_inside_leads_to_a_program_outside(environment: ToolEnvironment) -> None:
     """By /proc/1/exe a container once replaced the program that had made it."""
     bwrap = BWRAP.bwrap
     assert bwrap is not None
     before = bwrap.stat()
     said = _run(
-        site,
+        environment,
         "for p in /proc/[0-9]*; do readlink $p/exe; chmod 777 $p/exe; touch -h $p/exe; done;"
         " cat /proc/[0-9]*/cmdline /proc/[0-9]*/maps /proc/[0-9]*/mountinfo",
     )
@@ -69,10 +69,10 @@ def test_no_process_inside_leads_to_a_program_outside(site: ToolSite) -> None:
 
 
 @_filtered
-def test_no_file_is_made_that_runs_as_its_owner(site: ToolSite) -> None:
+def test_no_file_is_made_that_runs_as_its_owner(environment: ToolEnvironment) -> None:
     """It would be the gateway's user, root maybe, and anybody on the machine could run it."""
     said = _python(
-        site,
+        environment,
         "import os\n"
         "open('a', 'w').close()\n"
         "made = os.O_CREAT | os.O_WRONLY\n"
@@ -88,13 +88,13 @@ def test_no_file_is_made_that_runs_as_its_owner(site: ToolSite) -> None:
     )
 
     assert said.splitlines() == ["refused"] * 18 + ["0o100755"]
-    assert not [each for each in site.files.iterdir() if each.stat().st_mode & 0o6000]
+    assert not [each for each in environment.files.iterdir() if each.stat().st_mode & 0o6000]
 
 
-def test_programs_that_run_as_their_owner_give_nothing(site: ToolSite) -> None:
+def test_programs_that_run_as_their_owner_give_nothing(environment: ToolEnvironment) -> None:
     """The sandbox is nosuid, and what it runs gets no new privileges."""
     said = _run(
-        site,
+        environment,
         "find / -xdev -perm -4000 -type f -path '/usr/bin/*' | while read p; do"
         " timeout 1 $p --version < /dev/null > /dev/null 2>&1; done;"
         " grep -E 'NoNewPrivs|Cap(Eff|Bnd)' /proc/self/status; findmnt -no OPTIONS / 2>/dev/null",
@@ -102,16 +102,16 @@ def test_programs_that_run_as_their_owner_give_nothing(site: ToolSite) -> None:
 
     assert "NoNewPrivs:\t1" in said
     assert said.count("0000000000000000") == 2
-    last = _run(site, "cut -d' ' -f6 /proc/self/mountinfo").split()
+    last = _run(environment, "cut -d' ' -f6 /proc/self/mountinfo").split()
     assert [each for each in last if "nosuid" not in each.split(",")] == []
 
 
 @pytest.mark.parametrize(
     "node", ["mknod x b 8 0", "mknod x c 1 1", "mknod /tmp/x b 8 0", "mknod /dev/shm/x c 1 2"]
 )
-def test_no_device_can_be_made(site: ToolSite, node: str) -> None:
+def test_no_device_can_be_made(environment: ToolEnvironment, node: str) -> None:
     """The disk of the machine is one number away."""
-    assert "Operation not permitted" in _run(site, node)
+    assert "Operation not permitted" in _run(environment, node)
 
 
 @_filtered
@@ -136,7 +136,7 @@ def test_no_device_can_be_made(site: ToolSite, node: str) -> None:
     ],
 )
 def test_the_kernel_is_not_asked_for_what_nobody_needs(
-    site: ToolSite, call: str, error: str
+    environment: ToolEnvironment, call: str, error: str
 ) -> None:
     """Most holes in sandboxes were holes of the kernel."""
     number = MACHINES[platform.machine()][1][call]
@@ -146,12 +146,12 @@ def test_the_kernel_is_not_asked_for_what_nobody_needs(
         f"print(libc.syscall({number}, 0, 0, 0, 0, 0), errno.errorcode[ctypes.get_errno()])"
     )
 
-    assert _python(site, program).split() == ["-1", error]
+    assert _python(environment, program).split() == ["-1", error]
 
 
 @_filtered
 @pytest.mark.parametrize("name", ["TIOCSTI", "TIOCLINUX"])
-def test_nothing_is_typed_into_a_terminal(site: ToolSite, name: str) -> None:
+def test_nothing_is_typed_into_a_terminal(environment: ToolEnvironment, name: str) -> None:
     """CVE-2017-5226: what a sandbox types, the shell that started it runs."""
     number = {"TIOCSTI": 0x5412, "TIOCLINUX": 0x541C}[name]
     program = (
@@ -162,13 +162,13 @@ def test_nothing_is_typed_into_a_terminal(site: ToolSite, name: str) -> None:
         "    except OSError as error: print(error.strerror)\n"
     )
 
-    assert _python(site, program).splitlines() == ["Operation not permitted"] * 3
+    assert _python(environment, program).splitlines() == ["Operation not permitted"] * 3
 
 
-def test_user_namespaces_cannot_be_made(site: ToolSite) -> None:
+def test_user_namespaces_cannot_be_made(environment: ToolEnvironment) -> None:
     """In one of its own a process is root to many parts of the kernel."""
     said = _python(
-        site,
+        environment,
         "import ctypes, os\n"
         "libc = ctypes.CDLL(None, use_errno=True)\n"
         "print(libc.unshare(0x10000000), libc.unshare(0x00020000))\n"
@@ -179,14 +179,16 @@ def test_user_namespaces_cannot_be_made(site: ToolSite) -> None:
     assert int(said.splitlines()[1]) != os.stat("/proc/self/ns/user").st_ino  # noqa: PTH116
 
 
-def test_no_descriptor_of_the_gateway_is_inherited(site: ToolSite) -> None:
+def test_no_descriptor_of_the_gateway_is_inherited(environment: ToolEnvironment) -> None:
     """A file that is open is not asked for its folder any more."""
-    secret = site.state / "secret"
+    secret = environment.state / "secret"
     secret.write_text("secret")
     fd = os.open(secret, os.O_RDONLY)
     os.set_inheritable(fd, True)  # noqa: FBT003
     try:
-        said = _run(site, "for p in /proc/[0-9]*; do ls $p/fd; timeout 0.1 cat $p/fd/*; done")
+        said = _run(
+            environment, "for p in /proc/[0-9]*; do ls $p/fd; timeout 0.1 cat $p/fd/*; done"
+        )
     finally:
         os.close(fd)
 
@@ -195,12 +197,12 @@ def test_no_descriptor_of_the_gateway_is_inherited(site: ToolSite) -> None:
     assert {word for word in said.split() if word.isdigit()} <= {"0", "1", "2", "3", "255"}
 
 
-def test_other_processes_cannot_be_reached(site: ToolSite) -> None:
+def test_other_processes_cannot_be_reached(environment: ToolEnvironment) -> None:
     """Neither by number, nor with the right of who has the same user."""
     victim = subprocess.Popen(["/bin/sleep", "60"])
     try:
         said = _run(
-            site,
+            environment,
             f"kill {victim.pid}; kill -0 {os.getpid()}; kill -9 -1; ls /proc/{victim.pid};"
             f" cat /proc/{os.getpid()}/environ; echo x > /proc/{victim.pid}/mem",
         )
@@ -211,17 +213,19 @@ def test_other_processes_cannot_be_reached(site: ToolSite) -> None:
     assert said.count("No such") >= 4
 
 
-def test_the_first_process_is_not_to_be_ended_or_replaced(site: ToolSite) -> None:
+def test_the_first_process_is_not_to_be_ended_or_replaced(environment: ToolEnvironment) -> None:
     """With it the limits would go, and the rest stay."""
-    said = _run(site, "kill -9 1; kill -STOP 1; kill -TERM 1; sleep 0.1; head -c 2 /proc/1/comm")
+    said = _run(
+        environment, "kill -9 1; kill -STOP 1; kill -TERM 1; sleep 0.1; head -c 2 /proc/1/comm"
+    )
 
     assert said == "sh"
 
 
-def test_settings_of_the_kernel_cannot_be_changed(site: ToolSite) -> None:
+def test_settings_of_the_kernel_cannot_be_changed(environment: ToolEnvironment) -> None:
     """To root's user they belong, capabilities or not."""
     said = _run(
-        site,
+        environment,
         "for f in /proc/sys/kernel/core_pattern /proc/sys/vm/drop_caches /proc/sysrq-trigger"
         " /proc/sys/net/ipv4/ip_forward /proc/sys/fs/suid_dumpable /proc/irq/0/smp_affinity"
         " /proc/self/uid_map; do { echo 0 > $f; } 2>/dev/null && echo $f; done;"
@@ -231,18 +235,20 @@ def test_settings_of_the_kernel_cannot_be_changed(site: ToolSite) -> None:
     assert said == ""
 
 
-def test_private_memory_is_private_and_bounded(site: ToolSite) -> None:
+def test_private_memory_is_private_and_bounded(environment: ToolEnvironment) -> None:
     """What one command leaves in /dev/shm, or in its IPC, is not there for another."""
-    _run(site, "echo x > /dev/shm/left; ipcmk -M 100 > /dev/null 2>&1")
+    _run(environment, "echo x > /dev/shm/left; ipcmk -M 100 > /dev/null 2>&1")
 
-    assert _run(site, "ls /dev/shm; ipcs -m 2>/dev/null | grep -c agent") in {"0\n", ""}
+    assert _run(environment, "ls /dev/shm; ipcs -m 2>/dev/null | grep -c agent") in {"0\n", ""}
     assert not Path("/dev/shm/left").exists()  # noqa: S108 - that is the question
-    assert "No space" in _run(site, "head -c 600000000 /dev/zero > /dev/shm/x")
+    assert "No space" in _run(environment, "head -c 600000000 /dev/zero > /dev/shm/x")
 
 
-def test_no_place_for_files_is_left_out_of_the_bounds(site: ToolSite) -> None:
+def test_no_place_for_files_is_left_out_of_the_bounds(environment: ToolEnvironment) -> None:
     """A folder in memory without a size would take all of it."""
-    said = _run(site, "touch /dev/x /x /run/x /var/x /home/x /etc/x /proc/x /usr/x /opt/x /root/x")
+    said = _run(
+        environment, "touch /dev/x /x /run/x /var/x /home/x /etc/x /proc/x /usr/x /opt/x /root/x"
+    )
 
     assert said.count("touch: ") == 10
 
@@ -264,10 +270,12 @@ def test_a_filter_is_a_whole_program(machine: str, *, network: bool) -> None:
 
 
 @_filtered
-def test_with_a_network_there_are_pairs_of_sockets_and_no_others(site: ToolSite) -> None:
+def test_with_a_network_there_are_pairs_of_sockets_and_no_others(
+    environment: ToolEnvironment,
+) -> None:
     """Event loops and pools of processes need pairs."""
     said = _python(
-        site,
+        environment,
         "import asyncio, socket, subprocess\n"
         "async def main(): return await (await asyncio.create_subprocess_exec('true')).wait()\n"
         "print(asyncio.run(main()), len(socket.socketpair()))\n"

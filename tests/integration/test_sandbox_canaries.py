@@ -19,10 +19,10 @@ from typing import Self
 import pytest
 from support.commands import BWRAP, make_site, needs_sandbox
 
+from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.shell.confinement import sandbox
 from everturn_gateway.tools.shell.confinement.environment import command_environ
 from everturn_gateway.tools.shell.confinement.sandbox import Confinement, command_line
-from everturn_gateway.tools.site import ToolSite
 
 pytestmark = needs_sandbox
 
@@ -131,7 +131,7 @@ for top in ("/", "/proc/1/root", "/proc/self/root", "/proc/thread-self/root"):
 
 @dataclass(frozen=True, slots=True)
 class _World:
-    site: ToolSite
+    environment: ToolEnvironment
     word: str
     "The secret; in the name of some files as well."
     person: Path
@@ -160,23 +160,23 @@ def world() -> Generator[_World]:
         for name in _HOMES:
             (person / name).parent.mkdir(parents=True, exist_ok=True)
             (person / name).write_text(word)
-        site = make_site(folder, HOME=str(person), OPENAI_API_KEY=word)
+        environment = make_site(folder, HOME=str(person), OPENAI_API_KEY=word)
         for name in ("policy.yaml", "policy.local.yaml", "agent.yaml", ".env"):
-            (site.home / name).write_text(word)
-            (site.home.parent / "other" / name).write_text(word)
-        (site.state / "sessions" / "events.jsonl").write_text(word)
-        (site.state / "policy.yaml").write_text(word)
+            (environment.home / name).write_text(word)
+            (environment.home.parent / "other" / name).write_text(word)
+        (environment.state / "sessions" / "events.jsonl").write_text(word)
+        (environment.state / "policy.yaml").write_text(word)
         for name in ("everturn.yaml", ".env", "key.txt"):
             (folder / name).write_text(word)
         answering = stack.enter_context(_Answering(folder / "socket", word))
         victim = subprocess.Popen(["/bin/sleep", "600"], env={"TOKEN": word})
         stack.callback(victim.wait)
         stack.callback(victim.kill)
-        (site.files / "unix.py").write_text(
+        (environment.files / "unix.py").write_text(
             _UNIX.format(where=[str(answering.file), f"\0{answering.name}"])
         )
-        (site.files / "tree.py").write_text(_TREE)
-        yield _World(site, word, person, str(answering.file), answering.name, answering.port)
+        (environment.files / "tree.py").write_text(_TREE)
+        yield _World(environment, word, person, str(answering.file), answering.name, answering.port)
 
 
 class _Answering:
@@ -219,8 +219,8 @@ class _Answering:
 
 def _look(world: _World, command: str, confinement: Confinement = BWRAP) -> str:
     done = subprocess.run(  # noqa: S603 - the commands of these tests
-        command_line(world.site, confinement, command),
-        env=command_environ(world.site, sandbox.HOME),
+        command_line(world.environment, confinement, command),
+        env=command_environ(world.environment, sandbox.HOME),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -231,10 +231,10 @@ def _look(world: _World, command: str, confinement: Confinement = BWRAP) -> str:
 
 
 def _filled(world: _World, command: str) -> str:
-    folder = world.site.state.parent
+    folder = world.environment.state.parent
     return command.format(
         folder=folder,
-        home=world.site.home,
+        home=world.environment.home,
         person=world.person,
         word=f"[c]{world.word[1:]}",  # which does not find itself in the list of processes
         socket=world.socket,
@@ -259,13 +259,13 @@ def test_a_secret_of_the_machine_is_never_printed(world: _World, command: str) -
 def test_the_secret_would_be_found(world: _World) -> None:
     """Or the tests above would say nothing."""
     plain = replace(BWRAP, sandbox="none")
-    folder = world.site.state.parent
+    folder = world.environment.state.parent
 
     for command in (
         f"cat {folder}/everturn.yaml",
         f"cat {world.person}/.codex/auth.json",
         "grep -sa TOKEN= /proc/[0-9]*/environ",
-        f"python3 {world.site.files}/unix.py",
+        f"python3 {world.environment.files}/unix.py",
         f"exec 3<>/dev/tcp/127.0.0.1/{world.port}; cat <&3",
     ):
         assert world.word in _look(world, command, plain), command
@@ -292,7 +292,7 @@ def test_sockets_of_its_own_work(world: _World) -> None:
         "e = socket.create_server(('127.0.0.1', 0)); socket.create_connection(e.getsockname())\n"
         "print(socket.gethostbyname('localhost'))\n"
     )
-    (world.site.files / "own.py").write_text(program)
+    (world.environment.files / "own.py").write_text(program)
 
     assert _look(world, "python3 own.py") == "fine\nb'x'\n127.0.0.1\n"
 
@@ -300,7 +300,7 @@ def test_sockets_of_its_own_work(world: _World) -> None:
 def test_what_is_left_of_the_machine_is_short(world: _World) -> None:
     """A whole list, so that a new line in it is a decision."""
     said = _look(world, "ls -A / /home /root /srv /opt /var /mnt /media /run")
-    folder = world.site.state.parent
+    folder = world.environment.state.parent
     entries = {line for line in said.split() if not line.startswith("/") or not line.endswith(":")}
     expected = {
         *("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "etc", "proc", "dev", "tmp"),
@@ -314,6 +314,6 @@ def test_the_environment_of_a_command_is_known(world: _World) -> None:
     """Nothing of the gateway's, whichever way it is asked for."""
     program = "import json, os; print(json.dumps(sorted(os.environ)))"
     names = set(json.loads(_look(world, f'python3 -c "{program}"')))
-    given = set(command_environ(world.site, sandbox.HOME))
+    given = set(command_environ(world.environment, sandbox.HOME))
 
     assert names - given <= {"USER", "LOGNAME", "PWD", "OLDPWD", "SHLVL", "_", "LC_CTYPE"}

@@ -17,11 +17,11 @@ import anyio
 import pytest
 from support.commands import BWRAP, lifeline, make_site, needs_sandbox, run_tool
 
+from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.shell import BashTool, Confinement
 from everturn_gateway.tools.shell.confinement import sandbox, warden
 from everturn_gateway.tools.shell.confinement.environment import command_environ
 from everturn_gateway.tools.shell.confinement.sandbox import Limits, command_line, confine
-from everturn_gateway.tools.site import ToolSite
 
 pytestmark = needs_sandbox
 
@@ -34,10 +34,10 @@ def _limited(**limits: int) -> Confinement:
     return replace(BWRAP, limits=replace(Limits(), **limits))
 
 
-def _run(site: ToolSite, command: str, confinement: Confinement) -> tuple[int, str]:
+def _run(environment: ToolEnvironment, command: str, confinement: Confinement) -> tuple[int, str]:
     done = subprocess.run(  # noqa: S603 - the commands of these tests
-        command_line(site, confinement, command),
-        env=command_environ(site, sandbox.HOME),
+        command_line(environment, confinement, command),
+        env=command_environ(environment, sandbox.HOME),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -85,9 +85,9 @@ def test_threads_count_as_processes(tmp_path: Path) -> None:
         "for i in range(300): Thread(target=sleep, args=(20,), daemon=True).start()\n"
         "sleep(20)"
     )
-    site = make_site(tmp_path)
-    (site.files / "bomb.py").write_text(program)
-    code, said = _run(site, "python3 bomb.py", _limited(tasks=100))
+    environment = make_site(tmp_path)
+    (environment.files / "bomb.py").write_text(program)
+    code, said = _run(environment, "python3 bomb.py", _limited(tasks=100))
 
     assert code == 128 + signal.SIGKILL
     assert "more than 100 processes and threads at once" in said
@@ -115,9 +115,9 @@ def test_memory_of_all_processes_together_is_limited(tmp_path: Path) -> None:
 
 def test_memory_of_one_process_is_limited(tmp_path: Path) -> None:
     """Before it was looked at."""
-    site = make_site(tmp_path)
+    environment = make_site(tmp_path)
     program = "x = bytearray(300 * 1024 * 1024)"
-    code, said = _run(site, f"python3 -c '{program}'", _limited(memory_bytes=100 * 1024**2))
+    code, said = _run(environment, f"python3 -c '{program}'", _limited(memory_bytes=100 * 1024**2))
 
     assert code != 0
     assert "MemoryError" in said
@@ -125,12 +125,12 @@ def test_memory_of_one_process_is_limited(tmp_path: Path) -> None:
 
 def test_the_size_of_a_file_is_limited(tmp_path: Path) -> None:
     """The disk is everybody's."""
-    site = make_site(tmp_path)
-    code, said = _run(site, "head -c 3000000 /dev/zero > big", _limited(file_bytes=1024**2))
+    environment = make_site(tmp_path)
+    code, said = _run(environment, "head -c 3000000 /dev/zero > big", _limited(file_bytes=1024**2))
 
     assert code != 0
     assert "File" in said
-    assert (site.files / "big").stat().st_size == 1024**2
+    assert (environment.files / "big").stat().st_size == 1024**2
 
 
 def test_limits_cannot_be_raised_from_inside(tmp_path: Path) -> None:
@@ -144,11 +144,11 @@ def test_limits_cannot_be_raised_from_inside(tmp_path: Path) -> None:
 
 def test_no_core_file_is_written(tmp_path: Path) -> None:
     """It would lie in the workspace, or go to a program of the machine's, outside."""
-    site = make_site(tmp_path)
-    code, _ = _run(site, "kill -SEGV $$", BWRAP)
+    environment = make_site(tmp_path)
+    code, _ = _run(environment, "kill -SEGV $$", BWRAP)
 
     assert code == 128 + signal.SIGSEGV
-    assert not list(site.files.iterdir())
+    assert not list(environment.files.iterdir())
 
 
 def test_the_memory_of_commands_is_the_first_to_be_taken(tmp_path: Path) -> None:
@@ -160,17 +160,17 @@ def test_the_memory_of_commands_is_the_first_to_be_taken(tmp_path: Path) -> None
 
 def test_exit_codes_are_those_of_the_command(tmp_path: Path) -> None:
     """The warden stands between."""
-    site = make_site(tmp_path)
+    environment = make_site(tmp_path)
 
     for command, code in (("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("nosuch", 127)):
-        assert _run(site, command, BWRAP)[0] == code
+        assert _run(environment, command, BWRAP)[0] == code
 
 
 async def test_a_command_ends_with_whoever_started_it(tmp_path: Path) -> None:
     """A gateway that is killed leaves nothing behind that is confined."""
-    site = make_site(tmp_path)
-    argv = await confine(site, BWRAP, "exec 7>lifeline; echo up >&7; sleep 60")
-    with lifeline(site.files) as line:
+    environment = make_site(tmp_path)
+    argv = await confine(environment, BWRAP, "exec 7>lifeline; echo up >&7; sleep 60")
+    with lifeline(environment.files) as line:
         # A shell in between, which is killed as a gateway would be.
         between = await anyio.open_process(["/bin/sh", "-c", '"$@"; :', "sh", *argv])
         assert await line.next_line() == "up"

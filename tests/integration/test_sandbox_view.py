@@ -14,11 +14,11 @@ import pytest
 from support.command import everturn, write_agent
 from support.commands import BWRAP, make_site, needs_sandbox, write_script
 
+from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.shell import unseen_places
 from everturn_gateway.tools.shell.confinement import sandbox
 from everturn_gateway.tools.shell.confinement.environment import command_environ
 from everturn_gateway.tools.shell.confinement.sandbox import Confinement, command_line
-from everturn_gateway.tools.site import ToolSite
 
 pytestmark = needs_sandbox
 _HANG_S = 60
@@ -32,7 +32,7 @@ def folder() -> Generator[Path]:
 
 
 def _run(
-    site: ToolSite,
+    environment: ToolEnvironment,
     command: str,
     confinement: Confinement = BWRAP,
     *,
@@ -40,8 +40,8 @@ def _run(
     readable: Sequence[Path] = (),
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(  # noqa: S603 - the commands of these tests
-        command_line(site, confinement, command, frozen=frozen, readable=readable),
-        env=command_environ(site, sandbox.HOME),
+        command_line(environment, confinement, command, frozen=frozen, readable=readable),
+        env=command_environ(environment, sandbox.HOME),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -52,13 +52,13 @@ def _run(
 
 def test_what_is_listed_is_shown_and_no_more(folder: Path) -> None:
     """An owner adds what a project needs."""
-    site = make_site(folder / "gate")
+    environment = make_site(folder / "gate")
     for name in ("book/page", "book/.env", "out/old", "other/page"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(f"{name}\n")
     confinement = replace(BWRAP, readable=(folder / "book",), writable=(folder / "out",))
     done = _run(
-        site,
+        environment,
         f"cd {folder}; cat book/page other/page; echo x > out/new; echo x > book/n",
         confinement,
     )
@@ -71,7 +71,7 @@ def test_what_is_listed_is_shown_and_no_more(folder: Path) -> None:
 
 def test_secrets_in_a_folder_that_is_listed_stay_hidden(folder: Path) -> None:
     """Who lists a home means the work in it."""
-    site = make_site(folder / "gate", HOME=str(folder))
+    environment = make_site(folder / "gate", HOME=str(folder))
     for name in (".ssh/id", ".codex/auth.json", ".claude/.credentials.json", ".env", "work/notes"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(f"of {name}\n")
@@ -79,18 +79,18 @@ def test_secrets_in_a_folder_that_is_listed_stay_hidden(folder: Path) -> None:
     named = replace(BWRAP, readable=(folder, folder / ".codex"))
     command = f"cd {folder}; cat .ssh/* .codex/* .claude/.c* .env work/notes gate/.everturn/*/*"
 
-    assert _run(site, command, shown).stdout == "of work/notes\n"
-    assert _run(site, command, named).stdout == "of .codex/auth.json\nof work/notes\n"
+    assert _run(environment, command, shown).stdout == "of work/notes\n"
+    assert _run(environment, command, named).stdout == "of .codex/auth.json\nof work/notes\n"
 
 
 def test_a_path_that_leads_by_a_link_is_found_by_both_names(folder: Path) -> None:
     """Homes are links on some systems, and scripts name them as people do."""
-    site = make_site(folder / "gate")
+    environment = make_site(folder / "gate")
     (folder / "real").mkdir()
     (folder / "real/page").write_text("page\n")
     (folder / "way").symlink_to("real")
     confinement = replace(BWRAP, readable=(folder / "way", folder / "gone"))
-    done = _run(site, f"cat {folder}/way/page {folder}/real/page", confinement)
+    done = _run(environment, f"cat {folder}/way/page {folder}/real/page", confinement)
 
     assert done.stdout == "page\npage\n"
     assert unseen_places({"PATH": "/usr/bin"}, confinement) == ([], [folder / "gone"])
@@ -104,9 +104,9 @@ def test_a_virtual_environment_on_the_path_works(folder: Path) -> None:
     )
     (next(venv.glob("lib/python3*/site-packages")) / "mine.py").write_text("print('mine')")
     (venv / "notes.txt").write_text("private")
-    site = make_site(folder / "gate", PATH=f"{venv}/bin:{os.environ['PATH']}")
+    environment = make_site(folder / "gate", PATH=f"{venv}/bin:{os.environ['PATH']}")
     done = _run(
-        site,
+        environment,
         f"python -c 'import mine, json, ssl, sys; print(sys.prefix)'; cat {venv}/notes.txt;"
         f" touch {venv}/bin/x",
     )
@@ -126,9 +126,9 @@ def test_a_toolchain_is_known_by_its_make(folder: Path, mark: str) -> None:
     for name in (mark, "lib/data", "secret"):
         (prefix / name).parent.mkdir(parents=True, exist_ok=True)
         (prefix / name).write_text(f"{name}\n")
-    site = make_site(folder / "gate", PATH=f"{prefix}/bin:{os.environ['PATH']}")
+    environment = make_site(folder / "gate", PATH=f"{prefix}/bin:{os.environ['PATH']}")
 
-    assert _run(site, f"runs; cat {prefix}/secret").stdout == "lib/data\n"
+    assert _run(environment, f"runs; cat {prefix}/secret").stdout == "lib/data\n"
     assert unseen_places({"PATH": f"{prefix}/bin"}, BWRAP) == ([], [])
 
 
@@ -141,8 +141,8 @@ def test_a_folder_of_programs_in_a_home_shows_nothing(folder: Path) -> None:
     (home / "lib").mkdir()
     (home / "lib/notes").write_text("private")
     path = f"{home}/bin:{home}/.local/bin:{home}/.cargo/bin"
-    site = make_site(folder / "gate", HOME=str(home), PATH=f"{path}:{os.environ['PATH']}")
-    done = _run(site, f"mine; cat {home}/lib/notes; ls {home}")
+    environment = make_site(folder / "gate", HOME=str(home), PATH=f"{path}:{os.environ['PATH']}")
+    done = _run(environment, f"mine; cat {home}/lib/notes; ls {home}")
 
     assert done.stdout == ""
     unseen, _ = unseen_places({"PATH": path, "HOME": str(home)}, BWRAP)
@@ -151,29 +151,29 @@ def test_a_folder_of_programs_in_a_home_shows_nothing(folder: Path) -> None:
 
 def test_a_folder_of_the_path_that_leads_nowhere_hinders_nothing(folder: Path) -> None:
     """A PATH is made by many, and some of it is another user's, or gone."""
-    site = make_site(folder)
+    environment = make_site(folder)
     (folder / "loop").symlink_to("loop")
     (folder / "closed").mkdir(mode=0)
     path = f"{folder}/closed/bin:{folder}/loop/bin:{folder}/gone/bin::bin:{os.environ['PATH']}"
-    site = replace(site, environ={"PATH": path})
+    environment = replace(environment, environ={"PATH": path})
     lists = replace(BWRAP, readable=(folder / "closed/x", folder / "gone"))
 
-    assert _run(site, "echo runs", lists).stdout == "runs\n"
+    assert _run(environment, "echo runs", lists).stdout == "runs\n"
 
 
 def test_a_toolchain_that_holds_the_gateway_is_none(folder: Path) -> None:
     """Somebody makes a virtual environment in the folder of everything."""
     (folder / "pyvenv.cfg").write_text("home = /usr/bin\n")
     write_script(folder / "bin" / "mine", "#!/bin/sh\necho ran\n")
-    site = make_site(folder, PATH=f"{folder}/bin:{os.environ['PATH']}")
-    done = _run(site, f"mine; ls {folder}")
+    environment = make_site(folder, PATH=f"{folder}/bin:{os.environ['PATH']}")
+    done = _run(environment, f"mine; ls {folder}")
 
     assert done.stdout.split() == ["agents"]
 
 
 def test_a_command_cannot_choose_what_the_next_one_sees(folder: Path) -> None:
     """A link where its owner meant a folder would show, or open, any place of the machine."""
-    site = make_site(folder / "gate")
+    environment = make_site(folder / "gate")
     for name in ("private/lib", "private/bin", "out"):
         (folder / name).mkdir(parents=True)
     (folder / "private/lib/page").write_text("private\n")
@@ -181,13 +181,13 @@ def test_a_command_cannot_choose_what_the_next_one_sees(folder: Path) -> None:
     (folder / "private/bin/python3").symlink_to("/usr/bin/env")
     lists = replace(
         BWRAP,
-        readable=(folder / "out/data", site.files / "data/lib"),
-        writable=(folder / "out", folder / "out/more", site.files / "x"),
+        readable=(folder / "out/data", environment.files / "data/lib"),
+        writable=(folder / "out", folder / "out/more", environment.files / "x"),
     )
-    path = f"{site.files}/venv/bin:{site.files}/own/bin:{os.environ['PATH']}"
-    site = replace(site, environ={"PATH": path})
+    path = f"{environment.files}/venv/bin:{environment.files}/own/bin:{os.environ['PATH']}"
+    environment = replace(environment, environ={"PATH": path})
     _run(
-        site,
+        environment,
         f"for l in {folder}/out/data {folder}/out/more data x venv; do"
         f" ln -s {folder}/private $l; done;"
         f" mkdir -p own/bin; echo home = {folder}/private/bin > own/pyvenv.cfg",
@@ -195,7 +195,9 @@ def test_a_command_cannot_choose_what_the_next_one_sees(folder: Path) -> None:
     )
     assert (folder / "out/more").is_symlink()
     said = _run(
-        site, f"grep -rs . {folder}/private; echo x > {folder}/private/new; ls {folder}", lists
+        environment,
+        f"grep -rs . {folder}/private; echo x > {folder}/private/new; ls {folder}",
+        lists,
     )
 
     assert "private\n" not in said.stdout
@@ -205,31 +207,36 @@ def test_a_command_cannot_choose_what_the_next_one_sees(folder: Path) -> None:
 
 def test_a_virtual_environment_of_the_workspace_stays_writable(folder: Path) -> None:
     """Its agent installs packages into it."""
-    site = make_site(folder)
-    prefix = site.files / "venv"
+    environment = make_site(folder)
+    prefix = environment.files / "venv"
     write_script(prefix / "bin" / "mine", "#!/bin/sh\necho ran\n")
     (prefix / "pyvenv.cfg").write_text("home = /usr/bin\n")
-    site = replace(site, environ={"PATH": f"{prefix}/bin:{os.environ['PATH']}"})
+    environment = replace(environment, environ={"PATH": f"{prefix}/bin:{os.environ['PATH']}"})
 
-    assert _run(site, "mine; touch venv/bin/new; ls venv/bin").stdout == "ran\nmine\nnew\n"
+    assert _run(environment, "mine; touch venv/bin/new; ls venv/bin").stdout == "ran\nmine\nnew\n"
 
 
 def test_who_a_command_is_to_itself(folder: Path) -> None:
     """Programs refuse root, or ask who they are; names of the machine's people are not told."""
-    site = make_site(folder, USER="ann")
-    done = _run(site, "id -un; id -u; echo $USER ~ ~agent; stat -c %U .; wc -l < /etc/passwd")
+    environment = make_site(folder, USER="ann")
+    done = _run(
+        environment, "id -un; id -u; echo $USER ~ ~agent; stat -c %U .; wc -l < /etc/passwd"
+    )
 
     assert done.stdout.splitlines() == [
         *("agent", "1000", f"agent {sandbox.HOME} {sandbox.HOME}", "agent", "3")
     ]
-    assert (site.files.stat().st_uid, site.files.stat().st_gid) == (os.geteuid(), os.getegid())
+    assert (environment.files.stat().st_uid, environment.files.stat().st_gid) == (
+        os.geteuid(),
+        os.getegid(),
+    )
 
 
 def test_what_programs_need_of_the_system_is_there(folder: Path) -> None:
     """A sandbox that hides too much is switched off."""
-    site = make_site(folder)
+    environment = make_site(folder)
     done = _run(
-        site,
+        environment,
         "test -r /etc/ld.so.cache -o -r /etc/ld-musl-x86_64.path && echo loader;"
         " getent hosts localhost > /dev/null && echo names; date +%Z > /dev/null && echo zone;"
         " test -e /etc/ssl/certs -o -e /etc/ssl/cert.pem -o -e /etc/pki && echo trust;"
@@ -267,11 +274,13 @@ async def test_doctor_says_what_commands_do_not_see(tmp_path: Path) -> None:
 
 def test_frozen_files_cannot_be_changed_moved_or_removed(folder: Path) -> None:
     """What others will run is not changed by a call that nobody was asked for."""
-    site = make_site(folder)
+    environment = make_site(folder)
     for name in (".git/config", "Makefile", "src/deep/conftest.py", "src/main.py"):
-        (site.files / name).parent.mkdir(parents=True, exist_ok=True)
-        (site.files / name).write_text("good\n")
-    frozen = [site.files / name for name in (".git/config", "Makefile", "src/deep/conftest.py")]
+        (environment.files / name).parent.mkdir(parents=True, exist_ok=True)
+        (environment.files / name).write_text("good\n")
+    frozen = [
+        environment.files / name for name in (".git/config", "Makefile", "src/deep/conftest.py")
+    ]
     command = """
         for f in .git/config Makefile src/deep/conftest.py; do
           echo bad > $f; echo bad >> $f; rm -f $f; mv $f /tmp/x; mv src/main.py $f
@@ -284,39 +293,46 @@ def test_frozen_files_cannot_be_changed_moved_or_removed(folder: Path) -> None:
         echo changed > src/main.py; mv src/main.py m
     """
     before = [(each.stat().st_mode, each.stat().st_mtime_ns) for each in frozen]
-    _run(site, command, frozen=frozen)
+    _run(environment, command, frozen=frozen)
 
     assert [each.read_text() for each in frozen] == ["good\n"] * 3
     assert [(each.stat().st_mode, each.stat().st_mtime_ns) for each in frozen] == before
-    assert (site.files / "src/deep/other").read_text() == "new\n"
-    assert (site.files / ".git/HEAD").read_text() == "new\n"
-    assert (site.files / "m").read_text() == "changed\n"
+    assert (environment.files / "src/deep/other").read_text() == "new\n"
+    assert (environment.files / ".git/HEAD").read_text() == "new\n"
+    assert (environment.files / "m").read_text() == "changed\n"
 
 
 def test_a_frozen_folder_is_frozen_with_all_in_it(folder: Path) -> None:
     """A folder of hooks has new files as well as old ones."""
-    site = make_site(folder)
-    (site.files / ".git/hooks").mkdir(parents=True)
+    environment = make_site(folder)
+    (environment.files / ".git/hooks").mkdir(parents=True)
     _run(
-        site,
+        environment,
         "echo x > .git/hooks/pre-commit; mkdir .git/hooks/d; mv .git/hooks .git/h;"
         " rmdir .git/hooks; mv .git g; mkdir -p .git/hooks; echo x > .git/hooks/post-commit",
-        frozen=[site.files / ".git/hooks"],
+        frozen=[environment.files / ".git/hooks"],
     )
 
-    assert list((site.files / ".git").iterdir()) == [site.files / ".git/hooks"]
-    assert list((site.files / ".git/hooks").iterdir()) == []
+    assert list((environment.files / ".git").iterdir()) == [environment.files / ".git/hooks"]
+    assert list((environment.files / ".git/hooks").iterdir()) == []
 
 
 def test_what_is_frozen_outside_of_the_workspace_is_not_shown_for_that(folder: Path) -> None:
     """Nor what is not there, or what a link in the workspace leads to."""
-    site = make_site(folder)
+    environment = make_site(folder)
     (folder / "private").write_text("private")
-    (site.files / "way").symlink_to(folder / "private")
-    frozen = [folder / "private", site.files / "gone", site.files / "way", site.home / "agent.yaml"]
+    (environment.files / "way").symlink_to(folder / "private")
+    frozen = [
+        folder / "private",
+        environment.files / "gone",
+        environment.files / "way",
+        environment.home / "agent.yaml",
+    ]
     done = _run(
-        site, f"cat {folder}/private way {site.home}/agent.yaml; echo y > gone", frozen=frozen
+        environment,
+        f"cat {folder}/private way {environment.home}/agent.yaml; echo y > gone",
+        frozen=frozen,
     )
 
     assert done.stdout == ""
-    assert (site.files / "gone").read_text() == "y\n"
+    assert (environment.files / "gone").read_text() == "y\n"

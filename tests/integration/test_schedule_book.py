@@ -19,7 +19,7 @@ from everturn_actors.model import ConversationKey
 from everturn_gateway.scheduler import job_store as book_module
 from everturn_gateway.scheduler.job_store import JobStore, Page
 from everturn_gateway.scheduler.jobs import Made, SendMessage
-from everturn_gateway.scheduler.sections import JobSection
+from everturn_gateway.scheduler.settings import JobSection
 from everturn_gateway.yaml_files import reading
 
 DEADLINE_S = 30

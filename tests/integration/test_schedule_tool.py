@@ -15,14 +15,14 @@ from support.tool_sites import tool_site
 
 from everturn_actors.events import Received
 from everturn_actors.model import Inbound, ModelRequest, Reply, ToolCall, ToolDefinition, ToolResult
-from everturn_actors.ports import Tool, ToolContext, ToolOutput, ToolTraits
+from everturn_actors.ports import Tool, ToolCapabilities, ToolContext, ToolOutput
 from everturn_actors.testing import ManualClock, open_test_service
 from everturn_gateway.channels.running import LaterDeliveryPort
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.scheduler.scheduler import open_scheduler
+from everturn_gateway.tools.environment import ServiceLink
 from everturn_gateway.tools.processes import open_processes
 from everturn_gateway.tools.scheduling import ScheduleTool
-from everturn_gateway.tools.site import ServiceLink
 
 DEADLINE_S = 20
 
@@ -40,9 +40,9 @@ class Cut:
         return self._tool.definition
 
     @property
-    def traits(self) -> ToolTraits:
+    def capabilities(self) -> ToolCapabilities:
         """The tool's."""
-        return self._tool.traits
+        return self._tool.capabilities
 
     async def run(self, call: ToolCall, context: ToolContext) -> str | ToolOutput:
         """Run the call, and never say so."""

@@ -20,7 +20,7 @@ from everturn_gateway.scheduler.job_runner import WebhookError
 from everturn_gateway.scheduler.job_store import CANCELLED_KEPT, JobStore
 from everturn_gateway.scheduler.jobs import At, JobView, Made, RunTask
 from everturn_gateway.scheduler.scheduler import RUNNING_TASKS
-from everturn_gateway.scheduler.sections import JobSection
+from everturn_gateway.scheduler.settings import JobSection
 
 DAY_S = 86_400
 NINE = at("2026-11-23T09:00:00+00:00")  # a Monday

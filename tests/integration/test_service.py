@@ -40,7 +40,7 @@ from everturn_actors.model import (
     Turn,
     UserMessage,
 )
-from everturn_actors.ports import ToolContext, ToolTraits
+from everturn_actors.ports import ToolCapabilities, ToolContext
 from everturn_actors.service import ServiceSettings, TextDelta, TurnResult, Update
 from everturn_actors.spec import ModelSpec, SessionSpec
 from everturn_actors.testing import (
@@ -77,7 +77,7 @@ class Counter:
     definition = ToolDefinition(name="count", description="Count.", parameters={"type": "object"})
 
     def __init__(self, *, repeatable: bool = False, gate: anyio.Event | None = None) -> None:
-        self.traits = ToolTraits(repeatable=repeatable)
+        self.capabilities = ToolCapabilities(repeatable=repeatable)
         self.runs = 0
         self._gate = gate
 

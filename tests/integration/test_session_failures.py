@@ -34,7 +34,7 @@ from everturn_actors.model import (
     ToolCall,
     ToolDefinition,
 )
-from everturn_actors.ports import Agent, ToolContext, ToolTraits
+from everturn_actors.ports import Agent, ToolCapabilities, ToolContext
 from everturn_actors.service import ServiceSettings, Update, open_service
 from everturn_actors.session.quarantine import FAILURES_MAX
 from everturn_actors.spec import ModelSpec, SessionSpec
@@ -166,7 +166,7 @@ async def test_every_command_gets_one_answer_with_the_reason(command: str, troub
 class Facts(InMemoryModelStatistics):
     """What is known of models, which cannot be asked."""
 
-    def facts(self, model: ModelSpec) -> ModelStatistics:
+    def of(self, model: ModelSpec) -> ModelStatistics:
         """Fail."""
         del model
         raise fault()
@@ -175,7 +175,7 @@ class Facts(InMemoryModelStatistics):
 class Broken:
     """A tool that cannot even say what it is."""
 
-    traits = ToolTraits()
+    capabilities = ToolCapabilities()
 
     @property
     def definition(self) -> ToolDefinition:
@@ -227,7 +227,7 @@ async def test_a_fault_in_the_work_on_a_turn_ends_the_turn_and_not_the_session(k
         assert store.loads == 1
 
 
-@pytest.mark.parametrize("part", ["memory", "tools", "provider", "agents"])
+@pytest.mark.parametrize("part", ["model_statistics", "tools", "provider", "agents"])
 async def test_whatever_a_turn_asks_may_fail(part: str) -> None:
     """Each turn ends in words, within a second; the session lives on."""
     provider = ScriptedProvider()
@@ -289,7 +289,7 @@ class Stopped:
     """A tool whose call asks something, until that has stopped."""
 
     definition = ToolDefinition(name="act", description="Act.", parameters={"type": "object"})
-    traits = ToolTraits(timeout_s=0.5)
+    capabilities = ToolCapabilities(timeout_s=0.5)
 
     def __init__(self) -> None:
         self.called = anyio.Event()

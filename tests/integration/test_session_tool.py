@@ -36,7 +36,7 @@ from everturn_actors.ports import Tool, ToolContext, ToolOutput
 from everturn_actors.testing import START, TestService
 from everturn_gateway.tools.conversations import DELEGATE, Delegate, SessionTool
 from everturn_gateway.tools.conversations.origins import hops_of, label
-from everturn_gateway.tools.site import ToolSite
+from everturn_gateway.tools.environment import ToolEnvironment
 
 HERE = ConversationKey(channel="telegram", chat="100", agent="test")
 THERE = ConversationKey(channel="telegram", chat="200", agent="test")
@@ -48,9 +48,11 @@ def opened(
 ) -> ToolsOf:
     """Return what makes the tool with these settings, and one that delegates."""
 
-    def tools_of(site: ToolSite) -> tuple[Tool, ...]:
-        made = SessionTool(site, send_to=send_to, read_from=read_from, page_tokens=page_tokens)
-        return made, Delegate(site)
+    def tools_of(environment: ToolEnvironment) -> tuple[Tool, ...]:
+        made = SessionTool(
+            environment, send_to=send_to, read_from=read_from, page_tokens=page_tokens
+        )
+        return made, Delegate(environment)
 
     return tools_of
 
@@ -123,11 +125,11 @@ async def test_earlier_sessions_of_the_same_conversation_are_its_own() -> None:
 async def test_a_session_sees_its_own_delegates_and_nobody_elses() -> None:
     """What was done for it may be worth a second look."""
 
-    def plan(request: ModelRequest) -> str | Reply:
+    def config(request: ModelRequest) -> str | Reply:
         said = newest(request)
         return asks("delegate", {"task": "dig"}) if said == "go" else f"re: {said[-3:]}"
 
-    async with open_agents(plan, opened()) as test:
+    async with open_agents(config, opened()) as test:
         mine = await say(test, "go", key=HERE)
         await say(test, "go", key=THERE)
         views = [await test.service.view(each) for each in await sessions_in(test, DELEGATE)]
@@ -236,10 +238,10 @@ async def test_no_answer_is_larger_than_a_page() -> None:
 async def test_only_what_was_said_is_read() -> None:
     """Calls and their results are long, and of no use to others."""
 
-    def plan(request: ModelRequest) -> str | Reply:
+    def config(request: ModelRequest) -> str | Reply:
         return asks("nothing", {"a": "XYZ"}) if newest(request) == "go" else "done"
 
-    async with open_agents(plan, opened(read_from=("*",))) as test:
+    async with open_agents(config, opened(read_from=("*",))) as test:
         result = await say(test, "go", key=THERE, sender="Zoë]\n[x")
         lines = (await ask(test, read(result.session_id))).text.splitlines()
 
@@ -263,13 +265,13 @@ async def test_an_empty_conversation_says_so() -> None:
 async def test_a_message_is_accepted_there_and_answered_there() -> None:
     """The main job: word from one chat to another, in the agent's own name."""
 
-    def plan(request: ModelRequest) -> str | Reply:
+    def config(request: ModelRequest) -> str | Reply:
         said = newest(request)
         if said == "go":
             return asks("session", {"action": "send", "to": "telegram:200", "text": "fish at six"})
         return f"ok: {said}"
 
-    async with open_agents(plan, opened(send_to=("telegram:200",))) as test:
+    async with open_agents(config, opened(send_to=("telegram:200",))) as test:
         result = await say(test, "go", key=HERE)
         (found,) = await results_of(test, result.session_id)
         there = await test.service.current(THERE)
@@ -288,7 +290,7 @@ async def test_it_is_sent_once_whatever_happens_between() -> None:
     """A person who gets the same word twice does not trust the second one."""
     disk = MemoryDisk()
 
-    def plan(request: ModelRequest) -> str | Reply:
+    def config(request: ModelRequest) -> str | Reply:
         said = newest(request)
         if said == "go":
             return asks("session", {"action": "send", "to": "telegram:200", "text": "once"})
@@ -298,11 +300,11 @@ async def test_it_is_sent_once_whatever_happens_between() -> None:
         disk = MemoryDisk()
         inbound = Inbound(text="go", key=HERE, idempotency_key="k")
         with suppress(BaseExceptionGroup):  # what a service says whose disk is gone
-            async with open_agents(plan, opened(send_to=("telegram:200",)), disk=disk) as test:
+            async with open_agents(config, opened(send_to=("telegram:200",)), disk=disk) as test:
                 disk.lose_power_at_append(nth=append)
                 with suppress(CoreError), anyio.fail_after(30):
                     await (await test.service.submit(inbound)).result()
-        async with open_agents(plan, opened(send_to=("telegram:200",)), disk=disk) as test:
+        async with open_agents(config, opened(send_to=("telegram:200",)), disk=disk) as test:
             with anyio.fail_after(30):
                 result = await (await test.service.submit(inbound)).result()
             events = await log_of(test, await test.service.current(THERE))
@@ -342,13 +344,17 @@ async def test_what_may_not_be_sent_is_refused_with_the_reason(
 
 async def test_without_leave_it_does_not_offer_to_send() -> None:
     """What is not offered is not tried; what is tried all the same is refused."""
-    site = tool_site()
-    closed, able = SessionTool(site), SessionTool(site, send_to=("telegram:*",))
+    environment = tool_site()
+    closed, able = SessionTool(environment), SessionTool(environment, send_to=("telegram:*",))
 
     assert "send" not in str(closed.definition.parameters) + closed.definition.description
     assert "send" in str(able.definition.parameters)
-    assert (closed.traits.safe, closed.traits.read_only) == (True, True)
-    assert (able.traits.safe, able.traits.read_only, able.traits.repeatable) == (False, False, True)
+    assert (closed.capabilities.safe, closed.capabilities.read_only) == (True, True)
+    assert (able.capabilities.safe, able.capabilities.read_only, able.capabilities.repeatable) == (
+        False,
+        False,
+        True,
+    )
     with pytest.raises(ToolFailedError, match="only the owner can allow it"):
         await call_tool(closed, {"action": "send", "to": "telegram:200", "text": "x"})
 
@@ -394,7 +400,7 @@ async def test_conversations_cannot_keep_each_other_talking_for_ever() -> None:
     other = {"telegram:100": "telegram:200", "telegram:200": "telegram:100"}
     sent: list[str] = []
 
-    def plan(request: ModelRequest) -> str | Reply:
+    def config(request: ModelRequest) -> str | Reply:
         said = newest(request)
         if said == "go" or said.startswith("[From another"):
             to = other["telegram:100" if len(sent) % 2 == 0 else "telegram:200"]
@@ -402,7 +408,7 @@ async def test_conversations_cannot_keep_each_other_talking_for_ever() -> None:
             return asks("session", {"action": "send", "to": to, "text": "and you?"})
         return said
 
-    async with open_agents(plan, opened(send_to=("telegram:*",))) as test:
+    async with open_agents(config, opened(send_to=("telegram:*",))) as test:
         await test.service.create(THERE)
         first = await say(test, "go", key=HERE)
         with anyio.fail_after(30):
@@ -469,13 +475,13 @@ async def test_a_conversation_that_cannot_be_read_costs_one_answer() -> None:
 async def test_while_the_gateway_stops_no_error_becomes_the_result() -> None:
     """The call runs again after the start; a result that says no would be final."""
 
-    def plan(request: ModelRequest) -> str | Reply:
+    def config(request: ModelRequest) -> str | Reply:
         said = newest(request)
         if said == "go":
             return asks("session", {"action": "send", "to": "telegram:200", "text": "x"})
         return said
 
-    async with open_agents(plan, opened(send_to=("telegram:200",))) as test:
+    async with open_agents(config, opened(send_to=("telegram:200",))) as test:
         submission = await test.service.submit(Inbound(text="go", key=HERE))
 
         async def stopped(*_: object) -> None:

@@ -25,7 +25,7 @@ from support.tool_doubles import Deed, by_name
 
 from everturn_actors.errors import ModelRefusedError, ToolFailedError
 from everturn_actors.model import ConversationKey, Inbound, Reply, ToolCall, Usage
-from everturn_actors.ports import ToolContext, ToolTraits
+from everturn_actors.ports import ToolCapabilities, ToolContext
 from everturn_actors.state.session_state import SessionState
 from everturn_actors.testing import START, ScriptedProvider, calling, make_spec
 from everturn_gateway.errors import GatewayError
@@ -108,11 +108,11 @@ class Logging(Deed):
 
 async def test_a_turn_is_a_trace_and_its_calls_are_the_spans_in_it(traces: Traces) -> None:
     """This tree is what a person opens to see where a slow answer spent its time."""
-    reader = ToolTraits(kind="mcp", read_only=True)
+    reader = ToolCapabilities(kind="mcp", read_only=True)
     used = Usage(input_tokens=100, output_tokens=7, cached_tokens=60)
     asks = replace(calling(("c1", "look"), ("c2", "find")), usage=used, model="served-1")
     model = ScriptedProvider(asks, replace(Reply(text="done"), usage=used))
-    tools = by_name(Deed("look", traits=reader), Deed("find", traits=reader))
+    tools = by_name(Deed("look", capabilities=reader), Deed("find", capabilities=reader))
     spec = replace(make_spec(), version="2.0")
     async with measured(model, tracer=traces.tracer, tools=tools, spec=spec) as test:
         result = await test.ask()

@@ -271,7 +271,7 @@ async def test_what_can_neither_be_read_nor_moved_is_left_alone(
     """Whatever is there, it is not written over; the gateway counts on in memory."""
     path = tmp_path / "2026-01.json"
     path.write_bytes(b"{")
-    monkeypatch.setattr(ledger, "put_aside", lambda where: where)
+    monkeypatch.setattr(ledger, "quarantine", lambda where: where)
     async with open_ledger(tmp_path, ManualClock()) as opened:
         add(opened)
         used = opened.today("a")

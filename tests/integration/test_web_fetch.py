@@ -655,9 +655,13 @@ async def test_a_call_says_which_argument_is_wrong() -> None:
 
 def test_its_traits_say_that_it_reads_and_that_it_reaches_outside() -> None:
     """A GET changes nothing here, but its address can carry anything away: somebody is asked."""
-    traits = fetcher().traits
+    capabilities = fetcher().capabilities
 
-    assert (traits.kind, traits.read_only, traits.safe) == ("builtin", True, False)
+    assert (capabilities.kind, capabilities.read_only, capabilities.safe) == (
+        "builtin",
+        True,
+        False,
+    )
 
 
 async def test_an_agent_with_web_tools_loads_no_http_client_until_it_reads_a_page() -> None:

@@ -297,4 +297,8 @@ def test_its_traits_say_that_it_reads_and_that_it_reaches_outside() -> None:
     """What is searched for goes to a company: somebody is asked."""
     (tool,) = web_tools(tool_site(), fetch=False, search=SearchSettings(provider="brave"))
 
-    assert (tool.traits.kind, tool.traits.read_only, tool.traits.safe) == ("builtin", True, False)
+    assert (tool.capabilities.kind, tool.capabilities.read_only, tool.capabilities.safe) == (
+        "builtin",
+        True,
+        False,
+    )

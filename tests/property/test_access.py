@@ -30,7 +30,7 @@ _PLACES = st.builds(ChatRef, id=_WORDS, type=st.sampled_from(["dm", "group", "ch
 _PEOPLE = st.builds(Person, id=_WORDS, is_bot=st.booleans())
 
 
-def _judge(
+def _evaluate(
     rules: AccessRules, chat: ChatRef, sender: Person, *, addressed: bool, paired: bool
 ) -> AccessDecision:
     return evaluate(
@@ -49,7 +49,7 @@ def test_nobody_is_answered_whom_no_rule_admits(
     rules: AccessRules, chat: ChatRef, sender: Person, *, addressed: bool, paired: bool
 ) -> None:
     """However the rules are mixed, who is shut out stays out."""
-    decision = _judge(rules, chat, sender, addressed=addressed, paired=paired)
+    decision = _evaluate(rules, chat, sender, addressed=addressed, paired=paired)
 
     assert decision.reason
     if chat.type == "dm":
@@ -73,8 +73,8 @@ def test_addressing_the_agent_opens_no_door(
     rules: AccessRules, chat: ChatRef, sender: Person, *, paired: bool
 ) -> None:
     """A mention turns what is overheard into a question, and changes nothing else."""
-    plain = _judge(rules, chat, sender, addressed=False, paired=paired)
-    addressed = _judge(rules, chat, sender, addressed=True, paired=paired)
+    plain = _evaluate(rules, chat, sender, addressed=False, paired=paired)
+    addressed = _evaluate(rules, chat, sender, addressed=True, paired=paired)
 
     assert addressed == plain or (plain.action, addressed.action) == ("overhear", "answer")
 
@@ -91,7 +91,7 @@ def test_an_exact_entry_for_a_sender_decides(
     alone = replace(rules.groups, sender_overrides=(exact,))
 
     decisions = [
-        _judge(replace(rules, groups=groups), chat, sender, addressed=True, paired=False)
+        _evaluate(replace(rules, groups=groups), chat, sender, addressed=True, paired=False)
         for groups in (before, after, alone)
     ]
 
@@ -103,7 +103,7 @@ def test_a_longer_list_admits_no_fewer(rules: AccessRules, chat: ChatRef, sender
     """Adding an entry never locks somebody out."""
     longer = replace(rules, dm=replace(rules.dm, allowlist=(*rules.dm.allowlist, "zz")))
 
-    old = _judge(rules, chat, sender, addressed=True, paired=False)
-    new = _judge(longer, chat, sender, addressed=True, paired=False)
+    old = _evaluate(rules, chat, sender, addressed=True, paired=False)
+    new = _evaluate(longer, chat, sender, addressed=True, paired=False)
 
     assert new.action == old.action

@@ -20,7 +20,7 @@ from everturn_actors.model import (
     ToolResult,
     UserMessage,
 )
-from everturn_gateway.providers.anthropic.traits import traits_of
+from everturn_gateway.providers.anthropic.capabilities import capabilities_of
 from everturn_gateway.providers.anthropic.wire import BodyWriter
 
 texts = st.one_of(
@@ -131,6 +131,6 @@ def test_a_longer_conversation_begins_with_the_shorter_one(
 )
 def test_a_name_tells_how_a_model_thinks(name: str, thinking: str, takes_temperature: bool) -> None:  # noqa: FBT001 - a table
     """A wrong guess costs one refused request; a right one costs none."""
-    traits = traits_of(name)
+    capabilities = capabilities_of(name)
 
-    assert (traits.thinking, traits.takes_temperature) == (thinking, takes_temperature)
+    assert (capabilities.thinking, capabilities.takes_temperature) == (thinking, takes_temperature)

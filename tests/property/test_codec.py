@@ -50,7 +50,7 @@ def test_every_event_comes_back_as_it_was_from_a_line_that_people_can_read(
     assert tuple(decode(line, SEED) for line in lines) == events
     for line, event in zip(lines, events, strict=True):
         record = json.loads(line.decode())
-        assert (record["v"], record["seq"], list(record)[-1]) == (1, event.seq, "crc")
+        assert (record["v"], record["seq"], list(record)[-1]) == (2, event.seq, "crc")
         assert seq_of(line) == event.seq  # the number at the head, which a bisection reads
         assert whole_seq(line, SEED) == event.seq
 
@@ -91,13 +91,13 @@ def test_a_line_of_another_session_is_refused_and_its_owner_named() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        pytest.param(b'{"v":2,"seq":1,"sum":"other"}', id="protected in a way of its own"),
-        pytest.param(b'{"v":2,"seq":1,"at":"x","type":"received"}', id="not protected"),
+        pytest.param(b'{"v":3,"seq":1,"sum":"other"}', id="protected in a way of its own"),
+        pytest.param(b'{"v":3,"seq":1,"at":"x","type":"received"}', id="not protected"),
     ],
 )
 def test_a_later_version_is_told_from_damage(line: bytes) -> None:
     """A log of tomorrow's version is not broken; the operator has to upgrade, not to repair."""
-    with pytest.raises(UnknownFormatError, match=r"event format 2"):
+    with pytest.raises(UnknownFormatError, match=r"event format 3"):
         decode(line, SEED)
 
 

@@ -184,7 +184,9 @@ SUMMARISED = to_record(Event(seq=7, at=STARTED, body=Summarised(last_turn=1, mes
             id="disposition",
         ),
         pytest.param(
-            {**REDUCED, "replaced": [{"seq": 2, "text": "t"}]}, "has no replaced[0].fate", id="none"
+            {**REDUCED, "replaced": [{"seq": 2, "text": "t"}]},
+            "has no replaced[0].disposition",
+            id="none",
         ),
         pytest.param(
             {**REDUCED, "replaced": [{**REPLACED, "arguments": "{}"}]},

@@ -56,8 +56,8 @@ METHODS: Final[tuple[Method, ...]] = (
     "load",
     "append",
     "save_snapshot",
-    "mark_awake",
-    "mark_resting",
+    "mark_active",
+    "mark_passive",
 )
 Step: TypeAlias = tuple[str, str, str]
 "A command, what fails meanwhile, and of what."

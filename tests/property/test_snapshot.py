@@ -449,7 +449,9 @@ def test_sections_that_were_removed_are_empty() -> None:
         pytest.param('"dropped":.5', '"dropped":["5"', "dropped must hold int", id="of dropped"),
         pytest.param('"retry_at":"[^"]+"', '"retry_at":"soon"', "reductions: .*soon", id="retry"),
         pytest.param('"note":', '"summary":', "summary is a section of its own", id="nested"),
-        pytest.param('"units":12345', '"units":1.5', "sent: units must be int", id="sent"),
+        pytest.param(
+            '"units":12345', '"units":1.5', "fingerprint: units must be int", id="fingerprint"
+        ),
         pytest.param("^reported: .*", "reported: []", "reported: ", id="reported"),
         pytest.param(
             "^cache_misses: 2", "cache_misses: two", "cache_misses must be int", id="cache_misses"
@@ -552,9 +554,9 @@ def test_what_is_no_state_at_all_is_refused(data: bytes) -> None:
 def test_a_state_of_another_version_is_told_from_damage(read: object) -> None:
     """The operator has to upgrade; a rebuild from the log would lose what that version knew."""
     assert callable(read)
-    data = edited("^format: .*", "format: everturn/state-v5")
+    data = edited("^format: .*", "format: everturn/state-v6")
 
-    with pytest.raises(UnknownFormatError, match=r"everturn/state-v5"):
+    with pytest.raises(UnknownFormatError, match=r"everturn/state-v6"):
         read(data)
 
 

@@ -30,7 +30,7 @@ from everturn_actors.model import (
     OutboxItem,
     Queueing,
 )
-from everturn_actors.service import Submission, Told
+from everturn_actors.service import AnnouncementReceipt, Submission
 from everturn_actors.state.session_state import SessionState, apply
 from everturn_actors.testing import ScriptedProvider, TestService, open_test_service
 
@@ -194,7 +194,7 @@ class Deliveries(Turns):
             text=f"{key} says", key=self.test.key(), sender="schedule", idempotency_key=key
         )
         told = self.do(lambda: self.test.service.announce(said))
-        if isinstance(told, Told):
+        if isinstance(told, AnnouncementReceipt):
             known = self.confirmed.setdefault(key, told.seq)
             assert known == told.seq, "the same announcement was said twice"
         self.settle()

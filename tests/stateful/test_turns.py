@@ -44,7 +44,7 @@ from everturn_actors.model import (
     ToolDefinition,
     UserMessage,
 )
-from everturn_actors.ports import Tool, ToolContext, ToolOutput, ToolTraits, Verdict
+from everturn_actors.ports import Tool, ToolCapabilities, ToolContext, ToolOutput, Verdict
 from everturn_actors.service import Submission
 from everturn_actors.spec import AgentSpec, ModelSpec, SessionSpec
 from everturn_actors.state.recovery import recover
@@ -62,20 +62,20 @@ T = TypeVar("T")
 
 WAIT_S = 20  # for what takes milliseconds
 QUIET = 40  # rounds of the loop in which nothing touches the disk
-TRAITS = {
-    "read": ToolTraits(read_only=True),
-    "look": ToolTraits(read_only=True),
-    "note": ToolTraits(repeatable=True),
-    "send": ToolTraits(),
-    "ask": ToolTraits(),
-    "always": ToolTraits(),
-    "never": ToolTraits(),
+CAPABILITIES = {
+    "read": ToolCapabilities(read_only=True),
+    "look": ToolCapabilities(read_only=True),
+    "note": ToolCapabilities(repeatable=True),
+    "send": ToolCapabilities(),
+    "ask": ToolCapabilities(),
+    "always": ToolCapabilities(),
+    "never": ToolCapabilities(),
 }
 VERDICTS = {
-    "ask": Verdict(word="ask", timeout_s=60),
-    "always": Verdict(word="ask", pattern="builtin:always", timeout_s=60),
-    "look": Verdict(word="ask", timeout_s=60, approvers=("alice", "b*")),
-    "never": Verdict(word="deny", reason="never"),
+    "ask": Verdict(effect="ask", timeout_s=60),
+    "always": Verdict(effect="ask", pattern="builtin:always", timeout_s=60),
+    "look": Verdict(effect="ask", timeout_s=60, approvers=("alice", "b*")),
+    "never": Verdict(effect="deny", reason="never"),
 }
 MOMENTS: tuple[Moment, ...] = get_args(Moment)
 WORDS: tuple[Decision, ...] = ("allow_once", "allow_once", "allow_always", "deny")
@@ -147,7 +147,7 @@ class HeldTool:
 
     def __init__(self, name: str, held: Held) -> None:
         self.definition = ToolDefinition(name=name, description="", parameters={"type": "object"})
-        self.traits = TRAITS[name]
+        self.capabilities = CAPABILITIES[name]
         self._held = held
 
     async def run(self, call: ToolCall, context: ToolContext) -> str | ToolOutput:  # noqa: ARG002 - the port's
@@ -173,7 +173,7 @@ class Turns(RuleBasedStateMachine):
         self.clock = ManualClock()
         self.gate = Rules(VERDICTS)
         self.learnt = InMemoryModelStatistics()
-        self.tools: dict[str, Tool] = {name: HeldTool(name, self.held) for name in TRAITS}
+        self.tools: dict[str, Tool] = {name: HeldTool(name, self.held) for name in CAPABILITIES}
         self.accepted: dict[str, int] = {}
         self.sent: list[Inbound] = []
         self.submissions: list[Submission] = []
@@ -411,7 +411,7 @@ class Turns(RuleBasedStateMachine):
     def the_model_replies(self, data: st.DataObject) -> None:
         """An answer, calls, a reply that cannot be used, or a refusal."""
         disposition = data.draw(st.sampled_from(FATES), label="disposition")
-        some = st.lists(st.sampled_from([*TRAITS, "nothing"]), min_size=1, max_size=4)
+        some = st.lists(st.sampled_from([*CAPABILITIES, "nothing"]), min_size=1, max_size=4)
         names = [] if disposition == "answers" else data.draw(some, label="calls")
         calls: list[ToolCall] = []
         for name in names:
@@ -515,8 +515,8 @@ class Turns(RuleBasedStateMachine):
         check_log(self.log, [*self.accepted.values()])
         check_calls(self.log, self.gate.allowed)
         for call_id, times in self.held.runs.items():
-            traits = TRAITS[self.held.named[call_id]]
-            assert times == 1 or traits.read_only or traits.repeatable, "it ran twice"
+            capabilities = CAPABILITIES[self.held.named[call_id]]
+            assert times == 1 or capabilities.read_only or capabilities.repeatable, "it ran twice"
         assert "never" not in self.held.named.values()
 
 

@@ -18,8 +18,8 @@ from support.tool_sites import tool_context
 from everturn_actors.model import ToolCall
 from everturn_actors.ports import Tool, ToolOutput
 from everturn_gateway.logs import SecretRegistry
+from everturn_gateway.tools.environment import ServiceLink, ToolEnvironment
 from everturn_gateway.tools.shell.confinement.sandbox import Confinement, sandbox_fault
-from everturn_gateway.tools.site import ServiceLink, ToolSite
 
 PLAIN = Confinement(sandbox="none")
 BWRAP = Confinement(sandbox="bwrap", bwrap=bwrap_path())
@@ -33,7 +33,7 @@ both_ways = pytest.mark.parametrize(
 _HANG_S = 30.0  # when something that has to end does not
 
 
-def make_site(folder: Path, **environ: str) -> ToolSite:
+def make_site(folder: Path, **environ: str) -> ToolEnvironment:
     """Make the folders of two agents and a gateway's state below `folder`; return `helper`'s."""
     for name in ("helper", "other"):
         (folder / "agents" / name).mkdir(parents=True)
@@ -43,7 +43,7 @@ def make_site(folder: Path, **environ: str) -> ToolSite:
     (state / "sessions" / "events.jsonl").write_text("what was said\n")
     files = state / "files" / "helper"
     files.mkdir(parents=True)
-    return ToolSite(
+    return ToolEnvironment(
         agent="helper",
         home=folder / "agents" / "helper",
         files=files,

@@ -32,10 +32,10 @@ from everturn_actors.ports import Agent, Gate, Tool
 from everturn_actors.service import TurnResult
 from everturn_actors.spec import AgentSpec
 from everturn_actors.testing import ScriptedProvider, TestService, make_spec, open_test_service
-from everturn_gateway.tools.site import ServiceLink, ToolSite
+from everturn_gateway.tools.environment import ServiceLink, ToolEnvironment
 
 Plan: TypeAlias = Callable[[ModelRequest], str | Reply]
-ToolsOf: TypeAlias = Callable[[ToolSite], tuple[Tool, ...]]
+ToolsOf: TypeAlias = Callable[[ToolEnvironment], tuple[Tool, ...]]
 "Makes the tools of an agent."
 
 

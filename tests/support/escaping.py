@@ -47,7 +47,7 @@ from everturn_actors.service import ServiceSettings, TurnService, open_service
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.specs import AgentLibrary, open_library
-from everturn_gateway.tools.workshop import Workshop, open_workshop
+from everturn_gateway.tools.factory import ToolFactory, open_tool_factory
 
 AGENT: Final = "helper"
 MARK: Final = "RAN"
@@ -205,9 +205,9 @@ class _Watched:
     def __init__(self, gate: Gate, after: Callable[[str], Awaitable[None]]) -> None:
         self._gate, self._after = gate, after
 
-    async def judge(self, call: ToolCall, tool: Tool, context: ToolContext) -> Verdict:
+    async def evaluate(self, call: ToolCall, tool: Tool, context: ToolContext) -> Verdict:
         """Judge."""
-        verdict = await self._gate.judge(call, tool, context)
+        verdict = await self._gate.evaluate(call, tool, context)
         await self._after(call.call_id)
         return verdict
 
@@ -298,13 +298,16 @@ class World:
         scratch = await enter(open_memory_store(MemoryDisk()))
         assert BWRAP.bwrap is not None, "the tests bring their own"
         path = f"{BWRAP.bwrap.parent}:/usr/local/bin:/usr/bin:/bin"
-        workshop: Workshop = await enter(
-            open_workshop(
+        tool_factory: ToolFactory = await enter(
+            open_tool_factory(
                 state=state, environ={"PATH": path}, secrets=SecretRegistry(), clock=SystemClock()
             )
         )
         library = await open_library(
-            self.folder / "agents", {}, lambda _spec, _folder: self._puppet, workshop=workshop
+            self.folder / "agents",
+            {},
+            lambda _spec, _folder: self._puppet,
+            tool_factory=tool_factory,
         )
         faults = [each.message for each in library.faults()]
         assert not faults, faults
@@ -317,8 +320,8 @@ class World:
                 settings=ServiceSettings(leave_grace_s=0, drain_s=0),
             )
         )
-        workshop.link.connect(service)
-        workshop.processes.resume()
+        tool_factory.link.connect(service)
+        tool_factory.processes.resume()
         self._service = service
 
     async def _end(self) -> None:

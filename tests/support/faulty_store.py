@@ -19,13 +19,13 @@ from everturn_actors.ports import Loaded
 from everturn_actors.state.session_state import SessionState
 
 Method: TypeAlias = Literal[
-    "load", "append", "save_snapshot", "mark_awake", "mark_resting", "save_result"
+    "load", "append", "save_snapshot", "mark_active", "mark_passive", "save_result"
 ]
 WRITES: tuple[Method, ...] = (
     "append",
     "save_snapshot",
-    "mark_awake",
-    "mark_resting",
+    "mark_active",
+    "mark_passive",
     "save_result",
 )
 
@@ -87,12 +87,12 @@ class FaultyStore(MemoryStore):
 
     async def mark_active(self, session_id: str) -> None:
         """See `SessionStore.mark_active`."""
-        self._check("mark_awake")
+        self._check("mark_active")
         await super().mark_active(session_id)
 
     async def mark_passive(self, session_id: str) -> None:
         """See `SessionStore.mark_passive`."""
-        self._check("mark_resting")
+        self._check("mark_passive")
         await super().mark_passive(session_id)
 
 

@@ -47,7 +47,7 @@ from everturn_actors.errors import CoreError
 from everturn_actors.journal.files import open_file_store
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.model import Inbound, Queueing
-from everturn_actors.ports import Agent, Summariser, Tool, ToolTraits
+from everturn_actors.ports import Agent, Summariser, Tool, ToolCapabilities
 from everturn_actors.service import ServiceSettings, TurnService, open_service
 from everturn_actors.spec import AgentSpec, ModelSpec, SessionSpec
 from everturn_actors.testing import ManualClock, StaticAgents
@@ -58,16 +58,16 @@ from everturn_channels.settings import ChannelSettings
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.scheduler.job_store import JobStore
 from everturn_gateway.scheduler.scheduler import open_scheduler
+from everturn_gateway.tools.environment import ServiceLink, ToolEnvironment
 from everturn_gateway.tools.processes import BackgroundProcess, open_processes
 from everturn_gateway.tools.processes.process import Process
 from everturn_gateway.tools.processes.tmux import Tmux
-from everturn_gateway.tools.site import ServiceLink, ToolSite
 
 WAIT_S = 60  # for what takes milliseconds
 QUIET = 30  # rounds of the loop in which nothing touches a disk
 REST_S = 300.0
 RESTS = 6  # waits of five minutes; what is owed takes one or two of them
-READS = ToolTraits(read_only=True)
+READS = ToolCapabilities(read_only=True)
 QUESTIONS = 12  # of the client: enough for a summary and a snapshot
 HOLD_S = 1.5
 
@@ -331,9 +331,9 @@ def _tools(gateway: Callable[[], Gateway], world: World, mark: Mark) -> dict[str
         await gateway().say("steer", "not that one", to="crew")
 
     made = (
-        Doing("read", world, mark, traits=READS),
-        Doing("page", world, mark, traits=READS, gives=LARGE),
-        Doing("note", world, mark, traits=ToolTraits(repeatable=True)),
+        Doing("read", world, mark, capabilities=READS),
+        Doing("page", world, mark, capabilities=READS, gives=LARGE),
+        Doing("note", world, mark, capabilities=ToolCapabilities(repeatable=True)),
         *(Doing(name, world, mark) for name in ("send", "ask", "careful")),
         Doing("steered", world, mark, first=steer_now),
     )
@@ -375,7 +375,7 @@ async def open_gateway(
     keepers = Keepers(folder, world, mark)
     model = Model(clock, mark, threads.settle)
     link = ServiceLink()
-    site = ToolSite(
+    environment = ToolEnvironment(
         agent="worker", home=folder.parent / "home", files=folder.parent / "files", state=folder,
         environ={"PATH": "/usr/bin:/bin"}, secrets=SecretRegistry(), link=link,
     )  # fmt: skip
@@ -388,10 +388,12 @@ async def open_gateway(
         store = await stack.enter_async_context(open_file_store(folder))
         scratch = await stack.enter_async_context(open_memory_store(MemoryDisk()))
         table = await stack.enter_async_context(
-            open_processes(folder, clock, link, environ=site.environ, secrets=site.secrets)
+            open_processes(
+                folder, clock, link, environ=environment.environ, secrets=environment.secrets
+            )
         )
         process = BackgroundProcess(
-            site, table, TrustedConfinement(sandbox="none"), 8, wait_s=600, glance_s=0
+            environment, table, TrustedConfinement(sandbox="none"), 8, wait_s=600, glance_s=0
         )
         tools: dict[str, Tool] = {"background_process": process}
         tools |= _tools(lambda: here[0], world, mark)

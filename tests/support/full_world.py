@@ -28,9 +28,9 @@ from everturn_actors.model import (
     ToolDefinition,
     UserMessage,
 )
-from everturn_actors.ports import ALLOW, Tool, ToolContext, ToolOutput, ToolTraits, Verdict
+from everturn_actors.ports import ALLOW, Tool, ToolCapabilities, ToolContext, ToolOutput, Verdict
 from everturn_actors.testing import START, ManualClock, ScriptedProvider
-from everturn_gateway.tools.processes import keeper
+from everturn_gateway.tools.processes import supervisor_process
 
 CHAT = ConversationKey(channel="tg", chat="chat", agent="talker")
 CREW = ConversationKey(channel="dc", chat="crew", agent="worker")
@@ -176,11 +176,11 @@ class Doing:
         mark: Mark,
         *,
         gives: str = "",
-        traits: ToolTraits | None = None,
+        capabilities: ToolCapabilities | None = None,
         first: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         self.definition = ToolDefinition(name=name, description="", parameters={"type": "object"})
-        self.traits = traits or ToolTraits()
+        self.capabilities = capabilities or ToolCapabilities()
         self._world, self._mark, self._gives, self._first = world, mark, gives, first
 
     async def run(self, call: ToolCall, context: ToolContext) -> str | ToolOutput:
@@ -199,11 +199,11 @@ class Asks:
     def __init__(self, world: World, mark: Mark) -> None:
         self._world, self._mark = world, mark
 
-    async def judge(self, call: ToolCall, tool: Tool, context: ToolContext) -> Verdict:
+    async def evaluate(self, call: ToolCall, tool: Tool, context: ToolContext) -> Verdict:
         """Say what the rules say."""
         del tool, context
         if call.name in ("ask", "careful"):
-            return Verdict(word="ask", timeout_s=ASK_S, approvers=("alice",))
+            return Verdict(effect="ask", timeout_s=ASK_S, approvers=("alice",))
         self._world.allowed.add(call.call_id)
         self._mark(f"{call.call_id} may run")
         return ALLOW
@@ -242,7 +242,7 @@ def adapter_to(name: Literal["tg", "dc"], world: World, mark: Mark) -> ScriptedA
 
 
 IN_KEEPER: ContextVar[bool] = ContextVar("IN_KEEPER", default=False)
-"Whether what is done here is done by a keeper, another program than the gateway."
+"Whether what is done here is done by a supervisor process, another program than the gateway."
 
 
 @contextmanager
@@ -255,7 +255,7 @@ def _as_keeper() -> Generator[None]:
 
 
 class Keepers:
-    """The keepers of background processes; they run beside the gateway, and outlive it."""
+    """Supervisors of background processes; they run beside the gateway, and outlive it."""
 
     def __init__(self, folder: Path, world: World, mark: Mark) -> None:
         self._folder, self._world, self._mark = folder, world, mark
@@ -268,28 +268,28 @@ class Keepers:
                 self._hold(handle)
 
     def _hold(self, handle: str) -> None:
-        path = self._folder / "processes" / handle / keeper.ALIVE
+        path = self._folder / "processes" / handle / supervisor_process.ALIVE
         self._lines[handle] = os.open(path, os.O_RDWR | os.O_NONBLOCK)
 
     def begin(self, folder: Path) -> None:
-        """Do what a keeper does first. Blocking."""
+        """Do what a supervisor process does first. Blocking."""
         self._world.keepers[folder.name] = "running"
-        self._mark("a keeper runs")
+        self._mark("a supervisor process runs")
         with _as_keeper():
-            (folder / keeper.START).rename(folder / keeper.CLAIMED)
-            (folder / keeper.CLAIMED).unlink()
+            (folder / supervisor_process.START).rename(folder / supervisor_process.CLAIMED)
+            (folder / supervisor_process.CLAIMED).unlink()
         self._hold(folder.name)
-        os.write(self._lines[folder.name], keeper.STARTED)
+        os.write(self._lines[folder.name], supervisor_process.STARTED)
 
     def end_all(self) -> None:
         """Let all processes end well. Blocking."""
-        ending: keeper.Ending = {
+        ending: supervisor_process.Ending = {
             "status": "completed", "exit_code": 0, "signal": "", "duration_s": 1.0, "note": "",
         }  # fmt: skip
         for handle in [*self._lines]:
-            path = self._folder / "processes" / handle / keeper.ENDING
+            path = self._folder / "processes" / handle / supervisor_process.ENDING
             with _as_keeper():
-                keeper.replace_file(path, json.dumps(ending).encode())
+                supervisor_process.replace_file(path, json.dumps(ending).encode())
             self._world.keepers[handle] = "ended"
             self._mark("the process has ended")
             os.close(self._lines.pop(handle))

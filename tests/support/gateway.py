@@ -55,8 +55,8 @@ from everturn_gateway.scheduler.scheduler import FOLDER as SCHEDULES_FOLDER
 from everturn_gateway.scheduler.scheduler import open_scheduler
 from everturn_gateway.specs import AgentLibrary, open_library
 from everturn_gateway.telemetry import Telemetry
+from everturn_gateway.tools.factory import open_tool_factory
 from everturn_gateway.tools.web.posting import make_poster
-from everturn_gateway.tools.workshop import open_workshop
 from everturn_gateway.usage import Spending, UsageLedger, open_ledger
 
 # Reading the machine's certificates takes 80 ms a client, and nothing here uses TLS.
@@ -177,12 +177,12 @@ async def open_http_gateway(
         open_ledger(config.workspace / SPENDING_FOLDER, clock or SystemClock()) as spent,
         open_tokens(config.workspace / PRINCIPALS_FOLDER, clock or SystemClock()) as tokens,
         open_model_statistics(config.workspace / MODELS_FILE, clock or SystemClock()) as models,
-        open_workshop(
+        open_tool_factory(
             state=config.workspace,
             environ={"PATH": os.environ["PATH"]},
             secrets=SecretRegistry(),
             clock=clock or SystemClock(),
-        ) as workshop,
+        ) as tool_factory,
     ):
         spending = make_spending(spent, tokens, clock or SystemClock())
         telemetry = Telemetry()
@@ -191,7 +191,7 @@ async def open_http_gateway(
             {},
             lambda _spec, _folder: provider,
             meter=make_meter(config, usage, clock or SystemClock(), spending),
-            workshop=workshop,
+            tool_factory=tool_factory,
         )
         async with (
             open_service(
@@ -210,12 +210,12 @@ async def open_http_gateway(
                 channels=frozenset(),
                 poster=make_poster(()),
                 clock=clock or SystemClock(),
-                is_running=workshop.processes.is_running,
+                is_running=tool_factory.processes.is_running,
             ) as schedules,
         ):
             spending.payer_of = payer_in(service)
-            workshop.link.connect(service, schedules)
-            workshop.processes.resume()
+            tool_factory.link.connect(service, schedules)
+            tool_factory.processes.resume()
             await schedules.load()
             gateway = HttpGateway(
                 config=config,

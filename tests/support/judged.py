@@ -14,6 +14,7 @@ from support.tool_sites import tool_context
 from everturn_actors.model import ToolCall
 from everturn_actors.ports import Tool, ToolContext, ToolOutput, Verdict
 from everturn_gateway.logs import SecretRegistry
+from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.files import file_tools
 from everturn_gateway.tools.policy import (
     JudgedWrites,
@@ -24,7 +25,6 @@ from everturn_gateway.tools.policy import (
     read_pattern,
 )
 from everturn_gateway.tools.shell import BashTool, Confinement
-from everturn_gateway.tools.site import ToolSite
 
 Step: TypeAlias = tuple[str, str, str] | str | Callable[[Path], None]
 """A call of `write_file` (path, content), `edit_file`, a command, or what others do meanwhile:
@@ -43,7 +43,7 @@ class Told:
 class Judged:
     """One agent with the file tools and `bash`, in the sandbox without network."""
 
-    site: ToolSite
+    environment: ToolEnvironment
     tools: dict[str, Tool]
     gate: PolicyGate
     context: ToolContext = field(default_factory=tool_context)
@@ -53,16 +53,16 @@ class Judged:
     @property
     def files(self) -> Path:
         """The workspace."""
-        return self.site.files
+        return self.environment.files
 
     async def call(self, name: str, **arguments: object) -> Told:
         """Judge a call and run it where it may run."""
         self._calls += 1
         call = ToolCall(call_id=f"call-{self._calls}", name=name, arguments=json.dumps(arguments))
         tool = self.tools[name]
-        verdict = await self.gate.judge(call, tool, self.context)
+        verdict = await self.gate.evaluate(call, tool, self.context)
         told = Told(verdict)
-        if verdict.word == "allow":
+        if verdict.effect == "allow":
             told = Told(verdict, await _output(tool, call, self.context))
         self.told.append(told)
         return told
@@ -82,9 +82,9 @@ class Judged:
             if callable(step):
                 step(self.files)
             elif isinstance(step, str):
-                words.append((await self.bash(step)).verdict.word)
+                words.append((await self.bash(step)).verdict.effect)
             else:
-                words.append((await self.write(step[1], step[2])).verdict.word)
+                words.append((await self.write(step[1], step[2])).verdict.effect)
         return words
 
 
@@ -96,21 +96,21 @@ def judged(
     mode: Mode = "ask",
 ) -> Judged:
     """Return an agent whose policy allows these patterns."""
-    site = make_site(folder)
+    environment = make_site(folder)
     rules = Policy(
         allow=tuple(map(read_pattern, allow)), deny=tuple(map(read_pattern, deny)), mode=mode
     )
     writes = JudgedWrites()
     own = (
-        *file_tools(site, read_only=False, judged=writes),
-        BashTool(site, replace(confinement), timeout_s=20),
+        *file_tools(environment, read_only=False, judged=writes),
+        BashTool(environment, replace(confinement), timeout_s=20),
     )
     tools: dict[str, Tool] = {
         tool.definition.name: guarded(tool, agent="helper", secrets=SecretRegistry(), policy=rules)
         for tool in own
     }
-    gate = PolicyGate(rules, site.home, writes=writes, workspace=site.files)
-    return Judged(site, tools, gate)
+    gate = PolicyGate(rules, environment.home, writes=writes, workspace=environment.files)
+    return Judged(environment, tools, gate)
 
 
 async def _output(tool: Tool, call: ToolCall, context: ToolContext) -> str:

@@ -21,6 +21,7 @@ from everturn_actors.model import ConversationKey, ToolCall
 from everturn_actors.ports import Clock, Tool, ToolContext, ToolOutput
 from everturn_actors.testing import ManualClock
 from everturn_gateway.logs import SecretRegistry
+from everturn_gateway.tools.environment import ServiceLink, ToolEnvironment
 from everturn_gateway.tools.mcp import (
     McpLimits,
     McpServers,
@@ -29,7 +30,6 @@ from everturn_gateway.tools.mcp import (
     open_mcp,
 )
 from everturn_gateway.tools.mcp.connection import Connection
-from everturn_gateway.tools.site import ServiceLink, ToolSite
 
 DEADLINE_S = 30.0  # for what has to happen; a machine that runs other things needs its time
 _SUPPORT = Path(__file__).parent
@@ -65,12 +65,12 @@ def raw(
     )
 
 
-def make_site(folder: Path, *, environ: Mapping[str, str] | None = None) -> ToolSite:
+def make_site(folder: Path, *, environ: Mapping[str, str] | None = None) -> ToolEnvironment:
     """Return where an agent works, below `folder`."""
     home, files = folder / "agent", folder / "workspace"
     home.mkdir(exist_ok=True)
     files.mkdir(exist_ok=True)
-    return ToolSite(
+    return ToolEnvironment(
         agent="helper",
         home=home,
         files=files,
@@ -87,7 +87,7 @@ class McpWorld:
 
     servers: McpServers
     box: McpToolbox
-    site: ToolSite
+    environment: ToolEnvironment
     clock: ManualClock
     context: ToolContext
 
@@ -150,7 +150,7 @@ async def open_world(
 ) -> AsyncGenerator[McpWorld]:
     """Open servers for one agent and prepare its first turn."""
     manual = ManualClock()
-    site = make_site(folder, environ=environ)
+    environment = make_site(folder, environ=environ)
     # Nothing here may depend on how fast this machine is.
     patient = limits or McpLimits(turn_wait_s=DEADLINE_S, call_wait_s=DEADLINE_S)
     with _no_failures():
@@ -161,8 +161,8 @@ async def open_world(
             key = ConversationKey(channel="test", chat="chat", agent="helper")
             world = McpWorld(
                 servers=servers,
-                box=servers.toolbox(site, settings),
-                site=site,
+                box=servers.toolbox(environment, settings),
+                environment=environment,
                 clock=manual,
                 context=ToolContext(session_id="s", key=key, store=store),
             )

@@ -20,7 +20,7 @@ from everturn_actors.model import (
     Turn,
     UserMessage,
 )
-from everturn_actors.ports import SessionStore, ToolContext, ToolOutput, ToolTraits
+from everturn_actors.ports import SessionStore, ToolCapabilities, ToolContext, ToolOutput
 from everturn_gateway.tools.policy import Policy, read_pattern
 from everturn_gateway.tools.policy.command_state import LineState
 from everturn_gateway.tools.policy.commands.analysis import analyse
@@ -38,11 +38,13 @@ class Program:
         self,
         name: str = "bash",
         *,
-        traits: ToolTraits | None = None,
+        capabilities: ToolCapabilities | None = None,
         answer: str | ToolOutput | Callable[[], str | ToolOutput] = "done",
     ) -> None:
         self.definition = ToolDefinition(name=name, description="", parameters={})
-        self.traits = traits or ToolTraits(kind="bash" if name == "bash" else "builtin")
+        self.capabilities = capabilities or ToolCapabilities(
+            kind="bash" if name == "bash" else "builtin"
+        )
         self.answer = answer
 
     def command_of(self, call: ToolCall) -> str | None:

@@ -21,11 +21,11 @@ from everturn_actors.model import ConversationKey, ToolCall
 from everturn_actors.ports import Clock, SessionStore, ToolContext, ToolOutput
 from everturn_actors.testing import ManualClock, TestService, open_test_service
 from everturn_gateway.logs import SecretRegistry
+from everturn_gateway.tools.environment import ServiceLink, ToolEnvironment
 from everturn_gateway.tools.processes import BackgroundProcess, ProcessTable, open_processes
 from everturn_gateway.tools.processes.leftovers import end_leftovers
 from everturn_gateway.tools.processes.telling import SENDER
 from everturn_gateway.tools.shell.confinement.sandbox import Confinement
-from everturn_gateway.tools.site import ServiceLink, ToolSite
 
 DEADLINE_S = 20.0  # of anything that has to happen; all of it takes milliseconds
 KEY = ConversationKey(channel="test", chat="chat", agent="test")
@@ -50,13 +50,13 @@ class Desk:
     test: TestService
     table: ProcessTable
     tool: BackgroundProcess
-    site: ToolSite
+    environment: ToolEnvironment
     session_id: str
 
     @property
     def files(self) -> Path:
         """The agent's workspace."""
-        return self.site.files
+        return self.environment.files
 
     async def call(self, action: str, **arguments: object) -> ToolOutput:
         """Make a call of the tool as the loop does."""
@@ -111,9 +111,9 @@ class Desk:
         raise AssertionError(message)
 
 
-def make_site(folder: Path, agent: str = "test") -> ToolSite:
+def make_site(folder: Path, agent: str = "test") -> ToolEnvironment:
     """Return where an agent works below `folder`."""
-    site = ToolSite(
+    environment = ToolEnvironment(
         agent=agent,
         home=folder / "agents" / agent,
         files=folder / "files",
@@ -122,9 +122,9 @@ def make_site(folder: Path, agent: str = "test") -> ToolSite:
         secrets=SecretRegistry(),
         link=ServiceLink(),
     )
-    for path in (site.home, site.files, site.state):
+    for path in (environment.home, environment.files, environment.state):
         path.mkdir(parents=True, exist_ok=True)
-    return site
+    return environment
 
 
 @asynccontextmanager
@@ -148,28 +148,32 @@ async def open_desk(
     sessions in files, so that another process can go on with them.
     """
     clock = clock or ManualClock()
-    site = await to_thread.run_sync(make_site, folder)
+    environment = await to_thread.run_sync(make_site, folder)
     async with (
         open_processes(
-            site.state, clock, site.link, environ=site.environ, secrets=site.secrets
+            environment.state,
+            clock,
+            environment.link,
+            environ=environment.environ,
+            secrets=environment.secrets,
         ) as table,
-        _open_store(site.state, disk, on_disk=on_disk) as store,
+        _open_store(environment.state, disk, on_disk=on_disk) as store,
         open_test_service(store=store, clock=clock) as test,
     ):
-        site.link.connect(test.service)
+        environment.link.connect(test.service)
         if resume:
             table.resume()
         kind = TrustedConfinement if trusted else Confinement
         confinement = kind(sandbox="none")
         tool = BackgroundProcess(
-            site, table, confinement, max_processes, wait_s=wait_s, glance_s=glance_s
+            environment, table, confinement, max_processes, wait_s=wait_s, glance_s=glance_s
         )
         yield Desk(
             folder=folder,
             test=test,
             table=table,
             tool=tool,
-            site=site,
+            environment=environment,
             session_id=session_id or await test.service.create(KEY),
         )
 

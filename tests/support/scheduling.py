@@ -17,7 +17,7 @@ from everturn_gateway.scheduler.errors import JobFixedError, JobRefusedError, Un
 from everturn_gateway.scheduler.jobs import JobView, Made, Run
 from everturn_gateway.scheduler.making import job_of
 from everturn_gateway.scheduler.rules import rules
-from everturn_gateway.scheduler.sections import JobSection
+from everturn_gateway.scheduler.settings import JobSection
 
 
 @dataclass(slots=True, kw_only=True)

@@ -271,8 +271,8 @@ class TelegramApi:
     async def close(self) -> None:
         """Refuse new connections, as in an outage."""
         assert self.runner is not None
-        for site in [*self.runner.sites]:
-            await site.stop()
+        for environment in [*self.runner.sites]:
+            await environment.stop()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer a request of a method."""

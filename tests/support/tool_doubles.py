@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import anyio
 
 from everturn_actors.model import ToolCall, ToolDefinition
-from everturn_actors.ports import ALLOW, Tool, ToolContext, ToolOutput, ToolTraits, Verdict
+from everturn_actors.ports import ALLOW, Tool, ToolCapabilities, ToolContext, ToolOutput, Verdict
 
 
 class Deed:
@@ -18,7 +18,7 @@ class Deed:
         self,
         name: str,
         *,
-        traits: ToolTraits | None = None,
+        capabilities: ToolCapabilities | None = None,
         held: bool = False,
         gives: Callable[[ToolCall], str | ToolOutput] | None = None,
     ) -> None:
@@ -26,12 +26,12 @@ class Deed:
 
         Args:
             name: Of the tool.
-            traits: How it may be run; by default as one with effects.
+            capabilities: How it may be run; by default as one with effects.
             held: Whether a call waits for `let_go`.
             gives: The result of a call.
         """
         self.definition = ToolDefinition(name=name, description="", parameters={"type": "object"})
-        self.traits = traits or ToolTraits()
+        self.capabilities = capabilities or ToolCapabilities()
         self.runs: Counter[str] = Counter()
         self.running: dict[str, anyio.Event] = {}
         "What each running call waits for."
@@ -73,12 +73,12 @@ class Rules:
         self.allowed: set[str] = set()
         "Ids of the calls that it let pass by itself."
 
-    async def judge(self, call: ToolCall, tool: Tool, context: ToolContext) -> Verdict:  # noqa: ARG002 - the port's
+    async def evaluate(self, call: ToolCall, tool: Tool, context: ToolContext) -> Verdict:  # noqa: ARG002 - the port's
         """Say what the rules say."""
         verdict = self.verdicts.get(call.name, ALLOW)
-        if verdict.word == "ask" and verdict.pattern in self.kept:
+        if verdict.effect == "ask" and verdict.pattern in self.kept:
             verdict = ALLOW
-        if verdict.word == "allow":
+        if verdict.effect == "allow":
             self.allowed.add(call.call_id)
         return verdict
 

@@ -10,7 +10,7 @@ from everturn_actors.journal.memory import MemoryDisk, MemoryStore
 from everturn_actors.model import Conversation, ConversationKey, ToolCall
 from everturn_actors.ports import Tool, ToolContext, ToolOutput
 from everturn_gateway.logs import SecretRegistry
-from everturn_gateway.tools.site import ServiceLink, ToolSite
+from everturn_gateway.tools.environment import ServiceLink, ToolEnvironment
 
 SESSION = "20261122T000000000-00000000"
 
@@ -21,9 +21,9 @@ def tool_site(
     agent: str = "test",
     environ: Mapping[str, str] | None = None,
     link: ServiceLink | None = None,
-) -> ToolSite:
+) -> ToolEnvironment:
     """Return where the tools of `agent` work."""
-    return ToolSite(
+    return ToolEnvironment(
         agent=agent,
         home=folder / "home",
         files=folder / "files",

@@ -7,7 +7,14 @@ from typing import assert_type
 
 from everturn_actors.events import Event
 from everturn_actors.model import Announcement, ConversationKey, Inbound
-from everturn_actors.service import Submission, TextDelta, Told, TurnResult, TurnService, Update
+from everturn_actors.service import (
+    AnnouncementReceipt,
+    Submission,
+    TextDelta,
+    TurnResult,
+    TurnService,
+    Update,
+)
 from everturn_actors.state.session_state import SessionState
 
 
@@ -18,7 +25,7 @@ async def a_caller(service: TurnService) -> None:
     assert_type(submission, Submission)
     assert_type(submission.updates(), AsyncGenerator[Update])
     assert_type(await submission.result(), TurnResult)
-    assert_type(await service.announce(Announcement(text="hello", key=key)), Told)
+    assert_type(await service.announce(Announcement(text="hello", key=key)), AnnouncementReceipt)
     assert_type(await service.create(key), str)
     assert_type(await service.view(submission.session_id), SessionState)
     assert_type(await service.cancel(submission.session_id), bool)

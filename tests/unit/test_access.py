@@ -27,7 +27,7 @@ POSTS = ChatRef(id="-100", type="channel")
 OPEN_GROUPS = GroupRules(policy="open")
 
 
-def _judge(
+def _evaluate(
     rules: AccessRules,
     chat: ChatRef = DM,
     sender: Person = ANN,
@@ -49,13 +49,13 @@ def _judge(
 def _dm(
     dm: DmRules, sender: Person = ANN, *, addressed: bool = False, paired: bool = False
 ) -> AccessDecision:
-    return _judge(AccessRules(dm=dm), DM, sender, addressed=addressed, paired=paired)
+    return _evaluate(AccessRules(dm=dm), DM, sender, addressed=addressed, paired=paired)
 
 
 def _group(
     groups: GroupRules, sender: Person = ANN, chat: ChatRef = GROUP, *, addressed: bool = False
 ) -> AccessDecision:
-    return _judge(AccessRules(groups=groups), chat, sender, addressed=addressed)
+    return _evaluate(AccessRules(groups=groups), chat, sender, addressed=addressed)
 
 
 # --- routes ---
@@ -143,7 +143,7 @@ def test_in_a_dm_nobody_has_to_mention_the_bot() -> None:
 
 def test_pairing_counts_in_a_dm_alone() -> None:
     """Who was let in alone does not bring their groups with them."""
-    assert _judge(AccessRules(), GROUP, addressed=True, paired=True).action == "refuse"
+    assert _evaluate(AccessRules(), GROUP, addressed=True, paired=True).action == "refuse"
 
 
 # --- groups ---
@@ -278,8 +278,8 @@ def test_each_kind_of_chat_has_its_own_queue() -> None:
         dm=DmRules(policy="open", queue=dm), groups=replace(OPEN_GROUPS, queue=groups)
     )
 
-    assert _judge(rules, DM).queue == dm
-    assert _judge(rules, GROUP, addressed=True).queue == groups
+    assert _evaluate(rules, DM).queue == dm
+    assert _evaluate(rules, GROUP, addressed=True).queue == groups
 
 
 def test_an_unknown_chat_type_is_refused() -> None:
@@ -287,7 +287,7 @@ def test_an_unknown_chat_type_is_refused() -> None:
     rules = AccessRules(dm=DmRules(policy="open"), groups=GroupRules(policy="open"))
     chat = ChatRef(id="1", type="broadcast")  # type: ignore[arg-type]
 
-    decision = _judge(rules, chat, addressed=True, paired=True)
+    decision = _evaluate(rules, chat, addressed=True, paired=True)
 
     assert decision.action == "refuse"
     assert "'broadcast'" in decision.reason

@@ -9,7 +9,7 @@ import anyio
 import pytest
 from support.inbound_events import DM, GROUP
 
-from everturn_actors.context.report import ContextReport, Region, Told
+from everturn_actors.context.report import ContextReport, Region, SummaryReport
 from everturn_actors.model import (
     Approval,
     ConversationKey,
@@ -241,7 +241,7 @@ def test_context_tells_regions_summary_and_what_comes_next() -> None:
         shown_messages=4,
         hidden_messages=3,
         by_disposition={"kept": 4, "summarised": 2, "dropped": 1},
-        summary=Told(messages=2, last_turn=1, source="digest"),
+        summary=SummaryReport(messages=2, last_turn=1, source="digest"),
         predicted_tokens=700,
         reported=Usage(),
         scale=1,

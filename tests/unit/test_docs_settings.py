@@ -31,7 +31,7 @@ from everturn_gateway.config.settings import load_config
 from everturn_gateway.scheduler.job_store import JobStore
 from everturn_gateway.scheduler.jobs import GRACE_S
 from everturn_gateway.scheduler.rules.records import Line
-from everturn_gateway.scheduler.sections import JobSection, RetriesSection
+from everturn_gateway.scheduler.settings import JobSection, RetriesSection
 from everturn_gateway.specs import load_agent
 
 ROOT = Path(__file__).parents[2]
@@ -141,7 +141,7 @@ def test_policies_load(tmp_path: Path, snippet: str) -> None:
     """A policy that does not load protects nobody."""
     folder = write_folder(tmp_path / "test", MINIMAL.format(name="test"))
     (folder / "policy.yaml").write_text(snippet)
-    policy = load_agent(folder, environ={}).plan.policy
+    policy = load_agent(folder, environ={}).tool_config.policy
 
     assert policy.allow or policy.notify
 

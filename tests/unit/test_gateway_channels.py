@@ -42,9 +42,9 @@ from everturn_gateway.config.channels import DiscordConfig, PluginConfig, Telegr
 from everturn_gateway.config.settings import Config, SessionsConfig
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.specs import load_agent, open_library
+from everturn_gateway.tools.config import ToolConfig
+from everturn_gateway.tools.factory import open_tool_factory
 from everturn_gateway.tools.inbox import keep_in_inbox
-from everturn_gateway.tools.plan import ToolPlan
-from everturn_gateway.tools.workshop import open_workshop
 from everturn_gateway.usage import UsageLedger
 
 TOKEN = "123456:ABC-DEF_ghi"  # noqa: S105 - made up
@@ -184,24 +184,24 @@ spec:
 
 async def test_a_file_stands_where_the_tools_of_the_agent_read_it(tmp_path: Path) -> None:
     """It came from a person: nobody else on the machine may read it."""
-    site = tool_site(tmp_path)
-    path = await keep_in_inbox(site, ToolPlan(files=True), "0a1b-report.pdf", b"%PDF")
-    kept = site.files / "inbox" / "0a1b-report.pdf"
+    environment = tool_site(tmp_path)
+    path = await keep_in_inbox(environment, ToolConfig(files=True), "0a1b-report.pdf", b"%PDF")
+    kept = environment.files / "inbox" / "0a1b-report.pdf"
     before = kept.stat().st_ino
-    again = await keep_in_inbox(site, ToolPlan(files=True), "0a1b-report.pdf", b"%PDF")
+    again = await keep_in_inbox(environment, ToolConfig(files=True), "0a1b-report.pdf", b"%PDF")
 
     assert path == again == "inbox/0a1b-report.pdf"
     assert (kept.read_bytes(), kept.stat().st_ino) == (b"%PDF", before)
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-    assert stat.S_IMODE(site.files.stat().st_mode) == 0o700
+    assert stat.S_IMODE(environment.files.stat().st_mode) == 0o700
 
 
 async def test_an_agent_without_such_tools_keeps_no_files(tmp_path: Path) -> None:
     """A file that nothing can read is only a file of somebody's left on the disk."""
-    site = tool_site(tmp_path)
+    environment = tool_site(tmp_path)
 
-    assert await keep_in_inbox(site, ToolPlan(memory=True), "a.pdf", b"%PDF") is None
-    assert not site.files.exists()
+    assert await keep_in_inbox(environment, ToolConfig(memory=True), "a.pdf", b"%PDF") is None
+    assert not environment.files.exists()
 
 
 @pytest.mark.parametrize("name", ["conftest.py", ".npmrc", "Makefile", "-x", "x.config.js", ".git"])
@@ -209,34 +209,34 @@ async def test_a_file_gets_no_name_that_programs_take_orders_from(
     tmp_path: Path, name: str
 ) -> None:
     """Its name comes from whoever sent it."""
-    site = tool_site(tmp_path)
+    environment = tool_site(tmp_path)
 
-    path = await keep_in_inbox(site, ToolPlan(files=True), name, b"x")
+    path = await keep_in_inbox(environment, ToolConfig(files=True), name, b"x")
 
     assert path == f"inbox/received-{name.lstrip('.-')}.file"
-    assert (site.files / path).read_bytes() == b"x"
+    assert (environment.files / path).read_bytes() == b"x"
 
 
 async def test_a_file_is_not_kept_where_an_inbox_leads_to_such_a_place(tmp_path: Path) -> None:
     """A command of the agent can put a link there."""
-    site = tool_site(tmp_path)
-    (site.files / ".git").mkdir(parents=True)
-    (site.files / "inbox").symlink_to(".git")
+    environment = tool_site(tmp_path)
+    (environment.files / ".git").mkdir(parents=True)
+    (environment.files / "inbox").symlink_to(".git")
 
     with pytest.raises(OSError, match=r"inbox leads to \.git"):
-        await keep_in_inbox(site, ToolPlan(files=True), "config", b"x")
+        await keep_in_inbox(environment, ToolConfig(files=True), "config", b"x")
 
 
 async def test_a_file_never_leaves_the_inbox(tmp_path: Path) -> None:
     """Names come from strangers, and the agent itself may have put a link there."""
-    site, outside = tool_site(tmp_path), tmp_path / "outside"
+    environment, outside = tool_site(tmp_path), tmp_path / "outside"
     outside.mkdir()
-    site.files.mkdir(parents=True)
-    (site.files / "inbox").symlink_to(outside)
+    environment.files.mkdir(parents=True)
+    (environment.files / "inbox").symlink_to(outside)
 
     for name in ("a.txt", "../a.txt", "..", ""):
         with pytest.raises(OSError, match=r"leads out|is no name"):
-            await keep_in_inbox(site, ToolPlan(files=True), name, b"x")
+            await keep_in_inbox(environment, ToolConfig(files=True), name, b"x")
     assert [*outside.iterdir()] == []
 
 
@@ -252,9 +252,9 @@ async def test_the_hall_knows_the_agents_as_they_are_now(tmp_path: Path) -> None
     config, clock = config_with(tmp_path), ManualClock()
     provider = ScriptedProvider()
     async with (
-        open_workshop(
+        open_tool_factory(
             state=config.workspace, environ={}, secrets=SecretRegistry(), clock=clock
-        ) as workshop,
+        ) as tool_factory,
         open_test_service() as opened,
     ):
         library = await open_library(
@@ -262,13 +262,13 @@ async def test_the_hall_knows_the_agents_as_they_are_now(tmp_path: Path) -> None
             {},
             lambda _model, _folder: provider,
             sessions=SessionsConfig(),
-            workshop=workshop,
+            tool_factory=tool_factory,
         )
         ledger = UsageLedger(tmp_path / "usage", clock)
         used = Usage(input_tokens=1000, output_tokens=20, cost_nanodollars=4_200_000)
         ledger.add("butler", "openai/x", used, priced=True)
         context = make_channel_context(
-            lambda: config, opened.service, library, workshop, clock, ledger
+            lambda: config, opened.service, library, tool_factory, clock, ledger
         )
         there = (context.routes(), context.rules("butler"), context.describe_agent("butler"))
         path = await context.save_file("butler", "0a-a.pdf", b"%PDF")

@@ -23,7 +23,6 @@ from everturn_gateway.commands.jobs.texts import (
     when_text,
 )
 from everturn_gateway.errors import Fault
-from everturn_gateway.scheduler.bodies import JobBody, JobDetail, JobFaultBody, Places, RunBody
 from everturn_gateway.scheduler.jobs import (
     At,
     Cron,
@@ -40,6 +39,7 @@ from everturn_gateway.scheduler.jobs import (
     ToSession,
     ToWebhook,
 )
+from everturn_gateway.scheduler.schemas import JobBody, JobDetail, JobFaultBody, Places, RunBody
 
 BERLIN = ZoneInfo("Europe/Berlin")
 AT = datetime(2026, 12, 1, 7, 30, tzinfo=UTC)

@@ -10,7 +10,7 @@ from support.agents import write_agent
 from support.tool_sites import tool_context
 
 from everturn_actors.model import ToolCall, ToolDefinition
-from everturn_actors.ports import ToolContext, ToolTraits
+from everturn_actors.ports import ToolCapabilities, ToolContext
 from everturn_gateway.errors import ConfigError
 from everturn_gateway.specs import load_agent
 from everturn_gateway.tools.mcp.names import exposed_names, renamed
@@ -39,7 +39,7 @@ class ServersTool:
     def __init__(self, server: str, remote_name: str, exposed: str = "some_name") -> None:
         self.server, self.remote_name = server, remote_name
         self.definition = ToolDefinition(name=exposed, description="", parameters={})
-        self.traits = ToolTraits(kind="mcp")
+        self.capabilities = ToolCapabilities(kind="mcp")
 
     async def run(self, call: ToolCall, context: ToolContext) -> str:
         """Never run."""
@@ -51,7 +51,7 @@ async def effect(tool: ServersTool, *allow: str, deny: str = "", arguments: str 
     denied = (read_pattern(deny),) if deny else ()
     policy = Policy(allow=tuple(map(read_pattern, allow)), deny=denied)
     call = ToolCall(call_id="c", name=tool.definition.name, arguments=arguments)
-    return (await PolicyGate(policy, Path("/nowhere")).judge(call, tool, tool_context())).word
+    return (await PolicyGate(policy, Path("/nowhere")).evaluate(call, tool, tool_context())).effect
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -59,7 +59,7 @@ async def test_what_always_writes_means_this_tool_and_no_other(name: str) -> Non
     """A star in a tool's name must not become a star in the policy of whoever allowed it."""
     tool = ServersTool("github", name)
     call = ToolCall(call_id="c", name="some_name", arguments="{}")
-    asked = await PolicyGate(Policy(), Path("/nowhere")).judge(call, tool, tool_context())
+    asked = await PolicyGate(Policy(), Path("/nowhere")).evaluate(call, tool, tool_context())
 
     assert await effect(tool, asked.pattern) == "allow"
     for other in {*ODD, "get_all", "a", "b", "\\x", "*x", ""} - {name}:

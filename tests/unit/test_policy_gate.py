@@ -10,7 +10,7 @@ from support.policies import Program, RemoteProgram, call, context, conversation
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall
-from everturn_actors.ports import ALLOW, ToolTraits
+from everturn_actors.ports import ALLOW, ToolCapabilities
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.scheduler.jobs import ISOLATED
 from everturn_gateway.tools.policy import (
@@ -23,10 +23,10 @@ from everturn_gateway.tools.policy import (
 )
 
 BASH = Program()
-SAFE = Program("recall", traits=ToolTraits(read_only=True, safe=True))
-NOTES = Program("remember", traits=ToolTraits(safe=True))
-FETCH = Program("web_fetch", traits=ToolTraits(read_only=True))
-PROCESS = Program("background_process", traits=ToolTraits(safe=True))
+SAFE = Program("recall", capabilities=ToolCapabilities(read_only=True, safe=True))
+NOTES = Program("remember", capabilities=ToolCapabilities(safe=True))
+FETCH = Program("web_fetch", capabilities=ToolCapabilities(read_only=True))
+PROCESS = Program("background_process", capabilities=ToolCapabilities(safe=True))
 TAINTED = conversation(step(call("web_fetch", "w1"), untrusted=True))
 
 
@@ -56,17 +56,17 @@ async def test_the_mode_says_what_becomes_of_the_rest(mode: str, words: list[str
         (call(command="ls -la; rm -rf /"), BASH),
     ]
 
-    assert [(await gate.judge(each, tool, context())).word for each, tool in calls] == words
+    assert [(await gate.evaluate(each, tool, context())).effect for each, tool in calls] == words
 
 
 async def test_deny_beats_allow_and_safety() -> None:
     """The deny list is the owner's last word."""
     gate = _gate(policy("bash:*", "builtin:*", deny=["bash:git push*", "builtin:recall"]))
 
-    pushed = await gate.judge(call(command="git push"), BASH, context())
-    recalled = await gate.judge(call("recall"), SAFE, context())
+    pushed = await gate.evaluate(call(command="git push"), BASH, context())
+    recalled = await gate.evaluate(call("recall"), SAFE, context())
 
-    assert (pushed.word, recalled.word) == ("deny", "deny")
+    assert (pushed.effect, recalled.effect) == ("deny", "deny")
     assert pushed.reason == "the policy denies it (deny: bash:git push*)"
 
 
@@ -74,9 +74,9 @@ async def test_a_question_says_what_may_be_allowed_for_good_and_by_whom() -> Non
     """Whoever is asked decides on exactly this."""
     rules = Policy(approvers=("42",), approval_timeout_s=60)
 
-    verdict = await _gate(rules).judge(call(command="git  push"), BASH, context())
+    verdict = await _gate(rules).evaluate(call(command="git  push"), BASH, context())
 
-    assert (verdict.word, verdict.pattern) == ("ask", "bash:git push")
+    assert (verdict.effect, verdict.pattern) == ("ask", "bash:git push")
     assert (verdict.approvers, verdict.timeout_s) == (("42",), 60)
     assert verdict.reason == "it is not on the allow list"
 
@@ -86,13 +86,17 @@ async def test_a_question_says_what_may_be_allowed_for_good_and_by_whom() -> Non
     [
         (FETCH, call("web_fetch", url="x"), "builtin:web_fetch"),
         (
-            Program("session", traits=ToolTraits()),
+            Program("session", capabilities=ToolCapabilities()),
             call("session", action="send"),
             "builtin:session:send",
         ),
-        (Program("deploy", traits=ToolTraits(kind="cli")), call("deploy"), "cli:deploy"),
         (
-            RemoteProgram("github_create_issue", traits=ToolTraits(kind="mcp")),
+            Program("deploy", capabilities=ToolCapabilities(kind="cli")),
+            call("deploy"),
+            "cli:deploy",
+        ),
+        (
+            RemoteProgram("github_create_issue", capabilities=ToolCapabilities(kind="mcp")),
             call("github_create_issue"),
             "mcp:github:create_issue",
         ),
@@ -109,11 +113,11 @@ async def test_the_pattern_for_good_is_no_wider_than_needed(
     """An answer to one question must not answer others."""
     gate = _gate(policy())
 
-    verdict = await gate.judge(made, tool, context())
+    verdict = await gate.evaluate(made, tool, context())
 
-    assert (verdict.word, verdict.pattern) == ("ask", pattern)
+    assert (verdict.effect, verdict.pattern) == ("ask", pattern)
     if pattern:
-        again = await _gate(policy(pattern)).judge(made, tool, context())
+        again = await _gate(policy(pattern)).evaluate(made, tool, context())
         assert again == ALLOW
 
 
@@ -128,12 +132,20 @@ async def test_the_pattern_for_good_is_no_wider_than_needed(
         ("builtin:bash", BASH, call(command="ls")),
         (
             "mcp:github:*",
-            RemoteProgram("github_x", traits=ToolTraits(kind="mcp")),
+            RemoteProgram("github_x", capabilities=ToolCapabilities(kind="mcp")),
             call("github_x"),
         ),
-        ("mcp:*:x", RemoteProgram("github_x", traits=ToolTraits(kind="mcp")), call("github_x")),
-        ("*hub*", RemoteProgram("github_x", traits=ToolTraits(kind="mcp")), call("github_x")),
-        ("cli:dep*", Program("deploy", traits=ToolTraits(kind="cli")), call("deploy")),
+        (
+            "mcp:*:x",
+            RemoteProgram("github_x", capabilities=ToolCapabilities(kind="mcp")),
+            call("github_x"),
+        ),
+        (
+            "*hub*",
+            RemoteProgram("github_x", capabilities=ToolCapabilities(kind="mcp")),
+            call("github_x"),
+        ),
+        ("cli:dep*", Program("deploy", capabilities=ToolCapabilities(kind="cli")), call("deploy")),
         ("bash:npm *", PROCESS, call("background_process", action="spawn", command="npm i")),
         (
             "builtin:background_process",
@@ -146,14 +158,14 @@ async def test_a_pattern_finds_a_tool_by_each_of_its_names(
     pattern: str, tool: Program, made: ToolCall
 ) -> None:
     """By the name in the agent's file, the model's, the server's, with its action or without."""
-    plain = await _gate(policy(deny=[pattern])).judge(made, tool, context())
-    wrapped = await _gate(policy(deny=[pattern])).judge(
+    plain = await _gate(policy(deny=[pattern])).evaluate(made, tool, context())
+    wrapped = await _gate(policy(deny=[pattern])).evaluate(
         made,
         guarded(tool, agent="a", secrets=SecretRegistry(), policy=Policy()),
         context(),
     )
 
-    assert (plain.word, wrapped.word) == ("deny", "deny")
+    assert (plain.effect, wrapped.effect) == ("deny", "deny")
 
 
 async def test_a_tool_that_runs_a_command_is_allowed_by_its_command_alone() -> None:
@@ -163,9 +175,9 @@ async def test_a_tool_that_runs_a_command_is_allowed_by_its_command_alone() -> N
     start = call("background_process", action="spawn", command="sleep 60")
     look = call("background_process", action="list")
 
-    words = [(await gate.judge(each, PROCESS, context())).word for each in (spawn, start, look)]
+    seen = [(await gate.evaluate(each, PROCESS, context())).effect for each in (spawn, start, look)]
 
-    assert words == ["ask", "allow", "allow"]
+    assert seen == ["ask", "allow", "allow"]
 
 
 async def test_a_call_whose_arguments_do_not_fit_is_asked_about() -> None:
@@ -175,9 +187,9 @@ async def test_a_call_whose_arguments_do_not_fit_is_asked_about() -> None:
         def command_of(self, call: ToolCall) -> str | None:  # noqa: ARG002 - `RunsCommands`
             raise ToolFailedError
 
-    verdict = await _gate(policy("bash:*")).judge(call(), Broken(), context())
+    verdict = await _gate(policy("bash:*")).evaluate(call(), Broken(), context())
 
-    assert verdict.word == "ask"
+    assert verdict.effect == "ask"
 
 
 @pytest.mark.parametrize("mode", ["ask", "restrict"])
@@ -186,12 +198,12 @@ async def test_after_text_from_outside_side_effects_ask_again(mode: str) -> None
     gate = _gate(policy("bash:ls *", "builtin:web_fetch", mode=mode))
     tainted = context(TAINTED)
 
-    listed = await gate.judge(_ls(), BASH, tainted)
-    noted = await gate.judge(call("remember"), NOTES, tainted)
-    fetched = await gate.judge(call("web_fetch"), FETCH, tainted)
-    recalled = await gate.judge(call("recall"), SAFE, tainted)
+    listed = await gate.evaluate(_ls(), BASH, tainted)
+    noted = await gate.evaluate(call("remember"), NOTES, tainted)
+    fetched = await gate.evaluate(call("web_fetch"), FETCH, tainted)
+    recalled = await gate.evaluate(call("recall"), SAFE, tainted)
 
-    assert [each.word for each in (listed, noted, fetched)] == ["ask"] * 3
+    assert [each.effect for each in (listed, noted, fetched)] == ["ask"] * 3
     assert recalled == ALLOW
     assert listed.pattern == ""
     assert listed.reason == "what web_fetch gave is shown to the model, and may be behind this call"
@@ -199,17 +211,17 @@ async def test_after_text_from_outside_side_effects_ask_again(mode: str) -> None
 
 async def test_what_is_refused_anyway_is_not_asked_after_text_from_outside() -> None:
     """In mode restrict a page must not become a way to put questions to people."""
-    verdict = await _gate(policy(mode="restrict")).judge(_ls(), BASH, context(TAINTED))
+    verdict = await _gate(policy(mode="restrict")).evaluate(_ls(), BASH, context(TAINTED))
 
-    assert verdict.word == "deny"
+    assert verdict.effect == "deny"
 
 
 async def test_an_owner_can_do_without_the_second_question() -> None:
     """Where an agent only reads pages that its owner writes."""
     rules = policy("bash:ls *", after_untrusted="allow")
 
-    assert await _gate(rules).judge(_ls(), BASH, context(TAINTED)) == ALLOW
-    assert (await _gate(policy(mode="dangerous")).judge(_ls(), BASH, context(TAINTED))) == ALLOW
+    assert await _gate(rules).evaluate(_ls(), BASH, context(TAINTED)) == ALLOW
+    assert (await _gate(policy(mode="dangerous")).evaluate(_ls(), BASH, context(TAINTED))) == ALLOW
 
 
 @pytest.mark.parametrize(
@@ -221,10 +233,10 @@ async def test_where_nobody_can_answer_a_question_is_a_refusal(channel: str, top
     """Whoever waited there for a person would wait for ever."""
     there = context(channel=channel, topic=topic)
 
-    verdict = await _gate(policy()).judge(_ls(), BASH, there)
-    allowed = await _gate(policy("bash:ls *")).judge(_ls(), BASH, there)
+    verdict = await _gate(policy()).evaluate(_ls(), BASH, there)
+    allowed = await _gate(policy("bash:ls *")).evaluate(_ls(), BASH, there)
 
-    assert verdict.word == "deny"
+    assert verdict.effect == "deny"
     assert "nobody can be asked" in verdict.reason
     assert allowed == ALLOW
 
@@ -233,9 +245,9 @@ async def test_a_delegate_of_a_tainted_turn_is_tainted_itself() -> None:
     """Else a page could have done by a delegate what it may not have done by the agent."""
     there = context(channel="delegate", topic="1 untrusted")
 
-    verdict = await _gate(policy("bash:ls *")).judge(_ls(), BASH, there)
+    verdict = await _gate(policy("bash:ls *")).evaluate(_ls(), BASH, there)
 
-    assert verdict.word == "deny"
+    assert verdict.effect == "deny"
     assert "given while text from outside was shown" in verdict.reason
 
 
@@ -246,13 +258,13 @@ async def test_what_a_skill_grants_is_allowed_while_it_says_so() -> None:
         policy(deny=["bash:rm *"]), Path("/nowhere"), granted=lambda _context: granted
     )
 
-    first = await gate.judge(_ls(), BASH, context())
-    denied = await gate.judge(call(command="rm x"), BASH, context())
-    tainted = await gate.judge(_ls(), BASH, context(TAINTED))
+    first = await gate.evaluate(_ls(), BASH, context())
+    denied = await gate.evaluate(call(command="rm x"), BASH, context())
+    tainted = await gate.evaluate(_ls(), BASH, context(TAINTED))
     granted.clear()
-    later = await gate.judge(_ls(), BASH, context())
+    later = await gate.evaluate(_ls(), BASH, context())
 
-    assert [each.word for each in (first, denied, tainted, later)] == [
+    assert [each.effect for each in (first, denied, tainted, later)] == [
         "allow",
         "deny",
         "ask",
@@ -266,10 +278,10 @@ async def test_a_guard_refuses_in_every_mode(mode: str) -> None:
     guard = DependsOn(match="bash", prior="recall")
     gate = PolicyGate(policy("bash:*", mode=mode), Path("/nowhere"), guards=[guard])
 
-    verdict = await gate.judge(_ls(), BASH, context())
-    after = await gate.judge(_ls(), BASH, context(conversation(step(call("recall", "r1")))))
+    verdict = await gate.evaluate(_ls(), BASH, context())
+    after = await gate.evaluate(_ls(), BASH, context(conversation(step(call("recall", "r1")))))
 
-    assert verdict.word == "deny"
+    assert verdict.effect == "deny"
     assert "make that call first" in verdict.reason
     assert after == ALLOW
 
@@ -277,15 +289,15 @@ async def test_a_guard_refuses_in_every_mode(mode: str) -> None:
 async def test_what_is_remembered_holds_at_once_and_after_a_start(tmp_path: Path) -> None:
     """Nobody says twice that something is allowed for good."""
     gate = PolicyGate(Policy(), tmp_path)
-    asked = await gate.judge(_ls(), BASH, context())
+    asked = await gate.evaluate(_ls(), BASH, context())
 
     await gate.remember(asked.pattern)
 
     loaded = await anyio.to_thread.run_sync(load_policy, None, tmp_path, {})
     again = PolicyGate(loaded, tmp_path)
-    assert await gate.judge(_ls(), BASH, context()) == ALLOW
-    assert await again.judge(_ls(), BASH, context()) == ALLOW
-    assert (await gate.judge(call(command="ls -laR"), BASH, context())).word == "ask"
+    assert await gate.evaluate(_ls(), BASH, context()) == ALLOW
+    assert await again.evaluate(_ls(), BASH, context()) == ALLOW
+    assert (await gate.evaluate(call(command="ls -laR"), BASH, context())).effect == "ask"
 
 
 async def test_what_could_not_be_written_does_not_hold(tmp_path: Path) -> None:
@@ -297,4 +309,4 @@ async def test_what_could_not_be_written_does_not_hold(tmp_path: Path) -> None:
     with pytest.raises(PolicyWriteError, match="no type of tool"):
         await gate.remember("nonsense:x")
 
-    assert (await gate.judge(_ls(), BASH, context())).word == "ask"
+    assert (await gate.evaluate(_ls(), BASH, context())).effect == "ask"

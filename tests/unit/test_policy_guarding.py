@@ -11,7 +11,7 @@ import pytest
 from support.policies import SESSION, Program, call, context, policy
 
 from everturn_actors.errors import ToolFailedError
-from everturn_actors.ports import Clock, ToolOutput, ToolTraits
+from everturn_actors.ports import Clock, ToolCapabilities, ToolOutput
 from everturn_actors.testing import ManualClock
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.tools.policy import (
@@ -75,11 +75,11 @@ def test_characters_that_break_things_are_replaced(text: str, kept: str) -> None
 
 async def test_what_a_tool_is_shines_through() -> None:
     """The loop and the policy see the tool, not its coat."""
-    tool = Program("web_fetch", traits=ToolTraits(read_only=True, timeout_s=7))
+    tool = Program("web_fetch", capabilities=ToolCapabilities(read_only=True, timeout_s=7))
     coat = _guarded(tool)
 
     assert coat.definition is tool.definition
-    assert coat.traits is tool.traits
+    assert coat.capabilities is tool.capabilities
     assert coat.command_of(call(command="ls")) == "ls"
     assert coat.policy_name == ""
     assert await coat.run(call(), context()) == ToolOutput(text="done")

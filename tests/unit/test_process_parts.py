@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn_actors.model import ConversationKey
-from everturn_gateway.tools.processes import keeper
+from everturn_gateway.tools.processes import supervisor_process
 from everturn_gateway.tools.processes.arguments import read_keys
 from everturn_gateway.tools.processes.output import (
     Line,
@@ -53,7 +53,7 @@ RECORD = ProcessRecord(
 
 def test_output_within_the_limit_is_kept_as_it_is(tmp_path: Path) -> None:
     """Most processes print little, and all of it can be read."""
-    log = keeper.Log(tmp_path)
+    log = supervisor_process.Log(tmp_path)
     log.write(b"one\ntw")
     log.write(b"o\nthree")
     output = read_output(tmp_path)
@@ -69,7 +69,7 @@ def test_output_within_the_limit_is_kept_as_it_is(tmp_path: Path) -> None:
 
 def test_the_middle_of_a_flood_is_left_out_and_lines_keep_their_numbers(tmp_path: Path) -> None:
     """How it began and how it ended is what one needs to know; the disk is not for the rest."""
-    log = keeper.Log(tmp_path)
+    log = supervisor_process.Log(tmp_path)
     lines = [b"line %d\n" % number for number in range(200_000)]
     for at in range(0, len(lines), 1000):
         log.write(b"".join(lines[at : at + 1000]))
@@ -83,7 +83,7 @@ def test_the_middle_of_a_flood_is_left_out_and_lines_keep_their_numbers(tmp_path
     assert len(whole) >= len(kept) - 2  # a line at each side of the gap may be cut
     assert kept[0].text == "line 0"
     assert kept[-1].text == "line 199999"
-    assert size <= keeper.SEGMENT_BYTES * (1 + keeper.SEGMENTS_KEPT)
+    assert size <= supervisor_process.SEGMENT_BYTES * (1 + supervisor_process.SEGMENTS_KEPT)
     assert output_size(tmp_path) == sum(map(len, lines))
 
 
@@ -91,11 +91,11 @@ def test_output_that_the_disk_refuses_is_counted_and_what_follows_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A full disk must neither stop the process nor pass for silence."""
-    monkeypatch.setattr(keeper, "_DISK_RETRY_S", 0)
-    log = keeper.Log(tmp_path / "gone")
+    monkeypatch.setattr(supervisor_process, "_DISK_RETRY_S", 0)
+    log = supervisor_process.Log(tmp_path / "gone")
     (tmp_path / "gone").mkdir()
     log.write(b"kept\n")
-    monkeypatch.setattr(keeper, "SEGMENT_BYTES", 5)
+    monkeypatch.setattr(supervisor_process, "SEGMENT_BYTES", 5)
     log._room = 0
     shutil.rmtree(tmp_path / "gone")
     log.write(b"lost\n")
@@ -113,7 +113,7 @@ def test_a_full_disk_is_not_asked_again_at_once(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A flood onto a full disk must not become a flood of failing writes."""
-    log = keeper.Log(tmp_path / "gone")
+    log = supervisor_process.Log(tmp_path / "gone")
     for _ in range(100):
         log.write(b"x" * 1000)
 
@@ -127,7 +127,7 @@ def test_whatever_is_printed_can_be_read(
 ) -> None:
     """No byte, however it is cut, breaks the reader, and no line is lost within the limit."""
     folder = tmp_path_factory.mktemp("output")
-    log = keeper.Log(folder)
+    log = supervisor_process.Log(folder)
     for piece in pieces:
         log.write(piece)
     data = b"".join(pieces)
@@ -174,7 +174,7 @@ def test_a_page_holds_what_fits_and_one_line_at_least() -> None:
 
 def test_a_long_line_is_shortened_in_its_middle(tmp_path: Path) -> None:
     """A program that prints a megabyte without a line end does not fill the context."""
-    keeper.Log(tmp_path).write(b"a" * 50_000 + b"z" * 50_000)
+    supervisor_process.Log(tmp_path).write(b"a" * 50_000 + b"z" * 50_000)
     (line,) = read_output(tmp_path).lines
 
     assert len(line.text) < 2_100

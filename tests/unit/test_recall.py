@@ -31,8 +31,7 @@ from everturn_actors.model import (
     UserMessage,
 )
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, SessionSpec
-from everturn_gateway.tools import RecallContext, offers_recall, tools_for
-from everturn_gateway.tools.offers import recall_page_characters
+from everturn_gateway.tools import RecallContext, is_recall_offered, tools_for
 from everturn_gateway.tools.recall import messages
 from everturn_gateway.tools.recall.asking import (
     Ask,
@@ -53,6 +52,7 @@ from everturn_gateway.tools.recall.pages import (
     character_start,
     page_of,
 )
+from everturn_gateway.tools.recall.selection import recall_page_characters
 from everturn_gateway.tools.recall.words import find, snippet, words_of
 
 AT = datetime(2026, 11, 21, 22, 49, tzinfo=UTC)
@@ -457,9 +457,9 @@ def test_recall_is_offered_where_a_model_can_call_it(
     provider: str, *, by_default: bool, wanted: bool
 ) -> None:
     """A model that calls no tools would only pay for the definition."""
-    assert offers_recall(agent(provider)) is by_default
-    assert offers_recall(agent(provider, recall=True)) is wanted
-    assert offers_recall(agent(provider, recall=False)) is False
+    assert is_recall_offered(agent(provider)) is by_default
+    assert is_recall_offered(agent(provider, recall=True)) is wanted
+    assert is_recall_offered(agent(provider, recall=False)) is False
     assert set(tools_for(agent(provider))) == ({"recall_context"} if by_default else set())
 
 

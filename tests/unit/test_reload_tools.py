@@ -22,7 +22,7 @@ async def test_the_model_reads_what_came_and_went() -> None:
 
     assert (await run_tool(tool, {})).text == "added: zip"
     assert calls == 1
-    assert (tool.traits.safe, tool.traits.read_only) == (True, False)
+    assert (tool.capabilities.safe, tool.capabilities.read_only) == (True, False)
     with pytest.raises(ToolFailedError, match="name: Extra inputs"):
         await run_tool(tool, {"name": "zip"})
     assert calls == 1

@@ -27,7 +27,7 @@ from everturn_gateway.scheduler.jobs import (
 )
 from everturn_gateway.scheduler.making import Source, job_of, made_of
 from everturn_gateway.scheduler.reading import interval_text, read_clock, read_interval
-from everturn_gateway.scheduler.sections import (
+from everturn_gateway.scheduler.settings import (
     JobSection,
     check_job_id,
     made_section,

@@ -37,14 +37,14 @@ from everturn_gateway.scheduler.jobs import (
     ToSession,
 )
 from everturn_gateway.specs import load_agent
-from everturn_gateway.tools.plan import SchedulePlan
+from everturn_gateway.tools.config import ScheduleConfig
+from everturn_gateway.tools.environment import ServiceLink
 from everturn_gateway.tools.policy import Policy, PolicyGate, guarded
 from everturn_gateway.tools.processes import ProcessTable, open_processes
 from everturn_gateway.tools.processes.process import Process
 from everturn_gateway.tools.processes.records import Ending, ProcessRecord
 from everturn_gateway.tools.scheduling import ScheduleTool
 from everturn_gateway.tools.scheduling.texts import listing
-from everturn_gateway.tools.site import ServiceLink
 
 KEY = ConversationKey(channel="telegram", chat="-1001", topic="7", agent="test")
 START = utc("2026-11-23T09:00")
@@ -481,7 +481,7 @@ async def test_what_cannot_be_written_is_said_so(tmp_path: Path) -> None:
 async def test_a_gateway_without_a_scheduler_says_so(tmp_path: Path) -> None:
     """A promise that nobody keeps is worse than a refusal."""
     async with talking(tmp_path) as talk_:
-        talk_.tool._site.link.connect(_no_service())
+        talk_.tool._environment.link.connect(_no_service())
         said = [await talk_.refused({"action": each}) for each in ("create", "list", "cancel")]
 
     assert set(said) == {
@@ -618,13 +618,13 @@ async def test_making_a_job_asks_and_the_rest_does_not(
             else talk_.tool
         )
         verdicts = [
-            await PolicyGate(rules, Path("/nowhere")).judge(
+            await PolicyGate(rules, Path("/nowhere")).evaluate(
                 call("schedule", action=action), tool, plain_context()
             )
             for action in ("create", "list", "cancel")
         ]
 
-    assert tuple(each.word for each in verdicts) == words
+    assert tuple(each.effect for each in verdicts) == words
     if words[0] == "ask":
         assert verdicts[0].pattern == "builtin:schedule:create"
 
@@ -635,7 +635,7 @@ async def test_after_text_from_outside_everything_but_a_look_asks(tmp_path: Path
     async with talking(tmp_path) as talk_:
         gate = PolicyGate(policy("builtin:schedule"), Path("/nowhere"))
         words = [
-            (await gate.judge(call("schedule", action=action), talk_.tool, read)).word
+            (await gate.evaluate(call("schedule", action=action), talk_.tool, read)).effect
             for action in ("create", "list", "cancel")
         ]
 
@@ -647,11 +647,11 @@ async def test_nobody_is_asked_about_a_call_that_cannot_work(tmp_path: Path) -> 
     async with talking(tmp_path) as talk_:
         gate = PolicyGate(policy(), Path("/nowhere"))
         made = call("schedule", action="create", message=7)
-        verdict = await gate.judge(made, talk_.tool, plain_context())
+        verdict = await gate.evaluate(made, talk_.tool, plain_context())
         with pytest.raises(ToolFailedError, match="message: Input should be a valid string"):
             await talk_.tool.run(made, plain_context())
 
-    assert verdict.word == "allow"
+    assert verdict.effect == "allow"
 
 
 async def test_nobody_is_asked_in_an_isolated_task(tmp_path: Path) -> None:
@@ -659,9 +659,9 @@ async def test_nobody_is_asked_in_an_isolated_task(tmp_path: Path) -> None:
     isolated = plain_context(talk("schedule"), channel="schedule")
     async with talking(tmp_path) as talk_:
         gate = PolicyGate(policy(), Path("/nowhere"))
-        verdict = await gate.judge(call("schedule", action="create"), talk_.tool, isolated)
+        verdict = await gate.evaluate(call("schedule", action="create"), talk_.tool, isolated)
 
-    assert (verdict.word, "nobody can be asked" in verdict.reason) == ("deny", True)
+    assert (verdict.effect, "nobody can be asked" in verdict.reason) == ("deny", True)
 
 
 NAMES = ("schedule", "schedule_task", "list_schedules", "cancel_schedule")
@@ -677,7 +677,7 @@ def test_older_names_give_the_same_tool(tmp_path: Path, name: str) -> None:
     file = load_agent(folder, environ={})
 
     assert file.inactive == ()
-    assert file.plan.schedule == SchedulePlan(max_jobs=20, min_interval_s=60)
+    assert file.tool_config.schedule == ScheduleConfig(max_jobs=20, min_interval_s=60)
 
 
 def test_all_names_together_are_one_tool_with_the_numbers_that_are_written(tmp_path: Path) -> None:
@@ -690,6 +690,6 @@ def test_all_names_together_are_one_tool_with_the_numbers_that_are_written(tmp_p
     tools = "".join(f"    - {each}\n" for each in entries)
     folder = write_folder(tmp_path / "test", f"{MINIMAL.format(name='test')}  tools:\n{tools}")
 
-    assert load_agent(folder, environ={}).plan.schedule == SchedulePlan(
+    assert load_agent(folder, environ={}).tool_config.schedule == ScheduleConfig(
         max_jobs=5, min_interval_s=900
     )

@@ -152,13 +152,15 @@ async def test_a_workspace_is_made_for_its_user_alone_with_all_that_is_above_it(
     tmp_path: Path,
 ) -> None:
     """Who may write into the folder above could put another one in its place."""
-    site = tool_site(tmp_path / "deep")
+    environment = tool_site(tmp_path / "deep")
     before = os.umask(0)
     try:
-        await confine(site, Confinement(sandbox="none"), ["true"])
+        await confine(environment, Confinement(sandbox="none"), ["true"])
     finally:
         os.umask(before)
-    modes = [stat.S_IMODE(path.stat().st_mode) for path in (site.files, site.files.parent)]
+    modes = [
+        stat.S_IMODE(path.stat().st_mode) for path in (environment.files, environment.files.parent)
+    ]
 
     assert modes == [0o700, 0o700]
 

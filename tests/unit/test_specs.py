@@ -345,7 +345,7 @@ def test_a_policy_that_cannot_be_read_is_a_fault_of_the_agent(tmp_path: Path) ->
     """A tool policy that nobody enforces must not look enforced."""
     folder = write_agent(tmp_path, "a", policy__yaml="mode: ask\n")
 
-    assert load_agent(folder, environ={}).plan.policy.mode == "ask"
+    assert load_agent(folder, environ={}).tool_config.policy.mode == "ask"
 
     (folder / "policy.local.yaml").write_text("mode: [\n", encoding="utf-8")
 
@@ -357,7 +357,7 @@ def test_tools_and_skills_that_cannot_be_used_are_told_and_left_out(tmp_path: Pa
     files = {"skills_in_x_in_SKILL__md": "", "tools_in_y_in_run__sh": "#!/bin/sh\n"}
     agent = load_agent(write_agent(tmp_path, "a", **files), environ={})
 
-    assert (agent.plan.skills, agent.plan.found) == ((), ())
+    assert (agent.tool_config.skills, agent.tool_config.found) == ((), ())
     told = [fault.file.relative_to(agent.folder).parts[:2] for fault in agent.warnings]
     assert told == [("skills", "x"), ("tools", "y")]
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from inline_snapshot import snapshot
 
-from everturn_actors.context.report import ContextReport, Region, RegionName, Told
+from everturn_actors.context.report import ContextReport, Region, RegionName, SummaryReport
 from everturn_actors.model import Usage
 from everturn_actors.service import Compacted
 from everturn_channels.money import dollars
@@ -35,7 +35,7 @@ REPORT = ContextReport(
     shown_messages=412,
     hidden_messages=1_204,
     by_disposition={"cleared": 12, "summarised": 1_100, "dropped": 104},
-    summary=Told(messages=1_100, last_turn=214, source="model"),
+    summary=SummaryReport(messages=1_100, last_turn=214, source="model"),
     predicted_tokens=102_100,
     reported=Usage(input_tokens=100_000, cached_tokens=87_500),
     scale=1.12,

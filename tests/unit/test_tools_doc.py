@@ -15,8 +15,8 @@ from support.agents import MINIMAL, write_folder
 from everturn_actors.testing import ManualClock
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.specs import load_agent
-from everturn_gateway.tools.plan import ToolPlan
-from everturn_gateway.tools.workshop import open_workshop
+from everturn_gateway.tools.config import ToolConfig
+from everturn_gateway.tools.factory import open_tool_factory
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/tools.md").read_text(encoding="utf-8")
@@ -40,13 +40,13 @@ EVERYTHING = """\
 SKILL = "---\nname: daily-note\ndescription: Keeps notes.\n---\nKeep them.\n"
 
 
-def everything(folder: Path) -> tuple[Path, ToolPlan]:
+def everything(folder: Path) -> tuple[Path, ToolConfig]:
     """Write an agent with every built-in tool; return its folder and its plan."""
     write_folder(folder, MINIMAL.format(name="test") + EVERYTHING)
     skill = folder / "skills" / "daily-note" / "SKILL.md"
     skill.parent.mkdir(parents=True)
     skill.write_text(SKILL, encoding="utf-8")
-    return folder, load_agent(folder, environ={}).plan
+    return folder, load_agent(folder, environ={}).tool_config
 
 
 @pytest.mark.parametrize("snippet", SETTINGS)
@@ -62,21 +62,21 @@ def test_the_policy_on_the_page_loads(tmp_path: Path) -> None:
     [policy] = set(SNIPPETS) - set(SETTINGS)
     folder = write_folder(tmp_path / "test", MINIMAL.format(name="test"))
     (folder / "policy.yaml").write_text(policy, encoding="utf-8")
-    loaded = load_agent(folder, environ={}).plan.policy
+    loaded = load_agent(folder, environ={}).tool_config.policy
 
     assert (loaded.mode, len(loaded.deny), len(loaded.allow)) == ("ask", 2, 4)
 
 
 async def test_the_table_names_every_tool_and_each_example_fits(tmp_path: Path) -> None:
     """What is there and not told is not used; an example that fails teaches the wrong thing."""
-    folder, plan = await to_thread.run_sync(everything, tmp_path / "test")
-    async with open_workshop(
+    folder, config = await to_thread.run_sync(everything, tmp_path / "test")
+    async with open_tool_factory(
         state=tmp_path / "state", environ={}, secrets=SecretRegistry(), clock=ManualClock()
     ) as shop:
-        equip = partial(shop.equip, plan, agent="test", home=folder, files=None)
-        tools = (await to_thread.run_sync(equip)).tools
+        make_tools = partial(shop.make_tools, config, agent="test", home=folder, files=None)
+        tools = (await to_thread.run_sync(make_tools)).tools
         schemas = {name: tool.definition.parameters for name, tool in tools.items()}
-        free = {name for name, tool in tools.items() if tool.traits.safe}
+        free = {name for name, tool in tools.items() if tool.capabilities.safe}
 
     assert {name for name, _, _ in ROWS} == set(schemas)
     assert {name for name, asks, _ in ROWS if not asks.strip().startswith("yes")} == free

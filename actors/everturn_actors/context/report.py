@@ -47,7 +47,7 @@ class Region:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class SummaryReport:
     """The summary that stands for the oldest messages."""
 
     messages: int
@@ -78,7 +78,7 @@ class ContextReport:
     "Messages since the session began that are not in the request."
     by_disposition: Mapping[Disposition, int]
     "How many messages are not as they were said; those that are all kept are not in it."
-    summary: Told | None
+    summary: SummaryReport | None
     predicted_tokens: int
     "What the prompt would cost."
     reported: Usage
@@ -142,7 +142,9 @@ def context_report(
         shown_messages=shown,
         hidden_messages=hidden,
         by_disposition=_by_disposition(rendered, hidden, summary.messages if summary else 0),
-        summary=Told(messages=summary.messages, last_turn=summary.last_turn, source=summary.source)
+        summary=SummaryReport(
+            messages=summary.messages, last_turn=summary.last_turn, source=summary.source
+        )
         if summary
         else None,
         predicted_tokens=rendered.tokens,

@@ -62,7 +62,7 @@ def load_session(files: SessionFiles) -> tuple[Loaded, Tail] | None:
     repairs = _repair_log(files, found.log)
     _sync(files)
     if found.fault:
-        repairs += (_set_snapshot_aside(files, found.fault),)
+        repairs += (_quarantine_snapshot(files, found.fault),)
     elif found.is_rebuilt:
         repairs += (REBUILT,)
     if found.never_began:
@@ -340,7 +340,7 @@ def _terminate(path: Path, size_bytes: int) -> None:
         os.close(fd)
 
 
-def _set_snapshot_aside(files: SessionFiles, fault: str) -> str:
+def _quarantine_snapshot(files: SessionFiles, fault: str) -> str:
     try:
         kept = aside(files.state, "bad")
         files.state.rename(kept)

@@ -72,7 +72,7 @@ class TurnResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class AnnouncementReceipt:
     """An announcement that is durable."""
 
     session_id: str
@@ -345,7 +345,7 @@ async def announce(
     registry: Registry,
     *,
     begin_with: SessionStarted | None = None,
-) -> Told:
+) -> AnnouncementReceipt:
     """Say something in one session; return when it is durable.
 
     See `Registry.ask` for the other arguments and the errors.
@@ -355,7 +355,9 @@ async def announce(
         return Announce(announcement, answer)
 
     accepted = await registry.ask(session_id, command, begin_with=begin_with)
-    return Told(session_id=session_id, seq=accepted.seq, duplicate=accepted.duplicate)
+    return AnnouncementReceipt(
+        session_id=session_id, seq=accepted.seq, duplicate=accepted.duplicate
+    )
 
 
 def _result(

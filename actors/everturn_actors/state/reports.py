@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, TypeAlias, assert_never
 
 from everturn_actors.context.explain import Explained, Explanation, role_of
-from everturn_actors.context.report import ContextReport, Region, Told
+from everturn_actors.context.report import ContextReport, Region, SummaryReport
 from everturn_actors.model import (
     AnyMessage,
     ModelRequest,
@@ -55,7 +55,7 @@ def report_from(record: Mapping[str, Any]) -> ContextReport:
         **record,
         "window_tokens": record["window_tokens"] or 0,
         "regions": tuple(Region(name=n, tokens=tokens) for n, tokens in record["regions"].items()),
-        "summary": Told(**summary) if summary else None,
+        "summary": SummaryReport(**summary) if summary else None,
         "reported": Usage(**record["reported"]),
         "retry_at": datetime.fromisoformat(retry_at) if retry_at else None,
         "next": tuple(record["next"]),

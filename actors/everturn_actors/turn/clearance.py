@@ -67,10 +67,10 @@ async def cleared(
     if approval is not None and not approval.is_allowed:
         is_late = approval.resolution == "expired"
         return finished(call, _not_allowed(approval), is_error=True, is_refused=is_late)
-    verdict = await _judge(host, call, tool, agent)
-    if verdict.word == "deny":
+    verdict = await _evaluate(host, call, tool, agent)
+    if verdict.effect == "deny":
         return finished(call, _refused(verdict), is_error=True, is_refused=True)
-    if verdict.word == "allow":
+    if verdict.effect == "allow":
         return Cleared(call=call, tool=tool, files=verdict.files)
     if approval is None:
         return _question(host, call, verdict)
@@ -91,14 +91,14 @@ async def why_not_now(host: TurnHost, call: Cleared, agent: Agent) -> str:
     """
     if not call.files and not call.began_before:
         return ""
-    verdict = await _judge(host, call.call, call.tool, agent)
-    if verdict.word == "deny":
+    verdict = await _evaluate(host, call.call, call.tool, agent)
+    if verdict.effect == "deny":
         return _refused(verdict)
     word = call.approval
     is_allowed = word is not None and word.is_allowed and _is_about(word, call.call)
-    if verdict.word == "allow" and (is_allowed or call.began_before):
+    if verdict.effect == "allow" and (is_allowed or call.began_before):
         return ""
-    if verdict.word == "ask" and not is_allowed:
+    if verdict.effect == "ask" and not is_allowed:
         return f"not run: {verdict.reason or 'a person has to allow it'}; call it again"
     before = word.files if word is not None else call.files
     if changed := changed_files(before, verdict.files):
@@ -188,15 +188,15 @@ def _askers(users: Iterable[UserMessage]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each for each in asked if each not in PROGRAM_SENDERS))
 
 
-async def _judge(host: TurnHost, call: ToolCall, tool: Tool, agent: Agent) -> Verdict:
+async def _evaluate(host: TurnHost, call: ToolCall, tool: Tool, agent: Agent) -> Verdict:
     if agent.gate is None:
         return ALLOW
     try:
-        return await agent.gate.judge(call, tool, host.tool_context)
+        return await agent.gate.evaluate(call, tool, host.tool_context)
     except Exception as error:  # a boundary: a policy that fails allows nothing
         logger.exception("a tool policy failed", extra={"tool": call.name})
         kind = type(error).__name__
-        return Verdict(word="deny", reason=f"the tool policy could not be asked: {kind}")
+        return Verdict(effect="deny", reason=f"the tool policy could not be asked: {kind}")
 
 
 async def _remember(agent: Agent, pattern: str) -> None:

@@ -196,6 +196,6 @@ def is_repeatable(agent: Agent | None) -> Callable[[ToolCall], bool]:
 
     def rule(call: ToolCall) -> bool:
         tool = agent.tools.get(call.name) if agent else None
-        return tool is not None and (tool.traits.repeatable or tool.traits.read_only)
+        return tool is not None and (tool.capabilities.repeatable or tool.capabilities.read_only)
 
     return rule

@@ -74,7 +74,7 @@ async def run_calls(
         await host.record(first)
         return
     batch = [first]
-    if first.tool.traits.read_only:
+    if first.tool.capabilities.read_only:
         batch += await _more_readers(host, step, waiting[1:PARALLEL_CALLS], agent)
     begun = [each.call.call_id for each in batch if each.call.call_id not in step.started]
     if begun:
@@ -108,7 +108,11 @@ async def _more_readers(
     readers: list[Cleared] = []
     for call in calls:
         tool = agent.tools.get(call.name)
-        if tool is None or not tool.traits.read_only or _is_overtaken(host, step, call, agent):
+        if (
+            tool is None
+            or not tool.capabilities.read_only
+            or _is_overtaken(host, step, call, agent)
+        ):
             break
         found = await cleared(host, step, call, agent)
         if not isinstance(found, Cleared):
@@ -180,7 +184,7 @@ async def _run(each: Cleared, host: TurnHost, agent: Agent) -> ToolOutput:
     Raises:
         ActorStoppedError: The gateway stops; the call goes on, or is told of, at its next start.
     """
-    call, timeout_s = each.call, each.tool.traits.timeout_s
+    call, timeout_s = each.call, each.tool.capabilities.timeout_s
     # Right before it begins: what it was judged by may be another since it was written down.
     if reason := await why_not_now(host, each, agent):
         return ToolOutput(text=reason, is_error=True)

@@ -29,7 +29,7 @@ from everturn_actors.ports import Clock
 from everturn_actors.state.serialization import utc_text
 from everturn_channels.adapter import Person
 from everturn_channels.errors import ChannelError
-from everturn_channels.files import Stamp, locked, put_aside, read_kept, replace_kept, stamp_of
+from everturn_channels.files import Stamp, locked, quarantine, read_kept, replace_kept, stamp_of
 from everturn_channels.names import one_line
 
 CODE_LENGTH: Final = 8
@@ -202,7 +202,7 @@ def _read_open(folder: Path) -> list[Request]:
     try:
         return list(_read(folder / _PENDING, "requests", _request_from))
     except PairingError as error:
-        aside = put_aside(folder / _PENDING)
+        aside = quarantine(folder / _PENDING)
         logger.warning(
             "pairing codes of an earlier run cannot be read, and people get new ones",
             extra={"error": str(error), "kept_as": str(aside)},

@@ -20,7 +20,7 @@ from anyio import to_thread
 from everturn_actors.ports import Clock
 from everturn_actors.supervisor import Supervisor
 from everturn_channels.errors import ChannelError, SetupError
-from everturn_channels.files import put_aside, read_kept, replace_kept
+from everturn_channels.files import quarantine, read_kept, replace_kept
 
 NAMES_MAX: Final = 10_000  # the oldest go; a bot that reads more chats at a time is rare
 NAME_LIMIT: Final = 200  # characters
@@ -174,7 +174,7 @@ def _read(path: Path) -> dict[str, str] | None:
         )
         raise SetupError(msg) from error
     except (ValueError, RecursionError) as error:
-        aside = put_aside(path)
+        aside = quarantine(path)
         logger.warning(
             "cursors are damaged, and the channel begins anew: what was written while the gateway "
             "was away is not read",

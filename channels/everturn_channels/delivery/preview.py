@@ -37,7 +37,7 @@ _DRAFTS: Final = 0x7FFF_FFFF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Wish:
+class _Intent:
     """What should be shown now."""
 
     turn: int
@@ -102,7 +102,7 @@ class Preview:
         self._pieces: list[str] = []
         self._last: datetime | None = None
         "When something was last shown, or tried to be."
-        self._shown = _Wish(turn=0, step=0, text="")
+        self._shown = _Intent(turn=0, step=0, text="")
         self._given_up = (0, 0, False)
         "The turn, the step, and whether its tools: they are not shown any more."
         self._status = _Status()
@@ -172,12 +172,12 @@ class Preview:
             await self._session.until_changed()
             self._news.set()
 
-    def _wish(self) -> _Wish | None:
+    def _wish(self) -> _Intent | None:
         """Return what should be shown; None where that is nothing, or shown already."""
         wish = self._wish_text() or self._wish_status()
         return None if wish == self._shown else wish
 
-    def _wish_text(self) -> _Wish | None:
+    def _wish_text(self) -> _Intent | None:
         turn, coming = self._awaited(), self._coming
         if turn is None or (turn.number, len(turn.steps) + 1) != (coming.turn, coming.step):
             return None
@@ -185,18 +185,18 @@ class Preview:
             return None
         text = "".join(self._pieces)
         self._pieces[:] = [text]
-        return _Wish(turn=coming.turn, step=coming.step, text=text)
+        return _Intent(turn=coming.turn, step=coming.step, text=text)
 
-    def _wish_status(self) -> _Wish | None:
+    def _wish_status(self) -> _Intent | None:
         turn, names = self._running()
         if turn is not None and names:
             number, step = turn.number, len(turn.steps) + 2  # where the next reply will stand
             if self._given_up == (number, step, True):
                 return None
             text = running_text(names)
-            return _Wish(turn=number, step=step, text=text, running=names, is_status=True)
+            return _Intent(turn=number, step=step, text=text, running=names, is_status=True)
         if self._status.is_running:
-            return _Wish(turn=0, step=0, text=ran_text(self._status.names), is_status=True)
+            return _Intent(turn=0, step=0, text=ran_text(self._status.names), is_status=True)
         return None
 
     def _running(self) -> tuple[OpenTurn | None, tuple[str, ...]]:
@@ -289,13 +289,13 @@ class Preview:
             extra={"channel": key.channel, "chat": key.chat, "error": mask_token(str(error))},
         )
 
-    async def _show_draft(self, wish: _Wish) -> None:
+    async def _show_draft(self, wish: _Intent) -> None:
         key = self._session.state.key
         name = f"{self._session.session_id}\n{wish.turn}\n{wish.step}".encode()
         number = int.from_bytes(sha256(name).digest()[:4], "big") & _DRAFTS or 1
         await self._adapter.show_draft(key.chat, key.topic, number, wish.text)
 
-    async def _show_message(self, wish: _Wish) -> None:
+    async def _show_message(self, wish: _Intent) -> None:
         """Show the text so far in the step's message, which is sent with the first of it."""
         key = self._session.state.key
         payload = self._page(wish.text)
@@ -328,7 +328,7 @@ class Preview:
         self.pass_message()
         await self._session.tell(replace(sent, platform_id=platform_id))
 
-    async def _show_status(self, wish: _Wish) -> None:
+    async def _show_status(self, wish: _Intent) -> None:
         """Tell of tools, in a message that goes on telling until others stand below it."""
         if not wish.running:
             await self._end_status()

@@ -42,7 +42,7 @@ def _has_drafts(_chat_type: ChatType) -> bool:
     return False
 
 
-TRAITS = Capabilities(
+CAPABILITIES = Capabilities(
     edits=True,
     typing_s=10.0,
     preview_s=1.2,  # a channel takes five messages or edits in five seconds
@@ -102,7 +102,7 @@ class DiscordAdapter:
     @property
     def capabilities(self) -> Capabilities:
         """What Discord can do."""
-        return TRAITS
+        return CAPABILITIES
 
     # --- in ---
 

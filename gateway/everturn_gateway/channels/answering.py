@@ -17,9 +17,9 @@ from everturn_channels.money import dollars
 from everturn_channels.settings import AccessRules, Route
 from everturn_gateway.config.owners import missing_agents
 from everturn_gateway.config.settings import Config
+from everturn_gateway.tools.config import ToolConfig
+from everturn_gateway.tools.factory import ToolFactory
 from everturn_gateway.tools.inbox import keep_in_inbox
-from everturn_gateway.tools.plan import ToolPlan
-from everturn_gateway.tools.workshop import Workshop
 from everturn_gateway.usage import DailyLimit, Tally, UsageLedger, total
 
 PAIRING_FOLDER: Final = "pairing"  # in the gateway's workspace
@@ -40,7 +40,7 @@ class AgentView(Protocol):
         ...
 
     @property
-    def plan(self) -> ToolPlan:
+    def tool_config(self) -> ToolConfig:
         """Its tools."""
         ...
 
@@ -116,7 +116,7 @@ def make_channel_context(
     config: Callable[[], Config],
     service: TurnService,
     library: Library,
-    workshop: Workshop,
+    tool_factory: ToolFactory,
     clock: Clock,
     ledger: UsageLedger,
 ) -> ChannelContext:
@@ -126,7 +126,7 @@ def make_channel_context(
         config: Returns the configuration as it stands; its routes may change.
         service: The entry point to the conversations.
         library: Who answers; agents come and go.
-        workshop: Knows where the agents' tools work.
+        tool_factory: Knows where the agents' tools work.
         clock: The time.
         ledger: What agents used of models.
     """
@@ -136,8 +136,8 @@ def make_channel_context(
             file = library.file(agent)
         except UnknownAgentError:
             return None
-        site = workshop.site(agent=agent, home=file.folder, files=file.files)
-        return await keep_in_inbox(site, file.plan, name, data)
+        environment = tool_factory.environment(agent=agent, home=file.folder, files=file.files)
+        return await keep_in_inbox(environment, file.tool_config, name, data)
 
     def describe_agent(agent: str) -> str:
         try:

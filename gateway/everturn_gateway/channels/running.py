@@ -30,7 +30,7 @@ from everturn_gateway.channels.moves import CURSORS_FOLDER
 from everturn_gateway.config.channels import ChannelConfig, TelegramConfig
 from everturn_gateway.config.settings import Config
 from everturn_gateway.logs import SecretRegistry
-from everturn_gateway.tools.workshop import Workshop
+from everturn_gateway.tools.factory import ToolFactory
 from everturn_gateway.usage import UsageLedger
 
 START_GRACE_S: Final = 60.0
@@ -175,7 +175,7 @@ class Channels:
         self,
         service: TurnService,
         library: Library,
-        workshop: Workshop,
+        tool_factory: ToolFactory,
         ledger: UsageLedger,
         supervisor: Supervisor,
     ) -> NoReturn:
@@ -184,12 +184,12 @@ class Channels:
         Args:
             service: The entry point to the conversations.
             library: Who answers.
-            workshop: Knows where the agents' tools work.
+            tool_factory: Knows where the agents' tools work.
             ledger: What agents used of models.
             supervisor: Runs each of them.
         """
         context = make_channel_context(
-            lambda: self.config, service, library, workshop, self.clock, ledger
+            lambda: self.config, service, library, tool_factory, self.clock, ledger
         )
         folder, loading = self.config.workspace / CURSORS_FOLDER, anyio.Lock()
         async with anyio.create_task_group() as runners:

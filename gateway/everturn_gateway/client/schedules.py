@@ -17,7 +17,8 @@ from everturn_channels.errors import ClientError
 from everturn_gateway.client.answers import TryAgainError, document, refuse, value_of
 from everturn_gateway.client.http_client import open_client
 from everturn_gateway.errors import Fault
-from everturn_gateway.scheduler.bodies import (
+from everturn_gateway.scheduler.errors import JobRefusedError
+from everturn_gateway.scheduler.schemas import (
     ComingList,
     JobBody,
     JobDetail,
@@ -26,7 +27,6 @@ from everturn_gateway.scheduler.bodies import (
     RunList,
     ScheduleBody,
 )
-from everturn_gateway.scheduler.errors import JobRefusedError
 
 _SCHEDULES: Final = "/api/v1/schedules"
 _ANSWER_S: Final = 30.0  # it may wait for the disk

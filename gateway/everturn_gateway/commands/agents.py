@@ -34,7 +34,7 @@ from everturn_gateway.specs import (
     open_library,
     schema_text,
 )
-from everturn_gateway.tools.plan import ToolPlan, may_write, policy_notes, tool_names
+from everturn_gateway.tools.config import ToolConfig, may_write, policy_notes, tool_names
 from everturn_gateway.tools.policy import PROTECTED
 from everturn_gateway.usage import Meter, UsageLedger
 
@@ -169,24 +169,24 @@ def _facts(agent: AgentFile, facts: ModelStatistics) -> Iterator[str]:
     ]
     if limits:
         yield f"daily limit  {', '.join(limits)}"
-    yield from _tools(agent.plan)
+    yield from _tools(agent.tool_config)
     if agent.inactive:
         yield "not active yet:"
         yield from (f"  {field}" for field in agent.inactive)
 
 
-def _tools(plan: ToolPlan) -> Iterator[str]:
+def _tools(config: ToolConfig) -> Iterator[str]:
     """Yield what is told of an agent's tools."""
-    tools = tool_names(plan)
+    tools = tool_names(config)
     yield f"tools        {', '.join(tools) if tools else 'none'}"
-    if plan.skills:
-        yield f"skills       {', '.join(skill.name for skill in plan.skills)}"
+    if config.skills:
+        yield f"skills       {', '.join(skill.name for skill in config.skills)}"
     if tools:
-        policy = plan.policy
+        policy = config.policy
         lists = f"{len(policy.allow)} allowed, {len(policy.deny)} denied"
         yield f"policy       mode {policy.mode}, patterns: {lists}"
-        yield from (f"             {note}" for note in policy_notes(plan))
-    if may_write(plan):
+        yield from (f"             {note}" for note in policy_notes(config))
+    if may_write(config):
         yield "protected    files that nobody writes without a question:"
         yield from (f"             {what}: {which}" for what, which in PROTECTED)
 
@@ -210,7 +210,7 @@ def validate(options: Options, names: Sequence[str]) -> int:
         count = len(agent.inactive)
         note = f" ({count} settings not active yet)" if count else ""
         print_line(f"ok  {agent.spec.name}  {agent.folder}{note}")
-        for text in policy_notes(agent.plan):
+        for text in policy_notes(agent.tool_config):
             print_line(f"    policy: {text}")
     for fault in faults:
         say(str(fault))
@@ -323,10 +323,10 @@ def _summary(agent: AgentFile) -> dict[str, Any]:
         "version": agent.spec.version,
         "model": asdict(agent.spec.model),
         "summarizer": asdict(agent.summarizer) if agent.summarizer else None,
-        "tools": list(tool_names(agent.plan)),
-        "skills": [skill.name for skill in agent.plan.skills],
-        "policy": agent.plan.policy.mode,
-        "policy_notes": list(policy_notes(agent.plan)),
-        "protected_files": dict(PROTECTED) if may_write(agent.plan) else {},
+        "tools": list(tool_names(agent.tool_config)),
+        "skills": [skill.name for skill in agent.tool_config.skills],
+        "policy": agent.tool_config.policy.mode,
+        "policy_notes": list(policy_notes(agent.tool_config)),
+        "protected_files": dict(PROTECTED) if may_write(agent.tool_config) else {},
         "inactive": list(agent.inactive),
     }

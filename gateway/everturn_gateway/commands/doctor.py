@@ -48,7 +48,7 @@ from everturn_gateway.model_statistics import look_up
 from everturn_gateway.principals import FOLDER as PRINCIPALS_FOLDER
 from everturn_gateway.principals import private_paths
 from everturn_gateway.specs import AgentFile
-from everturn_gateway.tools.plan import policy_notes
+from everturn_gateway.tools.config import policy_notes
 
 _FREE_WARN_BYTES = 1024**3
 _TOKEN_CHARACTERS = 16  # shorter tokens are words and dates; 16 at random nobody guesses
@@ -221,7 +221,7 @@ def _agents(config: Config) -> tuple[list[Finding], list[AgentFile]]:
         ]
         found += [
             Finding(verdict="note", subject="agent", text=f"{name}: policy: {note}")
-            for note in policy_notes(agent.plan)
+            for note in policy_notes(agent.tool_config)
         ]
         if risk := _strangers_may(agent):
             text = f"{name}: anybody may write to it (spec.access: open), and {risk}"
@@ -278,14 +278,22 @@ def _strangers_may(agent: AgentFile) -> str:
 
     Empty where that is nothing.
     """
-    plan, rules = agent.plan, agent.access
+    tools, rules = agent.tool_config, agent.access
     is_open = "open" in {rules.dm.policy, rules.groups.policy}
-    reaching = (plan.bash, plan.processes, plan.web, plan.schedule, plan.mcp, plan.cli, plan.found)
+    reaching = (
+        tools.bash,
+        tools.processes,
+        tools.web,
+        tools.schedule,
+        tools.mcp,
+        tools.cli,
+        tools.found,
+    )
     if not is_open or not any(reaching):
         return ""
-    if plan.policy.mode == "dangerous":
+    if tools.policy.mode == "dangerous":
         return "its calls run without a question (mode: dangerous)"
-    if plan.policy.mode == "ask" and not plan.policy.approvers:
+    if tools.policy.mode == "ask" and not tools.policy.approvers:
         return "whoever writes may allow what they asked for; name approvers in policy.yaml"
     return ""
 

@@ -13,10 +13,10 @@ from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.config.settings import Config
 from everturn_gateway.private_environ import process_environ
 from everturn_gateway.specs import AgentFile
-from everturn_gateway.tools.plan import ToolPlan
+from everturn_gateway.tools.config import ToolConfig
+from everturn_gateway.tools.environment import ServiceLink, ToolEnvironment
+from everturn_gateway.tools.factory import FILES_FOLDER
 from everturn_gateway.tools.shell import Confinement, sandbox_fault, unseen_places
-from everturn_gateway.tools.site import ServiceLink, ToolSite
-from everturn_gateway.tools.workshop import FILES_FOLDER
 
 _METADATA: Final = ("169.254.169.254", 80)
 "Where a machine in a cloud asks for its own keys: at Amazon, Google, Microsoft and most others."
@@ -31,7 +31,7 @@ def sandbox_notes(config: Config, agent: AgentFile) -> Iterator[str]:
     """
     if fault := _sandbox_fault(config, agent):
         yield f"its commands cannot run: {fault}"
-    confined = [each for each in _confinements(agent.plan) if each.sandbox == "bwrap"]
+    confined = [each for each in _confinements(agent.tool_config) if each.sandbox == "bwrap"]
     if any(each.network for each in confined):
         if not config.server.api_token:
             yield (
@@ -61,16 +61,16 @@ def _listed(places: dict[Path, None]) -> str:
     return ", ".join(map(str, places))
 
 
-def _confinements(plan: ToolPlan) -> list[Confinement]:
+def _confinements(config: ToolConfig) -> list[Confinement]:
     """Return how far each tool of an agent reaches that runs commands."""
-    confined = [each.confinement for each in (plan.bash, plan.processes) if each is not None]
-    return [*confined, *(each.confinement for each in plan.cli)]
+    confined = [each.confinement for each in (config.bash, config.processes) if each is not None]
+    return [*confined, *(each.confinement for each in config.cli)]
 
 
 def _sandbox_fault(config: Config, agent: AgentFile) -> str | None:
     """Return why an agent's commands cannot be confined on this machine."""
     environ = process_environ()
-    site = ToolSite(
+    site = ToolEnvironment(
         agent=agent.spec.name,
         home=agent.folder.absolute(),
         files=(agent.files or config.workspace / FILES_FOLDER / agent.spec.name).absolute(),
@@ -84,7 +84,7 @@ def _sandbox_fault(config: Config, agent: AgentFile) -> str | None:
         sandbox_fault(
             environ, replace(each, hidden=config.private_files, has_open_api=is_open), site
         )
-        for each in _confinements(agent.plan)
+        for each in _confinements(agent.tool_config)
     )
     return next((fault for fault in faults if fault), None)
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from everturn_gateway.errors import Fault
 from everturn_gateway.scheduler.jobs import JobView, Made, Run
-from everturn_gateway.scheduler.sections import JobSection
+from everturn_gateway.scheduler.settings import JobSection
 
 
 class SchedulerClient(Protocol):

@@ -25,7 +25,7 @@ from everturn_actors.errors import (
     UnknownSessionError,
 )
 from everturn_actors.model import Announcement, ConversationKey, Inbound, Queueing
-from everturn_actors.service import Told, TurnResult, TurnService
+from everturn_actors.service import AnnouncementReceipt, TurnResult, TurnService
 from everturn_actors.session.refusals import with_refusals
 from everturn_actors.state.serialization import utc_text
 from everturn_gateway.scheduler.errors import NotWrittenError
@@ -203,7 +203,7 @@ class JobRunner:
 
     # --- saying ---
 
-    async def _say(self, job: Job, run: Run, answer: _Answer) -> Told | None:
+    async def _say(self, job: Job, run: Run, answer: _Answer) -> AnnouncementReceipt | None:
         """Tell whom the job is for; return where that stands, None for a webhook."""
         key = f"{name_of(job, run.scheduled_at)}:said"
         match job.to:
@@ -213,7 +213,7 @@ class JobRunner:
             case _:
                 return await self._announce(job, answer, key)
 
-    async def _announce(self, job: Job, answer: _Answer, key: str) -> Told:
+    async def _announce(self, job: Job, answer: _Answer, key: str) -> AnnouncementReceipt:
         return await self._service.announce(
             Announcement(
                 text=answer.text,

@@ -27,7 +27,7 @@ from everturn_gateway.errors import ConfigError, Fault, UnreadableNowError, prin
 from everturn_gateway.scheduler.jobs import Job, Made
 from everturn_gateway.scheduler.making import Source, job_of
 from everturn_gateway.scheduler.reading import file_instant
-from everturn_gateway.scheduler.sections import (
+from everturn_gateway.scheduler.settings import (
     JobSection,
     check_job_id,
     made_section,
@@ -269,21 +269,21 @@ class _Reader:
         is_link = entry.is_symlink()
         try:
             if is_link and (problem := self._link_problem(entry.name)):
-                return self._set_aside(entry.name, problem)
+                return self._quarantined(entry.name, problem)
             found = entry.stat()
         except FileNotFoundError:
             return None
         except OSError as error:
-            return self._set_aside(entry.name, f"cannot be read: {error.strerror or error}")
+            return self._quarantined(entry.name, f"cannot be read: {error.strerror or error}")
         stamp = (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
         if known is not None and known.stamp == stamp:
             return known
         if found.st_size > MAX_FILE_BYTES:
             message = f"is larger than {MAX_FILE_BYTES // 1024} KiB, which no job is"
-            return self._set_aside(entry.name, message)
+            return self._quarantined(entry.name, message)
         return self._read(entry.name, stamp, known)
 
-    def _set_aside(self, name: str, message: str) -> _Leaf:
+    def _quarantined(self, name: str, message: str) -> _Leaf:
         file = self.folder / name
         return _Leaf(ids=frozenset((file.stem,)), faults=(Fault(file=file, message=message),))
 
@@ -312,7 +312,7 @@ class _Reader:
         except Exception as error:  # the boundary around one file
             logger.exception("a job cannot be read", extra={"file": printable(str(file))})
             message = f"cannot be read, by a fault of Everturn ({type(error).__name__})"
-            return self._set_aside(name, message)
+            return self._quarantined(name, message)
         return _Leaf(stamp=stamp, ids=frozenset((job.job_id,)), job=job)
 
     def _job(self, file: Path, written_at: datetime | None, ids: set[str]) -> Job:

@@ -31,7 +31,7 @@ from everturn_gateway.scheduler.jobs import (
 )
 from everturn_gateway.scheduler.reading import read_written
 from everturn_gateway.scheduler.rules.rules import check_cron
-from everturn_gateway.scheduler.sections import (
+from everturn_gateway.scheduler.settings import (
     JobFields,
     JobSection,
     MadeSection,

@@ -28,7 +28,7 @@ from everturn_gateway.scheduler.record_lines import (
     to_line,
 )
 from everturn_gateway.scheduler.rules.records import Kept, Record, fold_all
-from everturn_gateway.scheduler.sections import check_job_id
+from everturn_gateway.scheduler.settings import check_job_id
 
 logger = logging.getLogger(__name__)
 

@@ -61,7 +61,7 @@ from everturn_gateway.scheduler.rules.records import (
 )
 from everturn_gateway.scheduler.rules.timetable import Timetable, later
 from everturn_gateway.scheduler.runlog import RunLogs
-from everturn_gateway.scheduler.sections import JobSection
+from everturn_gateway.scheduler.settings import JobSection
 
 logger = logging.getLogger(__name__)
 

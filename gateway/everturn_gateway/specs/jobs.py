@@ -24,7 +24,7 @@ from everturn_gateway.scheduler.jobs import (
 )
 from everturn_gateway.scheduler.making import FaultList, Source, destination_of, job_of
 from everturn_gateway.scheduler.reading import MAX_TEXT_BYTES, check_line, read_clock
-from everturn_gateway.scheduler.sections import (
+from everturn_gateway.scheduler.settings import (
     Interval,
     JobFields,
     JobId,

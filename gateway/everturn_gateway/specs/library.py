@@ -21,7 +21,6 @@ from everturn_channels.settings import AccessRules
 from everturn_gateway.config.settings import SessionsConfig
 from everturn_gateway.errors import ConfigError, Fault, printable
 from everturn_gateway.scheduler.jobs import Job
-from everturn_gateway.specs.equipping import equipped
 from everturn_gateway.specs.loading import AGENT_FILE, AgentFile, load_agent
 from everturn_gateway.specs.models import (
     MakeProvider,
@@ -30,9 +29,10 @@ from everturn_gateway.specs.models import (
     models,
     provider_for,
 )
-from everturn_gateway.tools.offers import tools_for
+from everturn_gateway.specs.tool_sets import equipped
+from everturn_gateway.tools.factory import ToolFactory
+from everturn_gateway.tools.recall.selection import tools_for
 from everturn_gateway.tools.toolbox import Toolbox
-from everturn_gateway.tools.workshop import Workshop
 from everturn_gateway.yaml_files.watching import POLL_MS, watch_folder
 
 logger = logging.getLogger(__name__)
@@ -99,14 +99,14 @@ class AgentLibrary:
         make_provider: MakeProvider,
         sessions: SessionsConfig,
         meter: Metering | None,
-        workshop: Workshop | None,
+        tool_factory: ToolFactory | None,
         state: Path | None,
         timezone: str,
     ) -> None:
         self._agents_dir, self._environ = agents_dir, environ
         self._make_provider, self._sessions = make_provider, sessions
-        self._meter, self._workshop = meter, workshop
-        self._state = workshop.state if workshop is not None else state
+        self._meter, self._tool_factory = meter, tool_factory
+        self._state = tool_factory.state if tool_factory is not None else state
         self._timezone = timezone
         self._shelf = _Shelf()
         self._by_name: Mapping[str, _Entry] = {}
@@ -186,9 +186,9 @@ class AgentLibrary:
                 self._log(report)
                 self._shelf, self._by_name = shelf, shelf.by_name
                 self._version += 1
-                if self._workshop is not None:
+                if self._tool_factory is not None:
                     for name in report.removed:
-                        self._workshop.retire(name)
+                        self._tool_factory.retire(name)
                 self._next.set()
                 self._next = anyio.Event()
             return report
@@ -290,8 +290,8 @@ class AgentLibrary:
         if self._meter is not None:
             check_limit(file, self._meter)
         agent = _agent(file, made, self._meter)
-        if self._workshop is not None:
-            agent = equipped(agent, file, self._workshop)
+        if self._tool_factory is not None:
+            agent = equipped(agent, file, self._tool_factory)
         return _Entry(file=file, agent=agent, made=made)
 
     def _make(self, file: AgentFile, known: Mapping[ModelSpec, _Made]) -> dict[ModelSpec, _Made]:
@@ -354,7 +354,7 @@ async def open_library(
     *,
     sessions: SessionsConfig | None = None,
     meter: Metering | None = None,
-    workshop: Workshop | None = None,
+    tool_factory: ToolFactory | None = None,
     state: Path | None = None,
     timezone: str = "",
 ) -> AgentLibrary:
@@ -369,7 +369,7 @@ async def open_library(
             folder; called in a thread, again only when the agent's model or script has changed.
         sessions: What holds for agents that do not say otherwise; None = the defaults.
         meter: Counts and limits what the agents' models use; None = nobody does.
-        workshop: Equips agents with tools; None = they have none, but for `recall_context`.
+        tool_factory: Equips agents with tools; None = they have none, but for `recall_context`.
         state: The gateway's workspace, where there is no workshop that knows it.
         timezone: For scheduled jobs that name none; empty = each has to.
     """
@@ -379,7 +379,7 @@ async def open_library(
         make_provider,
         sessions or SessionsConfig(),
         meter,
-        workshop,
+        tool_factory,
         state,
         timezone,
     )

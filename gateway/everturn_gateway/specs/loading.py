@@ -23,7 +23,7 @@ from everturn_gateway.specs.access import access_rules
 from everturn_gateway.specs.jobs import ReadJobs, read_jobs
 from everturn_gateway.specs.prompts import read_prompt
 from everturn_gateway.specs.reach import workspace_faults
-from everturn_gateway.specs.sections import (
+from everturn_gateway.specs.settings import (
     AgentDocument,
     FallbackSection,
     ModelSection,
@@ -33,9 +33,13 @@ from everturn_gateway.specs.sections import (
     SpecSection,
 )
 from everturn_gateway.specs.tooling import Planned, read_plan, read_policy
+from everturn_gateway.tools.config import ToolConfig
 from everturn_gateway.tools.memory import memory_directive
-from everturn_gateway.tools.offers import offers_recall, recall_page_characters, tools_for
-from everturn_gateway.tools.plan import ToolPlan
+from everturn_gateway.tools.recall.selection import (
+    is_recall_offered,
+    recall_page_characters,
+    tools_for,
+)
 from everturn_gateway.tools.skills import skills_index
 from everturn_gateway.usage import DailyLimit
 from everturn_gateway.yaml_files import Document, check, dotted, field_names, read_document
@@ -112,7 +116,7 @@ class AgentFile:
     "What it may use in a day."
     access: AccessRules = field(default_factory=AccessRules)
     "Who may talk to it on a chat platform."
-    plan: ToolPlan = field(default_factory=ToolPlan)
+    tool_config: ToolConfig = field(default_factory=ToolConfig)
     "Which tools it is given, and what rules them."
     files: Path | None = None
     "Its workspace; None = a folder of its own in the gateway's."
@@ -192,7 +196,7 @@ def _load(
         planned = read_plan(
             document, values.spec, folder, state=state, policy=policy, environ=environ
         )
-        reach = workspace_faults(document, values.spec, planned.plan, folder=folder, state=state)
+        reach = workspace_faults(document, values.spec, planned.config, folder=folder, state=state)
         timed = read_jobs(
             document,
             values.spec.schedules,
@@ -208,10 +212,10 @@ def _load(
         raise ConfigError(faults=faults)
     can_call = values.spec.model.provider not in _NO_CALLS
     if can_call:
-        prompt = _told_of_tools(prompt, planned.plan)
+        prompt = _told_of_tools(prompt, planned.config)
     spec = _agent_spec(values, prompt, sessions)
-    page = recall_page_characters(spec) if offers_recall(spec) else 0
-    plan = replace(planned.plan if can_call else ToolPlan(), recall_page_characters=page)
+    page = recall_page_characters(spec) if is_recall_offered(spec) else 0
+    config = replace(planned.config if can_call else ToolConfig(), recall_page_characters=page)
     try:
         tools = tuple(tool.definition for tool in tools_for(spec).values())
         check_feasible(make_budget(spec, system_prompt(spec.prompt), tools))
@@ -226,7 +230,7 @@ def _load(
             cost_usd=values.spec.usage.daily_cost_usd, tokens=values.spec.usage.daily_tokens
         ),
         access=access_rules(values.spec.access),
-        plan=plan,
+        tool_config=config,
         files=folder / values.spec.workspace if values.spec.workspace else None,
         jobs=timed.jobs,
         warnings=(*planned.warnings, *timed.warnings),
@@ -359,12 +363,12 @@ def _number_faults(document: Document, context: SessionContextSection) -> Iterat
             yield document.fault((*_CONTEXT, name), message)
 
 
-def _told_of_tools(prompt: PromptSpec, plan: ToolPlan) -> PromptSpec:
+def _told_of_tools(prompt: PromptSpec, config: ToolConfig) -> PromptSpec:
     """Return the prompt with what has to be known of memory and skills."""
     directives = prompt.directives
-    if plan.memory:
+    if config.memory:
         directives = (*directives, memory_directive())
-    return replace(prompt, directives=directives, skills=skills_index(plan.skills))
+    return replace(prompt, directives=directives, skills=skills_index(config.skills))
 
 
 def _inactive_tools(spec: SpecSection) -> Iterator[str]:

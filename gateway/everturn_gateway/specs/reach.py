@@ -7,9 +7,9 @@ from pathlib import Path
 
 from everturn_gateway.errors import Fault
 from everturn_gateway.specs.prompts import FILES, is_path
-from everturn_gateway.specs.sections import SpecSection
-from everturn_gateway.tools.plan import ToolPlan
-from everturn_gateway.tools.workshop import FILES_FOLDER
+from everturn_gateway.specs.settings import SpecSection
+from everturn_gateway.tools.config import ToolConfig
+from everturn_gateway.tools.factory import FILES_FOLDER
 from everturn_gateway.yaml_files import Document, resolved
 
 _RULES = ("tools", "directives", "policy.yaml", "policy.local.yaml", "agent.yaml")
@@ -17,7 +17,7 @@ _RULES = ("tools", "directives", "policy.yaml", "policy.local.yaml", "agent.yaml
 
 
 def workspace_faults(
-    document: Document, spec: SpecSection, plan: ToolPlan, *, folder: Path, state: Path | None
+    document: Document, spec: SpecSection, config: ToolConfig, *, folder: Path, state: Path | None
 ) -> Iterator[Fault]:
     """Yield a fault where an agent could write its own rules, another agent's, or the gateway's.
 
@@ -26,7 +26,7 @@ def workspace_faults(
     Args:
         document: Its `agent.yaml`, for the place.
         spec: The values in it.
-        plan: What was read of its tools and skills.
+        config: What was read of its tools and skills.
         folder: The agent's folder.
         state: The gateway's workspace; None = there is none.
 
@@ -40,7 +40,7 @@ def workspace_faults(
         files = resolved(folder / spec.workspace)
     else:
         return
-    holds = next(_held(files, spec, plan, folder=resolved(folder), state=state), "")
+    holds = next(_held(files, spec, config, folder=resolved(folder), state=state), "")
     if holds:
         message = (
             f"{files} {holds}, which no agent may change; name a folder with nothing else in it"
@@ -49,7 +49,7 @@ def workspace_faults(
 
 
 def _held(
-    files: Path, spec: SpecSection, plan: ToolPlan, *, folder: Path, state: Path | None
+    files: Path, spec: SpecSection, config: ToolConfig, *, folder: Path, state: Path | None
 ) -> Iterator[str]:
     """Yield what the workspace holds, or lies in, that it must not."""
     agents = folder.parent
@@ -62,7 +62,7 @@ def _held(
         inside = files.is_relative_to(gateway) and not files.is_relative_to(gateway / FILES_FOLDER)
         if gateway.is_relative_to(files) or inside:
             yield "holds the gateway's own workspace, or lies in it"
-    for rule in _rules(spec, plan, folder):
+    for rule in _rules(spec, config, folder):
         try:
             path = resolved(rule)
         except OSError:  # whoever reads it says so
@@ -71,7 +71,7 @@ def _held(
             yield f"holds or lies in {rule}"
 
 
-def _rules(spec: SpecSection, plan: ToolPlan, folder: Path) -> Iterator[Path]:
+def _rules(spec: SpecSection, config: ToolConfig, folder: Path) -> Iterator[Path]:
     """Yield the files and folders that tell the agent what to do, or do it."""
     yield from (folder / name for name in _RULES)
     yield folder / spec.skills_dir
@@ -81,8 +81,8 @@ def _rules(spec: SpecSection, plan: ToolPlan, folder: Path) -> Iterator[Path]:
             yield folder / file
         elif is_path(value, folder):
             yield folder / value
-    for each in plan.cli:
+    for each in config.cli:
         yield from (path for word in each.program.command[:1] if (path := folder / word).exists())
-    for server in plan.mcp:
+    for server in config.mcp:
         if "/" in server.command:
             yield folder / server.command

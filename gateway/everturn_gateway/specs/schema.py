@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, cast
 
-from everturn_gateway.specs.sections import AgentDocument
+from everturn_gateway.specs.settings import AgentDocument
 from everturn_gateway.yaml_files.checking import Section
 
 # Any value may come from the environment.

@@ -1,4 +1,4 @@
-"""From the tools, skills, hooks and policy of an agent's folder to its `ToolPlan`."""
+"""From the tools, skills, hooks and policy of an agent's folder to its `ToolConfig`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, assert_never
 
 from everturn_gateway.errors import ConfigError, Fault
 from everturn_gateway.specs.confining import read_confinement
-from everturn_gateway.specs.sections import (
+from everturn_gateway.specs.settings import (
     BashToolSection,
     BeforeToolSection,
     CliToolSection,
@@ -29,18 +29,18 @@ from everturn_gateway.specs.sections import (
     WebToolSection,
 )
 from everturn_gateway.tools.cli import CliToolError, declared, discover
-from everturn_gateway.tools.mcp import McpServerSettings
-from everturn_gateway.tools.plan import (
-    BashPlan,
-    CliPlan,
-    DelegatePlan,
+from everturn_gateway.tools.config import (
+    BashConfig,
+    CliConfig,
+    DelegateConfig,
     Hooks,
-    ProcessPlan,
-    SchedulePlan,
-    SessionPlan,
-    ToolPlan,
-    WebPlan,
+    ProcessConfig,
+    ScheduleConfig,
+    SessionConfig,
+    ToolConfig,
+    WebConfig,
 )
+from everturn_gateway.tools.mcp import McpServerSettings
 from everturn_gateway.tools.policy import (
     AfterTool,
     DependsOn,
@@ -66,7 +66,7 @@ _SEARCH_KEYS: Final[tuple[tuple[SearchProvider, str], ...]] = (
 class Planned:
     """What was read, and what is wrong with it."""
 
-    plan: ToolPlan = field(default_factory=ToolPlan)
+    config: ToolConfig = field(default_factory=ToolConfig)
     faults: tuple[Fault, ...] = ()
     "With one of these the agent cannot be used."
     warnings: tuple[Fault, ...] = ()
@@ -103,8 +103,8 @@ def read_plan(
     found = discover(folder) if state is None else discover(folder, state)
     named = {each.program.name for each in reader.cli}
     others = tuple(each for each in found.programs if each.name not in named)
-    plan = replace(
-        reader.plan,
+    config = replace(
+        reader.config,
         memory=spec.memory is not None,
         cli=tuple(reader.cli),
         found=others,
@@ -115,7 +115,7 @@ def read_plan(
         hooks=_hooks(spec.hooks),
     )
     return Planned(
-        plan=plan,
+        config=config,
         faults=(*reader.faults, *_hook_faults(document, spec.hooks)),
         warnings=(*reader.warnings, *skill_faults, *found.faults),
         inactive=tuple(reader.inactive),
@@ -143,9 +143,9 @@ class _Reader:
     folder: Path
     state: Path | None
     environ: Mapping[str, str]
-    plan: ToolPlan = field(default_factory=ToolPlan)
+    config: ToolConfig = field(default_factory=ToolConfig)
     "What was read so far."
-    cli: list[CliPlan] = field(default_factory=list[CliPlan])
+    cli: list[CliConfig] = field(default_factory=list[CliConfig])
     mcp: list[McpServerSettings] = field(default_factory=list[McpServerSettings])
     faults: list[Fault] = field(default_factory=list[Fault])
     warnings: list[Fault] = field(default_factory=list[Fault])
@@ -161,28 +161,28 @@ class _Reader:
         match section:
             case BashToolSection():
                 confinement = self._confinement(section, number)
-                bash = BashPlan(confinement=confinement, timeout_s=section.timeout_seconds)
-                self.plan = replace(self.plan, bash=bash)
+                bash = BashConfig(confinement=confinement, timeout_s=section.timeout_seconds)
+                self.config = replace(self.config, bash=bash)
             case ProcessToolSection():
                 confinement = self._confinement(section, number)
-                processes = ProcessPlan(
+                processes = ProcessConfig(
                     confinement=confinement, max_processes=section.max_processes
                 )
-                self.plan = replace(self.plan, processes=processes)
+                self.config = replace(self.config, processes=processes)
             case FilesToolSection(read_only=read_only):
-                self.plan = replace(self.plan, files=True, files_read_only=read_only)
+                self.config = replace(self.config, files=True, files_read_only=read_only)
             case WebToolSection():
                 self._web(section, number)
             case SessionToolSection(send_to=send_to, read_from=read_from):
-                session = SessionPlan(send_to=send_to, read_from=read_from)
-                self.plan = replace(self.plan, session=session)
+                session = SessionConfig(send_to=send_to, read_from=read_from)
+                self.config = replace(self.config, session=session)
             case DelegateToolSection(agents=agents, max_depth=max_depth):
-                delegate = DelegatePlan(agents=agents, max_depth=max_depth)
-                self.plan = replace(self.plan, delegate=delegate)
+                delegate = DelegateConfig(agents=agents, max_depth=max_depth)
+                self.config = replace(self.config, delegate=delegate)
             case PlainToolSection(name="reload_tools"):
-                self.plan = replace(self.plan, reload=True)
+                self.config = replace(self.config, reload=True)
             case PlainToolSection():
-                self.plan = replace(self.plan, send_file=True)
+                self.config = replace(self.config, send_file=True)
             case ScheduleToolSection():
                 self._schedule(section)
             case CliToolSection():
@@ -213,32 +213,32 @@ class _Reader:
         """Give the tool; of several names for it, each number that is written counts, the last."""
         numbers = {"max_jobs": section.max_jobs, "min_interval_s": section.min_interval_seconds}
         written = {name.replace("_seconds", "_s") for name in section.model_fields_set}
-        before = self.plan.schedule
-        plan = (
-            SchedulePlan(**numbers)
+        before = self.config.schedule
+        config = (
+            ScheduleConfig(**numbers)
             if before is None
             else replace(before, **{name: numbers[name] for name in numbers if name in written})
         )
-        self.plan = replace(self.plan, schedule=plan)
+        self.config = replace(self.config, schedule=config)
 
     def _web(self, section: WebToolSection, number: int) -> None:
-        plan = self.plan.web or WebPlan()
-        search = plan.search
+        config = self.config.web or WebConfig()
+        search = config.search
         if section.name != "web_fetch":
             search = self._search(section.search) or search
             if search is None:
                 needs = "needs search: a provider to ask, or a key of one in the environment"
                 self.inactive.append(f"spec.tools: web_search ({needs})")
-        web = WebPlan(
-            fetch=plan.fetch or section.name != "web_search",
+        web = WebConfig(
+            fetch=config.fetch or section.name != "web_search",
             search=search,
-            allow_private=(*plan.allow_private, *section.allow_private),
+            allow_private=(*config.allow_private, *section.allow_private),
         )
         try:
             read_allowed(web.allow_private)
         except ToolSettingsError as error:
             self._complain(number, str(error))
-        self.plan = replace(self.plan, web=web)
+        self.config = replace(self.config, web=web)
 
     def _search(self, section: SearchSection | None) -> SearchSettings | None:
         """Return who searches: as it is set, or whose key is there."""
@@ -266,8 +266,8 @@ class _Reader:
             self._complain(number, str(error))
             return
         confinement = self._confinement(section, number)
-        plan = CliPlan(program=program, confinement=confinement, environ=section.env)
-        self.cli.append(plan)
+        config = CliConfig(program=program, confinement=confinement, environ=section.env)
+        self.cli.append(config)
 
     def _server(self, section: McpToolSection) -> None:
         self.mcp.append(

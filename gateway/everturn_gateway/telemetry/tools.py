@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from everturn_actors.model import ToolCall
-from everturn_actors.ports import ToolOutput, ToolTraits
+from everturn_actors.ports import ToolCapabilities, ToolOutput
 from everturn_gateway.telemetry.instruments import Instruments
 from everturn_gateway.telemetry.scopes import present_scope
 from everturn_gateway.telemetry.tracing import Tracer
@@ -24,7 +24,7 @@ class MeasuredTools:
         *,
         agent: str,
         call: ToolCall,
-        traits: ToolTraits,
+        capabilities: ToolCapabilities,
     ) -> ToolOutput:
         """Run one call and return its output, taking note of how it went."""
         scope = present_scope()
@@ -32,7 +32,7 @@ class MeasuredTools:
         began_s = time.perf_counter()
         outcome = ""
         with self._tracer.tool_call(
-            session_id=session_id, agent=agent, call=call, kind=traits.kind
+            session_id=session_id, agent=agent, call=call, kind=capabilities.kind
         ) as span:
             try:
                 output = await run()
@@ -43,9 +43,11 @@ class MeasuredTools:
             finally:
                 took_s = time.perf_counter() - began_s
                 # Whoever runs it calls it off when its time is over.
-                outcome = outcome or ("timeout" if took_s >= traits.timeout_s else "cancelled")
-                self._to.tool_calls.add(agent, call.name, traits.kind, outcome)
-                self._to.tool_call_seconds.add(took_s, call.name, traits.kind)
+                outcome = outcome or (
+                    "timeout" if took_s >= capabilities.timeout_s else "cancelled"
+                )
+                self._to.tool_calls.add(agent, call.name, capabilities.kind, outcome)
+                self._to.tool_call_seconds.add(took_s, call.name, capabilities.kind)
                 if outcome != "ok":
                     span.failed(outcome)
             return output

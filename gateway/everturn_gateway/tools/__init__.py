@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from everturn_gateway.tools.offers import offers_recall, tools_for
 from everturn_gateway.tools.recall import RecallContext
+from everturn_gateway.tools.recall.selection import is_recall_offered, tools_for
 
-__all__ = ["RecallContext", "offers_recall", "tools_for"]
+__all__ = ["RecallContext", "is_recall_offered", "tools_for"]

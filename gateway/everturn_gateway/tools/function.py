@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from everturn_actors.model import ToolCall, ToolDefinition
-from everturn_actors.ports import ToolContext, ToolOutput, ToolTraits
+from everturn_actors.ports import ToolCapabilities, ToolContext, ToolOutput
 from everturn_gateway.tools.arguments import Arguments, parameters, read_arguments
 
 ArgumentsT = TypeVar("ArgumentsT", bound=Arguments)
@@ -21,14 +21,14 @@ class FunctionTool(Generic[ArgumentsT]):
         description: str,
         *,
         arguments: type[ArgumentsT],
-        traits: ToolTraits,
+        capabilities: ToolCapabilities,
         answer: Callable[[ArgumentsT, ToolContext], Awaitable[str | ToolOutput]],
     ) -> None:
         """Offer `answer` under `name`; `arguments` is checked before it is called."""
         self._definition = ToolDefinition(
             name=name, description=description, parameters=parameters(arguments)
         )
-        self._arguments, self._traits, self._answer = arguments, traits, answer
+        self._arguments, self._capabilities, self._answer = arguments, capabilities, answer
 
     @property
     def definition(self) -> ToolDefinition:
@@ -36,9 +36,9 @@ class FunctionTool(Generic[ArgumentsT]):
         return self._definition
 
     @property
-    def traits(self) -> ToolTraits:
+    def capabilities(self) -> ToolCapabilities:
         """How it may be run."""
-        return self._traits
+        return self._capabilities
 
     async def run(self, call: ToolCall, context: ToolContext) -> str | ToolOutput:
         """Run one call.

@@ -5,24 +5,26 @@ from __future__ import annotations
 from typing import Final
 
 from everturn_actors.errors import ToolFailedError
+from everturn_gateway.tools.config import ToolConfig
+from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.files.tools import workspace_of
-from everturn_gateway.tools.plan import ToolPlan
 from everturn_gateway.tools.policy.files.protected_files import reason_of_name
-from everturn_gateway.tools.site import ToolSite
 
 INBOX: Final = "inbox"  # in the agent's workspace
 _OWNERS_ALONE = 0o600
 
 
-async def keep_in_inbox(site: ToolSite, plan: ToolPlan, name: str, data: bytes) -> str | None:
+async def keep_in_inbox(
+    environment: ToolEnvironment, config: ToolConfig, name: str, data: bytes
+) -> str | None:
     """Keep a file for an agent's tools; return its path as they know it when it is durable.
 
     The same file once more is left as it is. A model may have changed it: then it is put back.
     Where others would take orders from a file of its name, it gets another (`protected_files`).
 
     Args:
-        site: Where the agent's tools work.
-        plan: Which tools it has.
+        environment: Where the agent's tools work.
+        config: Which tools it has.
         name: Of the file, without a path; the same name always comes with the same bytes.
         data: Its bytes.
 
@@ -32,14 +34,14 @@ async def keep_in_inbox(site: ToolSite, plan: ToolPlan, name: str, data: bytes) 
     Raises:
         OSError: It could not be written, or its name is none.
     """
-    in_workspace = plan.files or plan.bash is not None or plan.processes is not None
-    if not in_workspace and not plan.cli and not plan.found:
+    in_workspace = config.files or config.bash is not None or config.processes is not None
+    if not in_workspace and not config.cli and not config.found:
         return None
     if "/" in name or name in {"", ".", ".."}:
         msg = f"{name!r} is no name of a file"
         raise OSError(msg)
     path = f"{INBOX}/{_harmless(name)}"
-    workspace = workspace_of(site)
+    workspace = workspace_of(environment)
 
     def write() -> None:
         with workspace.place(path, create=True) as place:
@@ -55,7 +57,7 @@ async def keep_in_inbox(site: ToolSite, plan: ToolPlan, name: str, data: bytes) 
     except ToolFailedError as error:
         raise OSError(str(error)) from error
     # Programs of the owner's run in folders of their own.
-    return path if in_workspace else str(site.files / path)
+    return path if in_workspace else str(environment.files / path)
 
 
 def _harmless(name: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from everturn_actors.model import ToolCall, ToolDefinition
-from everturn_actors.ports import ToolContext, ToolTraits
+from everturn_actors.ports import ToolCapabilities, ToolContext
 from everturn_gateway.tools.arguments import Arguments, parameters, read_arguments
 
 NAME: Final = "reload_tools"
@@ -17,7 +17,7 @@ class _Arguments(Arguments):
     """It takes none."""
 
 
-_TRAITS: Final = ToolTraits(repeatable=True, safe=True, timeout_s=_DEADLINE_S)
+_CAPABILITIES: Final = ToolCapabilities(repeatable=True, safe=True, timeout_s=_DEADLINE_S)
 _DEFINITION: Final = ToolDefinition(
     name=NAME,
     description="Look for new and changed tools and skills, and use them from your next step on.",
@@ -38,9 +38,9 @@ class ReloadTools:
         return _DEFINITION
 
     @property
-    def traits(self) -> ToolTraits:
+    def capabilities(self) -> ToolCapabilities:
         """It runs nothing of what it finds."""
-        return _TRAITS
+        return _CAPABILITIES
 
     async def run(self, call: ToolCall, context: ToolContext) -> str:  # noqa: ARG002 - `Tool`
         """Look again, and return what changed.

@@ -22,7 +22,7 @@ import orjson
 from everturn_actors.model import Usage
 from everturn_actors.ports import Clock
 from everturn_actors.supervisor import Supervisor
-from everturn_channels.files import put_aside, replace_kept
+from everturn_channels.files import quarantine, replace_kept
 
 logger = logging.getLogger(__name__)
 
@@ -199,7 +199,7 @@ class UsageLedger:
 
     async def _read(self, month: _Month) -> None:
         """Add what the file holds to what was counted since."""
-        held = await anyio.to_thread.run_sync(_read_or_put_aside, month.path)
+        held = await anyio.to_thread.run_sync(_read_or_quarantine, month.path)
         month.is_read = True
         if held is None:
             month.is_stuck = True
@@ -355,14 +355,14 @@ def _read_only(path: Path) -> _Rows:
         return {}
 
 
-def _read_or_put_aside(path: Path) -> _Rows | None:
+def _read_or_quarantine(path: Path) -> _Rows | None:
     """Return what a file holds; None where it can neither be read nor put aside."""
     try:
         return _decoded(path.read_bytes())
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        aside = put_aside(path)
+        aside = quarantine(path)
         logger.warning(
             "usage of this month cannot be read, and is counted afresh",
             extra={"path": str(aside), "reason": _why(error)},

@@ -19,7 +19,9 @@ from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.private_environ import process_environ, seal_process
-from everturn_gateway.scheduler.bodies import (
+from everturn_gateway.scheduler.client import SchedulerClient
+from everturn_gateway.scheduler.jobs import Made
+from everturn_gateway.scheduler.schemas import (
     ComingList,
     JobBody,
     JobDetail,
@@ -28,9 +30,7 @@ from everturn_gateway.scheduler.bodies import (
     Places,
     RunBody,
 )
-from everturn_gateway.scheduler.client import SchedulerClient
-from everturn_gateway.scheduler.jobs import Made
-from everturn_gateway.scheduler.sections import JobSection
+from everturn_gateway.scheduler.settings import JobSection
 
 
 class JobClient(Protocol):

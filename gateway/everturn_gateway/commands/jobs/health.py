@@ -13,7 +13,6 @@ from everturn_gateway.commands.shared.running import Running
 from everturn_gateway.commands.shared.settings import admin_token, api_token
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import Fault
-from everturn_gateway.scheduler.bodies import JobFaultBody, Places
 from everturn_gateway.scheduler.job_store import JobStore
 from everturn_gateway.scheduler.rules.job_state import (
     ALWAYS_THERE,
@@ -25,6 +24,7 @@ from everturn_gateway.scheduler.rules.job_state import (
 from everturn_gateway.scheduler.rules.rules import is_over
 from everturn_gateway.scheduler.runlog import RunLogs
 from everturn_gateway.scheduler.scheduler import FOLDER, RUNS_FOLDER
+from everturn_gateway.scheduler.schemas import JobFaultBody, Places
 from everturn_gateway.specs import AgentFile
 
 

@@ -9,7 +9,8 @@ from typing import Final, assert_never
 from zoneinfo import ZoneInfo
 
 from everturn_gateway.errors import Fault
-from everturn_gateway.scheduler.bodies import (
+from everturn_gateway.scheduler.jobs import RunOutcome
+from everturn_gateway.scheduler.schemas import (
     AtBody,
     CronBody,
     EveryBody,
@@ -23,7 +24,6 @@ from everturn_gateway.scheduler.bodies import (
     ToSessionBody,
     ToWebhookBody,
 )
-from everturn_gateway.scheduler.jobs import RunOutcome
 
 _UNITS: Final = (("day", 86_400), ("hour", 3600), ("minute", 60), ("second", 1))
 _MINUTE_S: Final = 60

@@ -40,7 +40,7 @@ from everturn_gateway.http.problems import (
     ProblemError,
 )
 from everturn_gateway.http.schemas.schedules import told
-from everturn_gateway.scheduler.bodies import Places
+from everturn_gateway.scheduler.schemas import Places
 from everturn_gateway.usage import Spent
 
 logger = logging.getLogger(__name__)

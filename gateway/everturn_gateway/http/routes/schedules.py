@@ -16,7 +16,9 @@ from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.problems import ProblemError
 from everturn_gateway.http.schemas.schedules import NewJob, cannot_run, told
 from everturn_gateway.http.schemas.sessions import answer
-from everturn_gateway.scheduler.bodies import (
+from everturn_gateway.scheduler.errors import JobRefusedError
+from everturn_gateway.scheduler.jobs import Made
+from everturn_gateway.scheduler.schemas import (
     ComingList,
     JobBody,
     JobDetail,
@@ -26,8 +28,6 @@ from everturn_gateway.scheduler.bodies import (
     RunBody,
     RunList,
 )
-from everturn_gateway.scheduler.errors import JobRefusedError
-from everturn_gateway.scheduler.jobs import Made
 
 SCHEDULES_PATH: Final = "/api/v1/schedules"
 LIST_LIMIT: Final = 100  # jobs a page: 8 ms

@@ -51,7 +51,7 @@ class RegionsBody(Body):
     free: int
 
 
-class ToldBody(Body):
+class ReceiptBody(Body):
     """The summary that stands for the oldest messages."""
 
     messages: int
@@ -74,7 +74,7 @@ class ContextBody(Body):
     by_disposition: dict[Disposition, int] = Field(
         description="Messages that are not as they were said."
     )
-    summary: ToldBody | None
+    summary: ReceiptBody | None
     predicted_tokens: int
     reported: ReportedBody = Field(description="For the last request.")
     scale: float = Field(description="Tokens of the model for one estimated token.")

@@ -10,8 +10,8 @@ from typing import Final
 
 from everturn_actors.errors import ModelRefusedError
 from everturn_actors.model import ModelRequest, Reply
+from everturn_gateway.providers.anthropic.capabilities import Manner, Thinking, manner_of
 from everturn_gateway.providers.anthropic.reading import ReplyReader
-from everturn_gateway.providers.anthropic.traits import Manner, Thinking, manner_of
 from everturn_gateway.providers.anthropic.wire import BodyWriter, may_think
 from everturn_gateway.providers.transport.endpoints import Endpoint
 from everturn_gateway.providers.transport.http_clients import HttpClients

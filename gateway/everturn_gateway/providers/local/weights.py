@@ -103,7 +103,7 @@ async def pull(
     """
     try:
         if not await anyio.to_thread.run_sync(_is_there, destination, pin):
-            async with _workshop(destination) as folder:
+            async with _tool_factory(destination) as folder:
                 await _download(folder, pin, on_progress, environ)
                 await anyio.to_thread.run_sync(_unpack, folder, destination, pin)
     except OSError as error:
@@ -128,17 +128,17 @@ def _is_there(destination: Path, pin: Pin) -> bool:
 
 
 @asynccontextmanager
-async def _workshop(destination: Path) -> AsyncGenerator[Path]:
+async def _tool_factory(destination: Path) -> AsyncGenerator[Path]:
     """Make a folder beside the file to come, for one pull at a time; leave nothing of it."""
-    lock, folder = await anyio.to_thread.run_sync(_open_workshop, destination)
+    lock, folder = await anyio.to_thread.run_sync(_open_tool_factory, destination)
     try:
         yield folder
     finally:
         with anyio.move_on_after(CLEAN_UP_TIMEOUT_S, shield=True):
-            await anyio.to_thread.run_sync(_close_workshop, lock, folder)
+            await anyio.to_thread.run_sync(_close_tool_factory, lock, folder)
 
 
-def _open_workshop(destination: Path) -> tuple[int, Path]:
+def _open_tool_factory(destination: Path) -> tuple[int, Path]:
     destination.mkdir(mode=0o755, parents=True, exist_ok=True)  # whatever the umask says
     lock = os.open(destination / ".pull.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -152,7 +152,7 @@ def _open_workshop(destination: Path) -> tuple[int, Path]:
     return lock, Path(tempfile.mkdtemp(prefix=".pull-", dir=destination))
 
 
-def _close_workshop(lock: int, folder: Path) -> None:
+def _close_tool_factory(lock: int, folder: Path) -> None:
     try:
         shutil.rmtree(folder)
     finally:

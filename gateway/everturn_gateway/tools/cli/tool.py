@@ -11,14 +11,14 @@ from pydantic import Field, WithJsonSchema
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall, ToolDefinition
-from everturn_actors.ports import ToolContext, ToolOutput, ToolTraits
+from everturn_actors.ports import ToolCapabilities, ToolContext, ToolOutput
 from everturn_gateway.errors import ConfigError
 from everturn_gateway.tools.arguments import Arguments, parameters, read_arguments
 from everturn_gateway.tools.cli.programs import CliProgram
+from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.shell.bash import MARGIN_S
 from everturn_gateway.tools.shell.commands import run_command
 from everturn_gateway.tools.shell.confinement.sandbox import Confinement
-from everturn_gateway.tools.site import ToolSite
 from everturn_gateway.yaml_files import read_text
 
 TIMEOUT_S: Final = 120.0  # of one call; Duragent's
@@ -43,7 +43,7 @@ class CliTool:
 
     def __init__(
         self,
-        site: ToolSite,
+        environment: ToolEnvironment,
         program: CliProgram,
         confinement: Confinement,
         *,
@@ -51,15 +51,15 @@ class CliTool:
         environ: Mapping[str, str] | None = None,
     ) -> None:
         """Offer `program`; `environ` is what its owner gives it beside what commands get."""
-        self._site, self._program, self._confinement = site, program, confinement
+        self._environment, self._program, self._confinement = environment, program, confinement
         self._timeout_s = timeout_s
         self._environ = {
-            "EVERTURN_AGENT": site.agent,
-            "EVERTURN_AGENT_HOME": str(site.home),
-            "EVERTURN_FILES": str(site.files),
+            "EVERTURN_AGENT": environment.agent,
+            "EVERTURN_AGENT_HOME": str(environment.home),
+            "EVERTURN_FILES": str(environment.files),
             **(environ or {}),
         }
-        self._traits = ToolTraits(kind="cli", timeout_s=timeout_s + MARGIN_S)
+        self._capabilities = ToolCapabilities(kind="cli", timeout_s=timeout_s + MARGIN_S)
         self._arguments = _Arguments if program.readme is None else _WithManual
         self._definition = ToolDefinition(
             name=program.name,
@@ -73,9 +73,9 @@ class CliTool:
         return self._definition
 
     @property
-    def traits(self) -> ToolTraits:
+    def capabilities(self) -> ToolCapabilities:
         """Nobody knows what it does."""
-        return self._traits
+        return self._capabilities
 
     async def run(self, call: ToolCall, context: ToolContext) -> str | ToolOutput:  # noqa: ARG002 - `Tool`
         """Run the program, or return its manual.
@@ -91,9 +91,9 @@ class CliTool:
         # Bash in both cases, so that a script without a first line of its own (#!) runs as well.
         script = f'{program.script} "$@"' if program.script else '"$@"'
         argv = ("bash", "-c", "--", script, program.name, *program.command, *words)
-        inside = program.folder.is_relative_to(self._site.home)
+        inside = program.folder.is_relative_to(self._environment.home)
         return await run_command(
-            self._site,
+            self._environment,
             self._confinement,
             argv,
             timeout_s=self._timeout_s,

@@ -17,7 +17,7 @@ from everturn_actors.errors import (
 )
 from everturn_actors.model import Inbound, ToolCall, ToolDefinition
 from everturn_actors.outside import outside_of_all, together
-from everturn_actors.ports import ToolContext, ToolOutput, ToolTraits
+from everturn_actors.ports import ToolCapabilities, ToolContext, ToolOutput
 from everturn_actors.service import Submission, TurnResult, TurnService
 from everturn_actors.session.refusals import with_refusals
 from everturn_gateway.tools.arguments import Arguments, parameters, read_arguments
@@ -28,7 +28,7 @@ from everturn_gateway.tools.conversations.origins import (
     is_tainted,
     label,
 )
-from everturn_gateway.tools.site import ToolSite
+from everturn_gateway.tools.environment import ToolEnvironment
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,9 @@ _TRIES: Final = 3  # tasks begun for one call, where what waited for it was inte
 # read_only: each task is done once, whoever asks for it how often, in a conversation of its own; so
 # calls may run side by side, and again after a crash, which is what it stands for. safe: every
 # call that the delegate makes is judged by its own policy, and nobody is there to allow it more.
-_TRAITS: Final = ToolTraits(read_only=True, repeatable=True, safe=True, timeout_s=DEADLINE_S)
+_CAPABILITIES: Final = ToolCapabilities(
+    read_only=True, repeatable=True, safe=True, timeout_s=DEADLINE_S
+)
 
 
 class DelegateArguments(Arguments):
@@ -59,16 +61,18 @@ class Delegate:
     goes on by itself after a restart. The conversation ends with its conclusion.
     """
 
-    def __init__(self, site: ToolSite, *, agents: tuple[str, ...] = (), max_depth: int = 2) -> None:
-        """Delegate to `agents`; to none but the agent of `site` itself where that is empty.
+    def __init__(
+        self, environment: ToolEnvironment, *, agents: tuple[str, ...] = (), max_depth: int = 2
+    ) -> None:
+        """Delegate to `agents`; to none but the agent of `environment` itself where that is empty.
 
         Args:
-            site: Where it works.
+            environment: Where it works.
             agents: Who may be asked.
             max_depth: How deep delegates may delegate: 1 = they may not.
         """
-        self._site = site
-        self._agents = tuple(dict.fromkeys(agents)) or (site.agent,)
+        self._environment = environment
+        self._agents = tuple(dict.fromkeys(agents)) or (environment.agent,)
         self._max_depth = max_depth
         self._definition = _definition(self._agents, self._default)
 
@@ -78,9 +82,9 @@ class Delegate:
         return self._definition
 
     @property
-    def traits(self) -> ToolTraits:
+    def capabilities(self) -> ToolCapabilities:
         """Its effects are those of the calls that the delegate makes."""
-        return _TRAITS
+        return _CAPABILITIES
 
     async def run(self, call: ToolCall, context: ToolContext) -> ToolOutput:
         """Return the conclusion of the delegate.
@@ -99,7 +103,7 @@ class Delegate:
         if not asked.task.strip():
             msg = "task: what is to be done?"
             raise ToolFailedError(msg)
-        text = _task(self._site.agent, asked.task)
+        text = _task(self._environment.agent, asked.task)
         sender = label(context.session_id, hops_of(context.conversation))
         tries = [delegate_key(call, context, agent, number) for number in range(1, _TRIES + 1)]
         try:
@@ -124,8 +128,8 @@ class Delegate:
     @property
     def _default(self) -> str:
         """Who is asked where a call names nobody; empty where it has to."""
-        if self._site.agent in self._agents:
-            return self._site.agent
+        if self._environment.agent in self._agents:
+            return self._environment.agent
         return self._agents[0] if len(self._agents) == 1 else ""
 
     def _named(self, name: str) -> str:
@@ -137,7 +141,7 @@ class Delegate:
         raise ToolFailedError(msg)
 
     async def _work(self, tries: Sequence[Inbound]) -> ToolOutput:
-        service = self._site.link.service
+        service = self._environment.link.service
         for inbound in tries:
             submission = await _submit(service, inbound)
             result = await _result(service, submission)

@@ -9,16 +9,16 @@ from typing import Final
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import Upload
-from everturn_actors.ports import Tool, ToolContext, ToolOutput, ToolTraits
+from everturn_actors.ports import Tool, ToolCapabilities, ToolContext, ToolOutput
 from everturn_actors.state.validation import ATTACHMENT_BYTES, sniffed
 from everturn_gateway.tools.arguments import Arguments
 from everturn_gateway.tools.confined import Confined
+from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.files.tools import workspace_of
 from everturn_gateway.tools.function import FunctionTool
-from everturn_gateway.tools.site import ToolSite
 from everturn_gateway.tools.wording import counted, shown
 
-_TRAITS: Final = ToolTraits(safe=True, timeout_s=60)
+_CAPABILITIES: Final = ToolCapabilities(safe=True, timeout_s=60)
 _ANY_TYPE: Final = "application/octet-stream"
 
 
@@ -28,9 +28,9 @@ class SendFile(Arguments):
     path: str
 
 
-def send_file_tool(site: ToolSite) -> Tool:
+def send_file_tool(environment: ToolEnvironment) -> Tool:
     """Return the tool that sends files of one agent's workspace."""
-    folder = workspace_of(site)
+    folder = workspace_of(environment)
 
     async def answer(asked: SendFile, _context: ToolContext) -> ToolOutput:
         upload = await folder.run(partial(_read, folder, asked.path), reads=True)
@@ -41,7 +41,7 @@ def send_file_tool(site: ToolSite) -> Tool:
         "send_file",
         "Send a file of your workspace to the people of this conversation.",
         arguments=SendFile,
-        traits=_TRAITS,
+        capabilities=_CAPABILITIES,
         answer=answer,
     )
 

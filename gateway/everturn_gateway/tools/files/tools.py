@@ -10,9 +10,10 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from everturn_actors.errors import ToolFailedError
-from everturn_actors.ports import Tool, ToolContext, ToolTraits
+from everturn_actors.ports import Tool, ToolCapabilities, ToolContext
 from everturn_gateway.tools.arguments import Arguments
 from everturn_gateway.tools.confined import Confined, Place
+from everturn_gateway.tools.environment import FileWrite, ToolEnvironment
 from everturn_gateway.tools.files import reading
 from everturn_gateway.tools.files.editing import Edited, edit
 from everturn_gateway.tools.files.finding import FILE_MAX_BYTES, Finding, Wanted
@@ -27,7 +28,6 @@ from everturn_gateway.tools.files.writing import CallId, WritingTool
 from everturn_gateway.tools.function import FunctionTool
 from everturn_gateway.tools.policy.files.protected_files import reason_on_disk
 from everturn_gateway.tools.policy.judged_writes import JudgedWrites
-from everturn_gateway.tools.site import FileWrite, ToolSite
 from everturn_gateway.tools.wording import counted, shown
 from everturn_gateway.yaml_files import resolved
 
@@ -36,9 +36,9 @@ WRITE_MAX_BYTES: Final = 2 * 1024 * 1024
 _PATTERN_CHARACTERS = 300
 _QUERY_CHARACTERS = 1000
 _HEAD_CHARACTERS = 8  # of a file, which say whether it is a program
-_READS: Final = ToolTraits(read_only=True, safe=True, timeout_s=60)
-_WRITES: Final = ToolTraits(repeatable=True, safe=True, timeout_s=60)
-_EDITS: Final = ToolTraits(safe=True, timeout_s=60)
+_READS: Final = ToolCapabilities(read_only=True, safe=True, timeout_s=60)
+_WRITES: Final = ToolCapabilities(repeatable=True, safe=True, timeout_s=60)
+_EDITS: Final = ToolCapabilities(safe=True, timeout_s=60)
 
 FromOne = Annotated[int, Field(ge=1)]
 
@@ -94,55 +94,55 @@ class SearchFiles(Arguments):
     ignore_case: bool = False
 
 
-def workspace_of(site: ToolSite) -> Confined:
+def workspace_of(environment: ToolEnvironment) -> Confined:
     """Return the agent's workspace, with paths that stay in it."""
-    closed = partial(_closed, site)
-    return Confined(site.files, what="the workspace", closed=closed, made_by_reading=True)
+    closed = partial(_closed, environment)
+    return Confined(environment.files, what="the workspace", closed=closed, made_by_reading=True)
 
 
-def _closed(site: ToolSite) -> Iterator[Path]:
+def _closed(environment: ToolEnvironment) -> Iterator[Path]:
     """Yield the folders that say what agents may do, where the workspace is one or holds them.
 
     They are the gateway's, the agents' and this agent's.
     """
-    root, home = resolved(site.files), resolved(site.home)
-    for folder in (resolved(site.state), home, home.parent):
+    root, home = resolved(environment.files), resolved(environment.home)
+    for folder in (resolved(environment.state), home, home.parent):
         if folder == root or root in folder.parents:
             yield folder
 
 
 def file_tools(
-    site: ToolSite, *, read_only: bool, judged: JudgedWrites | None = None
+    environment: ToolEnvironment, *, read_only: bool, judged: JudgedWrites | None = None
 ) -> tuple[Tool, ...]:
-    """Return the file tools of one agent, confined to `site.files`.
+    """Return the file tools of one agent, confined to `environment.files`.
 
     Args:
-        site: Where they work.
+        environment: Where they work.
         read_only: Whether those are left out that write.
         judged: For which file the gate judged a call; without it none was judged for one, and no
             protected file is written.
     """
-    files = _Files(site, judged or JudgedWrites())
+    files = _Files(environment, judged or JudgedWrites())
     reads: tuple[Tool, ...] = (
         FunctionTool(
             "read_file",
             "Read a text file of your workspace, each line after its number and a tab.",
             arguments=ReadFile,
-            traits=_READS,
+            capabilities=_READS,
             answer=files.read,
         ),
         FunctionTool(
             "list_files",
             "List a folder of your workspace, or all files below it that fit a pattern.",
             arguments=ListFiles,
-            traits=_READS,
+            capabilities=_READS,
             answer=files.list,
         ),
         FunctionTool(
             "search_files",
             "Find lines in the text files of your workspace.",
             arguments=SearchFiles,
-            traits=_READS,
+            capabilities=_READS,
             answer=files.search,
         ),
     )
@@ -154,7 +154,7 @@ def file_tools(
             "write_file",
             "Write a whole text file in your workspace; what was in it is gone. Makes folders.",
             arguments=WriteFile,
-            traits=_WRITES,
+            capabilities=_WRITES,
             write=files.write,
             intent=files.intent_to_write,
         ),
@@ -163,7 +163,7 @@ def file_tools(
             "Replace text in a file of your workspace. old_text has to stand there exactly once,"
             " to the blank, without line numbers; or use replace_all.",
             arguments=EditFile,
-            traits=_EDITS,
+            capabilities=_EDITS,
             write=files.edit,
             intent=files.intent_to_edit,
         ),
@@ -171,10 +171,10 @@ def file_tools(
 
 
 class _Files:
-    def __init__(self, site: ToolSite, judged: JudgedWrites) -> None:
-        self._folder = workspace_of(site)
+    def __init__(self, environment: ToolEnvironment, judged: JudgedWrites) -> None:
+        self._folder = workspace_of(environment)
         self._judged = judged
-        self._finding = Finding(self._folder, site.environ)
+        self._finding = Finding(self._folder, environment.environ)
 
     async def read(self, asked: ReadFile, _context: ToolContext) -> str:
         return await self._folder.run(partial(self._page, asked), reads=True)

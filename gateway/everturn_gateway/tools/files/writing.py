@@ -7,9 +7,9 @@ from typing import Generic, TypeAlias, TypeVar
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall, ToolDefinition
-from everturn_actors.ports import ToolContext, ToolTraits
+from everturn_actors.ports import ToolCapabilities, ToolContext
 from everturn_gateway.tools.arguments import Arguments, parameters, read_arguments
-from everturn_gateway.tools.site import FileWrite
+from everturn_gateway.tools.environment import FileWrite
 
 ArgumentsT = TypeVar("ArgumentsT", bound=Arguments)
 CallId: TypeAlias = tuple[str, str]
@@ -25,7 +25,7 @@ class WritingTool(Generic[ArgumentsT]):
         description: str,
         *,
         arguments: type[ArgumentsT],
-        traits: ToolTraits,
+        capabilities: ToolCapabilities,
         write: Callable[[ArgumentsT, CallId], Awaitable[str]],
         intent: Callable[[ArgumentsT], Awaitable[FileWrite]],
     ) -> None:
@@ -33,7 +33,7 @@ class WritingTool(Generic[ArgumentsT]):
         self._definition = ToolDefinition(
             name=name, description=description, parameters=parameters(arguments)
         )
-        self._arguments, self._traits = arguments, traits
+        self._arguments, self._capabilities = arguments, capabilities
         self._write, self._intent = write, intent
 
     @property
@@ -42,9 +42,9 @@ class WritingTool(Generic[ArgumentsT]):
         return self._definition
 
     @property
-    def traits(self) -> ToolTraits:
+    def capabilities(self) -> ToolCapabilities:
         """How it may be run."""
-        return self._traits
+        return self._capabilities
 
     async def write_of(self, call: ToolCall) -> FileWrite | None:
         """Return which file the call would write; None where it would fail before."""

@@ -20,6 +20,7 @@ import anyio.abc
 
 from everturn_actors.ports import Clock
 from everturn_actors.supervisor import attempt, contain
+from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.mcp.errors import (
     McpDownError,
     McpError,
@@ -31,7 +32,6 @@ from everturn_gateway.tools.mcp.listing import Listing
 from everturn_gateway.tools.mcp.results import Answer
 from everturn_gateway.tools.mcp.session import Session, protocol
 from everturn_gateway.tools.mcp.settings import McpServerSettings
-from everturn_gateway.tools.site import ToolSite
 
 BACK_OFF_S: Final = (0, 1, 5, 15, 60, 300)
 "After so many failures in a row, until the server may be started again."
@@ -122,19 +122,19 @@ class Connection:
     def __init__(
         self,
         settings: McpServerSettings,
-        site: ToolSite,
+        environment: ToolEnvironment,
         *,
         tasks: anyio.abc.TaskGroup,
         clock: Clock,
         limits: McpLimits,
     ) -> None:
-        self.settings, self.site, self.limits = settings, site, limits
+        self.settings, self.environment, self.limits = settings, environment, limits
         self.known: Listing | None = None
         "The tools as they were last listed, whether the server is up or not; None = never."
         self.fault = ""
         "Why the server is down; empty where it is up, or has not been needed. For operators."
         self._tasks, self._clock = tasks, clock
-        self._name = f"MCP server {settings.name} of {site.agent}"
+        self._name = f"MCP server {settings.name} of {environment.agent}"
         self._life: _Life | None = None
         self._failures = 0
         self._not_before = self._used_at = clock.now()
@@ -299,7 +299,7 @@ class Connection:
         with anyio.move_on_after(self.limits.start_s) as starting:
             open_session = await protocol()
             async with open_session(
-                self.settings, self.site, on_change=life.change, on_end=life.over.set
+                self.settings, self.environment, on_change=life.change, on_end=life.over.set
             ) as session:
                 try:
                     listing = await session.listing()
@@ -391,13 +391,13 @@ class Connection:
             self._failures = max(self._failures, 0 if life.up_at is not None else 1) + 1
         wait_s = BACK_OFF_S[min(self._failures, len(BACK_OFF_S)) - 1]
         self._not_before = now + timedelta(seconds=wait_s)
-        mask = self.site.secrets.mask
+        mask = self.environment.secrets.mask
         self._why = mask(life.why)
         self.fault = f"{self._why}, and said: {mask(life.words)}" if life.words else self._why
         logger.warning("MCP server is down", extra=self._fields(why=self.fault, wait_s=wait_s))
 
     def _fields(self, **fields: object) -> dict[str, object]:
-        return {"agent": self.site.agent, "server": self.settings.name, **fields}
+        return {"agent": self.environment.agent, "server": self.settings.name, **fields}
 
 
 def _first(error: BaseException) -> BaseException:

@@ -11,12 +11,12 @@ import anyio
 import anyio.abc
 
 from everturn_actors.ports import Clock
+from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.mcp.connection import Connection, McpLimits
 from everturn_gateway.tools.mcp.listing import Listing
 from everturn_gateway.tools.mcp.names import exposed_names, renamed
 from everturn_gateway.tools.mcp.settings import McpServerSettings
 from everturn_gateway.tools.mcp.tool import McpTool
-from everturn_gateway.tools.site import ToolSite
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ class McpServers:
 
     def toolbox(
         self,
-        site: ToolSite,
+        environment: ToolEnvironment,
         servers: Sequence[McpServerSettings],
         *,
         taken: Collection[str] = (),
@@ -124,7 +124,7 @@ class McpServers:
         otherwise are closed once no call is at work in them. Nothing is started yet.
 
         Args:
-            site: Where the agent works.
+            environment: Where the agent works.
             servers: In the order in which their tools are offered. Of two with the same name
                 there is the first.
             taken: Names of the agent's other tools, which no tool of a server gets.
@@ -132,8 +132,8 @@ class McpServers:
         named: dict[str, McpServerSettings] = {}
         for settings in servers:
             named.setdefault(settings.name, settings)
-        connections = [self._connection(site, settings) for settings in named.values()]
-        for key in [key for key in self._connections if key[0] == site.agent]:
+        connections = [self._connection(environment, settings) for settings in named.values()]
+        for key in [key for key in self._connections if key[0] == environment.agent]:
             if self._connections[key] not in connections:
                 self._connections.pop(key).retire()
         return McpToolbox(
@@ -148,16 +148,18 @@ class McpServers:
         for key in [key for key in self._connections if key[0] == agent]:
             self._connections.pop(key).retire()
 
-    def _connection(self, site: ToolSite, settings: McpServerSettings) -> Connection:
-        key = (site.agent, settings.name)
+    def _connection(self, environment: ToolEnvironment, settings: McpServerSettings) -> Connection:
+        key = (environment.agent, settings.name)
         found = self._connections.get(key)
         if found is not None:
-            if found.settings == settings and _is_same(found.site, site):
+            if found.settings == settings and _is_same(found.environment, environment):
                 return found
             found.retire()
         for secret in settings.secrets():
-            site.secrets.add(secret)
-        made = Connection(settings, site, tasks=self._tasks, clock=self._clock, limits=self._limits)
+            environment.secrets.add(secret)
+        made = Connection(
+            settings, environment, tasks=self._tasks, clock=self._clock, limits=self._limits
+        )
         self._connections[key] = made
         return made
 
@@ -167,7 +169,7 @@ class McpServers:
             connection.close()
 
 
-def _is_same(one: ToolSite, other: ToolSite) -> bool:
+def _is_same(one: ToolEnvironment, other: ToolEnvironment) -> bool:
     """Return whether a server that runs at one site is the one that would run at the other."""
     return (one.home, one.files, one.environ) == (other.home, other.files, other.environ)
 

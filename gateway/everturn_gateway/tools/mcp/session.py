@@ -9,11 +9,11 @@ from typing import Any, Final, Protocol
 
 import anyio.to_thread
 
+from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.mcp.errors import McpStartError
 from everturn_gateway.tools.mcp.listing import Listing
 from everturn_gateway.tools.mcp.results import Answer
 from everturn_gateway.tools.mcp.settings import McpServerSettings
-from everturn_gateway.tools.site import ToolSite
 
 INSTALL: Final = "run `pip install 'everturn[mcp]'`"
 _IMPORTING: Final = threading.Lock()
@@ -76,7 +76,7 @@ class OpenSession(Protocol):
     def __call__(
         self,
         settings: McpServerSettings,
-        site: ToolSite,
+        environment: ToolEnvironment,
         *,
         on_change: Callable[[], None],
         on_end: Callable[[], None],

@@ -7,7 +7,7 @@ from typing import Any, Final, NoReturn, cast
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall, ToolDefinition
-from everturn_actors.ports import ToolContext, ToolOutput, ToolTraits
+from everturn_actors.ports import ToolCapabilities, ToolContext, ToolOutput
 from everturn_gateway.tools.mcp.connection import Connection
 from everturn_gateway.tools.mcp.errors import (
     McpAnswerError,
@@ -36,7 +36,7 @@ class McpTool:
             name=name, description=definition.description, parameters=definition.parameters
         )
         # What a server says of itself holds where its owner's word stands behind it.
-        self._traits = ToolTraits(
+        self._capabilities = ToolCapabilities(
             kind="mcp",
             read_only=settings.trusted and definition.read_only,
             repeatable=settings.trusted and definition.repeatable,
@@ -49,9 +49,9 @@ class McpTool:
         return self._definition
 
     @property
-    def traits(self) -> ToolTraits:
+    def capabilities(self) -> ToolCapabilities:
         """How it may be run."""
-        return self._traits
+        return self._capabilities
 
     @property
     def server(self) -> str:
@@ -92,7 +92,7 @@ class McpTool:
 
     def _fail(self, error: McpError) -> NoReturn:
         server = f"the MCP server {self.server!r}"
-        why = self._connection.site.secrets.mask(str(error))
+        why = self._connection.environment.secrets.mask(str(error))
         match error:
             case McpDownError():
                 text = f"{server} is not there, and nothing was sent to it: {why}"

@@ -43,6 +43,7 @@ from mcp_types import Tool as WireTool
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
+from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.mcp.errors import (
     McpAnswerError,
     McpError,
@@ -64,7 +65,6 @@ from everturn_gateway.tools.mcp.settings import McpServerSettings
 from everturn_gateway.tools.mcp.transports.stdio import NO_MESSAGE, UNUSABLE, open_stdio
 from everturn_gateway.tools.mcp.transports.streamable import EXPIRED, STATUS, open_streamable
 from everturn_gateway.tools.mcp.transports.streams import Incoming, Outgoing, Traffic
-from everturn_gateway.tools.site import ToolSite
 
 PAGES_MOST: Final = 32  # of a list of tools
 ENTRIES_MOST: Final = 500  # of a page
@@ -299,7 +299,7 @@ def _definition(tool: WireTool) -> RemoteDefinition:
 @asynccontextmanager
 async def open_session(
     settings: McpServerSettings,
-    site: ToolSite,
+    environment: ToolEnvironment,
     *,
     on_change: Callable[[], None],
     on_end: Callable[[], None],
@@ -308,7 +308,7 @@ async def open_session(
 
     Args:
         settings: The server.
-        site: Where the agent works.
+        environment: Where the agent works.
         on_change: Called when the server says that its tools changed.
         on_end: Called when the connection has ended by itself; `why` then says why.
 
@@ -323,7 +323,7 @@ async def open_session(
         await anyio.lowlevel.checkpoint()
 
     async with AsyncExitStack() as stack:
-        transport = open_stdio(settings, site, traffic) if settings.command else None
+        transport = open_stdio(settings, environment, traffic) if settings.command else None
         incoming, outgoing = await stack.enter_async_context(transport or open_streamable(settings))
         sending = Outgoing(outgoing, traffic)
         dispatcher = _Sifting(Incoming(incoming, traffic), sending)

@@ -10,19 +10,19 @@ from pydantic import Field
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.outside import AND_MORE, together
-from everturn_actors.ports import Clock, Tool, ToolContext, ToolOutput, ToolTraits
+from everturn_actors.ports import Clock, Tool, ToolCapabilities, ToolContext, ToolOutput
 from everturn_gateway.tools.arguments import Arguments
 from everturn_gateway.tools.confined import Confined
 from everturn_gateway.tools.conversations import sources_behind
+from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.function import FunctionTool
 from everturn_gateway.tools.memory.notes import Notes, UnreadNotesError, sources_in
 from everturn_gateway.tools.quoting import PAGE_TOKENS, page_of
-from everturn_gateway.tools.site import ToolSite
 
 DAYS_MAX: Final = 366
-_READS: Final = ToolTraits(read_only=True, safe=True, timeout_s=60)
-_REWRITES: Final = ToolTraits(repeatable=True, safe=True, timeout_s=60)
-_ADDS: Final = ToolTraits(safe=True, timeout_s=60)
+_READS: Final = ToolCapabilities(read_only=True, safe=True, timeout_s=60)
+_REWRITES: Final = ToolCapabilities(repeatable=True, safe=True, timeout_s=60)
+_ADDS: Final = ToolCapabilities(safe=True, timeout_s=60)
 
 _NOTED: Final = "notes that were written after reading "
 _DIRECTIVE: Final = """\
@@ -72,49 +72,49 @@ def memory_directive() -> str:
     return _DIRECTIVE
 
 
-def memory_tools(site: ToolSite, *, clock: Clock) -> tuple[Tool, ...]:
+def memory_tools(environment: ToolEnvironment, *, clock: Clock) -> tuple[Tool, ...]:
     """Return the memory tools of one agent.
 
-    Its notes are kept in `site.home`, those that all agents share in `site.state`; days are
-    those of UTC.
+    Its notes are kept in `environment.home`, those that all agents share in `environment.state`;
+    days are those of UTC.
     """
-    memory = _Memory(site, clock)
+    memory = _Memory(environment, clock)
     return (
         FunctionTool(
             "recall",
             "Read your notes: long-term memory, recent days, and what all agents know.",
             arguments=Recall,
-            traits=_READS,
+            capabilities=_READS,
             answer=memory.recall,
         ),
         FunctionTool(
             "remember",
             "Add something you learnt to today's notes.",
             arguments=Remember,
-            traits=_ADDS,
+            capabilities=_ADDS,
             answer=memory.remember,
         ),
         FunctionTool(
             "reflect",
             "Read your long-term memory (MEMORY.md), or replace it. Read it first.",
             arguments=Reflect,
-            traits=_REWRITES,
+            capabilities=_REWRITES,
             answer=memory.reflect,
         ),
         FunctionTool(
             "update_world",
             "Replace what all agents know of a topic. Recall it first.",
             arguments=UpdateWorld,
-            traits=_REWRITES,
+            capabilities=_REWRITES,
             answer=memory.update_world,
         ),
     )
 
 
 class _Memory:
-    def __init__(self, site: ToolSite, clock: Clock) -> None:
-        self._own = Confined(site.home / "memory", what="your notes")
-        self._world = Confined(site.state / "memory" / "world", what="the shared notes")
+    def __init__(self, environment: ToolEnvironment, clock: Clock) -> None:
+        self._own = Confined(environment.home / "memory", what="your notes")
+        self._world = Confined(environment.state / "memory" / "world", what="the shared notes")
         self._notes, self._clock = Notes(self._own, self._world), clock
 
     async def recall(self, asked: Recall, context: ToolContext) -> ToolOutput:

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from everturn_gateway.tools.environment import CommandPlace
 from everturn_gateway.tools.policy.commands.analysis import CommandLine
 from everturn_gateway.tools.policy.commands.git_state import look_at_git
 from everturn_gateway.tools.policy.commands.programs import look_up
 from everturn_gateway.tools.policy.commands.targets import Target
 from everturn_gateway.tools.policy.commands.uses import Use
 from everturn_gateway.tools.policy.files.protected_files import reason_on_disk
-from everturn_gateway.tools.site import CommandPlace
 
 # Of os.path, since a name that is too long is no error there: it is no name of anything.
 # ruff: noqa: PTH112

@@ -26,7 +26,7 @@ from anyio import to_thread
 
 from everturn_actors.model import Approval, FileDigest, ToolCall
 from everturn_actors.ports import Tool, ToolContext, Verdict
-from everturn_channels.files import put_aside, read_kept, replace_kept
+from everturn_channels.files import quarantine, read_kept, replace_kept
 from everturn_gateway.tools.policy.gate import NOBODY_ANSWERS, PolicyGate
 from everturn_gateway.tools.policy.outside.cleaning import without_hidden
 from everturn_gateway.tools.policy.subjects import SaysItself, policy_name_of
@@ -128,22 +128,22 @@ class DescriptionGate:
         """Stand behind `before`."""
         self._before, self._allowed = before, allowed
 
-    async def judge(self, call: ToolCall, tool: Tool, context: ToolContext) -> Verdict:
+    async def evaluate(self, call: ToolCall, tool: Tool, context: ToolContext) -> Verdict:
         """Say whether a call may run."""
-        verdict = await self._before.judge(call, tool, context)
+        verdict = await self._before.evaluate(call, tool, context)
         name = _foreign_name(tool)
-        if verdict.word == "deny" or not name or self._before.policy.mode == "dangerous":
+        if verdict.effect == "deny" or not name or self._before.policy.mode == "dangerous":
             return verdict
         definition = tool.definition
         words = ToolWords(description=definition.description, parameters=definition.parameters)
         held = FileDigest(path=f"the description of {name}", digest=words.digest)
         if _is_approved(_approval(call, context), held):
             await self._allowed.keep(name, words)
-            return _held(verdict, held) if verdict.word == "ask" else verdict
+            return _held(verdict, held) if verdict.effect == "ask" else verdict
         known = await self._allowed.of(name)
         if known == words:
-            return _held(verdict, held) if verdict.word == "ask" else verdict
-        if known is None and verdict.word == "ask":
+            return _held(verdict, held) if verdict.effect == "ask" else verdict
+        if known is None and verdict.effect == "ask":
             return _held(verdict, held)
         if known is None and await self._allowed.takes_new():
             await self._allowed.keep(name, words)
@@ -163,11 +163,11 @@ class DescriptionGate:
         if context.key.channel in NOBODY_ANSWERS:
             # The words themselves are the server's, and go to people alone.
             hint = "nobody can be asked in this conversation; do it another way, or report it"
-            return Verdict(word="deny", reason=f"{why}; {hint}")
+            return Verdict(effect="deny", reason=f"{why}; {hint}")
         policy = self._before.policy
         reason = f"{why}; who allows it takes the new one over. {change}"
         return Verdict(
-            word="ask",
+            effect="ask",
             reason="\n".join(filter(None, (verdict.reason, reason))),
             approvers=policy.approvers,
             timeout_s=policy.approval_timeout_s,
@@ -281,7 +281,7 @@ def _read(file: Path) -> tuple[dict[str, ToolWords], bool]:
         fields = {"path": str(file), "error": str(error)}
         logger.error("how tools were allowed is lost; each is asked about", extra=fields)  # noqa: TRY400
         try:
-            put_aside(file)
+            quarantine(file)
         except OSError:
             logger.warning("it cannot be put aside", extra=fields)
         return {}, True

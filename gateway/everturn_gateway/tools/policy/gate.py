@@ -13,6 +13,7 @@ from everturn_actors.model import ToolCall
 from everturn_actors.ports import ALLOW, Tool, ToolContext, Verdict
 from everturn_gateway.scheduler.jobs import ISOLATED
 from everturn_gateway.tools.conversations import DELEGATE, sources_behind
+from everturn_gateway.tools.environment import capabilities_of
 from everturn_gateway.tools.policy.binding import bound, bound_to_state, run_by
 from everturn_gateway.tools.policy.hooks import Guard, refusal
 from everturn_gateway.tools.policy.judged_writes import JudgedWrites
@@ -27,7 +28,6 @@ from everturn_gateway.tools.policy.policy_files.loading import LOCAL_FILE
 from everturn_gateway.tools.policy.policy_files.writing import PolicyWriteError, add_allowed
 from everturn_gateway.tools.policy.rules.patterns import Pattern, PatternError, read_pattern
 from everturn_gateway.tools.policy.subjects import Subject, looked_at, subject_of
-from everturn_gateway.tools.site import traits_of
 
 NOBODY_ANSWERS: Final = frozenset((DELEGATE, ISOLATED, "once"))
 "Channels of conversations in which there is no person."
@@ -85,7 +85,7 @@ class PolicyGate:
         """What holds now, what was allowed for good since it was loaded included."""
         return self._policy
 
-    async def judge(self, call: ToolCall, tool: Tool, context: ToolContext) -> Verdict:
+    async def evaluate(self, call: ToolCall, tool: Tool, context: ToolContext) -> Verdict:
         """Say whether a call may run.
 
         It is judged by the state that it would meet: what the files of the workspace make of it. A
@@ -99,13 +99,13 @@ class PolicyGate:
         subject = await looked_at(subject, call, tool, named=self._writes.named)
         if subject.write is not None and subject.protected:
             self._writes.note(context.session_id, call.call_id, subject.write.path)
-        verdict = await self._judge(allowing, subject, call, tool, context)
-        if self._workspace is None or verdict.word == "deny":
+        verdict = await self._evaluate(allowing, subject, call, tool, context)
+        if self._workspace is None or verdict.effect == "deny":
             return verdict
-        if verdict.word == "ask":
+        if verdict.effect == "ask":
             # First: what changes between here and the digests is seen, what comes later asks.
             await self._hold(verdict, subject, call, tool, context)
-        bind = bound if verdict.word == "ask" else bound_to_state
+        bind = bound if verdict.effect == "ask" else bound_to_state
         return await anyio.to_thread.run_sync(bind, verdict, subject, call, self._workspace)
 
     async def _hold(
@@ -116,32 +116,32 @@ class PolicyGate:
         if subject.line is None:
             return
         paths = await anyio.to_thread.run_sync(run_by, subject, call, self._workspace)
-        for_s = verdict.timeout_s + tool.traits.timeout_s
+        for_s = verdict.timeout_s + tool.capabilities.timeout_s
         self._writes.held.hold(context.session_id, call.call_id, paths, for_s=for_s)
 
-    async def _judge(
+    async def _evaluate(
         self, policy: Policy, subject: Subject, call: ToolCall, tool: Tool, context: ToolContext
     ) -> Verdict:
         sources = sources_behind(context)
         weighed = await _weigh(policy, subject, is_tainted=bool(sources))
         if weighed.denied is not None:
             reason = f"the policy denies it (deny: {weighed.denied.text})"
-            return Verdict(word="deny", reason=reason)
+            return Verdict(effect="deny", reason=reason)
         if reason := refusal(self._guards, call, context.conversation):
-            return Verdict(word="deny", reason=reason)
+            return Verdict(effect="deny", reason=reason)
         if policy.mode == "dangerous":
             return ALLOW
-        traits = traits_of(tool, call)
-        is_safe = traits.safe and subject.line is None and not subject.protected
+        capabilities = capabilities_of(tool, call)
+        is_safe = capabilities.safe and subject.line is None and not subject.protected
         may_run = is_safe or not weighed.refusal
         if policy.mode == "restrict" and not may_run:
             hint = "what is not allowed is refused here (mode restrict); do without, or say so"
-            return Verdict(word="deny", reason=f"{weighed.refusal}; {hint}")
+            return Verdict(effect="deny", reason=f"{weighed.refusal}; {hint}")
         if policy.after_untrusted == "ask" and sources:
-            if is_safe and traits.read_only:
+            if is_safe and capabilities.read_only:
                 return ALLOW
             why = "" if may_run else weighed.refusal
-            if may_run and only_reads(traits, subject, is_told=policy.tells_to_read(subject)):
+            if may_run and only_reads(capabilities, subject, is_told=policy.tells_to_read(subject)):
                 # In a thread: after a start, a long conversation is read as a whole.
                 given = await anyio.to_thread.run_sync(
                     self._given.of, context.session_id, context.conversation
@@ -192,9 +192,9 @@ async def _weigh(policy: Policy, subject: Subject, *, is_tainted: bool) -> _Weig
 def _asking(policy: Policy, context: ToolContext, *, reason: str, pattern: str) -> Verdict:
     if context.key.channel in NOBODY_ANSWERS:
         hint = "nobody can be asked in this conversation; do it another way, or report it"
-        return Verdict(word="deny", reason=f"{reason}; {hint}")
+        return Verdict(effect="deny", reason=f"{reason}; {hint}")
     return Verdict(
-        word="ask",
+        effect="ask",
         reason=reason,
         pattern=pattern,
         approvers=policy.approvers,

@@ -11,8 +11,16 @@ import anyio.to_thread
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall, ToolDefinition
-from everturn_actors.ports import Tool, ToolContext, ToolOutput, ToolTraits
+from everturn_actors.ports import Tool, ToolCapabilities, ToolContext, ToolOutput
 from everturn_gateway.logs import SecretRegistry
+from everturn_gateway.tools.environment import (
+    CommandPlace,
+    FileWrite,
+    PlacesCommands,
+    RunsCommands,
+    WritesFiles,
+    capabilities_of,
+)
 from everturn_gateway.tools.policy.held_files import HeldFiles
 from everturn_gateway.tools.policy.hooks import AfterTool, notes
 from everturn_gateway.tools.policy.notifying import Notifier, ToolNotice
@@ -24,14 +32,6 @@ from everturn_gateway.tools.policy.subjects import (
     Subject,
     policy_name_of,
     subject_of,
-)
-from everturn_gateway.tools.site import (
-    CommandPlace,
-    FileWrite,
-    PlacesCommands,
-    RunsCommands,
-    WritesFiles,
-    traits_of,
 )
 
 _LARGE_CHARACTERS = 50_000  # cleaning more takes over a millisecond: in a thread
@@ -46,7 +46,7 @@ class CallWatch(Protocol):
         *,
         agent: str,
         call: ToolCall,
-        traits: ToolTraits,
+        capabilities: ToolCapabilities,
     ) -> ToolOutput:
         """Run one call and return its output, taking note of how it went."""
         ...
@@ -82,9 +82,9 @@ class GuardedTool:
         return self._tool.definition
 
     @property
-    def traits(self) -> ToolTraits:
+    def capabilities(self) -> ToolCapabilities:
         """How it may be run."""
-        return self._tool.traits
+        return self._tool.capabilities
 
     @property
     def policy_name(self) -> str:
@@ -114,9 +114,9 @@ class GuardedTool:
         """Return which file the call would write; None where it writes none by itself."""
         return await self._tool.write_of(call) if isinstance(self._tool, WritesFiles) else None
 
-    def traits_of(self, call: ToolCall) -> ToolTraits:
+    def capabilities_of(self, call: ToolCall) -> ToolCapabilities:
         """How this call may be run."""
-        return traits_of(self._tool, call)
+        return capabilities_of(self._tool, call)
 
     async def run(self, call: ToolCall, context: ToolContext) -> ToolOutput:
         """Run one call, and return its result fit to be sent.
@@ -128,7 +128,9 @@ class GuardedTool:
             if self._watch is None:
                 return await self._call(call, context)
             work = functools.partial(self._call, call, context)
-            return await self._watch.watched(work, agent=self._agent, call=call, traits=self.traits)
+            return await self._watch.watched(
+                work, agent=self._agent, call=call, capabilities=self.capabilities
+            )
         finally:
             if self._held is not None:
                 self._held.release(context.session_id, call.call_id)

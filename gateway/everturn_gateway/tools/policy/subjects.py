@@ -13,11 +13,11 @@ import anyio.to_thread
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall
 from everturn_actors.ports import Tool, ToolKind
+from everturn_gateway.tools.environment import FileWrite, PlacesCommands, RunsCommands, WritesFiles
 from everturn_gateway.tools.policy.command_state import LineState, look_at_line
 from everturn_gateway.tools.policy.commands.analysis import CommandLine, analyse
 from everturn_gateway.tools.policy.files.protected_files import reason_on_disk
 from everturn_gateway.tools.policy.rules.patterns import exact_pattern
-from everturn_gateway.tools.site import FileWrite, PlacesCommands, RunsCommands, WritesFiles
 
 _FAMILIES: Final = {
     "web_fetch": "web:fetch",
@@ -140,7 +140,7 @@ async def subject_of(call: ToolCall, tool: Tool) -> Subject:
     # No argument of a server's tool is an action: a model could write another tool's name with it.
     own = policy_name_of(tool)
     names = (own, call.name) if own else call_names(call)
-    return Subject(kind=tool.traits.kind, names=tuple(dict.fromkeys(names)), line=line)
+    return Subject(kind=tool.capabilities.kind, names=tuple(dict.fromkeys(names)), line=line)
 
 
 async def looked_at(

@@ -1,4 +1,4 @@
-"""Ends what a process left behind when its keeper was killed. Blocking.
+"""Ends what a process left behind when its supervisor process was killed. Blocking.
 
 All that a process starts carries its handle in its environment. A handle is never used twice, so
 nothing else can be meant, however often the system used a process id again.
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from everturn_gateway.tools.processes import keeper
+from everturn_gateway.tools.processes import supervisor_process
 
 _PROC: Final = Path("/proc")
 _LOOKS: Final = 50  # at the list of processes
@@ -31,12 +31,12 @@ def end_leftovers(handle: str) -> int:
 
 def _end(pid: int, handle: str) -> bool:
     """Kill a process if it carries `handle`; return whether it did."""
-    began = keeper.began_at(pid)
+    began = supervisor_process.began_at(pid)
     try:
         environ = (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
     except OSError:  # it has ended, or is somebody else's
         return False
-    if not began or f"{keeper.COOKIE}={handle}".encode() not in environ:
+    if not began or f"{supervisor_process.COOKIE}={handle}".encode() not in environ:
         return False
-    keeper.send_to(pid, began, signal.SIGKILL)
+    supervisor_process.send_to(pid, began, signal.SIGKILL)
     return True

@@ -1,6 +1,7 @@
 """Reads what a process printed, as text for a model. Blocking: call it in a worker thread.
 
-The keeper keeps the first piece of it and the newest ones; what is missing in between is said.
+The supervisor process keeps the first piece of it and the newest ones; what is missing in between
+is said.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from everturn_gateway.tools.processes import keeper
+from everturn_gateway.tools.processes import supervisor_process
 
 PAGE_CHARACTERS: Final = 30_000
 _LINE_CHARACTERS: Final = 2_000  # what is longer is shortened: one line must not be the whole page
 
-_PIECE: Final = re.compile(re.escape(keeper.OUTPUT) + r"(\d+)\.(\d+)")
+_PIECE: Final = re.compile(re.escape(supervisor_process.OUTPUT) + r"(\d+)\.(\d+)")
 _ESCAPES: Final = re.compile(
     rb"\x1b(?:"
     rb"\[[0-?]*[ -/]*[@-~]"  # CSI: colours, movements

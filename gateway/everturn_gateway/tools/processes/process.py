@@ -1,4 +1,4 @@
-"""One process as the gateway holds it: its record, its lines to the keeper, and its end."""
+"""One process as the gateway holds it: its record, the lines to its supervisor, and its end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import anyio
 from anyio import to_thread
 
 from everturn_actors.errors import ToolFailedError
-from everturn_gateway.tools.processes import keeper
+from everturn_gateway.tools.processes import supervisor_process
 from everturn_gateway.tools.processes.leftovers import end_leftovers
 from everturn_gateway.tools.processes.records import (
     Ending,
@@ -30,9 +30,11 @@ from everturn_gateway.tools.processes.tmux import Tmux
 
 logger = logging.getLogger(__name__)
 
-_START_S: Final = 15.0  # how long a keeper may take to begin; it takes 50 ms
+_START_S: Final = 15.0  # how long a supervisor process may take to begin; it takes 50 ms
 _LOOK_AGAIN_S: Final = 0.02
-_END_S: Final = keeper.GRACE_S + 5.0  # how long a keeper may take to end all
+_END_S: Final = (
+    supervisor_process.GRACE_S + 5.0
+)  # how long a supervisor process may take to end all
 _SWEEP_S: Final = 5.0
 _WRITE_S: Final = 10.0  # how long a process may take to read what is written to it
 
@@ -57,25 +59,28 @@ class Process:
     _writing: anyio.Lock = field(default_factory=anyio.Lock)
     _saving: anyio.Lock = field(default_factory=anyio.Lock)
 
-    # --- its keeper ---
+    # --- its supervisor process ---
 
     def connect(self) -> None:
-        """Open the lines to the keeper. Blocking; `disconnect` closes them.
+        """Open the lines to the supervisor process. Blocking; `disconnect` closes them.
 
         Raises:
             OSError: The folder is damaged.
         """
-        self._alive = os.open(self.folder / keeper.ALIVE, os.O_RDONLY | os.O_NONBLOCK)
+        self._alive = os.open(self.folder / supervisor_process.ALIVE, os.O_RDONLY | os.O_NONBLOCK)
         try:
-            # Open for both directions, what is written waits for a keeper that is not there yet.
-            self._control = os.open(self.folder / keeper.CONTROL, os.O_RDWR | os.O_NONBLOCK)
+            # Open for both directions, what is written waits for a supervisor process that is not
+            # there yet.
+            self._control = os.open(
+                self.folder / supervisor_process.CONTROL, os.O_RDWR | os.O_NONBLOCK
+            )
         except OSError:
             self.disconnect()
             raise
 
     @property
     def is_connected(self) -> bool:
-        """Whether the lines to the keeper are open."""
+        """Whether the lines to the supervisor process are open."""
         return self._control >= 0
 
     def disconnect(self) -> None:
@@ -86,20 +91,20 @@ class Process:
         self._alive = self._control = -1
 
     def command(self, letter: bytes) -> None:
-        """Tell the keeper something; one that is gone hears nothing."""
+        """Tell the supervisor process something; one that is gone hears nothing."""
         if self._control >= 0:
             os.write(self._control, letter)
 
     async def start(self, tmux: Tmux) -> None:
-        """Start the keeper; return when the command runs.
+        """Start the supervisor process; return when the command runs.
 
         Raises:
-            ToolFailedError: No keeper began in time, or there is no terminal for it.
+            ToolFailedError: No supervisor process began in time, or there is no terminal for it.
             OSError: The system refuses to start one.
         """
-        program = [sys.executable, "-I", "-S", keeper.__file__, str(self.folder)]
+        program = [sys.executable, "-I", "-S", supervisor_process.__file__, str(self.folder)]
         if self.record.interactive:
-            mark = f"{keeper.COOKIE}={self.record.handle}"
+            mark = f"{supervisor_process.COOKIE}={self.record.handle}"
             await tmux.open(self.record.handle, ["/usr/bin/env", mark, *program])
         else:
             await anyio.run_process(
@@ -107,7 +112,7 @@ class Process:
                 stdin=DEVNULL,
                 stdout=DEVNULL,
                 stderr=DEVNULL,
-                env={keeper.COOKIE: self.record.handle},
+                env={supervisor_process.COOKIE: self.record.handle},
                 start_new_session=True,
                 check=False,
             )
@@ -116,11 +121,14 @@ class Process:
                 if await self._has_begun():
                     return
                 await anyio.sleep(_LOOK_AGAIN_S)
-        msg = f"the process could not be started: its keeper does not begin within {_START_S:g} s"
+        msg = (
+            "the process could not be started: its supervisor process does not begin within"
+            f" {_START_S:g} s"
+        )
         raise ToolFailedError(msg)
 
     async def _has_begun(self) -> bool:
-        """Whether the keeper has said so, or is already done."""
+        """Whether the supervisor process has said so, or is already done."""
         while True:
             try:
                 said = os.read(self._alive, 64)
@@ -129,10 +137,10 @@ class Process:
                 continue
             if said:
                 return True
-            return await to_thread.run_sync((self.folder / keeper.ENDING).exists)
+            return await to_thread.run_sync((self.folder / supervisor_process.ENDING).exists)
 
     async def until_gone(self) -> Ending:
-        """Wait until no keeper is left; return how the process ended. What it left is killed."""
+        """Wait until its supervisor has gone; return how it ended. What it left is killed."""
         while True:
             try:
                 said = os.read(self._alive, 64)
@@ -146,7 +154,7 @@ class Process:
                 return ending
 
     def _settle(self) -> Ending | None:
-        """Return how it ended; None where a keeper has begun meanwhile. Blocking."""
+        """Return how it ended; None where a supervisor process has begun meanwhile. Blocking."""
         ending = read_ending(self.folder)
         if ending is not None:
             return ending
@@ -162,7 +170,7 @@ class Process:
             if ending is not None:
                 return ending
             why = last_words(self.folder)
-            note = "its keeper was killed" + (f", it said: {why}" if why else "")
+            note = "its supervisor process was killed" + (f", it said: {why}" if why else "")
             ending = Ending(status="lost", note=note)
         end_leftovers(self.record.handle)
         try:
@@ -202,10 +210,10 @@ class Process:
         Raises:
             ToolFailedError: It does not end.
         """
-        self.command(keeper.KILL)
+        self.command(supervisor_process.KILL)
         with anyio.move_on_after(_END_S):
             await self.ended.wait()
-        if self.ending is None:  # its keeper hangs
+        if self.ending is None:  # its supervisor process hangs
             await to_thread.run_sync(end_leftovers, self.record.handle)
             with anyio.move_on_after(_SWEEP_S):
                 await self.ended.wait()
@@ -222,7 +230,7 @@ class Process:
         """
         async with self._writing:
             try:
-                fd = await to_thread.run_sync(_open_input, self.folder / keeper.INPUT)
+                fd = await to_thread.run_sync(_open_input, self.folder / supervisor_process.INPUT)
             except OSError as error:
                 msg = f"the input of {self.record.handle} is closed"
                 raise ToolFailedError(msg) from error
@@ -245,7 +253,7 @@ class Process:
 
     def close_input(self) -> None:
         """Let its standard input end after what was written."""
-        self.command(keeper.CLOSE_INPUT)
+        self.command(supervisor_process.CLOSE_INPUT)
 
 
 def _open_input(path: Path) -> int:

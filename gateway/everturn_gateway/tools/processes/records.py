@@ -1,7 +1,8 @@
 """What is kept of a process, and the folder it is kept in. Blocking: call it in a worker thread.
 
-`record.json` is the gateway's, and durable before the process begins; `exit.json` is the keeper's
-(see `keeper`), or the gateway's where a keeper ended without a word.
+`record.json` is the gateway's, and durable before the process begins; `exit.json` is the supervisor
+process's (see `supervisor_process`), or the gateway's where a supervisor process ended without a
+word.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from everturn_actors.model import ConversationKey
 from everturn_gateway.errors import GatewayError
-from everturn_gateway.tools.processes import keeper
+from everturn_gateway.tools.processes import supervisor_process
 
 RECORD: Final = "record.json"
 _FORMAT: Final = 1
@@ -89,20 +90,20 @@ class BadRecordError(GatewayError):
     """A record cannot be read; the message names the file and what is wrong."""
 
 
-def create(folder: Path, record: ProcessRecord, start: keeper.Start) -> None:
+def create(folder: Path, record: ProcessRecord, start: supervisor_process.Start) -> None:
     """Make the folder of a process that has not begun; return when its record is durable.
 
     Raises:
         OSError: It could not be written.
     """
     folder.mkdir(mode=0o700)
-    for name in (keeper.ALIVE, keeper.CONTROL, keeper.INPUT):
+    for name in (supervisor_process.ALIVE, supervisor_process.CONTROL, supervisor_process.INPUT):
         os.mkfifo(folder / name, 0o600)
-    fd = os.open(folder / keeper.START, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    fd = os.open(folder / supervisor_process.START, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(fd, "w") as file:
         json.dump(start, file)
     write_record(folder, record)
-    keeper.sync_folder(folder.parent)
+    supervisor_process.sync_folder(folder.parent)
 
 
 def write_record(folder: Path, record: ProcessRecord) -> None:
@@ -111,7 +112,7 @@ def write_record(folder: Path, record: ProcessRecord) -> None:
     Raises:
         OSError: It could not be written; the old one stands.
     """
-    keeper.replace_file(folder / RECORD, _RECORDS.dump_json(record))
+    supervisor_process.replace_file(folder / RECORD, _RECORDS.dump_json(record))
 
 
 def read_record(folder: Path) -> ProcessRecord | None:
@@ -137,7 +138,7 @@ def read_record(folder: Path) -> ProcessRecord | None:
 def read_ending(folder: Path) -> Ending | None:
     """Return how the process ended, None where that is not recorded."""
     try:
-        return _ENDINGS.validate_json((folder / keeper.ENDING).read_bytes())
+        return _ENDINGS.validate_json((folder / supervisor_process.ENDING).read_bytes())
     except FileNotFoundError:
         return None
     except (OSError, ValidationError):
@@ -145,22 +146,22 @@ def read_ending(folder: Path) -> Ending | None:
 
 
 def write_ending(folder: Path, ending: Ending) -> None:
-    """Record an end that no keeper recorded; durable.
+    """Record an end that no supervisor process recorded; durable.
 
     Raises:
         OSError: It could not be written.
     """
-    keeper.replace_file(folder / keeper.ENDING, _ENDINGS.dump_json(ending))
+    supervisor_process.replace_file(folder / supervisor_process.ENDING, _ENDINGS.dump_json(ending))
 
 
 def give_up(folder: Path) -> bool:
     """Keep a process that has not begun from ever beginning; return whether it had not.
 
-    A keeper takes `start.json` by renaming it as well: one of the two has it.
+    A supervisor process takes `start.json` by renaming it as well: one of the two has it.
     """
-    taken = folder / keeper.CLAIMED
+    taken = folder / supervisor_process.CLAIMED
     try:
-        (folder / keeper.START).rename(taken)
+        (folder / supervisor_process.START).rename(taken)
     except FileNotFoundError:
         return False
     taken.unlink(missing_ok=True)
@@ -170,14 +171,16 @@ def give_up(folder: Path) -> bool:
 def read_pid(folder: Path) -> int | None:
     """Return the process id of the command, for people to look at; None where it is not known."""
     with suppress(OSError, ValueError, IndexError):
-        return int((folder / keeper.PIDS).read_text().split()[0])
+        return int((folder / supervisor_process.PIDS).read_text().split()[0])
     return None
 
 
 def last_words(folder: Path) -> str:
-    """Return the last line that a keeper left about its own failure; empty where there is none."""
+    """Return the last line that a supervisor process left about its own failure, if any."""
     try:
-        lines = (folder / keeper.ERRORS).read_text(errors="replace").strip().splitlines()
+        lines = (
+            (folder / supervisor_process.ERRORS).read_text(errors="replace").strip().splitlines()
+        )
     except OSError:
         return ""
     return lines[-1][:_ERROR_BYTES] if lines else ""

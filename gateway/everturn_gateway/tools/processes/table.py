@@ -1,7 +1,8 @@
 """All background processes of a gateway: started, followed to their end, told of, kept for a while.
 
-A process belongs to the conversation that started it. It runs beside the gateway (`keeper`), so
-when the gateway starts again it finds what still runs, and what has ended meanwhile.
+A process belongs to the conversation that started it. It runs beside the gateway
+(`supervisor_process`), so when the gateway starts again it finds what still runs, and what has
+ended meanwhile.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from everturn_actors.model import ConversationKey
 from everturn_actors.ports import Clock
 from everturn_actors.supervisor import TRANSIENT, Supervisor, attempt, contain
 from everturn_gateway.logs import SecretRegistry
+from everturn_gateway.tools.environment import ServiceLink
 from everturn_gateway.tools.policy.outside.cleaning import clean, without_hidden
-from everturn_gateway.tools.processes import keeper
+from everturn_gateway.tools.processes import supervisor_process
 from everturn_gateway.tools.processes.output import Output, read_output
 from everturn_gateway.tools.processes.process import Process
 from everturn_gateway.tools.processes.records import (
@@ -46,7 +48,6 @@ from everturn_gateway.tools.processes.tmux import Tmux
 from everturn_gateway.tools.processes.watching import watch
 from everturn_gateway.tools.shell.confinement.environment import home_environ
 from everturn_gateway.tools.shell.confinement.run_as import give_folder
-from everturn_gateway.tools.site import ServiceLink
 
 logger = logging.getLogger(__name__)
 
@@ -210,10 +211,10 @@ class ProcessTable:
 
     @staticmethod
     def _prepare(process: Process, order: Order) -> None:
-        environ = {**order.environ, keeper.COOKIE: process.record.handle}
+        environ = {**order.environ, supervisor_process.COOKIE: process.record.handle}
         if not order.has_home:
             environ |= home_environ(str(_home(process)))
-        start: keeper.Start = {
+        start: supervisor_process.Start = {
             "argv": list(order.argv),
             "cwd": str(order.cwd),
             "environ": environ,
@@ -236,7 +237,7 @@ class ProcessTable:
                 await self._remove(process)
                 return
         process.claims += 1  # nobody has to be told
-        process.command(keeper.KILL)
+        process.command(supervisor_process.KILL)
         self._begin_following(process)
 
     async def wait(self, process: Process, limit_s: float) -> bool:
@@ -249,7 +250,7 @@ class ProcessTable:
             with anyio.move_on_after(limit_s):
                 await process.ended.wait()
         except BaseException:
-            process.command(keeper.KILL)  # it stays claimed: nobody wants to be told
+            process.command(supervisor_process.KILL)  # it stays claimed: nobody wants to be told
             raise
         if process.ending is None:
             process.claims -= 1
@@ -282,7 +283,7 @@ class ProcessTable:
                 await self._remove(process)
             else:
                 process.claims += 1
-                process.command(keeper.KILL)
+                process.command(supervisor_process.KILL)
 
     async def _remove(self, process: Process) -> None:
         for folder in (_home(process), process.folder):
@@ -489,7 +490,7 @@ def _load(folder: Path) -> dict[str, Process]:
     """Return what the folder holds, by handle; remove what was never begun to be."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     # With its name all that is kept in it would be lost; a crash may have kept it from this before.
-    keeper.sync_folder(folder.parent)
+    supervisor_process.sync_folder(folder.parent)
     found: dict[str, Process] = {}
     for path in sorted(folder.iterdir()):
         if not path.is_dir():

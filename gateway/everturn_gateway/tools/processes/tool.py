@@ -9,9 +9,10 @@ from anyio import to_thread
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall, ToolDefinition
-from everturn_actors.ports import ToolContext, ToolOutput, ToolTraits
+from everturn_actors.ports import ToolCapabilities, ToolContext, ToolOutput
 from everturn_gateway.tools.arguments import parameters, read_arguments
 from everturn_gateway.tools.confined import make_private
+from everturn_gateway.tools.environment import CommandPlace, ToolEnvironment
 from everturn_gateway.tools.processes.arguments import ProcessArguments, read_keys
 from everturn_gateway.tools.processes.output import Output, text_of
 from everturn_gateway.tools.processes.process import Process
@@ -21,7 +22,6 @@ from everturn_gateway.tools.processes.texts import lasting, name_of, outcome, ro
 from everturn_gateway.tools.shell.confinement.environment import command_environ
 from everturn_gateway.tools.shell.confinement.sandbox import HOME, Confinement, confine
 from everturn_gateway.tools.shell.placing import place_of
-from everturn_gateway.tools.site import CommandPlace, ToolSite
 from everturn_gateway.yaml_files import resolved
 
 NAME: Final = "background_process"
@@ -48,7 +48,7 @@ class BackgroundProcess:
 
     def __init__(
         self,
-        site: ToolSite,
+        environment: ToolEnvironment,
         table: ProcessTable,
         confinement: Confinement,
         max_processes: int,
@@ -60,7 +60,7 @@ class BackgroundProcess:
 
         A call waits for the end of one for `wait_s`, and where it need not wait, for `glance_s`.
         """
-        self._site = site
+        self._environment = environment
         self._table = table
         self._confinement = confinement
         self._max_processes = max_processes
@@ -69,7 +69,7 @@ class BackgroundProcess:
             name=NAME, description=_DESCRIPTION, parameters=parameters(ProcessArguments)
         )
         # Safe but for the commands, which the policy judges by themselves: see `command_of`.
-        self._traits = ToolTraits(safe=True, timeout_s=wait_s + _MARGIN_S)
+        self._capabilities = ToolCapabilities(safe=True, timeout_s=wait_s + _MARGIN_S)
 
     @property
     def definition(self) -> ToolDefinition:
@@ -77,9 +77,9 @@ class BackgroundProcess:
         return self._definition
 
     @property
-    def traits(self) -> ToolTraits:
+    def capabilities(self) -> ToolCapabilities:
         """A call may start something: it is not run twice."""
-        return self._traits
+        return self._capabilities
 
     def command_of(self, call: ToolCall) -> str | None:
         """Return the command that is started, or what is typed where a shell may read it."""
@@ -104,9 +104,9 @@ class BackgroundProcess:
             ToolFailedError: The arguments do not fit.
         """
         asked = read_arguments(call, ProcessArguments)
-        folder = self._site.files / (asked.workdir or ".")
+        folder = self._environment.files / (asked.workdir or ".")
         is_typed = asked.action in {"write", "send_keys"}
-        return place_of(self._site, self._confinement, folder, is_typed=is_typed)
+        return place_of(self._environment, self._confinement, folder, is_typed=is_typed)
 
     async def run(self, call: ToolCall, context: ToolContext) -> str | ToolOutput:
         """Do one action; return what the model should know of it.
@@ -163,16 +163,16 @@ class BackgroundProcess:
             msg = "command: spawn needs one"
             raise ToolFailedError(msg)
         cwd = await to_thread.run_sync(self._folder, asked.workdir)
-        argv = await confine(self._site, self._confinement, asked.command, cwd=cwd)
+        argv = await confine(self._environment, self._confinement, asked.command, cwd=cwd)
         extra = {"TERM": _TERMINAL} if asked.interactive else None
         order = Order(
-            agent=self._site.agent,
+            agent=self._environment.agent,
             session_id=context.session_id,
             key=context.key,
             command=asked.command,
             argv=_in_terminal(argv, self._confinement) if asked.interactive else argv,
             cwd=cwd,
-            environ=command_environ(self._site, HOME, extra),
+            environ=command_environ(self._environment, HOME, extra),
             has_home=self._confinement.sandbox == "bwrap",
             runs_as=self._confinement.run_as if self._confinement.sandbox == "plain" else "",
             label=asked.label,
@@ -194,7 +194,7 @@ class BackgroundProcess:
             ToolFailedError: It is not one of the workspace.
         """
         try:
-            files = resolved(self._site.files)
+            files = resolved(self._environment.files)
             folder = resolved(files / (workdir or "."))
         except OSError as error:
             msg = f"workdir: {workdir!r} cannot be used: {error.strerror or error}"

@@ -9,7 +9,7 @@ import anyio
 
 from everturn_actors.errors import JournalError, ToolFailedError
 from everturn_actors.model import ToolCall, ToolDefinition
-from everturn_actors.ports import ToolContext, ToolOutput, ToolTraits
+from everturn_actors.ports import ToolCapabilities, ToolContext, ToolOutput
 from everturn_gateway.tools.recall.answers import Answers
 from everturn_gateway.tools.recall.asking import (
     AskCall,
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 DEADLINE_S: Final = 60.0  # of one call; a log of 100,000 events is searched in a few seconds
 
-_TRAITS: Final = ToolTraits(read_only=True, safe=True)
+_CAPABILITIES: Final = ToolCapabilities(read_only=True, safe=True)
 
 # Sent with every request: as short as it can be understood.
 _DEFINITION: Final = ToolDefinition(
@@ -70,9 +70,9 @@ class RecallContext:
         return _DEFINITION
 
     @property
-    def traits(self) -> ToolTraits:
+    def capabilities(self) -> ToolCapabilities:
         """It reads this conversation alone."""
-        return _TRAITS
+        return _CAPABILITIES
 
     async def run(self, call: ToolCall, context: ToolContext) -> str | ToolOutput:
         """Return one page of what is asked for, as a quote that says where it comes from.

@@ -13,13 +13,14 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ConversationKey, ToolCall, ToolDefinition
-from everturn_actors.ports import Clock, ToolContext, ToolOutput, ToolTraits
+from everturn_actors.ports import Clock, ToolCapabilities, ToolContext, ToolOutput
 from everturn_gateway.scheduler.client import SchedulerClient
 from everturn_gateway.scheduler.errors import JobFixedError, JobRefusedError, UnknownJobError
 from everturn_gateway.scheduler.jobs import JobView, Made, ToChat, ToSession
-from everturn_gateway.scheduler.sections import JobSection
+from everturn_gateway.scheduler.settings import JobSection
 from everturn_gateway.tools.arguments import parameters, read_arguments
 from everturn_gateway.tools.conversations import is_asked_by_person, name_of_call, sources_behind
+from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.policy.gate import NOBODY_ANSWERS
 from everturn_gateway.tools.processes import ProcessTable
 from everturn_gateway.tools.scheduling.arguments import (
@@ -28,7 +29,6 @@ from everturn_gateway.tools.scheduling.arguments import (
     section_of,
 )
 from everturn_gateway.tools.scheduling.texts import SHOWN, listing, told
-from everturn_gateway.tools.site import ToolSite
 
 logger = logging.getLogger(__name__)
 
@@ -54,31 +54,33 @@ class ScheduleTool:
 
     def __init__(
         self,
-        site: ToolSite,
+        environment: ToolEnvironment,
         clock: Clock,
         processes: ProcessTable,
         *,
         max_jobs: int,
         min_interval_s: int,
     ) -> None:
-        """Work for the agent of `site`.
+        """Work for the agent of `environment`.
 
         Args:
-            site: Where it works; its link leads to the scheduler.
+            environment: Where it works; its link leads to the scheduler.
             clock: The time.
             processes: Those that a job can be tied to.
             max_jobs: How many jobs of this agent, made by this tool, may be to come.
             min_interval_s: The shortest time between two runs of a job.
         """
-        self._site, self._clock, self._processes = site, clock, processes
+        self._environment, self._clock, self._processes = environment, clock, processes
         self._max_jobs, self._min_interval_s = max_jobs, min_interval_s
         self._definition = ToolDefinition(
             name=NAME, description=_DESCRIPTION, parameters=parameters(ScheduleArguments)
         )
         # Repeatable: a job has its id from the call that asks for it, so it is made once.
-        self._traits = ToolTraits(repeatable=True, timeout_s=_TIMEOUT_S)
-        self._tame = ToolTraits(repeatable=True, safe=True, timeout_s=_TIMEOUT_S)
-        self._looking = ToolTraits(read_only=True, repeatable=True, safe=True, timeout_s=_TIMEOUT_S)
+        self._capabilities = ToolCapabilities(repeatable=True, timeout_s=_TIMEOUT_S)
+        self._tame = ToolCapabilities(repeatable=True, safe=True, timeout_s=_TIMEOUT_S)
+        self._looking = ToolCapabilities(
+            read_only=True, repeatable=True, safe=True, timeout_s=_TIMEOUT_S
+        )
 
     @property
     def definition(self) -> ToolDefinition:
@@ -86,11 +88,11 @@ class ScheduleTool:
         return self._definition
 
     @property
-    def traits(self) -> ToolTraits:
+    def capabilities(self) -> ToolCapabilities:
         """What it makes goes on without the person who asked for it."""
-        return self._traits
+        return self._capabilities
 
-    def traits_of(self, call: ToolCall) -> ToolTraits:
+    def capabilities_of(self, call: ToolCall) -> ToolCapabilities:
         """Return how this call may be run: only to make a job needs a word of somebody."""
         try:
             action = read_arguments(call, ScheduleArguments).action
@@ -98,7 +100,7 @@ class ScheduleTool:
             return self._looking
         match action:
             case "create":
-                return self._traits
+                return self._capabilities
             case "list":
                 return self._looking
             case "cancel":
@@ -113,7 +115,7 @@ class ScheduleTool:
             ToolFailedError: It cannot be done; the text says why.
         """
         asked = read_arguments(call, ScheduleArguments)
-        desk = self._site.link.schedules
+        desk = self._environment.link.schedules
         try:
             await desk.load()
         except OSError as error:
@@ -148,7 +150,7 @@ class ScheduleTool:
             )
             raise ToolFailedError(msg)
         now = self._clock.now()
-        section = section_of(asked, agent=self._site.agent, key=context.key, now=now)
+        section = section_of(asked, agent=self._environment.agent, key=context.key, now=now)
         await to_thread.run_sync(check_interval, section, self._min_interval_s)
         self._check_process(asked.process, context.key)
         made = Made(

@@ -9,12 +9,12 @@ from pydantic import AfterValidator
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall, ToolDefinition
-from everturn_actors.ports import ToolContext, ToolOutput, ToolTraits
+from everturn_actors.ports import ToolCapabilities, ToolContext, ToolOutput
 from everturn_gateway.tools.arguments import Arguments, parameters, read_arguments
+from everturn_gateway.tools.environment import CommandPlace, ToolEnvironment
 from everturn_gateway.tools.shell.commands import run_command
 from everturn_gateway.tools.shell.confinement.sandbox import Confinement
 from everturn_gateway.tools.shell.placing import place_of
-from everturn_gateway.tools.site import CommandPlace, ToolSite
 
 NAME: Final = "bash"
 MARGIN_S: Final = 10.0  # beyond a command's own deadline, so that its own words are read, not ours
@@ -47,10 +47,12 @@ class BashTool:
     confined as `confinement` says, with no input; what it leaves running is ended with it.
     """
 
-    def __init__(self, site: ToolSite, confinement: Confinement, *, timeout_s: float = 120) -> None:
+    def __init__(
+        self, environment: ToolEnvironment, confinement: Confinement, *, timeout_s: float = 120
+    ) -> None:
         """Give each command `timeout_s`, or less where the call asks for less."""
-        self._site, self._confinement, self._timeout_s = site, confinement, timeout_s
-        self._traits = ToolTraits(kind="bash", timeout_s=timeout_s + MARGIN_S)
+        self._environment, self._confinement, self._timeout_s = environment, confinement, timeout_s
+        self._capabilities = ToolCapabilities(kind="bash", timeout_s=timeout_s + MARGIN_S)
         self._definition = ToolDefinition(
             name=NAME,
             description=_description(confinement, timeout_s),
@@ -63,9 +65,9 @@ class BashTool:
         return self._definition
 
     @property
-    def traits(self) -> ToolTraits:
+    def capabilities(self) -> ToolCapabilities:
         """It may do anything that its confinement lets it."""
-        return self._traits
+        return self._capabilities
 
     def command_of(self, call: ToolCall) -> str | None:
         """Return the command that the call would run; None where its arguments do not fit."""
@@ -76,7 +78,7 @@ class BashTool:
 
     def place_of(self, call: ToolCall) -> CommandPlace:  # noqa: ARG002 - `PlacesCommands`
         """Return where the command would run: in the workspace."""
-        return place_of(self._site, self._confinement, self._site.files)
+        return place_of(self._environment, self._confinement, self._environment.files)
 
     async def run(self, call: ToolCall, context: ToolContext) -> ToolOutput:  # noqa: ARG002 - `Tool`
         """Run the command and return what it printed, and its exit code where it is not 0.
@@ -87,7 +89,7 @@ class BashTool:
         arguments = read_arguments(call, _Arguments)
         timeout_s = min(arguments.timeout_seconds or self._timeout_s, self._timeout_s)
         return await run_command(
-            self._site, self._confinement, arguments.command, timeout_s=timeout_s
+            self._environment, self._confinement, arguments.command, timeout_s=timeout_s
         )
 
 

@@ -16,12 +16,12 @@ import anyio
 from anyio import to_thread
 
 from everturn_actors.ports import ToolOutput
+from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.shell.confinement.environment import command_environ
 from everturn_gateway.tools.shell.confinement.run_as import give_folder
 from everturn_gateway.tools.shell.confinement.sandbox import HOME, Confinement, confine
 from everturn_gateway.tools.shell.running import SIGNAL_BASE, Finished, run_process
 from everturn_gateway.tools.shell.trees import OWNER, owner_of
-from everturn_gateway.tools.site import ToolSite
 
 OUTPUT_BYTES: Final = 256 * 1024
 "What is kept of a command's output, head and tail; a model reads less, and can read it back."
@@ -35,7 +35,7 @@ _FETCHES: Final = re.compile(
 
 
 async def run_command(
-    site: ToolSite,
+    environment: ToolEnvironment,
     confinement: Confinement,
     command: str | Sequence[str],
     *,
@@ -53,16 +53,18 @@ async def run_command(
     Raises:
         ToolFailedError: It cannot be confined as it has to be, or cannot be started.
     """
-    argv = await confine(site, confinement, command, cwd=cwd, readable=readable, frozen=frozen)
+    argv = await confine(
+        environment, confinement, command, cwd=cwd, readable=readable, frozen=frozen
+    )
     async with _home(confinement) as home:
         done = await run_process(
             argv,
-            cwd=cwd or site.files,
-            env={**command_environ(site, home, environ), OWNER: owner_of(site.state)},
+            cwd=cwd or environment.files,
+            env={**command_environ(environment, home, environ), OWNER: owner_of(environment.state)},
             timeout_s=timeout_s,
             limit_bytes=OUTPUT_BYTES,
         )
-    text = await to_thread.run_sync(site.secrets.mask, done.text)
+    text = await to_thread.run_sync(environment.secrets.mask, done.text)
     untrusted = confinement.reaches_network and fetches(command)
     line = command if isinstance(command, str) else " ".join(command)
     return ToolOutput(

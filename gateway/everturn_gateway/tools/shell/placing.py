@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from everturn_gateway.tools.environment import CommandPlace, ToolEnvironment
 from everturn_gateway.tools.shell.confinement.environment import DEFAULT_PATH
 from everturn_gateway.tools.shell.confinement.sandbox import Confinement
-from everturn_gateway.tools.site import CommandPlace, ToolSite
 
 
 def place_of(
-    site: ToolSite, confinement: Confinement, folder: Path, *, is_typed: bool = False
+    environment: ToolEnvironment, confinement: Confinement, folder: Path, *, is_typed: bool = False
 ) -> CommandPlace:
     """Return what a command would meet that begins in `folder` of the workspace.
 
     With `is_typed` it is a text that a running program reads.
     """
     return CommandPlace(
-        root=site.files,
+        root=environment.files,
         folder=folder,
-        path=site.environ.get("PATH") or DEFAULT_PATH,
+        path=environment.environ.get("PATH") or DEFAULT_PATH,
         is_sealed=is_sealed(confinement),
         is_typed=is_typed,
     )

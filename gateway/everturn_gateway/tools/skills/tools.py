@@ -11,7 +11,7 @@ from pydantic import Field
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import OpenTurn, ToolCall
-from everturn_actors.ports import Tool, ToolContext, ToolTraits
+from everturn_actors.ports import Tool, ToolCapabilities, ToolContext
 from everturn_gateway.tools.arguments import Arguments, read_arguments
 from everturn_gateway.tools.confined import Confined
 from everturn_gateway.tools.function import FunctionTool
@@ -23,7 +23,7 @@ NAME: Final = "read_skill"
 FILE_MAX_BYTES: Final = 1024 * 1024
 _FILES_MAX = 60  # that are named beside the instructions
 _DEPTH_MAX = 3
-_TRAITS: Final = ToolTraits(read_only=True, safe=True, timeout_s=60)
+_CAPABILITIES: Final = ToolCapabilities(read_only=True, safe=True, timeout_s=60)
 
 
 class ReadSkill(Arguments):
@@ -45,7 +45,7 @@ def skill_tools(skills: Sequence[Skill]) -> tuple[Tool, ...]:
             NAME,
             "Read the instructions of a skill, or a file that they name.",
             arguments=ReadSkill,
-            traits=_TRAITS,
+            capabilities=_CAPABILITIES,
             answer=reader.read,
         ),
     )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from everturn_actors.ports import Tool
+from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.quoting import PAGE_TOKENS
-from everturn_gateway.tools.site import ToolSite
 from everturn_gateway.tools.web.addresses import ToolSettingsError, read_allowed
 from everturn_gateway.tools.web.fetch_tool import NAME as FETCH
 from everturn_gateway.tools.web.fetch_tool import WebFetch
@@ -25,7 +25,7 @@ __all__ = [
 
 
 def web_tools(
-    site: ToolSite,
+    environment: ToolEnvironment,
     *,
     fetch: bool,
     search: SearchSettings | None,
@@ -36,7 +36,7 @@ def web_tools(
     """Return the web tools of one agent.
 
     Args:
-        site: Where they work.
+        environment: Where they work.
         fetch: Whether `web_fetch` is among them.
         search: Who searches; None = `web_search` is not among them.
         allow_private: Hosts and networks beyond the public Internet that may be fetched.
@@ -49,7 +49,7 @@ def web_tools(
     tools: list[Tool] = []
     if fetch:
         reaching = Reaching(read_allowed(allow_private), find)
-        tools.append(WebFetch(reaching, site.environ, page_tokens=page_tokens))
+        tools.append(WebFetch(reaching, environment.environ, page_tokens=page_tokens))
     if search is not None:
-        tools.append(WebSearch(search, site.environ, site.secrets))
+        tools.append(WebSearch(search, environment.environ, environment.secrets))
     return tuple(tools)

@@ -19,10 +19,10 @@ from typing import Final
 import anyio
 import anyio.abc
 
+from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.mcp.errors import McpStartError
 from everturn_gateway.tools.mcp.settings import McpServerSettings
 from everturn_gateway.tools.mcp.transports.lines import FloodError, Lines, Oversized
-from everturn_gateway.tools.site import ToolSite
 
 WORDS_S: Final = 0.5  # to learn how it ended, once its output has
 STDIN_S: Final = 1.0  # from the end of its input until it is asked to end
@@ -41,32 +41,34 @@ _BROKEN: Final = (
 logger = logging.getLogger(__name__)
 
 
-def server_environ(site: ToolSite, settings: McpServerSettings) -> dict[str, str]:
+def server_environ(environment: ToolEnvironment, settings: McpServerSettings) -> dict[str, str]:
     """Return the environment of a server: what any program needs, and what its owner named."""
-    environ = {name: site.environ[name] for name in PASSED_ON if site.environ.get(name)}
-    named = {name: _placed(value, site) for name, value in settings.env.items()}
+    environ = {
+        name: environment.environ[name] for name in PASSED_ON if environment.environ.get(name)
+    }
+    named = {name: _placed(value, environment) for name, value in settings.env.items()}
     return {"LANG": "C.UTF-8", "TERM": "dumb", **environ, **named}
 
 
-def server_command(site: ToolSite, settings: McpServerSettings) -> list[str]:
+def server_command(environment: ToolEnvironment, settings: McpServerSettings) -> list[str]:
     """Return the argv of a server."""
     program = settings.command
     if "/" in program:
-        program = str(site.home / program)
-    return [program, *(_placed(each, site) for each in settings.args)]
+        program = str(environment.home / program)
+    return [program, *(_placed(each, environment) for each in settings.args)]
 
 
-def _placed(value: str, site: ToolSite) -> str:
-    return value.replace("{{agent.home}}", str(site.home)).replace(
-        "{{agent.workspace}}", str(site.files)
+def _placed(value: str, environment: ToolEnvironment) -> str:
+    return value.replace("{{agent.home}}", str(environment.home)).replace(
+        "{{agent.workspace}}", str(environment.files)
     )
 
 
 class ServerProcess:
     """One running server."""
 
-    def __init__(self, process: anyio.abc.Process, name: str, site: ToolSite) -> None:
-        self._process, self._name, self._site = process, name, site
+    def __init__(self, process: anyio.abc.Process, name: str, environment: ToolEnvironment) -> None:
+        self._process, self._name, self._environment = process, name, environment
         self._lines = Lines()
         self._last_words = ""
         self._all_said = anyio.Event()
@@ -108,7 +110,7 @@ class ServerProcess:
         with suppress(*_BROKEN):
             async for chunk in self._process.stderr:
                 for line in _ended(lines, chunk):
-                    self._last_words = self._site.secrets.mask(line)
+                    self._last_words = self._environment.secrets.mask(line)
                     count += 1
                     if count <= LOGGED_LINES:
                         self._log("MCP server says", line=self._last_words)
@@ -161,7 +163,7 @@ class ServerProcess:
             os.killpg(self._process.pid, number)
 
     def _log(self, message: str, **fields: str) -> None:
-        extra = {"agent": self._site.agent, "server": self._name, **fields}
+        extra = {"agent": self._environment.agent, "server": self._name, **fields}
         logger.debug(message, extra=extra)
 
 
@@ -177,16 +179,16 @@ def _ended(lines: Lines, chunk: bytes) -> list[str]:
 
 @asynccontextmanager
 async def open_server_process(
-    settings: McpServerSettings, site: ToolSite
+    settings: McpServerSettings, environment: ToolEnvironment
 ) -> AsyncGenerator[ServerProcess]:
     """Start a server; when the block ends, it and all it started are gone, whatever happens.
 
     Raises:
         McpStartError: It cannot be started.
     """
-    command = server_command(site, settings)
-    process = await _start(command, site.home, server_environ(site, settings))
-    server = ServerProcess(process, settings.name, site)
+    command = server_command(environment, settings)
+    process = await _start(command, environment.home, server_environ(environment, settings))
+    server = ServerProcess(process, settings.name, environment)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.log_errors)
         try:

@@ -26,6 +26,7 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
+from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.mcp.settings import McpServerSettings
 from everturn_gateway.tools.mcp.transports.lines import (
     ENDS_BYTES,
@@ -38,7 +39,6 @@ from everturn_gateway.tools.mcp.transports.lines import (
 )
 from everturn_gateway.tools.mcp.transports.process import ServerProcess, open_server_process
 from everturn_gateway.tools.mcp.transports.streams import Item, Receiving, Sending, Traffic
-from everturn_gateway.tools.site import ToolSite
 
 NOISE_LINES: Final = 1000  # in a row that are no messages; servers that print a banner print few
 DRAIN_S: Final = 0.5  # to read what a server wrote before it ended
@@ -49,7 +49,7 @@ NO_MESSAGE: Final = "its answer is no message of the protocol"
 
 @asynccontextmanager
 async def open_stdio(
-    settings: McpServerSettings, site: ToolSite, traffic: Traffic
+    settings: McpServerSettings, environment: ToolEnvironment, traffic: Traffic
 ) -> AsyncGenerator[tuple[Receiving, Sending]]:
     """Start a server and yield the streams to it; when the block ends, it is gone.
 
@@ -63,7 +63,7 @@ async def open_stdio(
         incoming,
         outgoing,
         from_client,
-        open_server_process(settings, site) as server,
+        open_server_process(settings, environment) as server,
         anyio.create_task_group() as tasks,
     ):
         all_read = anyio.Event()

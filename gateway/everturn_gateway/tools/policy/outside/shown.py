@@ -12,7 +12,7 @@ from typing import Final, cast
 
 from everturn_actors.model import ToolCall
 from everturn_actors.outside import AND_MORE
-from everturn_actors.ports import ToolContext, ToolTraits
+from everturn_actors.ports import ToolCapabilities, ToolContext
 from everturn_gateway.tools.policy.outside.given import (
     Given,
     address_key,
@@ -69,9 +69,9 @@ def why_not_read(call: ToolCall, subject: Subject, context: ToolContext, given: 
     return "" if named is not None and all(key in given for key in named) else _MADE_UP
 
 
-def only_reads(traits: ToolTraits, subject: Subject, *, is_told: bool) -> bool:
+def only_reads(capabilities: ToolCapabilities, subject: Subject, *, is_told: bool) -> bool:
     """Return whether a call only reads: its tool says so, or the owner does (`is_told`)."""
-    return subject.line is None and (traits.read_only or is_told)
+    return subject.line is None and (capabilities.read_only or is_told)
 
 
 def _addresses(value: object, depth: int) -> frozenset[str] | None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from everturn_gateway.tools.site import ToolSite
+from everturn_gateway.tools.environment import ToolEnvironment
 
 DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 "Where programs are, for a gateway that has no PATH."
@@ -108,25 +108,25 @@ _MAIL_DOMAIN: Final = "everturn.invalid"  # RFC 2606: nobody's, ever
 
 
 def command_environ(
-    site: ToolSite, home: str, extra: Mapping[str, str] | None = None
+    environment: ToolEnvironment, home: str, extra: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """Return the whole environment of a command of an agent.
 
     Of the gateway's own environment only PATH, USER, LANG and TZ are passed on.
 
     Args:
-        site: Whose command it is.
+        environment: Whose command it is.
         home: Its home: an empty folder that nobody reads after it, never the workspace.
         extra: What its owner gives it beside that; wins.
     """
-    mine = site.environ
+    mine = environment.environ
     environ = {
         "PATH": mine.get("PATH") or DEFAULT_PATH,
         "LANG": mine.get("LANG") or "C.UTF-8",
         "TMPDIR": "/tmp",  # noqa: S108 - private to the command where it is confined
         **home_environ(home),
         **_OTHERS,
-        **git_environ(site.agent, site.files),
+        **git_environ(environment.agent, environment.files),
     }
     if user := mine.get("USER"):
         environ["USER"] = environ["LOGNAME"] = user

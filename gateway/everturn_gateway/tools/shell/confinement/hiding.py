@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from everturn_gateway.tools.site import ToolSite
+from everturn_gateway.tools.environment import ToolEnvironment
 
 RULES: Final = ("agent.yaml", "policy.yaml", "policy.local.yaml")
 "What rules an agent, in its folder: it may hold tokens, and says what would not be asked about."
@@ -112,21 +112,27 @@ _SECRET_FILE: Final = re.compile(
 "Files beside the gateway's configuration and the agents that hold secrets by their name."
 
 
-def secret_places(site: ToolSite, *around: Path) -> Iterator[Path]:
+def secret_places(environment: ToolEnvironment, *around: Path) -> Iterator[Path]:
     """Yield folders and files that hold secrets, as written; not all of them need exist.
 
     These are the gateway's own state, other agents' folders, where this machine's programs keep
     keys, and what is called like a secret beside the gateway's files and `around`. Reads a few
     folders: not for the event loop.
     """
-    yield site.state
-    yield from _neighbours(site.home)
-    for home in _homes(site.environ):
+    yield environment.state
+    yield from _neighbours(environment.home)
+    for home in _homes(environment.environ):
         for name in _IN_A_HOME:
             yield home / name
     yield from map(Path, _OF_THE_SYSTEM)
     yield from _named(*_HOST_KEYS)
-    own = (site.state.parent, site.home, site.home.parent, Path.cwd(), *_homes(site.environ))
+    own = (
+        environment.state.parent,
+        environment.home,
+        environment.home.parent,
+        Path.cwd(),
+        *_homes(environment.environ),
+    )
     for folder in dict.fromkeys((*own, *around)):
         yield from _named(folder, _SECRET_FILE)
 

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Final
 
 from everturn_actors.errors import ToolFailedError
+from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.shell.confinement.environment import DEFAULT_PATH
-from everturn_gateway.tools.site import ToolSite
 from everturn_gateway.yaml_files import resolved
 
 PROCESSES_MOST: Final = 1024  # of one user at the same time, all its commands together
@@ -121,7 +121,12 @@ def find_user(text: str) -> OtherUser:
 
 
 def other_user_line(
-    site: ToolSite, run_as: str, *, cwd: Path, secret: Sequence[Path], has_open_api: bool
+    environment: ToolEnvironment,
+    run_as: str,
+    *,
+    cwd: Path,
+    secret: Sequence[Path],
+    has_open_api: bool,
 ) -> tuple[str, ...]:
     """Return the words before a command line that make it run as another user.
 
@@ -129,7 +134,7 @@ def other_user_line(
     milliseconds: not for the event loop.
 
     Args:
-        site: Whose command it is.
+        environment: Whose command it is.
         run_as: The user; empty = none was named.
         cwd: Where the command runs.
         secret: Files of the gateway that hold secrets: its configuration, keys.
@@ -140,14 +145,14 @@ def other_user_line(
     """
     try:
         user = _usable_user(run_as)
-        line = (*_setpriv(site.environ), *_words(user))
+        line = (*_setpriv(environment.environ), *_words(user))
         if has_open_api:
             why = (
                 "whoever reaches the gateway's port without a token may answer its questions, and a"
                 " command reaches it; set server.api_token in everturn.yaml"
             )
         else:
-            why = _reachable(site, line, user, cwd, secret)
+            why = _reachable(environment, line, user, cwd, secret)
     except (ValueError, OSError, subprocess.SubprocessError) as error:
         line, why = (), str(error)
     if why:
@@ -156,13 +161,17 @@ def other_user_line(
     return (*line, "--")
 
 
-def plain_fault(site: ToolSite, run_as: str, *, secret: Sequence[Path], has_open_api: bool) -> str:
+def plain_fault(
+    environment: ToolEnvironment, run_as: str, *, secret: Sequence[Path], has_open_api: bool
+) -> str:
     """Return why plain commands would be refused here, and what to do; empty where they run.
 
     The arguments are those of `other_user_line`. A workspace that is not there yet is no fault.
     """
     try:
-        other_user_line(site, run_as, cwd=site.files, secret=secret, has_open_api=has_open_api)
+        other_user_line(
+            environment, run_as, cwd=environment.files, secret=secret, has_open_api=has_open_api
+        )
     except ToolFailedError as error:
         return str(error)
     return ""
@@ -244,10 +253,14 @@ def _words(user: OtherUser) -> tuple[str, ...]:
 
 
 def _reachable(
-    site: ToolSite, become: Sequence[str], user: OtherUser, cwd: Path, secret: Sequence[Path]
+    environment: ToolEnvironment,
+    become: Sequence[str],
+    user: OtherUser,
+    cwd: Path,
+    secret: Sequence[Path],
 ) -> str:
     """Try as the user what it can reach; return what is wrong, empty where nothing is."""
-    state, files = resolved(site.state), resolved(site.files)
+    state, files = resolved(environment.state), resolved(environment.files)
     if files.is_relative_to(state):
         return (
             f"the agent's workspace {files} lies in the gateway's state, which {user.name} must not"
@@ -255,10 +268,10 @@ def _reachable(
         )
     here = str(resolved(cwd)) if files.is_dir() else ""
     tried = [f"f{files}"] if files.is_dir() else []
-    tried += [f"r{each}" for each in _unreadable(site, secret)]
-    tried += [f"w{each}" for each in _unchangeable(site, secret)]
+    tried += [f"r{each}" for each in _unreadable(environment, secret)]
+    tried += [f"w{each}" for each in _unchangeable(environment, secret)]
     # Who can put a link in the place of the workspace leads the gateway's own tools anywhere.
-    tried += [f"p{each.parent}" for each in _both(site.files)]
+    tried += [f"p{each.parent}" for each in _both(environment.files)]
     found: list[str] = []
     for some in _batches(tried):
         done = subprocess.run(  # noqa: S603 - all of it is ours
@@ -331,41 +344,41 @@ def _batches(words: Sequence[str]) -> Iterator[list[str]]:
 _RULES: Final = ("agent.yaml", "policy.yaml", "policy.local.yaml")
 
 
-def _unreadable(site: ToolSite, secret: Sequence[Path]) -> list[Path]:
+def _unreadable(environment: ToolEnvironment, secret: Sequence[Path]) -> list[Path]:
     """Return the files and folders that the user must not be able to read."""
-    found = [site.state, *secret]
-    for home in _homes(site):
+    found = [environment.state, *secret]
+    for home in _homes(environment):
         found += [home / name for name in _RULES]
     return [each for place in found for each in _both(place)]
 
 
-def _unchangeable(site: ToolSite, secret: Sequence[Path]) -> list[Path]:
+def _unchangeable(environment: ToolEnvironment, secret: Sequence[Path]) -> list[Path]:
     """Return what the user must not be able to write, or to put something else in the place of.
 
     These are the files that rule agents, what an agent's folder holds besides - skills, programs,
     notes - and the programs that the gateway runs; and the folders above each.
     """
     own = [Path(__file__).parents[2], Path(sys.executable), Path(sys.prefix)]
-    programs = map(Path, filter(None, site.environ.get("PATH", "").split(os.pathsep)))
-    found = dict.fromkeys([site.state, *secret, *own, *programs])
-    for home in _homes(site):
+    programs = map(Path, filter(None, environment.environ.get("PATH", "").split(os.pathsep)))
+    found = dict.fromkeys([environment.state, *secret, *own, *programs])
+    for home in _homes(environment):
         found[home] = None
         found |= dict.fromkeys(home / name for name in _RULES)
-    found |= dict.fromkeys(_inside(site.home, site.files))
+    found |= dict.fromkeys(_inside(environment.home, environment.files))
     for place in tuple(found):
         for each in _both(place):
             found |= dict.fromkeys((each, *each.parents))
     return list(found)
 
 
-def _homes(site: ToolSite) -> list[Path]:
+def _homes(environment: ToolEnvironment) -> list[Path]:
     """Return the folder of the agent, and those of the other agents beside it."""
-    found = [site.home]
+    found = [environment.home]
     with suppress(OSError):
         found += [
             each
-            for each in sorted(site.home.parent.iterdir())
-            if each != site.home and (each / "agent.yaml").exists()
+            for each in sorted(environment.home.parent.iterdir())
+            if each != environment.home and (each / "agent.yaml").exists()
         ]
     return found
 

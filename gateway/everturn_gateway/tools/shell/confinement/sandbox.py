@@ -28,6 +28,7 @@ import anyio.to_thread
 
 from everturn_actors.errors import ToolFailedError
 from everturn_gateway.tools.confined import make_private
+from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.shell.confinement import system, view, warden
 from everturn_gateway.tools.shell.confinement.environment import DEFAULT_PATH
 from everturn_gateway.tools.shell.confinement.filters import call_filter
@@ -37,7 +38,6 @@ from everturn_gateway.tools.shell.confinement.run_as import (
     other_user_line,
     plain_fault,
 )
-from everturn_gateway.tools.site import ToolSite
 
 SandboxKind: TypeAlias = Literal["bwrap", "plain", "none"]
 
@@ -109,7 +109,7 @@ class Confinement:
 
 
 def command_line(
-    site: ToolSite,
+    environment: ToolEnvironment,
     confinement: Confinement,
     command: str | Sequence[str],
     *,
@@ -131,17 +131,17 @@ def command_line(
         ToolFailedError: There is no bash, or the sandbox cannot be had; the text says what the
             agent's owner can do.
     """
-    argv = (_bash(site), "-c", "--", command) if isinstance(command, str) else tuple(command)
+    argv = (_bash(environment), "-c", "--", command) if isinstance(command, str) else tuple(command)
     if confinement.sandbox == "none":
         return argv
     if confinement.sandbox == "plain":
-        return (*_as_other_user(site, confinement, cwd or site.files), *argv)
+        return (*_as_other_user(environment, confinement, cwd or environment.files), *argv)
     if isinstance(command, str):
         argv = ("bash", *argv[1:])  # the one in there: ours may be one that it does not see
-    bwrap = _find(site.environ, confinement)
+    bwrap = _find(environment.environ, confinement)
     ability = _ability(bwrap, network=confinement.network)
     looks = view.view_of(
-        site,
+        environment,
         network=confinement.network,
         hidden=confinement.hidden,
         readable=(*confinement.readable, *readable),
@@ -151,11 +151,11 @@ def command_line(
     line = _bubblewrap(
         bwrap, looks, ability, network=confinement.network, limits=confinement.limits
     )
-    return (*line, "--chdir", str(view.real(cwd or site.files)), "--", *_FIRST, *argv)
+    return (*line, "--chdir", str(view.real(cwd or environment.files)), "--", *_FIRST, *argv)
 
 
 async def confine(
-    site: ToolSite,
+    environment: ToolEnvironment,
     confinement: Confinement,
     command: str | Sequence[str],
     *,
@@ -172,12 +172,12 @@ async def confine(
 
     def prepare() -> tuple[str, ...]:
         try:
-            make_private(site.files)
+            make_private(environment.files)
             if confinement.sandbox == "plain" and confinement.run_as:
                 with suppress(ValueError):  # the next step says what is wrong with it
-                    give_folder(site.files, confinement.run_as)
+                    give_folder(environment.files, confinement.run_as)
             return command_line(
-                site,
+                environment,
                 confinement,
                 command,
                 cwd=cwd,
@@ -193,7 +193,7 @@ async def confine(
 
 
 def sandbox_fault(
-    environ: Mapping[str, str], confinement: Confinement, site: ToolSite | None = None
+    environ: Mapping[str, str], confinement: Confinement, environment: ToolEnvironment | None = None
 ) -> str | None:
     """Return why commands cannot be confined here, and what to do; None where they can.
 
@@ -202,11 +202,11 @@ def sandbox_fault(
     Args:
         environ: The gateway's environment.
         confinement: How far they are to reach.
-        site: Whose commands; without one, what a plain command would reach is not tried.
+        environment: Whose commands; without one, what a plain command would reach is not tried.
     """
-    if confinement.sandbox == "plain" and site is not None:
+    if confinement.sandbox == "plain" and environment is not None:
         fault = plain_fault(
-            site,
+            environment,
             confinement.run_as,
             secret=confinement.hidden,
             has_open_api=confinement.has_open_api,
@@ -221,9 +221,11 @@ def sandbox_fault(
     return None
 
 
-def _as_other_user(site: ToolSite, confinement: Confinement, cwd: Path) -> tuple[str, ...]:
+def _as_other_user(
+    environment: ToolEnvironment, confinement: Confinement, cwd: Path
+) -> tuple[str, ...]:
     return other_user_line(
-        site,
+        environment,
         confinement.run_as,
         cwd=cwd,
         secret=confinement.hidden,
@@ -317,8 +319,8 @@ def _ability(bwrap: Path, *, network: bool) -> _Ability:
     raise ToolFailedError(msg + remedy)
 
 
-def _bash(site: ToolSite) -> str:
-    found = shutil.which("bash", path=site.environ.get("PATH") or DEFAULT_PATH)
+def _bash(environment: ToolEnvironment) -> str:
+    found = shutil.which("bash", path=environment.environ.get("PATH") or DEFAULT_PATH)
     if found is None:
         msg = "commands cannot run: bash is not installed; whoever runs this agent can install it"
         raise ToolFailedError(msg)

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from everturn_actors.errors import ToolFailedError
+from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.shell.confinement import system
 from everturn_gateway.tools.shell.confinement.environment import DEFAULT_PATH
 from everturn_gateway.tools.shell.confinement.hiding import RULES, secret_places
@@ -23,7 +24,6 @@ from everturn_gateway.tools.shell.confinement.mounts import (
     Look,
     is_there,
 )
-from everturn_gateway.tools.site import ToolSite
 from everturn_gateway.yaml_files import resolved
 
 HOME: Final = "/run/home"
@@ -36,7 +36,7 @@ _LOOK_AGAIN_S: Final = 60  # at the machine, for a program's folder that was ins
 
 
 def view_of(
-    site: ToolSite,
+    environment: ToolEnvironment,
     *,
     network: bool,
     hidden: Sequence[Path] = (),
@@ -47,7 +47,7 @@ def view_of(
     """Return how each place that a command of an agent finds is to look.
 
     Args:
-        site: Whose command it is.
+        environment: Whose command it is.
         network: Whether it has the machine's network.
         hidden: What it does not see, wherever it lies.
         readable: What it sees beside the agent's folder, even where that lies in a hidden place.
@@ -57,13 +57,15 @@ def view_of(
     Raises:
         ToolFailedError: A place cannot be used; with the reason.
     """
-    looks = _shown(site, network=network, hidden=hidden, readable=readable, writable=writable)
+    looks = _shown(
+        environment, network=network, hidden=hidden, readable=readable, writable=writable
+    )
     _freeze(looks, frozen)
     return looks
 
 
 def _shown(
-    site: ToolSite,
+    environment: ToolEnvironment,
     *,
     network: bool,
     hidden: Sequence[Path],
@@ -72,29 +74,31 @@ def _shown(
 ) -> dict[Path, Look]:
     """Return how places look; later entries win."""
     # A path through what commands can change leads where a command wants it to.
-    roots = [real(site.files)]
+    roots = [real(environment.files)]
     for place in writable:
         if not _is_steered(place.expanduser(), roots):
             roots.append(real(place.expanduser()))
-    barred = system.barred_places(site.environ, site.state, site.home, site.files)
-    tools = system.toolchains(_path_outside(site.environ, roots), barred=barred)
+    barred = system.barred_places(
+        environment.environ, environment.state, environment.home, environment.files
+    )
+    tools = system.toolchains(_path_outside(environment.environ, roots), barred=barred)
     looks = dict(system_view(network=network, when=int(time.monotonic() // _LOOK_AGAIN_S)))
     looks.update(dict.fromkeys(tools, READABLE))
     around = dict.fromkeys(tool.parent for tool in tools)
-    for place in (*secret_places(site, *around), *hidden):
+    for place in (*secret_places(environment, *around), *hidden):
         with suppress(OSError):  # what leads nowhere cannot be read either
             looks[resolved(place)] = HIDDEN
-    rules = real(site.home)
+    rules = real(environment.home)
     _show(looks, rules, READABLE)
     for place in readable:
         if not _is_steered(place.expanduser(), roots):
             _show(looks, place, READABLE)
-    state = real(site.state)
-    for place in (site.files, *writable):
+    state = real(environment.state)
+    for place in (environment.files, *writable):
         if real(place) == state:
             msg = f"commands cannot run: {place} is where the gateway keeps its own state"
             raise ToolFailedError(msg)
-        if place == site.files or not _is_steered(place.expanduser(), roots):
+        if place == environment.files or not _is_steered(place.expanduser(), roots):
             _show(looks, place, WRITABLE)
     looks.update({rules / name: HIDDEN for name in RULES})
     return looks

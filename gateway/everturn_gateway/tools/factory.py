@@ -16,11 +16,12 @@ from everturn_actors.ports import Clock, Gate, Tool, ToolContext, ToolKind
 from everturn_actors.supervisor import Supervisor
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.tools.cli import CliProgram, CliTool, discover
+from everturn_gateway.tools.config import ToolConfig
 from everturn_gateway.tools.conversations import Delegate, SessionTool
+from everturn_gateway.tools.environment import ServiceLink, ToolEnvironment
 from everturn_gateway.tools.files import file_tools, send_file_tool
 from everturn_gateway.tools.mcp import McpServers, open_mcp
 from everturn_gateway.tools.memory import memory_tools
-from everturn_gateway.tools.plan import ToolPlan
 from everturn_gateway.tools.policy import (
     AllowedWords,
     CallWatch,
@@ -38,7 +39,6 @@ from everturn_gateway.tools.reloading import ReloadTools
 from everturn_gateway.tools.scheduling import ScheduleTool
 from everturn_gateway.tools.shell import BashTool, Confinement
 from everturn_gateway.tools.shell.trees import end_left
-from everturn_gateway.tools.site import ServiceLink, ToolSite
 from everturn_gateway.tools.skills import Skill, granted_patterns, load_skills, skill_tools
 from everturn_gateway.tools.toolbox import Found, Toolbox
 from everturn_gateway.tools.web import web_tools
@@ -57,15 +57,15 @@ FILES_FOLDER = "files"  # in the gateway's workspace: a folder for each agent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Equipment:
+class ToolSet:
     """What one version of an agent works with."""
 
     tools: Toolbox
     gate: Gate
 
 
-class Workshop:
-    """Equips agents. Made by `open_workshop`."""
+class ToolFactory:
+    """Equips agents. Made by `open_tool_factory`."""
 
     def __init__(
         self,
@@ -97,21 +97,21 @@ class Workshop:
         """The gateway's workspace."""
         return self._state
 
-    def equip(
+    def make_tools(
         self,
-        plan: ToolPlan,
+        config: ToolConfig,
         *,
         agent: str,
         home: Path,
         files: Path | None,
         owner_texts: Sequence[str] = (),
-    ) -> Equipment:
+    ) -> ToolSet:
         """Return the tools of an agent and the gate before them; nothing is started.
 
         Resolves paths: not for the event loop.
 
         Args:
-            plan: What it is given.
+            config: What it is given.
             agent: Its name.
             home: Its folder.
             files: Its workspace; None = a folder of its own in the gateway's.
@@ -120,27 +120,27 @@ class Workshop:
         Raises:
             ToolSettingsError: A setting makes no sense; the text names it.
         """
-        site = self.site(agent=agent, home=home, files=files)
-        kit = _Kit(self, plan, site)
-        own = kit.make(plan.found, plan.skills)
-        connect = partial(self._servers.toolbox, site, plan.mcp, taken=tuple(own))
-        kit.toolbox = Toolbox(
+        environment = self.environment(agent=agent, home=home, files=files)
+        maker = _ToolMaker(self, config, environment)
+        own = maker.make(config.found, config.skills)
+        connect = partial(self._servers.toolbox, environment, config.mcp, taken=tuple(own))
+        maker.toolbox = Toolbox(
             own,
-            look=kit.look,
-            connect=connect if plan.mcp else None,
-            guard=kit.guard,
-            hidden=kit.hidden,
+            look=maker.look,
+            connect=connect if config.mcp else None,
+            guard=maker.guard,
+            hidden=maker.hidden,
         )
         gate = PolicyGate(
-            plan.policy,
-            site.home,
-            guards=plan.hooks.before,
-            granted=kit.granted,
+            config.policy,
+            environment.home,
+            guards=config.hooks.before,
+            granted=maker.granted,
             owner_texts=owner_texts,
-            workspace=site.files,
-            writes=kit.judged,
+            workspace=environment.files,
+            writes=maker.judged,
         )
-        return Equipment(tools=kit.toolbox, gate=DescriptionGate(gate, self._words_of(agent)))
+        return ToolSet(tools=maker.toolbox, gate=DescriptionGate(gate, self._words_of(agent)))
 
     def _words_of(self, agent: str) -> AllowedWords:
         """Return how the tools of an agent were allowed, the same for all its versions."""
@@ -148,9 +148,9 @@ class Workshop:
             self._words[agent] = AllowedWords(self._state / MCP_FOLDER / f"{agent}.json")
         return self._words[agent]
 
-    def site(self, *, agent: str, home: Path, files: Path | None) -> ToolSite:
-        """Return where the tools of an agent work; the arguments are those of `equip`."""
-        return ToolSite(
+    def environment(self, *, agent: str, home: Path, files: Path | None) -> ToolEnvironment:
+        """Return where the tools of an agent work; the arguments are those of `make_tools`."""
+        return ToolEnvironment(
             agent=agent,
             home=home.absolute(),
             files=(files or self._state / FILES_FOLDER / agent).absolute(),
@@ -160,96 +160,104 @@ class Workshop:
             link=self.link,
         )
 
-    def fixed(self, plan: ToolPlan, site: ToolSite, judged: JudgedWrites) -> Iterator[Tool]:
+    def fixed(
+        self, config: ToolConfig, environment: ToolEnvironment, judged: JudgedWrites
+    ) -> Iterator[Tool]:
         """Yield the built-in tools of a plan; `judged` is what its gate notes of files."""
-        if plan.recall_page_characters:
-            yield RecallContext(page_characters=plan.recall_page_characters)
-        if plan.memory:
-            yield from memory_tools(site, clock=self._clock)
-        if plan.files:
-            yield from file_tools(site, read_only=plan.files_read_only, judged=judged)
-        if plan.send_file:
-            yield send_file_tool(site)
-        if plan.bash is not None:
-            confinement = self.confined(plan.bash.confinement)
-            yield BashTool(site, confinement, timeout_s=plan.bash.timeout_s)
-        if plan.processes is not None:
-            confinement = self.confined(plan.processes.confinement)
-            most = plan.processes.max_processes
-            yield BackgroundProcess(site, self.processes, confinement, most)
-        if plan.web is not None:
-            web = plan.web
+        if config.recall_page_characters:
+            yield RecallContext(page_characters=config.recall_page_characters)
+        if config.memory:
+            yield from memory_tools(environment, clock=self._clock)
+        if config.files:
+            yield from file_tools(environment, read_only=config.files_read_only, judged=judged)
+        if config.send_file:
+            yield send_file_tool(environment)
+        if config.bash is not None:
+            confinement = self.confined(config.bash.confinement)
+            yield BashTool(environment, confinement, timeout_s=config.bash.timeout_s)
+        if config.processes is not None:
+            confinement = self.confined(config.processes.confinement)
+            most = config.processes.max_processes
+            yield BackgroundProcess(environment, self.processes, confinement, most)
+        if config.web is not None:
+            web = config.web
             yield from web_tools(
-                site, fetch=web.fetch, search=web.search, allow_private=web.allow_private
+                environment, fetch=web.fetch, search=web.search, allow_private=web.allow_private
             )
-        if plan.session is not None:
-            yield SessionTool(site, send_to=plan.session.send_to, read_from=plan.session.read_from)
-        if plan.schedule is not None:
+        if config.session is not None:
+            yield SessionTool(
+                environment, send_to=config.session.send_to, read_from=config.session.read_from
+            )
+        if config.schedule is not None:
             yield ScheduleTool(
-                site,
+                environment,
                 self._clock,
                 self.processes,
-                max_jobs=plan.schedule.max_jobs,
-                min_interval_s=plan.schedule.min_interval_s,
+                max_jobs=config.schedule.max_jobs,
+                min_interval_s=config.schedule.min_interval_s,
             )
-        if plan.delegate is not None:
-            yield Delegate(site, agents=plan.delegate.agents, max_depth=plan.delegate.max_depth)
+        if config.delegate is not None:
+            yield Delegate(
+                environment, agents=config.delegate.agents, max_depth=config.delegate.max_depth
+            )
 
     def confined(self, confinement: Confinement) -> Confinement:
         """Return a confinement in which the gateway's own secrets cannot be read."""
         return replace(confinement, hidden=self._hidden, has_open_api=self._has_open_api)
 
-    def guarded(self, tool: Tool, plan: ToolPlan, site: ToolSite) -> Tool:
+    def guarded(self, tool: Tool, config: ToolConfig, environment: ToolEnvironment) -> Tool:
         """Return a tool behind the rules of its agent."""
         return guarded(
             tool,
-            agent=site.agent,
+            agent=environment.agent,
             secrets=self._secrets,
-            after=plan.hooks.after,
-            policy=plan.policy,
+            after=config.hooks.after,
+            policy=config.policy,
             notifier=self._notifier,
             watch=self._watch,
-            held=self.held(site),
+            held=self.held(environment),
         )
 
-    def held(self, site: ToolSite) -> HeldFiles:
+    def held(self, environment: ToolEnvironment) -> HeldFiles:
         """Return which files of a workspace open calls may run, for all agents that work there."""
-        return self._held.setdefault(site.files, HeldFiles())
+        return self._held.setdefault(environment.files, HeldFiles())
 
     def retire(self, agent: str) -> None:
         """Let go of what belongs to an agent that is gone."""
         self._servers.retire(agent)
 
 
-class _Kit:
+class _ToolMaker:
     """Makes the tools of one version of an agent, and makes them again when they are reloaded."""
 
     toolbox: Toolbox
 
-    def __init__(self, shop: Workshop, plan: ToolPlan, site: ToolSite) -> None:
-        self._shop, self._plan, self._site = shop, plan, site
-        self._skills = plan.skills
+    def __init__(self, shop: ToolFactory, config: ToolConfig, environment: ToolEnvironment) -> None:
+        self._shop, self._config, self._environment = shop, config, environment
+        self._skills = config.skills
         self._hidden: tuple[str, ...] = ()
-        self.judged = JudgedWrites(shop.held(site))
+        self.judged = JudgedWrites(shop.held(environment))
 
     def make(self, found: Sequence[CliProgram], skills: tuple[Skill, ...]) -> dict[str, Tool]:
         """Return all tools but those of MCP servers; of two with one name, the first."""
-        shop, plan, site = self._shop, self._plan, self._site
+        shop, config, environment = self._shop, self._config, self._environment
         self._skills = skills
-        tools: list[Tool] = [*shop.fixed(plan, site, self.judged), *skill_tools(skills)]
+        tools: list[Tool] = [*shop.fixed(config, environment, self.judged), *skill_tools(skills)]
         tools += [
-            CliTool(site, each.program, shop.confined(each.confinement), environ=each.environ)
-            for each in plan.cli
+            CliTool(
+                environment, each.program, shop.confined(each.confinement), environ=each.environ
+            )
+            for each in config.cli
         ]
-        tools += [CliTool(site, each, _OWNERS) for each in found]
-        if plan.reload:
+        tools += [CliTool(environment, each, _OWNERS) for each in found]
+        if config.reload:
             tools.append(ReloadTools(self._reload))
         made: dict[str, Tool] = {}
         hidden: list[str] = []
         for tool in tools:
             name = tool.definition.name
             if name in made:
-                kinds = _KINDS[tool.traits.kind], _KINDS[made[name].traits.kind]
+                kinds = _KINDS[tool.capabilities.kind], _KINDS[made[name].capabilities.kind]
                 hidden.append(f"{kinds[0]} {name} is hidden by {kinds[1]} of that name")
             else:
                 made[name] = self.guard(tool)
@@ -262,16 +270,16 @@ class _Kit:
 
     def look(self) -> Found:
         """Look for programs and skills anew. Reads folders: not for the event loop."""
-        named = {each.program.name for each in self._plan.cli}
-        found = discover(self._site.home, self._site.state)
-        folder = self._plan.skills_folder
+        named = {each.program.name for each in self._config.cli}
+        found = discover(self._environment.home, self._environment.state)
+        folder = self._config.skills_folder
         skills, faults = load_skills(folder) if folder is not None else ((), ())
         programs = [each for each in found.programs if each.name not in named]
         return self.make(programs, skills), (*found.faults, *faults)
 
     def guard(self, tool: Tool) -> Tool:
         """Return a tool behind the agent's rules."""
-        return self._shop.guarded(tool, self._plan, self._site)
+        return self._shop.guarded(tool, self._config, self._environment)
 
     def granted(self, context: ToolContext) -> tuple[str, ...]:
         """Return what skills allow that were read in this turn."""
@@ -282,7 +290,7 @@ class _Kit:
 
 
 @asynccontextmanager
-async def open_workshop(
+async def open_tool_factory(
     *,
     state: Path,
     environ: Mapping[str, str],
@@ -292,7 +300,7 @@ async def open_workshop(
     has_open_api: bool = False,
     watch: CallWatch | None = None,
     supervisor: Supervisor | None = None,
-) -> AsyncGenerator[Workshop]:
+) -> AsyncGenerator[ToolFactory]:
     """Open what the tools of all agents share; at the end no MCP server runs.
 
     The caller holds the workspace. What commands left running when its gateway was killed is ended.
@@ -325,7 +333,7 @@ async def open_workshop(
         open_mcp(clock=clock) as servers,
         open_notifier(clock, secrets, supervisor=supervisor) as notifier,
     ):
-        yield Workshop(
+        yield ToolFactory(
             state=state,
             environ=environ,
             secrets=secrets,

@@ -1,8 +1,8 @@
 """Keeps one background process: runs its command, without the gateway and beyond its end.
 
-Run by its path, `python -I -S keeper.py FOLDER`: it needs the standard library alone and loads
-nothing of the gateway, so that it starts at once and lasts through updates of it. The folder holds
-`start.json`, which says what to run, and three FIFOs that the gateway made:
+Run by its path, `python -I -S supervisor_process.py FOLDER`: it needs the standard library alone
+and loads nothing of the gateway, so that it starts at once and lasts through updates of it. The
+folder holds `start.json`, which says what to run, and three FIFOs that the gateway made:
 
     alive     open here as long as this program runs: at its end the gateway reads end-of-file
     control   one letter a command: `k` end the process, `e` close its input
@@ -32,7 +32,7 @@ ALIVE: Final = "alive"
 CONTROL: Final = "control"
 INPUT: Final = "input"
 PIDS: Final = "pids"
-ERRORS: Final = "keeper.err"
+ERRORS: Final = "supervisor.err"
 ENDING: Final = "exit.json"
 OUTPUT: Final = "output."
 COOKIE: Final = "EVERTURN_PROCESS"
@@ -221,7 +221,7 @@ class Copy:
         return len(data)
 
 
-class Keeper:
+class SupervisorProcess:
     """One process, from its start to the record of its end."""
 
     def __init__(self, folder: Path, start: Start) -> None:
@@ -573,15 +573,15 @@ def main(folder: Path) -> int:
         # The one that was started ends, and nobody's child goes on: nobody has to wait for it.
         os._exit(0)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    keeper = Keeper(folder, start)
+    supervisor_process = SupervisorProcess(folder, start)
     try:
         fd = os.open(folder / PIDS, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(fd, "w") as file:
-            file.write(keeper.pids())
+            file.write(supervisor_process.pids())
     except OSError as error:  # only people want to know them
         print(f"its process ids are not kept: {error}", file=sys.stderr, flush=True)  # noqa: T201 - its log
     os.write(alive, STARTED)
-    _record(folder, keeper.run())
+    _record(folder, supervisor_process.run())
     return 0
 
 

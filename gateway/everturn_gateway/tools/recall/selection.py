@@ -19,7 +19,7 @@ _RESULT_SHARE: Final = 0.125  # of the window, where the agent does not say
 _PAGE_CHARACTERS_MIN: Final = 200
 
 
-def offers_recall(spec: AgentSpec) -> bool:
+def is_recall_offered(spec: AgentSpec) -> bool:
     """Return whether an agent is offered `recall_context`.
 
     Its model has to be one that can call tools; `spec.session.context.recall` says no, or, for the
@@ -48,6 +48,6 @@ def recall_page_characters(spec: AgentSpec) -> int:
 def tools_for(spec: AgentSpec) -> dict[str, Tool]:
     """Return the built-in tools of an agent, by name."""
     tools: list[Tool] = []
-    if offers_recall(spec):
+    if is_recall_offered(spec):
         tools.append(RecallContext(page_characters=recall_page_characters(spec)))
     return {tool.definition.name: tool for tool in tools}

@@ -34,7 +34,7 @@ _FIRST_WITHOUT_TEMPERATURE: Final[_Version] = (4, 7)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Traits:
+class ModelCapabilities:
     """How a model wants its requests."""
 
     thinking: Thinking
@@ -44,15 +44,17 @@ class Traits:
     "Its limit where the agent names none."
 
 
-def traits_of(name: str) -> Traits:
+def capabilities_of(name: str) -> ModelCapabilities:
     """Return the traits of the model `name`; one that is unknown is taken for a new one."""
     lowered = name.lower()
     if "claude" not in lowered:  # somebody else's model behind the same API
-        return Traits(thinking="budget", takes_temperature=True, output_tokens=OUTPUT_TOKENS)
+        return ModelCapabilities(
+            thinking="budget", takes_temperature=True, output_tokens=OUTPUT_TOKENS
+        )
     version = _version_of(lowered)
     adaptive = version >= _FIRST_ADAPTIVE
     thinking: Thinking = "budget" if version >= _FIRST_THINKING else "none"
-    return Traits(
+    return ModelCapabilities(
         thinking="adaptive" if adaptive else thinking,
         takes_temperature=version < _FIRST_WITHOUT_TEMPERATURE,
         output_tokens=THINKING_OUTPUT_TOKENS if adaptive else OUTPUT_TOKENS,
@@ -117,9 +119,9 @@ class Manner:
 
 def manner_of(name: str) -> Manner:
     """Return what is known of a model before its first call."""
-    traits = traits_of(name)
+    capabilities = capabilities_of(name)
     return Manner(
-        thinking=traits.thinking,
-        takes_temperature=traits.takes_temperature,
-        output_tokens=traits.output_tokens,
+        thinking=capabilities.thinking,
+        takes_temperature=capabilities.takes_temperature,
+        output_tokens=capabilities.output_tokens,
     )

@@ -16,7 +16,7 @@ from everturn_gateway.tools.web import SearchSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BashPlan:
+class BashConfig:
     """`bash`."""
 
     confinement: Confinement
@@ -24,7 +24,7 @@ class BashPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessPlan:
+class ProcessConfig:
     """`background_process`."""
 
     confinement: Confinement
@@ -32,7 +32,7 @@ class ProcessPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WebPlan:
+class WebConfig:
     """`web_fetch` and `web_search`."""
 
     fetch: bool = False
@@ -41,7 +41,7 @@ class WebPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionPlan:
+class SessionConfig:
     """`session`."""
 
     send_to: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class SessionPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulePlan:
+class ScheduleConfig:
     """`schedule`."""
 
     max_jobs: int
@@ -57,7 +57,7 @@ class SchedulePlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DelegatePlan:
+class DelegateConfig:
     """`delegate`."""
 
     agents: tuple[str, ...]
@@ -65,7 +65,7 @@ class DelegatePlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CliPlan:
+class CliConfig:
     """One tool that is a program of the owner's."""
 
     program: CliProgram
@@ -83,23 +83,23 @@ class Hooks:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolPlan:
+class ToolConfig:
     """All of them, and what rules them. What is None or empty, the agent does not have."""
 
     recall_page_characters: int = 0
     "`recall_context`: how much it answers at once; 0 = it is not offered."
     files: bool = False
     files_read_only: bool = False
-    bash: BashPlan | None = None
-    processes: ProcessPlan | None = None
-    web: WebPlan | None = None
-    session: SessionPlan | None = None
-    schedule: SchedulePlan | None = None
-    delegate: DelegatePlan | None = None
+    bash: BashConfig | None = None
+    processes: ProcessConfig | None = None
+    web: WebConfig | None = None
+    session: SessionConfig | None = None
+    schedule: ScheduleConfig | None = None
+    delegate: DelegateConfig | None = None
     send_file: bool = False
     memory: bool = False
     reload: bool = False
-    cli: tuple[CliPlan, ...] = ()
+    cli: tuple[CliConfig, ...] = ()
     "Those that `agent.yaml` names."
     found: tuple[CliProgram, ...] = ()
     "Programs in `tools` folders; none of them has the name of a tool of `cli`."
@@ -111,42 +111,42 @@ class ToolPlan:
     hooks: Hooks = field(default_factory=Hooks)
 
 
-def tool_names(plan: ToolPlan) -> tuple[str, ...]:
+def tool_names(config: ToolConfig) -> tuple[str, ...]:
     """Return what an agent is given, as people call it; of an MCP server only its name is known."""
     named = {
-        "recall_context": plan.recall_page_characters > 0,
-        "memory": plan.memory,
-        "files": plan.files,
-        "bash": plan.bash is not None,
-        "background_process": plan.processes is not None,
-        "web_fetch": plan.web is not None and plan.web.fetch,
-        "web_search": plan.web is not None and plan.web.search is not None,
-        "session": plan.session is not None,
-        "schedule": plan.schedule is not None,
-        "delegate": plan.delegate is not None,
-        "send_file": plan.send_file,
-        "reload_tools": plan.reload,
+        "recall_context": config.recall_page_characters > 0,
+        "memory": config.memory,
+        "files": config.files,
+        "bash": config.bash is not None,
+        "background_process": config.processes is not None,
+        "web_fetch": config.web is not None and config.web.fetch,
+        "web_search": config.web is not None and config.web.search is not None,
+        "session": config.session is not None,
+        "schedule": config.schedule is not None,
+        "delegate": config.delegate is not None,
+        "send_file": config.send_file,
+        "reload_tools": config.reload,
     }
     return (
         *(name for name, is_there in named.items() if is_there),
-        *(each.program.name for each in plan.cli),
-        *(each.name for each in plan.found),
-        *(f"mcp:{each.name}" for each in plan.mcp),
+        *(each.program.name for each in config.cli),
+        *(each.name for each in config.found),
+        *(f"mcp:{each.name}" for each in config.mcp),
     )
 
 
-def policy_notes(plan: ToolPlan) -> tuple[str, ...]:
+def policy_notes(config: ToolConfig) -> tuple[str, ...]:
     """Return what the agent's owner should know of its patterns for commands; see `notes_on`.
 
     Nothing where the agent runs no commands: patterns for all agents may speak of those.
     """
-    confined = [each.confinement for each in (plan.bash, plan.processes) if each is not None]
+    confined = [each.confinement for each in (config.bash, config.processes) if each is not None]
     if not confined:
         return ()
-    return tuple(notes_on(plan.policy, runs_code=any(map(is_sealed, confined))))
+    return tuple(notes_on(config.policy, runs_code=any(map(is_sealed, confined))))
 
 
-def may_write(plan: ToolPlan) -> bool:
+def may_write(config: ToolConfig) -> bool:
     """Return whether the agent has a tool that writes files of its workspace."""
-    writes = plan.files and not plan.files_read_only
-    return writes or plan.bash is not None or plan.processes is not None
+    writes = config.files and not config.files_read_only
+    return writes or config.bash is not None or config.processes is not None

@@ -11,13 +11,13 @@ from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.ports import Agent
 from everturn_gateway.errors import ConfigError
 from everturn_gateway.specs.loading import MODEL_FIELD, AgentFile
+from everturn_gateway.tools.factory import ToolFactory
 from everturn_gateway.tools.web import ToolSettingsError
-from everturn_gateway.tools.workshop import Workshop
 
 TOOLS_FIELD = "spec.tools"
 
 
-def equipped(agent: Agent, file: AgentFile, workshop: Workshop) -> Agent:
+def equipped(agent: Agent, file: AgentFile, tool_factory: ToolFactory) -> Agent:
     """Return `agent` with the tools of its file, and the gate before them.
 
     Reads folders: not for the event loop.
@@ -27,8 +27,8 @@ def equipped(agent: Agent, file: AgentFile, workshop: Workshop) -> Agent:
             window; with the place that is at fault.
     """
     try:
-        made = workshop.equip(
-            file.plan,
+        made = tool_factory.make_tools(
+            file.tool_config,
             agent=file.spec.name,
             home=file.folder,
             files=file.files,

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall
-from everturn_actors.ports import Tool, ToolTraits
+from everturn_actors.ports import Tool, ToolCapabilities
 from everturn_actors.service import TurnService
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.scheduler.client import SchedulerClient
@@ -46,7 +46,7 @@ class ServiceLink:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolSite:
+class ToolEnvironment:
     """What the tools of one agent may use."""
 
     agent: str
@@ -122,11 +122,11 @@ class WritesFiles(Protocol):
 class JudgedByCall(Protocol):
     """A tool of which some calls reach less far than others."""
 
-    def traits_of(self, call: ToolCall) -> ToolTraits:
+    def capabilities_of(self, call: ToolCall) -> ToolCapabilities:
         """Return how this call may be run, for the policy: the tool's own traits, or tamer ones."""
         ...
 
 
-def traits_of(tool: Tool, call: ToolCall) -> ToolTraits:
+def capabilities_of(tool: Tool, call: ToolCall) -> ToolCapabilities:
     """Return what the policy has to know of a call of `tool`."""
-    return tool.traits_of(call) if isinstance(tool, JudgedByCall) else tool.traits
+    return tool.capabilities_of(call) if isinstance(tool, JudgedByCall) else tool.capabilities
