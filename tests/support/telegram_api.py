@@ -15,12 +15,13 @@ import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import anyio
 from aiohttp import web
+
+from everturn_gateway.clock import SystemClock
 
 Json: TypeAlias = dict[str, Any]
 _Api = TypeVar("_Api", bound="TelegramApi")
@@ -32,8 +33,8 @@ ANN: Final = 1001
 TEXT_UNITS, CAPTION_UNITS, ANSWER_UNITS = 4096, 1024, 200
 FILE_BYTES: Final = 20 * 1024 * 1024
 _WAIT_S: Final = 10.0  # for what has to happen soon
-NOON: Final = 1_795_348_800
-"The platform's clock, which moves a second for each message: 2026-11-22 12:00 UTC."
+STARTED_S: Final = int(SystemClock().now().timestamp())
+"The platform's clock, which moves a second for each message. Gateways pass over old messages."
 
 
 class ApiError(Exception):
@@ -155,7 +156,7 @@ class TelegramApi:
         message_id = self._number()
         message: Json = {
             "message_id": message_id,
-            "date": NOON + message_id,
+            "date": STARTED_S + message_id,
             "chat": self.chat(chat),
             "from": {"id": ANN, "is_bot": False, "first_name": "Ann"},
         }
@@ -455,7 +456,7 @@ class TelegramApi:
         chat = self._target(p)
         message: Json = {
             "message_id": self._number(),
-            "date": NOON,
+            "date": STARTED_S,
             "chat": chat,
             "from": self.me,
             **content,
@@ -605,8 +606,3 @@ def _found(text: str) -> list[Json]:
             entities.append({"type": kind, "offset": units(text[:at]), "length": units(bare)})
         at += len(word)
     return entities
-
-
-def now() -> datetime:
-    """Return the platform's noon."""
-    return datetime.fromtimestamp(NOON, UTC)
