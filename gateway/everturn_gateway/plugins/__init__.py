@@ -1,0 +1,52 @@
+"""Plug-ins: channels, model providers, tools, context policies and stores.
+
+Each is described by one frozen value and found through an entry point; the built-in ones too.
+"""
+
+from __future__ import annotations
+
+from everturn_gateway.plugins.base import INTERFACE, Plugin, secret_fields
+from everturn_gateway.plugins.channels import ChannelPlugin, ChannelSection, ChannelSetup
+from everturn_gateway.plugins.policies import PolicyPlugin, PolicySection
+from everturn_gateway.plugins.providers import (
+    KeyedSection,
+    ProviderPlugin,
+    ProviderSection,
+    ProviderSetup,
+)
+from everturn_gateway.plugins.registry import (
+    Group,
+    PluginFault,
+    Registry,
+    find_plugins,
+    installed,
+)
+from everturn_gateway.plugins.stores import OpenStore, StorePlugin, StoreSection, StoreSetup
+from everturn_gateway.plugins.tools import PluginToolSection, ToolPlugin, ToolSetup
+
+__all__ = [
+    "INTERFACE",
+    "ChannelPlugin",
+    "ChannelSection",
+    "ChannelSetup",
+    "Group",
+    "KeyedSection",
+    "OpenStore",
+    "Plugin",
+    "PluginFault",
+    "PluginToolSection",
+    "PolicyPlugin",
+    "PolicySection",
+    "ProviderPlugin",
+    "ProviderSection",
+    "ProviderSetup",
+    "Registry",
+    "StorePlugin",
+    "StoreSection",
+    "StoreSetup",
+    "ToolPlugin",
+    "ToolSetup",
+    "find_plugins",
+    "installed",
+    "secret_fields",
+]

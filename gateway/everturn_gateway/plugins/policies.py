@@ -1,0 +1,39 @@
+"""The description of a context policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from everturn_actors.context.policy import Policy
+from everturn_gateway.plugins.base import Plugin
+from everturn_gateway.yaml_files import Section
+
+
+class PolicySection(Section):
+    """The numbers of a policy in `spec.session.context`; one that is left out is the policy's own.
+
+    A policy lists its numbers in a subclass, each `... | None = None`, under the names that the
+    fields of `Policy.numbers` have.
+    """
+
+    def numbers(self) -> dict[str, Any]:
+        """Return the numbers that are set, by their names."""
+        return {name: value for name, value in self if value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyPlugin(Plugin):
+    """How a conversation is made to fit; entry points of `everturn.policies`.
+
+    Agents name it in `spec.session.context.policy`.
+
+    Example:
+        >>> NEWEST = PolicyPlugin(
+        ...     name="newest", interface=1, settings=NewestSection, policy=make_policy()
+        ... )
+    """
+
+    settings: type[PolicySection]
+    policy: Policy[Any]
+    "Pure: no IO, no clock. Its name is that of the plug-in."

@@ -1,0 +1,113 @@
+"""The description of a model provider."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from anyio.abc import TaskGroup
+from pydantic import AfterValidator, Field
+
+from everturn_actors.ports import ModelProvider, ModelStatisticsStore
+from everturn_actors.spec import ModelSpec
+from everturn_gateway.plugins.base import Plugin
+from everturn_gateway.usage.prices import Price
+from everturn_gateway.yaml_files import Section
+
+T = TypeVar("T")
+
+
+def _file(value: str) -> str:
+    if not value.strip():
+        msg = "must name a file"
+        raise ValueError(msg)
+    if value.startswith("~"):
+        msg = "~ is not expanded here; write ${HOME}"
+        raise ValueError(msg)
+    return value
+
+
+class ProviderSection(Section):
+    """`providers.NAME` of `everturn.yaml`; a provider may add settings in a subclass."""
+
+    max_concurrent: Annotated[int, Field(ge=1)] | None = None
+    "Calls at the same time, of all agents together; by default as the program sees fit."
+
+
+class KeyedSection(ProviderSection):
+    """The same, for a provider that takes a key."""
+
+    api_key_file: Annotated[str, AfterValidator(_file)] | None = None
+    "Holds the key; by default the environment has it."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderSetup:
+    """What a provider is made of, for one model of one agent."""
+
+    model: ModelSpec
+    folder: Path
+    "The agent's."
+    settings: ProviderSection
+    environ: Mapping[str, str] = field(repr=False)
+    "The gateway's environment; keys from files stand in it under their variable."
+    models_folder: Path
+    "Where weights of local models are kept."
+    statistics: ModelStatisticsStore
+    "What is known of models: record a window here where the provider tells it."
+    tasks: TaskGroup
+    "Of the gateway: what runs beside the calls ends with it."
+    add_secret: Callable[[str], None] = field(repr=False)
+    "Tells a key, so that nothing that is written shows it."
+    mask: Callable[[str], str]
+    "Takes secrets out of a text; for the words of errors."
+    shared: Callable[[str, Callable[[], Any]], Any]
+    """Returns what models share, made at the first call: a pool of connections, by a name of one's
+    own. Where it has `aclose`, that is awaited at the end; `warm` is awaited at the start."""
+
+
+def _no_address(_model: ModelSpec, _environ: Mapping[str, str]) -> str:
+    return ""
+
+
+def _never_free(_model: ModelSpec) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderPlugin(Plugin):
+    """Models that agents may name in `spec.model.provider`; entry points of `everturn.providers`.
+
+    Example:
+        >>> ACME = ProviderPlugin(
+        ...     name="acme",
+        ...     interface=1,
+        ...     settings=KeyedSection,
+        ...     key_variable="ACME_API_KEY",
+        ...     prices={"acme-1": Price(rates=Rates(input=1, output=2))},
+        ...     windows=(("acme", 64_000),),
+        ...     make=lambda setup: load_acme(setup),
+        ... )
+    """
+
+    settings: type[ProviderSection] = ProviderSection
+    make: Callable[[ProviderSetup], ModelProvider]
+    """Makes the provider of one model; nothing is connected or started yet. Called in a thread.
+
+    Raises:
+        ProviderConfigError: It lacks something; says what to do.
+    """
+    key_variable: str = ""
+    "The environment variable that holds its key; empty = it takes none."
+    prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
+    "What the vendor takes for a model by this name, at its own address."
+    is_free: Callable[[ModelSpec], bool] = _never_free
+    "Whether calls to a model cost nothing but this machine's time, or are given away."
+    windows: tuple[tuple[str, int], ...] = ()
+    """Parts of lower-cased names of models, and their windows in tokens; the first match counts."""
+    max_concurrent: int | None = None
+    "Calls at the same time where its owner says nothing; None = so many at each address."
+    address: Callable[[ModelSpec, Mapping[str, str]], str] = _no_address
+    "Where a model is called: scheme, host and port; empty = in this process."
