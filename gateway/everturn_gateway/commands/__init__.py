@@ -1,1 +1,69 @@
-"""What the commands do. `cli` reads the command line and imports the one that is called."""
+"""What the commands do. Each module is loaded when the command line first asks for it.
+
+So `commands.sessions` costs nothing until a command of `everturn sessions` is called, and `--help`
+never pays for the gateway.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:  # for whoever checks types; at run time `__getattr__` is what finds them
+    from everturn_gateway.commands import (
+        agents,
+        channel,
+        doctor,
+        local,
+        model,
+        pair,
+        run,
+        scaffold,
+        sessions,
+        talk,
+        token,
+        usage,
+    )
+    from everturn_gateway.commands.context import context as transcripts
+    from everturn_gateway.commands.context import live as live_context
+    from everturn_gateway.commands.jobs import schedule
+    from everturn_gateway.commands.serving import serve
+
+__all__ = [
+    "agents",
+    "channel",
+    "doctor",
+    "live_context",
+    "local",
+    "model",
+    "pair",
+    "run",
+    "scaffold",
+    "schedule",
+    "serve",
+    "sessions",
+    "talk",
+    "token",
+    "transcripts",
+    "usage",
+]
+
+_ELSEWHERE: Final = {
+    "transcripts": "context.context",
+    "live_context": "context.live",
+    "schedule": "jobs.schedule",
+    "serve": "serving.serve",
+}
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Load a module of commands."""
+    path = f"{__name__}.{_ELSEWHERE.get(name, name)}"
+    try:
+        return importlib.import_module(path)
+    except ModuleNotFoundError as error:
+        if error.name != path:
+            raise
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg) from None

@@ -1,0 +1,102 @@
+"""`everturn agent`, `everturn model` and `everturn local`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from everturn_gateway import commands
+from everturn_gateway.cli.declaration import Json, ModelName, Provider, command
+from everturn_gateway.commands.shared.options import Options
+
+agent_app = typer.Typer(help="List, show, check and create agents.", no_args_is_help=True)
+model_app = typer.Typer(help="What was learnt about models.", no_args_is_help=True)
+local_app = typer.Typer(help="The small model that runs on this machine.", no_args_is_help=True)
+
+
+@command(agent_app, "list")
+def list_agents(options: Options, *, as_json: Json = False) -> int:
+    """List the agents, and what is wrong with those that cannot be loaded."""
+    return commands.agents.list_agents(options, as_json=as_json)
+
+
+@command(agent_app, "show")
+def show_agent(
+    options: Options,
+    name: Annotated[str, typer.Argument(help="Which agent.")],
+    *,
+    as_json: Json = False,
+) -> int:
+    """Show one agent, and which of its settings have no effect yet."""
+    return commands.agents.show_agent(options, name, as_json=as_json)
+
+
+@command(agent_app, "validate")
+def validate_agents(
+    options: Options,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Names, or folders. All agents where none is given.")
+    ] = None,
+) -> int:
+    """Check agents; every fault is printed with its file, line and field."""
+    return commands.agents.validate(options, names or [])
+
+
+@command(agent_app, "create")
+def create_agent(
+    options: Options,
+    name: Annotated[str, typer.Argument(help="Letters, digits and hyphens.")],
+    *,
+    provider: Provider = "builtin",
+    model: ModelName = "",
+) -> int:
+    """Create the folder of a new agent. Overwrites nothing."""
+    return commands.scaffold.create_agent(options, name, provider=provider, model=model)
+
+
+@command(agent_app, "schema")
+def agent_schema() -> int:
+    """Print the JSON Schema of agent.yaml."""
+    return commands.agents.schema()
+
+
+@command(model_app, "list")
+def list_models(options: Options, *, as_json: Json = False) -> int:
+    """List the models that agents used, and what was learnt about them."""
+    return commands.model.list_models(options, as_json=as_json)
+
+
+@command(model_app, "show")
+def show_model(
+    options: Options,
+    name: Annotated[str, typer.Argument(help="As `model list` shows it.", show_default=False)],
+    *,
+    as_json: Json = False,
+) -> int:
+    """Show what was learnt about a model, and from what."""
+    return commands.model.show_model(options, name, as_json=as_json)
+
+
+@command(model_app, "forget")
+def forget_model(
+    options: Options,
+    name: Annotated[
+        str, typer.Argument(help="As `model list` shows it; by default all.", show_default=False)
+    ] = "",
+    *,
+    endpoint: Annotated[
+        str, typer.Option(help="Only at this address, where agents name one: host:8000/v1.")
+    ] = "",
+) -> int:
+    """Forget the limits that models named when they refused requests, and that they refused tools.
+
+    The exit code is 1 where there was nothing to forget.
+    """
+    return commands.model.forget(options, name, endpoint)
+
+
+@command(local_app, "pull")
+def pull(options: Options) -> int:
+    """Fetch the weights of the local model."""
+    return commands.local.pull(options)

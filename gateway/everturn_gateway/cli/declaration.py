@@ -1,0 +1,95 @@
+"""How a command is declared: options that several take, and those that every command takes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
+
+import typer
+
+from everturn_gateway.commands.shared.options import Options
+
+AgentName: TypeAlias = Annotated[
+    str, typer.Argument(help="Which agent; needed where there are several.", show_default=False)
+]
+Session: TypeAlias = Annotated[
+    str, typer.Option("--session", "-s", help="Go on in this session.", metavar="ID")
+]
+JobId: TypeAlias = Annotated[str, typer.Argument(metavar="JOB", show_default=False)]
+SessionId: TypeAlias = Annotated[str, typer.Argument(metavar="SESSION", show_default=False)]
+Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")]
+Provider: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        help="Who runs the model: builtin, local, openai, anthropic, gemini, openrouter, ollama."
+    ),
+]
+ModelName: TypeAlias = Annotated[
+    str, typer.Option("--model", help="The model's name.", show_default="by the provider")
+]
+
+_OPTIONS: Final = "options"
+_PLACES: Final = {
+    "config": typer.Option(
+        "--config", "-c", help="The configuration.", show_default="./everturn.yaml"
+    ),
+    "workspace": typer.Option("--workspace", help="Instead of the configuration's workspace."),
+    "agents_dir": typer.Option(
+        "--agents-dir", help="Instead of the configuration's agents folder."
+    ),
+}
+
+CommandT = TypeVar("CommandT", bound=Callable[..., int])
+
+
+def command(group: typer.Typer, name: str | None = None) -> Callable[[CommandT], CommandT]:
+    """Declare a command by a function that does it and returns the exit code.
+
+    A function whose first parameter is called `options` is told there where its configuration is:
+    on the command line those are `--config`, `--workspace` and `--agents-dir`, behind the
+    command's own options.
+
+        @command(sessions_app, "list")
+        def list_sessions(options: Options, *, as_json: Json = False) -> int:
+            "List sessions, newest first."
+            return commands.sessions.list_sessions(options, as_json=as_json)
+
+    Args:
+        group: What it stands under.
+        name: As it is typed; by default the function's.
+    """
+
+    def declare(function: CommandT) -> CommandT:
+        signature = inspect.signature(function, eval_str=True)
+        own = list(signature.parameters.values())
+        is_placed = bool(own) and own[0].name == _OPTIONS
+
+        def run(**given: Any) -> None:  # noqa: ANN401 - what typer has checked by the signature
+            if is_placed:
+                given[_OPTIONS] = Options(**{each: given.pop(each) for each in _PLACES})
+            code = function(**given)
+            if code:
+                raise typer.Exit(code)
+
+        if is_placed:
+            own = [*own[1:], *map(_place, _PLACES)]
+        run.__name__, run.__doc__ = function.__name__, function.__doc__
+        # What typer reads: it makes the options of a command from its signature.
+        vars(run)["__signature__"] = signature.replace(parameters=own, return_annotation=None)
+        run.__annotations__ = {each.name: each.annotation for each in own}
+        group.command(name)(run)
+        return function
+
+    return declare
+
+
+def _place(name: str) -> inspect.Parameter:
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[Path | None, _PLACES[name]],
+    )

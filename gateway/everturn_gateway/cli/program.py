@@ -1,0 +1,218 @@
+"""`everturn` itself: the commands that stand directly under it, and its own options."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from everturn_gateway import commands
+from everturn_gateway.cli.declaration import (
+    AgentName,
+    Json,
+    ModelName,
+    Provider,
+    Session,
+    SessionId,
+    Yes,
+    command,
+)
+from everturn_gateway.commands.shared.crash import crash_log
+from everturn_gateway.commands.shared.options import Options
+from everturn_gateway.logs import LogFormat
+
+NAME: Final = "everturn"
+COMPLETE_VARIABLE: Final = "_EVERTURN_COMPLETE"
+DEBUG_VARIABLE: Final = "EVERTURN_DEBUG"
+
+app = typer.Typer(
+    name=NAME,
+    help="A durable gateway between people and language-model agents.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class Shell(StrEnum):
+    """Shells that completion works in."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+    POWERSHELL = "powershell"
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    *,
+    debug: Annotated[
+        bool,
+        typer.Option("--debug", envvar=DEBUG_VARIABLE, help="Show tracebacks and more log lines."),
+    ] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """A durable gateway between people and language-model agents."""
+    crash_log.debug = debug
+    if version:
+        show_version()
+        raise typer.Exit
+
+
+@app.command("version")
+def show_version() -> None:
+    """Print the version."""
+    from importlib.metadata import version  # noqa: PLC0415 - see the module's docstring
+
+    typer.echo(f"{NAME} {version(NAME)}")
+
+
+@command(app)
+def init(
+    folder: Annotated[Path, typer.Argument(help="Where.", metavar="DIR")] = Path(),
+    *,
+    agent: Annotated[str, typer.Option(help="Name of the first agent.")] = "",
+    provider: Provider = "",
+    model: ModelName = "",
+    yes: Yes = False,
+) -> int:
+    """Set up a folder: a configuration and a first agent. Overwrites nothing."""
+    return commands.scaffold.init(folder, agent=agent, provider=provider, model=model, ask=not yes)
+
+
+@command(app)
+def serve(
+    options: Options,
+    *,
+    host: Annotated[str | None, typer.Option(help="Listen on this address.")] = None,
+    port: Annotated[int | None, typer.Option(help="Listen on this port; 0 = a free one.")] = None,
+    log_format: Annotated[
+        LogFormat | None, typer.Option(help="Log lines for people, or one JSON object a line.")
+    ] = None,
+) -> int:
+    """Run the gateway until it is told to stop."""
+    return commands.serve.serve(options, host=host, port=port, log_format=log_format)
+
+
+@command(app)
+def chat(
+    options: Options,
+    agent: AgentName = "",
+    *,
+    session: Session = "",
+    new: Annotated[bool, typer.Option("--new", help="Start a new session.")] = False,
+) -> int:
+    """Talk to an agent, through the running gateway where there is one."""
+    return commands.talk.chat(options, agent=agent, session_id=session, new=new)
+
+
+@command(app, "run")
+def run_prompt(
+    options: Options,
+    prompt: Annotated[str, typer.Argument(help="The message; - reads it from stdin.")],
+    *,
+    agent: Annotated[str, typer.Option("--agent", "-a", help="Which agent.")] = "",
+    session: Session = "",
+    attach: Annotated[
+        list[str] | None,
+        typer.Option("--attach", metavar="FILE", help="Send this file with it; may be repeated."),
+    ] = None,
+    as_json: Json = False,
+    timeout: Annotated[
+        float | None, typer.Option(help="Give up after so many seconds.", min=0.001)
+    ] = None,
+) -> int:
+    """Send one message and print the answer.
+
+    The exit code is 0 when it was answered, 1 when it was not, 2 for bad input, 130 for Ctrl-C.
+    """
+    return commands.run.run(
+        options,
+        prompt,
+        agent=agent,
+        session_id=session,
+        as_json=as_json,
+        timeout_s=timeout,
+        attach=attach or (),
+    )
+
+
+@command(app)
+def attach(
+    options: Options,
+    session: SessionId,
+    *,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Only look on.")] = False,
+    last: Annotated[int, typer.Option(help="Begin with so many past messages.", min=0)] = 10,
+) -> int:
+    """Follow a session live, and speak in it."""
+    return commands.talk.attach(options, session, read_only=read_only, last=last)
+
+
+@command(app, "approve")
+def approve_call(
+    options: Options,
+    session: SessionId,
+    call: Annotated[str, typer.Argument(help="The call; by default the oldest that waits.")] = "",
+    *,
+    always: Annotated[bool, typer.Option("--always", help="Allow it from now on too.")] = False,
+    deny: Annotated[bool, typer.Option("--deny", help="Do not let it run.")] = False,
+) -> int:
+    """Let a call run that waits for a person, or not."""
+    if always and deny:
+        msg = "--always and --deny exclude each other"
+        raise typer.BadParameter(msg)
+    return commands.sessions.answer_approval(options, session, call, always=always, deny=deny)
+
+
+@command(app)
+def usage(
+    options: Options,
+    *,
+    days: Annotated[
+        int, typer.Option(help="How many days, today (UTC) included.", min=1, max=366)
+    ] = 7,
+    agent: Annotated[str, typer.Option("--agent", "-a", help="Of this agent alone.")] = "",
+    principal: Annotated[
+        str, typer.Option(help="What the sessions used that this principal began.")
+    ] = "",
+    as_json: Json = False,
+) -> int:
+    """Show what agents used of models, and what it cost, by day."""
+    return commands.usage.show_usage(
+        options, days=days, agent=agent, as_json=as_json, principal=principal
+    )
+
+
+@command(app)
+def doctor(
+    options: Options,
+    *,
+    repair: Annotated[bool, typer.Option("--repair", help="Set right what can be.")] = False,
+) -> int:
+    """Check configuration, agents, keys, permissions, disk space and journals."""
+    return commands.doctor.doctor(options, repair=repair)
+
+
+@command(app, "compact")
+def compact_session(
+    options: Options,
+    session: SessionId,
+    *,
+    focus: Annotated[str, typer.Option(help="What the summary should keep above all.")] = "",
+    as_json: Json = False,
+) -> int:
+    """Have older turns of a session summarised now."""
+    return commands.live_context.compact(options, session, focus=focus, as_json=as_json)
+
+
+@app.command()
+def completions(shell: Annotated[Shell, typer.Argument(help="For which shell.")]) -> None:
+    """Print what makes a shell complete the commands: eval "$(everturn completions bash)"."""
+    os.environ[COMPLETE_VARIABLE] = f"source_{shell.value}"
+    complete: Callable[..., object] = typer.main.get_command(app).main
+    complete([], prog_name=NAME, complete_var=COMPLETE_VARIABLE)
