@@ -22,8 +22,9 @@ STOP_S = 40.0  # `stop_timeout_seconds` is 25; a busy machine needs its time
 HEARD_S = 30.0
 LOOK_S = 0.5
 _REFUSED = 2  # the exit code of a command that may not begin
-_PATH = os.pathsep.join((os.environ["PATH"], str(bwrap_path().parent)))
-_ENV = {**os.environ, "PATH": _PATH, "OPENAI_API_KEY": "soak", "NO_COLOR": "1"}
+# Commands on the command line run turns as well, where no gateway does.
+os.environ["PATH"] = os.pathsep.join((os.environ["PATH"], str(bwrap_path().parent)))
+_ENV = {**os.environ, "OPENAI_API_KEY": "soak", "NO_COLOR": "1"}
 
 
 def free_port() -> int:

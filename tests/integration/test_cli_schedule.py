@@ -27,7 +27,7 @@ from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.scheduler.job_store import JobStore
 from everturn_gateway.scheduler.rules.records import Armed
 from everturn_gateway.scheduler.rules.rules import schedule_name
-from everturn_gateway.scheduler.runlog import RunLogs
+from everturn_gateway.scheduler.run_logs.files import RunLogs
 
 SAY = ("--message", "Stand-up!", "--to", "http:team")
 MORNINGS = (

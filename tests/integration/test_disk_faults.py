@@ -26,7 +26,7 @@ from everturn_actors.service import ServiceSettings
 from everturn_actors.testing import ManualClock, open_test_service
 from everturn_gateway.channels.running import LaterDeliveryPort
 from everturn_gateway.logs import SecretRegistry
-from everturn_gateway.scheduler.scheduler import DISK_RETRY_S
+from everturn_gateway.scheduler.dispatcher import DISK_RETRY_S
 from everturn_gateway.tools.environment import ServiceLink
 from everturn_gateway.tools.processes import open_processes
 

@@ -33,7 +33,7 @@ from everturn_channels.delivery.deliverer import Deliverer
 from everturn_gateway.model_statistics import FileModelStatistics
 from everturn_gateway.scheduler.job_runner import JobRunner
 from everturn_gateway.scheduler.job_store import JobStore
-from everturn_gateway.scheduler.runlog import RunLogs
+from everturn_gateway.scheduler.run_logs.files import RunLogs
 from everturn_gateway.scheduler.scheduler import Scheduler
 from everturn_gateway.specs.library import AgentLibrary
 from everturn_gateway.telemetry.telemetry import Telemetry

@@ -23,9 +23,9 @@ from support.run_logs import (
 from support.run_records import a_life, armed, done, hour, standing_after
 
 from everturn_gateway.scheduler.jobs import JobState
-from everturn_gateway.scheduler.record_lines import encode, from_line, to_line
 from everturn_gateway.scheduler.rules.records import RECENT, Kept, Misfire, Paused
-from everturn_gateway.scheduler.runlog import LINES_MAX, DamagedLogError
+from everturn_gateway.scheduler.run_logs.files import LINES_MAX, DamagedLogError
+from everturn_gateway.scheduler.run_logs.lines import encode, from_line, to_line
 
 # --- what is kept ---
 

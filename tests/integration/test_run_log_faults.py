@@ -18,9 +18,9 @@ from support.run_logs import edge, failing, names_in, opened, put, started_anew
 from support.run_records import a_life, armed, done, hour, standing_after
 
 from everturn_gateway.scheduler.jobs import JobState
-from everturn_gateway.scheduler.record_lines import encode, read_log
 from everturn_gateway.scheduler.rules.records import Kept, Paused, Record
-from everturn_gateway.scheduler.runlog import LINES_MAX
+from everturn_gateway.scheduler.run_logs.files import LINES_MAX
+from everturn_gateway.scheduler.run_logs.lines import encode, read_log
 
 TESTS = Path(__file__).parents[1]
 
@@ -282,7 +282,7 @@ import sys, anyio
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from support.run_records import a_life
-from everturn_gateway.scheduler.runlog import RunLogs
+from everturn_gateway.scheduler.run_logs.files import RunLogs
 
 async def main():
     logs = RunLogs(Path(sys.argv[1]))

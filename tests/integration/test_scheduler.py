@@ -19,7 +19,7 @@ from everturn_gateway.scheduler.errors import JobFixedError, JobRefusedError, Un
 from everturn_gateway.scheduler.job_runner import WebhookError
 from everturn_gateway.scheduler.job_store import CANCELLED_KEPT, JobStore
 from everturn_gateway.scheduler.jobs import At, JobView, Made, RunTask
-from everturn_gateway.scheduler.scheduler import RUNNING_TASKS
+from everturn_gateway.scheduler.run_attempts import RUNNING_TASKS
 from everturn_gateway.scheduler.settings import JobSection
 
 DAY_S = 86_400

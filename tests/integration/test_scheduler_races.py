@@ -25,7 +25,7 @@ from support.schedule_stories import (
 from support.ticking import WallClock, at
 
 from everturn_gateway.scheduler.rules.records import Began, Finished, Misfire, Record
-from everturn_gateway.scheduler.runlog import Appended, RunLogs
+from everturn_gateway.scheduler.run_logs.files import Appended, RunLogs
 
 SLOW_S = 7200
 

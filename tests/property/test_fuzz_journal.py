@@ -35,8 +35,8 @@ from everturn_actors.journal.snapshot.reader import (
 )
 from everturn_actors.journal.snapshot.state_yaml import encode_state
 from everturn_actors.state.recovery import recover
-from everturn_gateway.scheduler import record_lines
 from everturn_gateway.scheduler.rules.records import Kept
+from everturn_gateway.scheduler.run_logs import lines as record_lines
 
 START: Final = seed(SESSION_ID)
 LOGS: Final = (rich_log(), delivered_log(), outage_log(), simple_log(3))

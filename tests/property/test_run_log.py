@@ -11,13 +11,6 @@ from hypothesis import strategies as st
 from support.run_records import DAWN, standing_after
 
 from everturn_gateway.scheduler.jobs import JobState, RunOutcome
-from everturn_gateway.scheduler.record_lines import (
-    DamagedError,
-    encode,
-    from_line,
-    read_log,
-    to_line,
-)
 from everturn_gateway.scheduler.rules.records import (
     RECENT,
     Accepted,
@@ -34,6 +27,13 @@ from everturn_gateway.scheduler.rules.records import (
     Resumed,
     fold,
     fold_all,
+)
+from everturn_gateway.scheduler.run_logs.lines import (
+    DamagedError,
+    encode,
+    from_line,
+    read_log,
+    to_line,
 )
 
 few = st.integers(0, 5).map(lambda hours: DAWN + timedelta(hours=hours))

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from support.job_runs import a_cron
 
 from everturn_gateway.scheduler.jobs import Job, JobState
-from everturn_gateway.scheduler.record_lines import encode, read_log
 from everturn_gateway.scheduler.rules import rules
 from everturn_gateway.scheduler.rules.records import (
     Armed,
@@ -23,6 +22,7 @@ from everturn_gateway.scheduler.rules.records import (
     Record,
 )
 from everturn_gateway.scheduler.rules.records import fold as fold_line
+from everturn_gateway.scheduler.run_logs.lines import encode, read_log
 
 MADE = datetime(2026, 5, 4, 8, 0, 30, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

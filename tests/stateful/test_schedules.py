@@ -323,10 +323,10 @@ class Schedules(RuleBasedStateMachine):
             if is_held(job, job_state, why):
                 assert job_state.paused_in_file or not job.paused or job_state.anchor is None
                 continue
-            scheduler = self.live.scheduler
+            dispatcher = self.live.scheduler.dispatcher
             for run in job_state.open:
-                is_tried = (job.job_id, run.scheduled_at) in scheduler._in_hand
-                assert is_tried or job.job_id in scheduler._busy, "nobody goes on with what began"
+                is_tried = dispatcher.attempts.is_in_hand(job.job_id, run.scheduled_at)
+                assert is_tried or dispatcher.is_busy(job.job_id), "nobody goes on with what began"
             if job_state.anchor is not None:
                 limit = now + timedelta(seconds=5)
                 assert job_state.anchor <= limit, "it counts from the future"

@@ -18,7 +18,7 @@ from support.full_proof import Proof, scratch, without_syncs, words
 from everturn_actors.errors import JournalError
 from everturn_actors.journal.loading import load_session
 from everturn_actors.journal.log.layout import SessionFiles
-from everturn_gateway.scheduler.record_lines import read_log
+from everturn_gateway.scheduler.run_logs.lines import read_log
 
 UNREAD = re.compile(
     r"(.*\.tmp|workspace\.lock|processes/[^/]+/(start\.json|input|control))"  # never read so

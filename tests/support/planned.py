@@ -13,9 +13,9 @@ from support.talking import log_of
 
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.scheduler.jobs import Job
-from everturn_gateway.scheduler.record_lines import to_line
 from everturn_gateway.scheduler.rules.records import Armed
 from everturn_gateway.scheduler.rules.rules import schedule_name
+from everturn_gateway.scheduler.run_logs.lines import to_line
 
 _PLANNER = """\
 apiVersion: duragent/v1alpha1

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from everturn_gateway.scheduler.jobs import JobState
-from everturn_gateway.scheduler.runlog import RunLogs
+from everturn_gateway.scheduler.run_logs.files import RunLogs
 
 WAIT_S = 30  # for what takes milliseconds
 

@@ -14,8 +14,8 @@ from everturn_actors.events import Announced, Received
 from everturn_actors.model import OutboxItem
 from everturn_actors.state.session_state import SessionState, apply
 from everturn_gateway.scheduler.jobs import JobState
-from everturn_gateway.scheduler.record_lines import read_log
 from everturn_gateway.scheduler.rules.records import Finished
+from everturn_gateway.scheduler.run_logs.lines import read_log
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 

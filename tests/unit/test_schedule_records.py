@@ -11,14 +11,6 @@ import pytest
 from support.run_records import DAWN, a_life, armed, done, hour, standing_after
 
 from everturn_gateway.scheduler.jobs import JobState, Run
-from everturn_gateway.scheduler.record_lines import (
-    BadRecordError,
-    DamagedError,
-    encode,
-    from_line,
-    read_log,
-    to_line,
-)
 from everturn_gateway.scheduler.rules.records import (
     RECENT,
     Accepted,
@@ -33,6 +25,14 @@ from everturn_gateway.scheduler.rules.records import (
     Resumed,
     fold,
     fold_all,
+)
+from everturn_gateway.scheduler.run_logs.lines import (
+    BadRecordError,
+    DamagedError,
+    encode,
+    from_line,
+    read_log,
+    to_line,
 )
 
 BEGAN = Began(at=hour(1.01), scheduled_at=hour(1))

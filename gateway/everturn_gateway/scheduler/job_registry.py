@@ -36,7 +36,7 @@ from everturn_gateway.scheduler.rules.records import (
     Resumed,
     fold_all,
 )
-from everturn_gateway.scheduler.runlog import RunLogs
+from everturn_gateway.scheduler.run_logs.files import RunLogs
 
 logger = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ class JobRegistry:
     def __init__(
         self,
         *,
-        book: JobStore,
+        store: JobStore,
         logs: RunLogs,
         agents: AgentShelf,
         channels: frozenset[str],
@@ -117,7 +117,7 @@ class JobRegistry:
         """Begin with nothing; see `load`.
 
         Args:
-            book: Definitions in files of their own.
+            store: Definitions in files of their own.
             logs: What was done.
             agents: Definitions in files of agents.
             channels: The names of all channels that are set up.
@@ -126,7 +126,7 @@ class JobRegistry:
             changed: Told the id of each job that is new, changed or gone.
             let_go: Given the runs that a run log no longer names.
         """
-        self.book = book
+        self.store = store
         self._logs, self._agents, self._clock = logs, agents, clock
         self._channels = channels | ALWAYS_THERE
         self._is_running = is_running
@@ -169,6 +169,14 @@ class JobRegistry:
     def job_state(self, job_id: str) -> JobState:
         """Return how far a job is."""
         return self._logs.job_state(job_id)
+
+    def is_held(self, entry: Entry) -> bool:
+        """Whether nothing of a job may be tried now."""
+        return (
+            bool(entry.why or entry.halted)
+            or entry.job.paused
+            or self.job_state(entry.job_id).paused
+        )
 
     def is_over(self, entry: Entry) -> bool:
         """Return whether nothing of a job is to come."""
@@ -249,7 +257,7 @@ class JobRegistry:
         """
         async with self._reading:
             await self._logs.recheck()
-            page = await self.book.read()
+            page = await self.store.read()
             beside = (self._agents.version, self._logs.faults())
             if self._is_settled and page is self._page and beside == self._beside:
                 return  # nothing has changed

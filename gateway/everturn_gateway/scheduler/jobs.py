@@ -26,6 +26,8 @@ SENDER: Final = "schedule"
 "The sender of what a job says in a conversation."
 ISOLATED: Final = "schedule"
 "The channel of conversations in which isolated tasks run. No person is there."
+WRITTEN: Final = frozenset(("tool", "cli", "http"))
+"Who makes jobs whose files Everturn writes, and takes away again."
 GRACE_S: Final[dict[Misfire, int]] = {"run_once": 86_400, "run_all": 86_400, "skip": 10}
 "How late a run may be and still run, where the job does not say."
 

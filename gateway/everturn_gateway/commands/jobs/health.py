@@ -22,7 +22,7 @@ from everturn_gateway.scheduler.rules.job_state import (
     why_never,
 )
 from everturn_gateway.scheduler.rules.rules import is_over
-from everturn_gateway.scheduler.runlog import RunLogs
+from everturn_gateway.scheduler.run_logs.files import RunLogs
 from everturn_gateway.scheduler.scheduler import FOLDER, RUNS_FOLDER
 from everturn_gateway.scheduler.schemas import JobFaultBody, Places
 from everturn_gateway.specs import AgentFile

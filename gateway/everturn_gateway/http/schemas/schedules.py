@@ -15,7 +15,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 from everturn_gateway.errors import Fault
 from everturn_gateway.http.problems import Problem, ProblemError, invalid
 from everturn_gateway.scheduler.errors import JobFixedError, JobRefusedError, UnknownJobError
-from everturn_gateway.scheduler.runlog import DamagedLogError
+from everturn_gateway.scheduler.run_logs.files import DamagedLogError
 from everturn_gateway.scheduler.schemas import Places
 from everturn_gateway.scheduler.settings import (
     JOB_ID_CHARACTERS,

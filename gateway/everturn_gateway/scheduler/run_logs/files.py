@@ -20,14 +20,14 @@ from anyio import to_thread
 from everturn_channels.files import make_folder, read_kept, replace_kept
 from everturn_gateway.errors import Fault, GatewayError
 from everturn_gateway.scheduler.jobs import JobState, Run
-from everturn_gateway.scheduler.record_lines import (
+from everturn_gateway.scheduler.rules.records import Kept, Record, fold_all
+from everturn_gateway.scheduler.run_logs.lines import (
     DamagedError,
     Story,
     from_line,
     read_log,
     to_line,
 )
-from everturn_gateway.scheduler.rules.records import Kept, Record, fold_all
 from everturn_gateway.scheduler.settings import check_job_id
 
 logger = logging.getLogger(__name__)

@@ -1,0 +1,1 @@
+"""What happened to each job: the lines of its run log (`lines`, pure) and their files (`files`)."""
