@@ -52,8 +52,9 @@ class Providers:
         settings: Mapping[str, ProviderConfig],
         now: Callable[[], float],
         on_wait: Callable[[str, float], None],
+        own: Mapping[str, ModelProvider],
     ) -> None:
-        self._environ = environ
+        self._environ, self._given = environ, own
         self._models_dir = models_dir
         self._registry = registry
         self._tasks = tasks
@@ -84,6 +85,8 @@ class Providers:
         return Fallbacks(own, others, cooling=self._cooling) if others else own.provider
 
     def _one(self, model: ModelSpec, folder: Path) -> ModelProvider:
+        if given := self._given.get(model.provider):
+            return self._limits.limited(model.provider, given)
         if model.provider in PROVIDERS:
             return self._remote(model)
         return self._limits.limited(model.provider, self._own(model, folder))
@@ -98,7 +101,7 @@ class Providers:
             case "local":
                 return self._connected().local(model, folder)
             case _:
-                kinds = ", ".join(KINDS)
+                kinds = ", ".join((*self._given, *KINDS))
                 msg = f"spec.model.provider {model.provider!r} is not available; there are: {kinds}"
                 raise ProviderConfigError(msg)
 
@@ -153,6 +156,7 @@ async def open_providers(
     settings: Mapping[str, ProviderConfig] | None = None,
     now: Callable[[], float] = anyio.current_time,
     on_wait: Callable[[str, float], None] = unnoted,
+    own: Mapping[str, ModelProvider] | None = None,
 ) -> AsyncGenerator[Providers]:
     """Open the providers; at the end connections are closed and child processes are gone.
 
@@ -161,7 +165,8 @@ async def open_providers(
     `models_dir`. `model_statistics` gets the windows of models; `settings` are the owner's, by the
     provider's name; `now` tells the time in seconds, for models that are left alone after an
     outage; `on_wait` is told of each call that begins: the name of its queue, and how many seconds
-    it waited there.
+    it waited there; `own` are objects of the program that embeds the gateway, by the name that
+    agents give them.
     """
     # Connections are closed last: tasks that are being cancelled may still use them.
     async with AsyncExitStack() as last, anyio.create_task_group() as tasks:
@@ -174,6 +179,7 @@ async def open_providers(
             settings=settings or {},
             now=now,
             on_wait=on_wait,
+            own=own or {},
         )
         last.push_async_callback(providers.aclose)
         try:

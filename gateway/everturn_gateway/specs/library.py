@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import NoReturn, TypeAlias
@@ -21,6 +21,7 @@ from everturn_channels.settings import AccessRules
 from everturn_gateway.config.settings import SessionsConfig
 from everturn_gateway.errors import ConfigError, Fault, printable
 from everturn_gateway.scheduler.jobs import Job
+from everturn_gateway.specs.declared import DeclaredAgent
 from everturn_gateway.specs.loading import AGENT_FILE, AgentFile, load_agent
 from everturn_gateway.specs.models import (
     MakeProvider,
@@ -102,12 +103,14 @@ class AgentLibrary:
         tool_factory: ToolFactory | None,
         state: Path | None,
         timezone: str,
+        declared: Sequence[DeclaredAgent],
     ) -> None:
         self._agents_dir, self._environ = agents_dir, environ
         self._make_provider, self._sessions = make_provider, sessions
         self._meter, self._tool_factory = meter, tool_factory
         self._state = tool_factory.state if tool_factory is not None else state
         self._timezone = timezone
+        self._declared = {each.folder: each for each in declared}
         self._shelf = _Shelf()
         self._by_name: Mapping[str, _Entry] = {}
         self._version = 0
@@ -240,11 +243,7 @@ class AgentLibrary:
     def _read(self, before: _Shelf) -> _Shelf:
         """Read all agents; in a thread."""
         try:
-            folders = sorted(
-                path
-                for path in self._agents_dir.iterdir()
-                if not path.name.startswith(".") and _is_agent(path)
-            )
+            folders = [*self._declared, *self._folders()]
         except OSError as error:
             message = f"the agents folder cannot be read: {error.strerror or error}"
             fault = Fault(file=self._agents_dir, message=message)
@@ -275,14 +274,28 @@ class AgentLibrary:
             faults[twin] = (entries.pop(twin).file.fault("metadata.name", message),)
         return _Shelf(entries=entries, faults=faults)
 
+    def _folders(self) -> list[Path]:
+        """Return the folders of agents, sorted; none where all agents are declared."""
+        if self._declared and not self._agents_dir.exists():
+            return []
+        return sorted(
+            path
+            for path in self._agents_dir.iterdir()
+            if not path.name.startswith(".") and _is_agent(path)
+        )
+
     def _load(self, folder: Path, known: _Entry | None) -> _Entry:
+        declared = self._declared.get(folder)
         file = load_agent(
             folder,
             environ=self._environ,
             sessions=self._sessions,
             state=self._state,
             timezone=self._timezone,
+            document=declared.as_document() if declared else None,
         )
+        if declared is not None:
+            file = declared.equip(file)
         made = self._make(file, known.made if known else {})
         is_same = known is not None and known.file == file
         if known and is_same and all(made[model] is known.made.get(model) for model in made):
@@ -357,6 +370,7 @@ async def open_library(
     tool_factory: ToolFactory | None = None,
     state: Path | None = None,
     timezone: str = "",
+    declared: Sequence[DeclaredAgent] = (),
 ) -> AgentLibrary:
     """Load all agents of a folder: each sub-folder with an `agent.yaml` is one.
 
@@ -372,6 +386,7 @@ async def open_library(
         tool_factory: Equips agents with tools; None = they have none, but for `recall_context`.
         state: The gateway's workspace, where there is no workshop that knows it.
         timezone: For scheduled jobs that name none; empty = each has to.
+        declared: Agents that stand in no file; they come first where two have one name.
     """
     library = AgentLibrary(
         agents_dir,
@@ -382,6 +397,7 @@ async def open_library(
         tool_factory,
         state,
         timezone,
+        declared,
     )
     await library.reload()
     return library

@@ -147,6 +147,7 @@ def load_agent(
     sessions: SessionsConfig | None = None,
     state: Path | None = None,
     timezone: str = "",
+    document: Document | None = None,
 ) -> AgentFile:
     """Read the agent in `folder`.
 
@@ -159,6 +160,7 @@ def load_agent(
         state: The gateway's workspace, with policy, tools and directives of all agents; None =
             there is none.
         timezone: Of the workspace, for scheduled jobs that name none; empty = there is none.
+        document: What stands in the place of `agent.yaml`; None = the file is read.
 
     Raises:
         ConfigError: With every fault of the folder.
@@ -169,7 +171,8 @@ def load_agent(
         message = "its name is not UTF-8; rename it"
         raise ConfigError(faults=[Fault(file=folder, message=message)]) from None
     try:
-        return _load(folder, environ, sessions or SessionsConfig(), state, timezone)
+        read = document or read_document(folder / AGENT_FILE, environ)
+        return _load(folder, read, environ, sessions or SessionsConfig(), state, timezone)
     except OSError as error:
         message = f"cannot be read: {error.strerror or error}"
         place = folder if error.filename is None else Path(os.fsdecode(error.filename))
@@ -178,13 +181,13 @@ def load_agent(
 
 def _load(
     folder: Path,
+    document: Document,
     environ: Mapping[str, str],
     sessions: SessionsConfig,
     state: Path | None,
     timezone: str,
 ) -> AgentFile:
     written_at = _written_at(folder / AGENT_FILE)
-    document = read_document(folder / AGENT_FILE, environ)
     values, faults = check(document, AgentDocument)
     shared = None if state is None else state / "directives"
     prompt, prompt_faults = read_prompt(document, folder, shared=shared)

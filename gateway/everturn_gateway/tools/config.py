@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from everturn_actors.ports import Tool
 from everturn_gateway.tools.cli import CliProgram
 from everturn_gateway.tools.mcp import McpServerSettings
 from everturn_gateway.tools.policy import AfterTool, Guard, Policy, notes_on
@@ -109,6 +110,8 @@ class ToolConfig:
     "Where they were read, and are read again; None = nowhere."
     policy: Policy = field(default_factory=Policy)
     hooks: Hooks = field(default_factory=Hooks)
+    own: tuple[Tool, ...] = ()
+    "Tools that are objects of the program that embeds the gateway."
 
 
 def tool_names(config: ToolConfig) -> tuple[str, ...]:
@@ -131,6 +134,7 @@ def tool_names(config: ToolConfig) -> tuple[str, ...]:
         *(name for name, is_there in named.items() if is_there),
         *(each.program.name for each in config.cli),
         *(each.name for each in config.found),
+        *(each.definition.name for each in config.own),
         *(f"mcp:{each.name}" for each in config.mcp),
     )
 

@@ -250,6 +250,7 @@ class _ToolMaker:
             for each in config.cli
         ]
         tools += [CliTool(environment, each, _OWNERS) for each in found]
+        tools += config.own
         if config.reload:
             tools.append(ReloadTools(self._reload))
         made: dict[str, Tool] = {}

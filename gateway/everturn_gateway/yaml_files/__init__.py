@@ -10,7 +10,7 @@ from __future__ import annotations
 from everturn_gateway.yaml_files.checking import Section, check, field_names
 from everturn_gateway.yaml_files.paths import is_there, may_pass, resolved
 from everturn_gateway.yaml_files.places import Document, FieldPath, Place, dotted
-from everturn_gateway.yaml_files.reading import expand, read_document, read_text
+from everturn_gateway.yaml_files.reading import expand, parse_document, read_document, read_text
 
 __all__ = [
     "Document",
@@ -23,6 +23,7 @@ __all__ = [
     "field_names",
     "is_there",
     "may_pass",
+    "parse_document",
     "read_document",
     "read_text",
     "resolved",

@@ -61,11 +61,14 @@ class Document:
         return {name: self._natural(value, (name,)) for name, value in self.data.items()}
 
     def line(self, path: FieldPath) -> int:
-        """Return the line of a field, or of the innermost section around it that is there."""
+        """Return the line of a field, or of the innermost section around it that is there.
+
+        0 where the data stands in no file.
+        """
         for length in range(len(path), 0, -1):
             if place := self.places.get(path[:length]):
                 return place.line
-        return 1
+        return 1 if self.text else 0
 
     def fault(self, path: FieldPath, message: str) -> Fault:
         """Return a fault that points to a field."""

@@ -117,7 +117,20 @@ def read_document(file: Path, environ: Mapping[str, str] | None) -> Document:
     Raises:
         ConfigError: The file cannot be read, or is not one YAML mapping.
     """
-    text = read_text(file)
+    return parse_document(file, read_text(file), environ)
+
+
+def parse_document(file: Path, text: str, environ: Mapping[str, str] | None) -> Document:
+    """Read a YAML text as `read_document` reads a file.
+
+    Args:
+        file: What faults say where they were found.
+        text: The YAML.
+        environ: The environment variables; None = nothing is expanded.
+
+    Raises:
+        ConfigError: It is not one YAML mapping.
+    """
     try:
         _refuse_deep(file, text)
         root = yaml.compose(text, Loader=CSafeLoader)

@@ -1,0 +1,40 @@
+"""The composition root: the one place that knows every part, and puts them together.
+
+`gateway` is what an open gateway is, `composition` opens one, `additions` what a program adds to it
+as objects, `journal_check` what `doctor` asks of the journals.
+"""
+
+from __future__ import annotations
+
+from everturn_gateway.app.additions import NO_ADDITIONS, Additions, OpenStore
+from everturn_gateway.app.composition import open_gateway
+from everturn_gateway.app.gateway import (
+    MODELS_FILE,
+    MODELS_FOLDER,
+    SPENDING_FOLDER,
+    USAGE_FOLDER,
+    Gateway,
+    make_meter,
+    make_spending,
+    payer_in,
+    version,
+)
+from everturn_gateway.app.journal_check import JournalNote, check_journals
+
+__all__ = [
+    "MODELS_FILE",
+    "MODELS_FOLDER",
+    "NO_ADDITIONS",
+    "SPENDING_FOLDER",
+    "USAGE_FOLDER",
+    "Additions",
+    "Gateway",
+    "JournalNote",
+    "OpenStore",
+    "check_journals",
+    "make_meter",
+    "make_spending",
+    "open_gateway",
+    "payer_in",
+    "version",
+]

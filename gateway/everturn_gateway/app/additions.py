@@ -1,0 +1,29 @@
+"""What a program that embeds a gateway adds to it as objects, beside what files name. Values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from everturn_actors.ports import ModelProvider, SessionStore
+from everturn_gateway.specs.declared import DeclaredAgent
+
+OpenStore: TypeAlias = Callable[[], AbstractAsyncContextManager[SessionStore]]
+"Opens the store of a gateway; what it gives is used until the context ends."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Additions:
+    """Agents, providers and a store that stand in no file."""
+
+    agents: tuple[DeclaredAgent, ...] = ()
+    "Beside those of the agents folder; no two have one name."
+    providers: Mapping[str, ModelProvider] = field(default_factory=dict[str, ModelProvider])
+    "By the name that `spec.model.provider` of an agent gives them; they hide those of Everturn."
+    open_store: OpenStore | None = None
+    "Where sessions live; None = in files of the workspace."
+
+
+NO_ADDITIONS = Additions()

@@ -1,0 +1,397 @@
+"""Opens the parts of a gateway one upon the other, and closes them in the opposite order.
+
+Five steps: what is shared by all (`_open_base`), the agents (`_open_agents`), the sessions and the
+jobs (`_open_work`), what links the parts (`_link`), and the long tasks (`_run`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
+from everturn_actors.journal.files import open_file_store
+from everturn_actors.journal.health import WriteHealth
+from everturn_actors.journal.memory import MemoryDisk, open_memory_store
+from everturn_actors.ports import Clock, SessionStore
+from everturn_actors.service import ServiceSettings, TurnService, open_service
+from everturn_actors.supervisor import TRANSIENT, Supervisor
+from everturn_gateway.app.additions import NO_ADDITIONS, Additions
+from everturn_gateway.app.gateway import (
+    MODELS_FILE,
+    MODELS_FOLDER,
+    SPENDING_FOLDER,
+    USAGE_FOLDER,
+    Gateway,
+    make_meter,
+    make_spending,
+    payer_in,
+    version,
+)
+from everturn_gateway.channels import Channels, make_channels, no_channels
+from everturn_gateway.clock import SystemClock
+from everturn_gateway.config.settings import Config
+from everturn_gateway.heap import trim_heap_after_work
+from everturn_gateway.logs import SecretRegistry
+from everturn_gateway.model_statistics import FileModelStatistics, open_model_statistics
+from everturn_gateway.principals import FOLDER as PRINCIPALS_FOLDER
+from everturn_gateway.principals import TokenRegistry, open_tokens
+from everturn_gateway.providers import Providers, open_providers
+from everturn_gateway.scheduler.scheduler import FOLDER as SCHEDULES_FOLDER
+from everturn_gateway.scheduler.scheduler import Scheduler, open_scheduler
+from everturn_gateway.specs import AgentLibrary, open_library
+from everturn_gateway.telemetry import Sources, Telemetry, open_telemetry
+from everturn_gateway.tools.factory import ToolFactory, open_tool_factory
+from everturn_gateway.tools.web.posting import make_poster
+from everturn_gateway.usage import Meter, Spending, UsageLedger, open_ledger
+
+logger = logging.getLogger(__name__)
+
+DRAIN_SHARE = 0.4  # of the time there is to stop: how long running turns may take to finish
+
+
+@asynccontextmanager
+async def open_gateway(
+    config: Config,
+    *,
+    environ: Mapping[str, str],
+    watch: bool = True,
+    resume: bool = True,
+    secrets: SecretRegistry | None = None,
+    additions: Additions = NO_ADDITIONS,
+) -> AsyncGenerator[Gateway]:
+    """Open a gateway on the workspace of `config`.
+
+    Args:
+        config: What to open.
+        environ: Where agents and models find their variables and keys.
+        watch: Serve for long: reload agents when their files change, start local models at once,
+            talk to people on the channels, and run scheduled jobs when they are due.
+        resume: Let turns that were open go on by themselves, and those that run at the end
+            finish. Without it this is a short look: what runs at the end is cut off, and goes on
+            with the next start.
+        secrets: Where keys are registered, so that nothing that is written shows them.
+        additions: What a program that embeds the gateway adds as objects.
+
+    Raises:
+        WorkspaceLockedError: Another process uses the workspace.
+        JournalError: The workspace cannot be written.
+        GatewayError, SetupError: A channel cannot work as it is set up, or the library for traces
+            is not installed.
+    """
+    clock = SystemClock()
+    secrets = secrets or SecretRegistry()
+    for secret in config.secrets:
+        secrets.add(secret)
+    start = _Start(
+        config=config,
+        environ=environ,
+        watch=watch,
+        resume=resume,
+        secrets=secrets,
+        additions=additions,
+        clock=clock,
+        supervisor=Supervisor(clock, mask=secrets.mask),
+        version=await anyio.to_thread.run_sync(version),  # it is read from a file
+    )
+    async with _open_base(start) as base:
+        agents = await _open_agents(start, base)
+        async with (
+            # Beyond the service: what running turns say while it stops still reaches people.
+            _cancelled_at_end() as connections,
+            _open_work(start, base, agents) as work,
+            anyio.create_task_group() as upkeep,
+        ):
+            _link(start, base, agents, work)
+            await _run(start, base, agents, work, upkeep, connections)
+            gateway = _gateway(start, base, agents, work)
+            try:
+                yield gateway
+            finally:
+                gateway.closing = True
+                upkeep.cancel_scope.cancel()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Start:
+    """What everything is opened with."""
+
+    config: Config
+    environ: Mapping[str, str]
+    watch: bool
+    resume: bool
+    secrets: SecretRegistry
+    additions: Additions
+    clock: Clock
+    supervisor: Supervisor
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Storage:
+    """Where sessions live."""
+
+    store: SessionStore
+    health: WriteHealth
+    waiting: Callable[[], int]
+    "How many writes wait for the disk."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Base:
+    """What is shared by all agents and all sessions."""
+
+    telemetry: Telemetry
+    storage: _Storage
+    scratch: SessionStore
+    models: FileModelStatistics
+    providers: Providers
+    usage: UsageLedger
+    spent: UsageLedger
+    tokens: TokenRegistry
+    tool_factory: ToolFactory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _AgentSide:
+    """Who answers, who is reached, and what that costs."""
+
+    library: AgentLibrary
+    channels: Channels
+    meter: Meter
+    spending: Spending
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """What begins turns."""
+
+    service: TurnService
+    schedules: Scheduler
+
+
+@asynccontextmanager
+async def _open_base(start: _Start) -> AsyncGenerator[_Base]:
+    config, clock, supervisor = start.config, start.clock, start.supervisor
+    workspace = config.workspace
+    async with (
+        open_telemetry(
+            otlp_endpoint=config.telemetry.otlp_endpoint,
+            environ=start.environ,
+            secrets=start.secrets,
+            version=start.version,
+        ) as telemetry,
+        _open_storage(start, telemetry) as storage,
+        open_memory_store(MemoryDisk()) as scratch,
+        open_model_statistics(workspace / MODELS_FILE, clock, supervisor=supervisor) as models,
+        open_providers(
+            environ=start.environ,
+            models_dir=workspace / MODELS_FOLDER,
+            registry=start.secrets,
+            model_statistics=models,
+            settings=config.providers,
+            on_wait=telemetry.model_waited,
+            own=start.additions.providers,
+        ) as providers,
+        open_ledger(workspace / USAGE_FOLDER, clock, supervisor=supervisor) as usage,
+        open_ledger(
+            workspace / SPENDING_FOLDER, clock, supervisor=supervisor, name="spending"
+        ) as spent,
+        open_tokens(
+            workspace / PRINCIPALS_FOLDER, clock, supervisor=supervisor, watch=start.watch
+        ) as tokens,
+        open_tool_factory(
+            state=workspace,
+            environ=start.environ,
+            secrets=start.secrets,
+            clock=clock,
+            hidden=config.private_files,
+            has_open_api=not config.server.api_token,
+            watch=telemetry.tools,
+            supervisor=supervisor,
+        ) as tool_factory,
+    ):
+        yield _Base(
+            telemetry=telemetry,
+            storage=storage,
+            scratch=scratch,
+            models=models,
+            providers=providers,
+            usage=usage,
+            spent=spent,
+            tokens=tokens,
+            tool_factory=tool_factory,
+        )
+
+
+@asynccontextmanager
+async def _open_storage(start: _Start, telemetry: Telemetry) -> AsyncGenerator[_Storage]:
+    config, open_own = start.config, start.additions.open_store
+    if open_own is not None:
+        async with open_own() as store:
+            health = WriteHealth(config.workspace)
+            yield _Storage(store=store, health=health, waiting=lambda: 0)
+        return
+    async with open_file_store(
+        config.workspace,
+        results_max_bytes=config.sessions.results_max_bytes,
+        on_batch=telemetry.batch,
+        keeps_index=start.watch,
+        supervisor=start.supervisor,
+    ) as files:
+        yield _Storage(store=files, health=files.health, waiting=lambda: files.waiting)
+
+
+async def _open_agents(start: _Start, base: _Base) -> _AgentSide:
+    config = start.config
+    spending = make_spending(base.spent, base.tokens, start.clock)
+    meter = make_meter(config, base.usage, start.clock, spending)
+    library = await open_library(
+        config.agents_dir,
+        start.environ,
+        base.providers.make,
+        sessions=config.sessions,
+        meter=base.telemetry.models(meter),
+        tool_factory=base.tool_factory,
+        timezone=config.schedules.timezone,
+        declared=start.additions.agents,
+    )
+    if start.watch:
+        channels = await make_channels(config, start.clock, start.secrets)
+    else:
+        channels = no_channels(config, start.clock)
+    return _AgentSide(library=library, channels=channels, meter=meter, spending=spending)
+
+
+@asynccontextmanager
+async def _open_work(start: _Start, base: _Base, agents: _AgentSide) -> AsyncGenerator[_Work]:
+    config = start.config
+    settings = ServiceSettings(
+        passivate_after_s=config.sessions.passivate_after_s,
+        max_active=config.sessions.max_active,
+        resume=start.resume,
+        drain_s=config.server.stop_timeout_s * DRAIN_SHARE if start.resume else 0,
+    )
+    async with (
+        open_service(
+            store=base.telemetry.store(base.storage.store),
+            scratch=base.scratch,
+            agents=agents.library,
+            clock=start.clock,
+            model_statistics=base.models,
+            settings=settings,
+            on_delete=base.tool_factory.processes.forget,
+            delivery_ports=agents.channels.delivery_ports,
+            known_as=agents.channels.known_as,
+            observer=base.telemetry,
+            supervisor=start.supervisor,
+        ) as service,
+        open_scheduler(
+            config.workspace / SCHEDULES_FOLDER,
+            timezone=config.schedules.timezone,
+            service=service,
+            agents=agents.library,
+            channels=frozenset(channel.name for channel in config.channels),
+            poster=make_poster(config.schedules.allow_private),
+            clock=start.clock,
+            is_running=base.tool_factory.processes.is_running,
+            supervisor=start.supervisor,
+        ) as schedules,
+    ):
+        yield _Work(service=service, schedules=schedules)
+
+
+def _link(start: _Start, base: _Base, agents: _AgentSide, work: _Work) -> None:
+    """Tell parts of those that were opened after them."""
+    processes = base.tool_factory.processes
+    agents.spending.payer_of = payer_in(work.service)
+    base.tool_factory.link.connect(work.service, work.schedules)
+    processes.on_ended = work.schedules.process_ended
+    if start.resume:
+        processes.resume()
+    base.telemetry.attach(
+        Sources(
+            version=start.version,
+            service=work.service,
+            library=agents.library,
+            channels=agents.channels,
+            schedules=work.schedules,
+            clock=start.clock,
+            journal_waiting=base.storage.waiting,
+            model_queues=base.providers.queues,
+            known_models=base.models.known,
+            supervisor=start.supervisor,
+        )
+    )
+
+
+async def _run(
+    start: _Start,
+    base: _Base,
+    agents: _AgentSide,
+    work: _Work,
+    upkeep: TaskGroup,
+    connections: TaskGroup,
+) -> None:
+    """Start the long tasks; of a gateway that is open for a moment, read what they would."""
+    supervisor, service, library = start.supervisor, work.service, agents.library
+    if start.watch:
+        supervisor.start(upkeep, "loop lag", base.telemetry.watch_loop)
+        supervisor.start(upkeep, "heap", partial(_trim_heap, service, start.clock))
+        supervisor.start(upkeep, "agents", library.watch)
+        supervisor.start(upkeep, "local models", base.providers.warm, policy=TRANSIENT)
+        supervisor.start(upkeep, "schedules", work.schedules.serve)
+        talk = partial(
+            agents.channels.run, service, library, base.tool_factory, base.usage, supervisor
+        )
+        supervisor.start(connections, "channels", talk)
+        return
+    try:
+        await work.schedules.load()
+    except OSError as error:  # whoever asks for jobs is told again
+        logger.error(  # noqa: TRY400 - the words say it all
+            "scheduled jobs cannot be read", extra={"error": str(error)}
+        )
+
+
+def _gateway(start: _Start, base: _Base, agents: _AgentSide, work: _Work) -> Gateway:
+    return Gateway(
+        config=start.config,
+        service=work.service,
+        library=agents.library,
+        usage=base.usage,
+        channels=agents.channels,
+        schedules=work.schedules,
+        telemetry=base.telemetry,
+        supervisor=start.supervisor,
+        models=base.models,
+        tokens=base.tokens,
+        spending=agents.spending,
+        journal=base.storage.health,
+        meter=agents.meter,
+        secrets=start.secrets,
+        started_at=start.clock.now(),
+        version=start.version,
+    )
+
+
+async def _trim_heap(service: TurnService, clock: Clock) -> None:
+    async def count_active() -> int:
+        return (await service.load()).active
+
+    await trim_heap_after_work(count_active, clock.sleep)
+
+
+@asynccontextmanager
+async def _cancelled_at_end() -> AsyncGenerator[TaskGroup]:
+    async with anyio.create_task_group() as tasks:
+        try:
+            yield tasks
+        finally:
+            tasks.cancel_scope.cancel()

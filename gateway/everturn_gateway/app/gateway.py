@@ -1,0 +1,115 @@
+"""An open gateway, and what is made of its configuration before it opens."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from everturn_actors.journal.health import WriteHealth
+from everturn_actors.ports import Clock
+from everturn_actors.service import TurnService
+from everturn_actors.supervisor import Supervisor
+from everturn_gateway.channels import Channels
+from everturn_gateway.config.changes import take_over
+from everturn_gateway.config.settings import Config
+from everturn_gateway.logs import SecretRegistry
+from everturn_gateway.model_statistics import FileModelStatistics
+from everturn_gateway.principals import TokenRegistry
+from everturn_gateway.scheduler.scheduler import Scheduler
+from everturn_gateway.specs import AgentLibrary
+from everturn_gateway.telemetry import Telemetry
+from everturn_gateway.tools.web.posting import make_poster
+from everturn_gateway.usage import Meter, PriceList, Spending, UsageLedger
+from everturn_gateway.usage.price_table import PRICES
+
+MODELS_FILE = "models.json"  # what was learnt about models
+USAGE_FOLDER = "usage"  # what agents used, a file for each month
+SPENDING_FOLDER = "usage/principals"  # what those with tokens spent, in the same form
+MODELS_FOLDER = "models"  # in the workspace: weights of local models
+
+
+def version() -> str:
+    """Return the version of this program."""
+    return importlib.metadata.version("everturn")
+
+
+@dataclass(slots=True, kw_only=True)
+class Gateway:
+    """An open gateway: sessions, agents, and what they run on."""
+
+    config: Config
+    service: TurnService
+    library: AgentLibrary
+    usage: UsageLedger
+    channels: Channels
+    schedules: Scheduler
+    telemetry: Telemetry
+    supervisor: Supervisor
+    models: FileModelStatistics
+    tokens: TokenRegistry
+    spending: Spending
+    journal: WriteHealth
+    meter: Meter
+    secrets: SecretRegistry
+    started_at: datetime
+    version: str
+    closing: bool = False
+    "It goes down and takes no more messages."
+
+    def ready(self) -> bool:
+        """Whether it can take messages now."""
+        return not self.closing
+
+    async def reconfigure(self, new: Config) -> None:
+        """Take over what of a configuration can hold while the gateway runs; see `LIVE`."""
+        for secret in new.secrets:
+            self.secrets.add(secret)
+        self.config = self.channels.config = take_over(self.config, new)
+        self.meter.prices = PriceList(new.prices, PRICES)
+        await self.schedules.reconfigure(
+            timezone=new.schedules.timezone, poster=make_poster(new.schedules.allow_private)
+        )
+        await self.library.reconfigure(
+            sessions=self.config.sessions, timezone=new.schedules.timezone
+        )
+
+    async def journal_fault(self) -> str:
+        """Return why no message can be kept now; empty where they can."""
+        return await self.journal.check()
+
+
+def make_meter(
+    config: Config, ledger: UsageLedger, clock: Clock, spending: Spending | None = None
+) -> Meter:
+    """Return what counts the agents' model calls in `ledger`, by the prices of `config`.
+
+    Args:
+        config: Has the owner's own prices.
+        ledger: Of agents.
+        clock: Says which day it is.
+        spending: Of principals; by default nobody counts it.
+    """
+    prices = PriceList(config.prices, PRICES)
+    return Meter(ledger=ledger, prices=prices, clock=clock, spending=spending)
+
+
+def make_spending(ledger: UsageLedger, tokens: TokenRegistry, clock: Clock) -> Spending:
+    """Return what counts in `ledger` what principals spend, by the limits of their `tokens`."""
+
+    def limit_usd_of(principal: str) -> float | None:
+        record = tokens.record(principal)
+        return record.daily_cost_usd if record is not None else None
+
+    return Spending(ledger, clock, limit_usd_of)
+
+
+def payer_in(service: TurnService) -> Callable[[str], str]:
+    """Return what tells who pays for a session that is in memory, by its id."""
+
+    def payer_of(session_id: str) -> str:
+        state = service.present(session_id)
+        return state.principal if state is not None else ""
+
+    return payer_of

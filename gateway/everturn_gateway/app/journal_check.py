@@ -1,0 +1,60 @@
+"""The journals of a workspace, looked at and set right; what `doctor` asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from everturn_actors.errors import JournalError
+from everturn_actors.journal import doctor
+from everturn_actors.journal.files import open_file_store
+from everturn_gateway.config.settings import Config
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalNote:
+    """One thing that was found in the journals, or done to them."""
+
+    text: str
+    is_repair: bool = False
+    "Whether it was done, and not only found."
+
+
+async def check_journals(config: Config, *, repair: bool) -> list[JournalNote]:
+    """Look at every session of a workspace; return what is wrong, or was, and what was done.
+
+    Args:
+        config: Names the workspace.
+        repair: Rebuild what is damaged, and the marks and pointers that can be rebuilt. Damaged
+            files are kept beside the new ones.
+
+    Raises:
+        WorkspaceLockedError: To repair, no other process may use the workspace.
+    """
+    lines: list[JournalNote] = []
+    damaged: list[str] = []
+    for session_id in await doctor.session_ids(config.workspace):
+        findings = await doctor.check(config.workspace, session_id)
+        lines += [JournalNote(text=_place(finding)) for finding in findings]
+        if findings:
+            damaged.append(session_id)
+    if not repair:
+        return lines
+    async with open_file_store(config.workspace) as store:
+        for session_id in damaged:
+            try:
+                done = await doctor.repair(store, session_id)
+                lines += [JournalNote(text=text, is_repair=True) for text in done]
+            except JournalError as error:
+                lines.append(JournalNote(text=str(error)))
+        report = await doctor.rebuild_index(store)
+    text = (
+        f"index rebuilt: {report.sessions} sessions, {report.active} with open turns, "
+        f"{report.conversations} conversations"
+    )
+    lines.append(JournalNote(text=text, is_repair=True))
+    return lines
+
+
+def _place(finding: doctor.Finding) -> str:
+    where = f"{finding.path}:{finding.line}" if finding.line else str(finding.path)
+    return f"{where}: {finding.text}"
