@@ -26,5 +26,5 @@ os.environ["PATH"] = os.pathsep.join((os.environ["PATH"], str(bwrap_path().paren
 @pytest.fixture(autouse=True)
 def _no_blocking() -> Generator[None]:
     """Fail a test whose code blocks the event loop: files, sleeps and locks belong in threads."""
-    with blockbuster_ctx(["everturn_actors", "everturn_channels", "everturn_gateway"]):
+    with blockbuster_ctx(["everturn", "everturn_actors", "everturn_channels", "everturn_gateway"]):
         yield

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import assert_type
 
+import everturn
 from everturn_actors.events import Event
 from everturn_actors.model import Announcement, ConversationKey, Inbound
 from everturn_actors.service import (
@@ -34,3 +35,31 @@ async def a_caller(service: TurnService) -> None:
             assert_type(update.text, str)
         else:
             assert_type(update, Event)
+
+
+@everturn.tool
+def add(a: int, b: int = 1) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@everturn.tool(read_only=True)
+async def look(context: everturn.ToolContext) -> str:
+    """Look."""
+    return context.session_id
+
+
+async def a_program() -> None:
+    """What somebody does who embeds a gateway."""
+    assert_type(add(1, b=2), int)
+    assert_type(add.definition, everturn.ToolDefinition)
+    agent = everturn.Agent(name="a", tools=[add, look], model="builtin/echo")
+    async with everturn.open_gateway(agent, workspace="folder") as gateway:
+        assert_type(gateway, everturn.Gateway)
+        assert_type((await gateway.ask("a", "hello")).text, str)
+        assert_type(gateway.stream("a", "hello"), AsyncGenerator[str])
+        assert_type(await gateway.submit("a", "hello"), Submission)
+        assert_type(await gateway.session("a"), SessionState | None)
+        for approval in await gateway.approvals():
+            assert_type(approval.tool, str)
+            await gateway.decide(approval, "allow_once")

@@ -6,7 +6,7 @@ as objects, `journal_check` what `doctor` asks of the journals.
 
 from __future__ import annotations
 
-from everturn_gateway.app.additions import NO_ADDITIONS, Additions, OpenStore
+from everturn_gateway.app.additions import NO_ADDITIONS, Additions, OpenStore, open_in_memory
 from everturn_gateway.app.composition import open_gateway
 from everturn_gateway.app.gateway import (
     MODELS_FILE,
@@ -35,6 +35,7 @@ __all__ = [
     "make_meter",
     "make_spending",
     "open_gateway",
+    "open_in_memory",
     "payer_in",
     "version",
 ]

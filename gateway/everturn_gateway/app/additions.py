@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.ports import ModelProvider, SessionStore
 from everturn_gateway.specs.declared import DeclaredAgent
 
@@ -27,3 +28,8 @@ class Additions:
 
 
 NO_ADDITIONS = Additions()
+
+
+def open_in_memory() -> AbstractAsyncContextManager[SessionStore]:
+    """Open a store in memory; what it holds is gone at the end."""
+    return open_memory_store(MemoryDisk())

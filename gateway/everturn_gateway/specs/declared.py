@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
 
@@ -57,4 +57,6 @@ _KIND = "builtin"  # by which patterns of a policy name the tools of a program
 
 def _name(document: Mapping[str, Any]) -> str:
     metadata: object = document.get("metadata")
-    return str(metadata.get("name", "")) if isinstance(metadata, Mapping) else ""
+    if not isinstance(metadata, Mapping):
+        return ""
+    return str(cast("Mapping[str, object]", metadata).get("name", ""))

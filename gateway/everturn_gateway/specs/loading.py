@@ -110,6 +110,8 @@ class AgentFile:
 
     spec: AgentSpec
     folder: Path
+    source: Path | None = None
+    "What faults say where they were found; None = its `agent.yaml`."
     summarizer: ModelSpec | None = None
     "Who writes the summaries; None = nobody."
     limit: DailyLimit = field(default_factory=DailyLimit)
@@ -136,7 +138,7 @@ class AgentFile:
 
     def fault(self, field: str, message: str) -> Fault:
         """Return a fault that points to a field of `agent.yaml`, by its dotted name."""
-        file = self.folder / AGENT_FILE
+        file = self.source or self.folder / AGENT_FILE
         return Fault(file=file, line=self.lines.get(field, 0), field=field, message=message)
 
 
@@ -228,6 +230,7 @@ def _load(
     return AgentFile(
         spec=spec,
         folder=folder,
+        source=document.file,
         summarizer=_summarizer(values.spec),
         limit=DailyLimit(
             cost_usd=values.spec.usage.daily_cost_usd, tokens=values.spec.usage.daily_tokens

@@ -1,0 +1,287 @@
+"""A gateway inside a program, as its author uses it; everything is real but the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import fastapi
+import httpx2
+import pytest
+from starlette.types import ASGIApp
+
+import everturn
+from everturn_actors.errors import ModelRefusedError
+from everturn_actors.journal.memory import MemoryDisk, open_memory_store
+from everturn_actors.testing import ScriptedProvider
+
+WAIT_S = 20
+TOKEN = "of-this-test"  # noqa: S105 - it opens nothing else
+
+
+class Deleting:
+    """What a tool did."""
+
+    def __init__(self) -> None:
+        self.deleted: list[str] = []
+        self.tool = everturn.tool(name="delete_file", needs_approval=True)(self.delete_file)
+
+    def delete_file(self, name: str) -> str:
+        """Delete a file."""
+        self.deleted.append(name)
+        return f"{name} is gone"
+
+
+class Failing(everturn.Provider):
+    """A model that refuses."""
+
+    async def complete(
+        self, request: everturn.ModelRequest, on_text: Callable[[str], None]
+    ) -> everturn.Reply:
+        """Refuse."""
+        del request, on_text
+        raise ModelRefusedError
+
+
+async def test_conversations_are_apart_and_go_on() -> None:
+    """Each has its own memory; the next message of one sees what was said in it."""
+    model = ScriptedProvider("first", "second", "other")
+    with anyio.fail_after(WAIT_S):
+        async with everturn.open_gateway(everturn.Agent(name="a", model=model)) as gateway:
+            answers = [
+                (await gateway.ask("a", "1", conversation="x")).text,
+                (await gateway.ask("a", "2", conversation="x")).text,
+                (await gateway.ask("a", "3", conversation="y")).text,
+            ]
+            state = await gateway.session("a", "x")
+            await gateway.reset("a", "x")
+            after = await gateway.session("a", "x")
+
+    assert answers == ["first", "second", "other"]
+    assert [len(request.messages) for request in model.requests] == [1, 3, 1]
+    assert state is not None
+    assert [turn.text for turn in state.conversation.turns] == ["first", "second"]
+    assert after is None
+
+
+async def test_a_workspace_keeps_conversations_across_restarts(tmp_path: Path) -> None:
+    """What was said before is in the next process's request."""
+    model = ScriptedProvider()
+    for text in ("one", "two"):
+        agent = everturn.Agent(name="a", model=model)
+        async with everturn.open_gateway(agent, workspace=tmp_path / "kept") as gateway:
+            await gateway.ask("a", text)
+
+    assert len(model.requests[1].messages) == 3
+
+
+async def test_without_a_workspace_nothing_is_left() -> None:
+    """The passing folder is gone with the gateway."""
+    async with everturn.open_gateway(everturn.Agent(name="a")) as gateway:
+        await gateway.ask("a", "hello")
+        folder = anyio.Path(gateway._inner.config.workspace)
+        was_there = await folder.is_dir()
+
+    assert (was_there, await folder.exists()) == (True, False)
+
+
+async def test_an_answer_comes_in_pieces() -> None:
+    """Together they are the answer."""
+    model = ScriptedProvider("one two three")
+    async with everturn.open_gateway(everturn.Agent(name="a", model=model)) as gateway:
+        pieces = [piece async for piece in gateway.stream("a", "go")]
+
+    assert "".join(pieces) == "one two three"
+
+
+async def test_a_turn_without_an_answer_is_an_error() -> None:
+    """Nobody takes an empty text for an answer; what happened is in the error."""
+    agent = everturn.Agent(name="a", model=Failing())
+    async with everturn.open_gateway(agent) as gateway:
+        with pytest.raises(everturn.TurnFailedError) as asked:
+            await gateway.ask("a", "hello")
+        with pytest.raises(everturn.TurnFailedError):
+            async for _ in gateway.stream("a", "hello"):
+                pass
+
+    assert asked.value.result.outcome == "failed"
+    assert "refused" in str(asked.value)
+
+
+@pytest.mark.parametrize(("decision", "deleted"), [("allow_once", ["x"]), ("deny", [])])
+async def test_a_call_waits_for_approval(decision: everturn.Decision, deleted: list[str]) -> None:
+    """The tool runs after a yes, and only then."""
+    deleting = Deleting()
+    agent = everturn.Agent(name="a", tools=[deleting.tool])
+    with anyio.fail_after(WAIT_S):
+        async with everturn.open_gateway(agent) as gateway, anyio.create_task_group() as tasks:
+            submission = await gateway.submit(
+                "a", 'call delete_file {"name": "x"}', conversation="c"
+            )
+
+            async def decide() -> None:
+                async for _ in submission.updates():
+                    for each in await gateway.approvals():
+                        assert (each.tool, each.conversation) == ("delete_file", "c")
+                        assert not deleting.deleted
+                        await gateway.decide(each, decision, by="ann")
+
+            tasks.start_soon(decide)
+            await submission.result()
+
+    assert deleting.deleted == deleted
+
+
+async def test_a_tool_of_a_class_asks_unless_it_says_that_it_need_not() -> None:
+    """A tool that says nothing of approval, as any object may be one, waits: closed by default."""
+    from support.tool_doubles import Deed  # noqa: PLC0415 - the double has no base
+
+    agent = everturn.Agent(name="a", tools=[Deed("deed")])
+    with anyio.fail_after(WAIT_S):
+        async with everturn.open_gateway(agent) as gateway:
+            submission = await gateway.submit("a", "call deed")
+            waiting: tuple[everturn.PendingApproval, ...] = ()
+            async for _ in submission.updates():
+                if waiting := await gateway.approvals():
+                    break
+
+    assert [each.tool for each in waiting] == ["deed"]
+
+
+async def test_a_provider_is_named_by_agents_in_files(tmp_path: Path) -> None:
+    """A folder of agents and a model of the program go together."""
+    folder = tmp_path / "agents" / "filed"
+    folder.mkdir(parents=True)
+    (folder / "agent.yaml").write_text(
+        "apiVersion: duragent/v1alpha1\nkind: Agent\nmetadata: {name: filed}\n"
+        "spec: {model: {provider: mine, name: any}}\n",
+        encoding="utf-8",
+    )
+    models = {"mine": ScriptedProvider("from the program")}
+    async with everturn.open_gateway(agents=tmp_path / "agents", providers=models) as gateway:
+        answer = await gateway.ask("filed", "hello")
+
+    assert answer.text == "from the program"
+
+
+async def test_a_store_of_the_program_holds_the_sessions() -> None:
+    """The same store opened again has the conversation."""
+    disk = MemoryDisk()
+    for _ in range(2):
+        async with everturn.open_gateway(
+            everturn.Agent(name="a"), store=lambda: open_memory_store(disk)
+        ) as gateway:
+            await gateway.ask("a", "hello")
+
+    (stored,) = disk.sessions.values()
+    assert stored.last_seq > 10
+
+
+@pytest.mark.parametrize(
+    ("agents", "message"),
+    [
+        ([], "there is no agent|agents folder cannot be read"),
+        ([everturn.Agent(name="a"), everturn.Agent(name="a")], "two agents are called a"),
+        ([everturn.Agent(name="a", model="gpt")], "model must be PROVIDER/NAME"),
+        ([everturn.Agent(name="a", model="nope/x")], "agent a: spec.model.*'nope' is not avail"),
+        ([everturn.Agent(name="a b")], "agent a b: metadata.name: must be letters"),
+        (
+            [everturn.Agent(name="a", settings={"temparature": 1})],
+            "agent a: spec.temparature: is not a known field",
+        ),
+        ([everturn.Agent(name="a", settings={"session": {"context": {"policy": "x"}}})], "policy"),
+    ],
+)
+async def test_what_cannot_be_opened_says_where_and_why(
+    agents: list[everturn.Agent], message: str
+) -> None:
+    """One error, no group around it, with the field at fault."""
+    with pytest.raises(everturn.ConfigError, match=message):
+        async with everturn.open_gateway(*agents):
+            pytest.fail("it was opened")
+
+
+async def test_instructions_that_look_like_a_file_are_text() -> None:
+    """A program says what its agent is told; no file of that name is looked for."""
+    model = ScriptedProvider()
+    agent = everturn.Agent(name="a", instructions="README.md", model=model)
+    async with everturn.open_gateway(agent) as gateway:
+        await gateway.ask("a", "hello")
+
+    assert "README.md" in model.requests[0].system
+
+
+async def test_an_error_of_the_program_passes_as_it_was_raised() -> None:
+    """No task group of ours wraps what the program raises in its block."""
+    error = KeyError("mine")
+    with pytest.raises(KeyError) as caught:
+        async with everturn.open_gateway(everturn.Agent(name="a")):
+            raise error
+
+    assert caught.value is error
+
+
+async def test_a_workspace_in_use_is_refused(tmp_path: Path) -> None:
+    """Two gateways must not write one journal."""
+    agent = everturn.Agent(name="a")
+    async with everturn.open_gateway(agent, workspace=tmp_path):
+        with pytest.raises(everturn.WorkspaceLockedError):
+            async with everturn.open_gateway(agent, workspace=tmp_path):
+                pytest.fail("it was opened twice")
+
+
+async def test_a_deadline_of_the_program_leaves_the_turn_alone() -> None:
+    """Who stops waiting can ask for the same answer again, by its key."""
+    model = ScriptedProvider("late")
+    model.hold()
+    async with everturn.open_gateway(everturn.Agent(name="a", model=model)) as gateway:
+        with anyio.move_on_after(0.2) as scope:
+            await gateway.ask("a", "hello", idempotency_key="1")
+        model.release()
+        with anyio.fail_after(WAIT_S):
+            answer = await gateway.ask("a", "hello", idempotency_key="1")
+
+    assert scope.cancelled_caught
+    assert (answer.text, len(model.requests)) == ("late", 1)
+
+
+# --- the HTTP API inside another application ---
+
+
+def mounted_client(app: ASGIApp, token: str = "") -> httpx2.AsyncClient:
+    """Return a client of an application; no socket is opened."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    return httpx2.AsyncClient(
+        transport=httpx2.ASGITransport(app), base_url="http://testserver", headers=headers
+    )
+
+
+async def test_the_api_answers_where_it_is_mounted() -> None:
+    """Both kinds of routes: those that name a session, and the one of OpenAI's form."""
+    app = fastapi.FastAPI()
+    async with everturn.open_gateway(everturn.Agent(name="a")) as gateway:
+        app.mount("/agents", await gateway.asgi(token=TOKEN))
+        async with mounted_client(app, TOKEN) as client:
+            alive = await client.get("/agents/livez")
+            begun = await client.post("/agents/api/v1/sessions", json={"agent": "a"})
+            body = {"model": "a", "messages": [{"role": "user", "content": "hello"}]}
+            answer = await client.post("/agents/v1/chat/completions", json=body)
+
+    assert (alive.status_code, begun.status_code) == (200, 201)
+    assert "hello" in answer.json()["choices"][0]["message"]["content"]
+
+
+@pytest.mark.parametrize(("token", "sent"), [(TOKEN, ""), (TOKEN, "guess"), ("", "")])
+async def test_a_mounted_api_is_closed_to_whoever_has_no_token(token: str, sent: str) -> None:
+    """Also where the program sets none: others may reach what it listens on."""
+    app = fastapi.FastAPI()
+    async with everturn.open_gateway(everturn.Agent(name="a")) as gateway:
+        app.mount("/agents", await gateway.asgi(token=token))
+        async with mounted_client(app, sent) as client:
+            answers = [
+                (await client.get(f"/agents{path}")).status_code
+                for path in ("/api/v1/sessions", "/metrics", "/v1/models")
+            ]
+
+    assert answers == [401, 401, 401]
