@@ -25,7 +25,7 @@ from everturn_actors.model import ConversationKey, Inbound
 from everturn_gateway.app import open_gateway
 from everturn_gateway.commands.shared.running import read_note
 from everturn_gateway.config.settings import Config
-from everturn_gateway.http.schemas.sessions import FaultBody
+from everturn_gateway.http.schemas.agents import FaultBody
 from everturn_gateway.logs import SecretRegistry
 
 WAIT_S: Final = 20

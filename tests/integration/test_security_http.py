@@ -13,7 +13,7 @@ from support.gateway import DEADLINE_S, connect, open_http_gateway, read_all
 
 from everturn_channels.health import ChannelStatus
 from everturn_gateway.config.settings import ServerConfig
-from everturn_gateway.http import server
+from everturn_gateway.http import protocol
 
 USER, ADMIN = "user-token", "admin-token"
 OPEN = {("get", "/livez")}
@@ -162,7 +162,7 @@ async def test_requests_that_nobody_waits_for_are_not_queued_without_end(tmp_pat
         async with gateway.client() as client:
             later = await client.get("/livez")
 
-    assert server.PIPELINED_MOST == 32
+    assert protocol.PIPELINED_MOST == 32
     assert taken < 32 * MEGABYTE
     assert later.status_code == 200
 
@@ -170,12 +170,12 @@ async def test_requests_that_nobody_waits_for_are_not_queued_without_end(tmp_pat
 async def test_as_many_requests_as_a_client_may_send_ahead_are_answered(tmp_path: Path) -> None:
     """The limit is for floods, not for clients that pipeline."""
     request = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n%b\r\n"
-    ahead = request % b"" * (server.PIPELINED_MOST - 1) + request % b"Connection: close\r\n"
+    ahead = request % b"" * (protocol.PIPELINED_MOST - 1) + request % b"Connection: close\r\n"
     async with open_http_gateway(tmp_path) as gateway, await connect(gateway) as stream:
         await stream.send(ahead)
         answer = await read_all(stream)
 
-    assert answer.count(b"HTTP/1.1 200 OK") == server.PIPELINED_MOST
+    assert answer.count(b"HTTP/1.1 200 OK") == protocol.PIPELINED_MOST
 
 
 # --- deliveries of platforms ---

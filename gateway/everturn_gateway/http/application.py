@@ -135,23 +135,7 @@ def create_app(gateway: Gateway, waits: OpenWaits | None = None) -> FastAPI:
     # Nothing else follows from the order: no other route takes these.
     app.router.routes.sort(key=lambda route: not _is_turn(route))
 
-    @app.get("/openapi.json", include_in_schema=False)
-    async def openapi() -> Response:
-        """Describe the API to programs."""
-        # Made once, in a thread: it takes longer than the loop may be kept.
-        document = await run_sync(app.openapi)
-        return Response(orjson.dumps(document), media_type="application/json")
-
-    @app.get("/docs", include_in_schema=False)
-    async def docs() -> Response:
-        """Show the API to a person. One file, nothing from elsewhere."""
-        headers = {
-            "Content-Security-Policy": _DOCS_POLICY,
-            "X-Content-Type-Options": "nosniff",
-            "X-Frame-Options": "DENY",
-        }
-        return FileResponse(_DOCS, media_type="text/html", headers=headers)
-
+    _add_documents(app)
     protect(app.router.routes, gateway, access=access, wrong_tokens=wrong_tokens)
     # The last one added is the first one asked.
     app.add_middleware(
@@ -173,6 +157,25 @@ def create_app(gateway: Gateway, waits: OpenWaits | None = None) -> FastAPI:
     app.add_middleware(MeasuredRequests, counts=gateway.telemetry.requests)
     _add_error_handlers(app)
     return app
+
+
+def _add_documents(app: _Application) -> None:
+    @app.get("/openapi.json", include_in_schema=False)
+    async def openapi() -> Response:
+        """Describe the API to programs."""
+        # Made once, in a thread: it takes longer than the loop may be kept.
+        document = await run_sync(app.openapi)
+        return Response(orjson.dumps(document), media_type="application/json")
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        """Show the API to a person. One file, nothing from elsewhere."""
+        headers = {
+            "Content-Security-Policy": _DOCS_POLICY,
+            "X-Content-Type-Options": "nosniff",
+            "X-Frame-Options": "DENY",
+        }
+        return FileResponse(_DOCS, media_type="text/html", headers=headers)
 
 
 def _is_turn(route: BaseRoute) -> bool:

@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute
 from everturn_gateway.http import problems as documents
 from everturn_gateway.http.access.auth import Access
 from everturn_gateway.http.access.scopes import rule_of
-from everturn_gateway.http.schemas.sessions import OpenAIErrorBody, ProblemBody
+from everturn_gateway.http.schemas.errors import OpenAIErrorBody, ProblemBody
 
 SessionId: TypeAlias = Annotated[
     str, Path(description="Id of a session.", examples=["20261121T224956123-3f9a2c1b"])

@@ -31,7 +31,7 @@ from everturn_gateway.http import sse
 from everturn_gateway.http.access.auth import ENDED
 from everturn_gateway.http.access.visibility import sees_state
 from everturn_gateway.http.problems import Problem, core_problem
-from everturn_gateway.http.schemas.sessions import GapBody, ReplyBody, ToolCallBody
+from everturn_gateway.http.schemas.messages import GapBody, ReplyBody, ToolCallBody
 from everturn_gateway.http.turns import turn_problem
 from everturn_gateway.http.waiting import accepted_problem, events_path, stopping_problem
 from everturn_gateway.principals import Principal

@@ -106,6 +106,7 @@ class Instruments:
 
     def __init__(self) -> None:
         self._conversations()
+        self._steps()
         self._models_and_tools()
         self._machinery()
 
@@ -156,6 +157,8 @@ class Instruments:
             ("agent", "outcome"),
             buckets=_TURN_S,
         )
+
+    def _steps(self) -> None:
         self.steps = Count("everturn_steps_total", "Steps of turns that began.", ("agent",))
         self.replies_broken = Count(
             "everturn_replies_broken_total",

@@ -8,15 +8,15 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from everturn_gateway.http.ports import AgentView, Gateway
-from everturn_gateway.http.schemas.models import KnownModelBody, KnownModelList
-from everturn_gateway.http.schemas.sessions import (
+from everturn_gateway.http.schemas.agents import (
     AdminAgentBody,
     AdminAgentList,
     AgentBody,
     FaultBody,
     ReloadBody,
-    answer,
 )
+from everturn_gateway.http.schemas.base import answer
+from everturn_gateway.http.schemas.models import KnownModelBody, KnownModelList
 from everturn_gateway.model_statistics import KnownModel
 
 

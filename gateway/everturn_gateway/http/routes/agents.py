@@ -11,13 +11,13 @@ from everturn_gateway.http.access.visibility import visible_agents
 from everturn_gateway.http.masking import masked
 from everturn_gateway.http.openapi import problems
 from everturn_gateway.http.ports import Gateway
-from everturn_gateway.http.schemas.sessions import (
+from everturn_gateway.http.schemas.agents import (
     AgentBody,
     AgentDetailBody,
     AgentList,
     AgentSpecBody,
-    answer,
 )
+from everturn_gateway.http.schemas.base import answer
 
 
 def agents_router(gateway: Gateway) -> APIRouter:

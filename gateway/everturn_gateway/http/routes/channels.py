@@ -11,8 +11,9 @@ from everturn_gateway.config.channels import WEBHOOK_PATH
 from everturn_gateway.http.openapi import problems
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.problems import Problem, ProblemError, status_problem
+from everturn_gateway.http.schemas.base import answer
 from everturn_gateway.http.schemas.channels import ChannelBody, ChannelList
-from everturn_gateway.http.schemas.sessions import StatusBody, answer
+from everturn_gateway.http.schemas.health import StatusBody
 
 _OK: Final = 200
 _UNAUTHORIZED: Final = 401

@@ -19,6 +19,7 @@ from everturn_gateway.http.openapi import SessionId, problems
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.preferences import Prefer, wants_async
 from everturn_gateway.http.problems import Problem, ProblemError
+from everturn_gateway.http.schemas.base import answer
 from everturn_gateway.http.schemas.context import (
     CompactedBody,
     CompactingBody,
@@ -26,7 +27,6 @@ from everturn_gateway.http.schemas.context import (
     ContextBody,
     ExplanationBody,
 )
-from everturn_gateway.http.schemas.sessions import answer
 from everturn_gateway.http.waiting import DEADLINE, OpenWaits, events_path, while_connected
 
 logger = logging.getLogger(__name__)

@@ -13,13 +13,8 @@ from everturn_gateway.http.access.callers import CallerOf
 from everturn_gateway.http.openapi import problems
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.problems import Problem, ProblemError
-from everturn_gateway.http.schemas.sessions import (
-    ReadyBody,
-    StatusBody,
-    TaskBody,
-    VersionBody,
-    answer,
-)
+from everturn_gateway.http.schemas.base import answer
+from everturn_gateway.http.schemas.health import ReadyBody, StatusBody, TaskBody, VersionBody
 
 _NOT_READY = Problem(
     kind="not-ready",

@@ -40,7 +40,7 @@ from everturn_gateway.http.openapi import event_stream, openai_errors
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.problems import ProblemError, with_headers
 from everturn_gateway.http.routes.turns import IdempotencyKey, refuse_other_content, replay_headers
-from everturn_gateway.http.schemas.sessions import RETRY_FOR_MAX_S
+from everturn_gateway.http.schemas.base import RETRY_FOR_MAX_S
 from everturn_gateway.http.sse import EventStream
 from everturn_gateway.http.turns import turn_problem
 from everturn_gateway.http.waiting import OpenWaits, leave, wait_for_turn
@@ -85,7 +85,7 @@ class ModelRows(BaseModel):
 def openai_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
     """Return the routes under `/v1`."""
     router = APIRouter(prefix="/v1", tags=["openai"])
-    service, library = gateway.service, gateway.library
+    library = gateway.library
     started = int(gateway.started_at.timestamp())
 
     @router.get("/models", response_model=ModelRows)
@@ -100,6 +100,13 @@ def openai_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
         """Describe one agent."""
         row = ModelRow(id=library.file(model).spec.name, created=started)
         return Response(row.model_dump_json(), media_type="application/json")
+
+    _add_completions(router, gateway, waits)
+    return router
+
+
+def _add_completions(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> None:
+    service, library = gateway.service, gateway.library
 
     @router.post(
         "/chat/completions",
@@ -168,8 +175,6 @@ def openai_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
             )
         answer = await _whole(request, submission, completion, waits, repeatable=bool(key))
         return Response(orjson.dumps(answer), headers=headers, media_type="application/json")
-
-    return router
 
 
 async def _inbound(gateway: Gateway, caller: Principal, name: str, body: ChatRequest) -> Inbound:

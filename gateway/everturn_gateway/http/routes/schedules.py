@@ -14,8 +14,8 @@ from everturn_gateway.http.access.visibility import check_agent, visible_jobs, v
 from everturn_gateway.http.openapi import problems
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.problems import ProblemError
+from everturn_gateway.http.schemas.base import answer
 from everturn_gateway.http.schemas.schedules import NewJob, cannot_run, told
-from everturn_gateway.http.schemas.sessions import answer
 from everturn_gateway.scheduler.errors import JobRefusedError
 from everturn_gateway.scheduler.jobs import Made
 from everturn_gateway.scheduler.schemas import (
@@ -50,7 +50,14 @@ def schedules_router(gateway: Gateway, access: Access) -> APIRouter:
             await gateway.schedules.load()
 
     router = APIRouter(prefix=SCHEDULES_PATH, tags=["schedules"], dependencies=[Depends(loaded)])
+    _add_list(router, gateway, places)
+    _add_creation(router, gateway, access, places)
+    _add_job(router, gateway, places)
+    _add_runs(router, gateway, places)
+    return router
 
+
+def _add_list(router: APIRouter, gateway: Gateway, places: Places) -> None:
     @router.get("", response_model=JobList)
     async def list_schedules(
         caller: CallerOf,
@@ -75,6 +82,8 @@ def schedules_router(gateway: Gateway, access: Access) -> APIRouter:
             )
         )
 
+
+def _add_creation(router: APIRouter, gateway: Gateway, access: Access, places: Places) -> None:
     @router.post(
         "", status_code=201, response_model=JobBody, responses=problems(401, 403, 409, 507)
     )
@@ -95,6 +104,8 @@ def schedules_router(gateway: Gateway, access: Access) -> APIRouter:
         headers = {"Location": f"{SCHEDULES_PATH}/{view.job.job_id}"}
         return answer(JobBody.of(view, places), 201, headers)
 
+
+def _add_job(router: APIRouter, gateway: Gateway, places: Places) -> None:
     @router.get("/{schedule_id}", response_model=JobDetail, responses=problems(404))
     async def get_schedule(schedule_id: ScheduleId) -> Response:
         """Show a scheduled job and its newest runs."""
@@ -122,6 +133,8 @@ def schedules_router(gateway: Gateway, access: Access) -> APIRouter:
             await gateway.schedules.resume(schedule_id)
             return answer(JobBody.of(gateway.schedules.job(schedule_id), places))
 
+
+def _add_runs(router: APIRouter, gateway: Gateway, places: Places) -> None:
     @router.post(
         "/{schedule_id}/run",
         status_code=202,
@@ -163,5 +176,3 @@ def schedules_router(gateway: Gateway, access: Access) -> APIRouter:
         with told(places):
             # A hundred leap days are centuries away: in a thread, which only looks.
             return answer(await run_sync(look))
-
-    return router

@@ -14,13 +14,8 @@ from everturn_gateway.http.access.callers import CallerOf
 from everturn_gateway.http.access.visibility import check_agent, own_key, sees_state, session_filter
 from everturn_gateway.http.openapi import SessionId, problems
 from everturn_gateway.http.ports import Gateway
-from everturn_gateway.http.schemas.sessions import (
-    NewSession,
-    SessionBody,
-    SessionList,
-    SessionRow,
-    answer,
-)
+from everturn_gateway.http.schemas.base import answer
+from everturn_gateway.http.schemas.sessions import NewSession, SessionBody, SessionList, SessionRow
 
 LIST_LIMIT = 200  # sessions a page
 

@@ -11,7 +11,8 @@ from everturn_gateway.http.access.callers import CallerOf
 from everturn_gateway.http.openapi import SessionId, problems
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.problems import Problem, ProblemError
-from everturn_gateway.http.schemas.sessions import ShareList, answer
+from everturn_gateway.http.schemas.base import answer
+from everturn_gateway.http.schemas.sessions import ShareList
 from everturn_gateway.principals import NAME_PATTERN, Principal
 
 PrincipalName: TypeAlias = Annotated[

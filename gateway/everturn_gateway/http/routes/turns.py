@@ -6,6 +6,7 @@ from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
+from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -17,19 +18,18 @@ from everturn_gateway.http.openapi import SessionId, event_stream, problems
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.preferences import Prefer, wants_async
 from everturn_gateway.http.problems import Problem, ProblemError
+from everturn_gateway.http.schemas.base import answer
 from everturn_gateway.http.schemas.history import read_messages
-from everturn_gateway.http.schemas.sessions import (
+from everturn_gateway.http.schemas.messages import (
     AcceptedBody,
     CancelledBody,
-    DecidedBody,
-    DecisionBody,
     MessageList,
     NewMessage,
     ReplyBody,
     ResumedBody,
     RetriedBody,
-    answer,
 )
+from everturn_gateway.http.schemas.sessions import DecidedBody, DecisionBody
 from everturn_gateway.http.sse import EventStream
 from everturn_gateway.http.streams import (
     farewell,
@@ -67,8 +67,14 @@ After = Annotated[int, Query(ge=0, le=2**53, description="Events above this numb
 def turns_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
     """Return the routes under `/api/v1/sessions/{id}` that treat messages and turns."""
     router = APIRouter(prefix="/api/v1/sessions/{session_id}", tags=["messages"])
-    service = gateway.service
+    _add_messages(router, gateway.service, waits)
+    _add_streams(router, gateway.service, waits)
+    _add_turn_changes(router, gateway.service)
+    _add_retry(router, gateway.service, waits)
+    return router
 
+
+def _add_messages(router: APIRouter, service: TurnService, waits: OpenWaits) -> None:
     @router.get("/messages", response_model=MessageList, responses=problems(404))
     async def list_messages(
         session_id: SessionId,
@@ -103,24 +109,17 @@ def turns_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
     ) -> Response:
         """Send a message; the answer comes when its turn is done."""
         submission = await _submit(service, session_id, body, key, sender=caller.owns_as)
-        headers = replay_headers(submission)
         if wants_async(prefer):
             events = events_path(submission.session_id, submission.seq)
-            return answer(
-                AcceptedBody(
-                    session_id=submission.session_id,
-                    message_id=f"m{submission.seq}",
-                    events=events,
-                ),
-                202,
-                {**headers, "Location": events, "Preference-Applied": "respond-async"},
+            number = f"m{submission.seq}"
+            accepted = AcceptedBody(
+                session_id=submission.session_id, message_id=number, events=events
             )
-        result = await wait_for_turn(request, submission, waits)
-        problem = turn_problem(result)
-        if problem is not None:
-            raise ProblemError(problem)
-        return answer(ReplyBody.of(result), headers=headers)
+            return _accepted(submission, accepted, events)
+        return await _reply(request, submission, waits)
 
+
+def _add_streams(router: APIRouter, service: TurnService, waits: OpenWaits) -> None:
     @router.post(
         "/stream",
         response_class=Response,
@@ -182,6 +181,8 @@ def turns_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
             in_silence=partial(waiting_status, service, session_id),
         )
 
+
+def _add_turn_changes(router: APIRouter, service: TurnService) -> None:
     @router.post("/cancel", response_model=CancelledBody, responses=problems(404))
     async def cancel_turn(session_id: SessionId, caller: CallerOf) -> Response:
         """Cancel the running turn; the answer comes when it is closed in the log."""
@@ -193,6 +194,22 @@ def turns_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
         """Let a turn go on that was paused when its client went away."""
         return answer(ResumedBody(resumed=await service.resume(session_id)))
 
+    @router.post("/approve", response_model=DecidedBody, responses=problems(403, 404, 409))
+    async def approve_call(session_id: SessionId, body: DecisionBody, caller: CallerOf) -> Response:
+        """Answer the approval of a call; the turn goes on. The same word again changes nothing."""
+        claimed = body.sender if caller.may_claim else ""
+        await service.decide(
+            session_id,
+            body.call_id,
+            body.decision,
+            by=claimed or caller.name,
+            may_always=caller.may_claim and not claimed,
+            arguments_hash=body.arguments_hash,
+        )
+        return answer(DecidedBody(call_id=body.call_id, decision=body.decision))
+
+
+def _add_retry(router: APIRouter, service: TurnService, waits: OpenWaits) -> None:
     @router.post(
         "/retry",
         response_model=ReplyBody,
@@ -213,33 +230,26 @@ def turns_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
         done is not done again.
         """
         submission = await service.retry(session_id, idempotency_key=key or "")
-        headers = replay_headers(submission)
         if wants_async(prefer):
             events = events_path(session_id, submission.seq)
             body = RetriedBody(session_id=session_id, event=submission.seq, events=events)
-            applied = {"Location": events, "Preference-Applied": "respond-async"}
-            return answer(body, 202, {**headers, **applied})
-        result = await wait_for_turn(request, submission, waits)
-        problem = turn_problem(result)
-        if problem is not None:
-            raise ProblemError(problem)
-        return answer(ReplyBody.of(result), headers=headers)
+            return _accepted(submission, body, events)
+        return await _reply(request, submission, waits)
 
-    @router.post("/approve", response_model=DecidedBody, responses=problems(403, 404, 409))
-    async def approve_call(session_id: SessionId, body: DecisionBody, caller: CallerOf) -> Response:
-        """Answer the approval of a call; the turn goes on. The same word again changes nothing."""
-        claimed = body.sender if caller.may_claim else ""
-        await service.decide(
-            session_id,
-            body.call_id,
-            body.decision,
-            by=claimed or caller.name,
-            may_always=caller.may_claim and not claimed,
-            arguments_hash=body.arguments_hash,
-        )
-        return answer(DecidedBody(call_id=body.call_id, decision=body.decision))
 
-    return router
+async def _reply(request: Request, submission: Submission, waits: OpenWaits) -> Response:
+    """Wait for the turn of a message, and answer with its reply."""
+    result = await wait_for_turn(request, submission, waits)
+    problem = turn_problem(result)
+    if problem is not None:
+        raise ProblemError(problem)
+    return answer(ReplyBody.of(result), headers=replay_headers(submission))
+
+
+def _accepted(submission: Submission, body: BaseModel, events: str) -> Response:
+    """Answer at once, with the address of what follows."""
+    applied = {"Location": events, "Preference-Applied": "respond-async"}
+    return answer(body, 202, {**replay_headers(submission), **applied})
 
 
 async def _submit(

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from everturn_gateway.http.access.callers import CallerOf
 from everturn_gateway.http.ports import Gateway
-from everturn_gateway.http.schemas.sessions import answer
+from everturn_gateway.http.schemas.base import answer
 from everturn_gateway.http.schemas.usage import UsageReport
 
 DAYS_MAX = 366

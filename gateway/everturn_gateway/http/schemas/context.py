@@ -12,7 +12,8 @@ from everturn_actors.context.summaries import FOCUS_CHARACTERS
 from everturn_actors.model import Disposition, SummarySource
 from everturn_actors.service import Compacted
 from everturn_actors.state.reports import explanation_record, report_record
-from everturn_gateway.http.schemas.sessions import Body, Instant, ToolCallBody
+from everturn_gateway.http.schemas.base import Body, Instant
+from everturn_gateway.http.schemas.messages import ToolCallBody
 
 _Seq: TypeAlias = Annotated[int, Field(description="Number of an event.")]
 

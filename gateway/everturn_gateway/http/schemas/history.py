@@ -22,13 +22,8 @@ from everturn_actors.events import (
 from everturn_actors.gaps import jumps
 from everturn_actors.service import TurnService
 from everturn_actors.state.serialization import utc_text
-from everturn_gateway.http.schemas.sessions import (
-    GapBody,
-    MessageBody,
-    MessageList,
-    ToolCallBody,
-    UsageBody,
-)
+from everturn_gateway.http.schemas.messages import GapBody, MessageBody, MessageList, ToolCallBody
+from everturn_gateway.http.schemas.sessions import UsageBody
 from everturn_gateway.http.uploads import AttachmentBody
 
 READ_EVENTS = 256  # read from the log at a time

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from everturn_actors.context.estimation.calibration import Hint
 from everturn_actors.state.serialization import utc_text
-from everturn_gateway.http.schemas.sessions import Body, Instant
+from everturn_gateway.http.schemas.base import Body, Instant
 from everturn_gateway.model_statistics import KnownModel
 
 

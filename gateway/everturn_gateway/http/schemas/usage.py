@@ -6,7 +6,7 @@ from typing import Annotated, TypeAlias
 
 from pydantic import Field, WithJsonSchema
 
-from everturn_gateway.http.schemas.sessions import Body
+from everturn_gateway.http.schemas.base import Body
 from everturn_gateway.usage import NANODOLLARS, Tally, UsageRow, total
 
 Day: TypeAlias = Annotated[

@@ -1,0 +1,37 @@
+"""What all bodies share: no unknown fields, instants, ids, and how one is answered."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+)
+from starlette.responses import Response
+
+Instant: TypeAlias = Annotated[
+    str,
+    WithJsonSchema(
+        {"type": "string", "format": "date-time", "examples": ["2026-11-21T22:49:56.123456Z"]}
+    ),
+]
+RETRY_FOR_MAX_S = 7 * 86_400  # of a wait for a model that a client asks for
+NOT_BLANK = r"[^\s]"  # the pattern of a text that says something
+MessageId: TypeAlias = Annotated[str, Field(pattern=r"^m[0-9]+$", examples=["m7"])]
+TurnId: TypeAlias = Annotated[str, Field(pattern=r"^t[0-9]+$", examples=["t2"])]
+
+
+class Body(BaseModel):
+    """Base of all bodies: no unknown fields, no changes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def answer(body: BaseModel, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """Return `body` as a JSON answer."""
+    return Response(
+        body.model_dump_json(), status_code=status, headers=headers, media_type="application/json"
+    )

@@ -1,0 +1,74 @@
+"""How the gateway is: bodies of answers."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import (
+    Field,
+)
+
+from everturn_actors.state.serialization import utc_text
+from everturn_actors.supervisor import ChildStatus
+from everturn_gateway.http.schemas.base import Body, Instant
+
+
+class StatusBody(Body):
+    """Whether the gateway lives."""
+
+    status: Literal["ok"]
+
+
+class TaskBody(Body):
+    """A long task of the gateway that should run and does not."""
+
+    name: str
+    state: Literal["backing_off", "failed"] = Field(
+        description="backing_off: it is started again; failed: it stays down until a restart."
+    )
+    since: Instant
+    restarts: int
+    failures: int = Field(description="In a row.")
+    error: str = Field(description="Why it failed the last time.")
+    needed: bool = Field(description="Whether no message can be taken without it.")
+
+    @staticmethod
+    def of(status: ChildStatus) -> TaskBody:
+        """Return the body of a task that is down."""
+        error = status.error
+        return TaskBody(
+            name=status.name,
+            state="failed" if status.state == "failed" else "backing_off",
+            since=utc_text(status.since),
+            restarts=status.restarts,
+            failures=status.failures,
+            error=f"{error.kind}: {error.text}".removesuffix(": ") if error else "",
+            needed=status.is_needed,
+        )
+
+
+class ReadyBody(Body):
+    """That the gateway takes messages, and what of it does not work meanwhile."""
+
+    status: Literal["ready"]
+    tasks: tuple[TaskBody, ...] = Field(description="Long tasks that are down.")
+    restarts: dict[str, int] = Field(
+        description="How often parts that failed were started again since the gateway began, those"
+        " that run now too; parts that never were are left out."
+    )
+    blocked_chats: dict[str, int] = Field(
+        description="By channel, in how many chats nothing can be taken for a while; see "
+        "/api/v1/channels."
+    )
+    quarantined_sessions: int = Field(
+        description="Sessions that failed again and again, and wait for somebody to cancel their "
+        "turn, reset or delete them."
+    )
+
+
+class VersionBody(Body):
+    """Which program answers."""
+
+    name: Literal["everturn"] = "everturn"
+    version: str
+    started_at: Instant
