@@ -63,7 +63,6 @@ from everturn_actors.ports import (
 )
 from everturn_actors.protocol.commands import (
     Cancel,
-    Command,
     Compact,
     Compacted,
     Edit,
@@ -76,12 +75,11 @@ from everturn_actors.protocol.commands import (
     Tick,
 )
 from everturn_actors.protocol.feed import TextDelta, Update
-from everturn_actors.protocol.mailbox import ReplySlot
 from everturn_actors.protocol.subscription import follow_feed
-from everturn_actors.session.actor import Runtime
 from everturn_actors.session.bindings import Bindings
 from everturn_actors.session.maintenance import end_expired, resume_open_turns
 from everturn_actors.session.registry import Registry, RuntimeStats
+from everturn_actors.session.runtime import Runtime
 from everturn_actors.session.submission import (
     AnnouncementReceipt,
     Submission,
@@ -246,10 +244,9 @@ class TurnService:
         check_text(message.text, message.idempotency_key, message.sender)
 
         async def keep(session_id: str, begin_with: SessionStarted) -> bool:
-            def command(answer: ReplySlot[bool]) -> Command:
-                return StoreAmbient(message, answer)
-
-            return await self._registry.ask(session_id, command, begin_with=begin_with)
+            return await self._registry.ask(
+                session_id, StoreAmbient(message), begin_with=begin_with
+            )
 
         return await self._in_current(message.key, keep)
 
@@ -265,9 +262,7 @@ class TurnService:
         """
         check(Inbound(text=text, key=key))
 
-        def command(answer: ReplySlot[bool]) -> Command:
-            return Edit(idempotency_key, text, answer)
-
+        command = Edit(idempotency_key, text)
         session_id = await self.current(key)
         try:
             return bool(session_id) and await self._registry.ask(session_id, command)
@@ -281,14 +276,10 @@ class TurnService:
             ActorStoppedError: The service is stopping.
             ActorFailedError, JournalError: The session cannot be read or written.
         """
-
-        def command(answer: ReplySlot[None]) -> Command:
-            return Tick(answer, release=True)
-
         session_id = await self.current(key)
         if session_id:
             with suppress(UnknownSessionError):  # it was deleted in this moment
-                await self._registry.ask(session_id, command)
+                await self._registry.ask(session_id, Tick(release=True))
 
     async def _in_current(
         self,
@@ -418,7 +409,7 @@ class TurnService:
         is_again = False
         while True:
             # A file belongs to a session: it has to be there first.
-            state = await self._registry.ask(session_id, GetState, begin_with=begin_with)
+            state = await self._registry.ask(session_id, GetState(), begin_with=begin_with)
             if inbound.idempotency_key and inbound.idempotency_key in state.seen:
                 return attachments  # they were kept with the first one
             if state.status == "ended":
@@ -495,7 +486,7 @@ class TurnService:
 
     async def _begin(self, session_id: str, key: ConversationKey, principal: str) -> None:
         begin = SessionStarted(session_id=session_id, key=key, principal=principal)
-        await self._registry.ask(session_id, GetState, begin_with=begin)
+        await self._registry.ask(session_id, GetState(), begin_with=begin)
 
     async def current(self, key: ConversationKey) -> str:
         """Return the id of the conversation's current session, "" where there is none.
@@ -651,13 +642,10 @@ class TurnService:
         if not is_withdrawn and len((await self.view(session_id)).shared_with) >= SHARES_MAX:
             msg = f"the session is shared with {SHARES_MAX}, which is as many as may be"
             raise InvalidInputError(msg)
-
-        def command(answer: ReplySlot[tuple[str, ...]]) -> Command:
-            return Share(principal=principal, by=by, is_withdrawn=is_withdrawn, answer=answer)
-
+        command = Share(principal=principal, by=by, is_withdrawn=is_withdrawn)
         shared_with = await self._registry.ask(session_id, command)
         # Answered behind the snapshot that follows: from then on lists go by it.
-        await self._registry.ask(session_id, GetState)
+        await self._registry.ask(session_id, GetState())
         return shared_with
 
     async def watch(self, session_id: str, *, after: int) -> AsyncGenerator[Update]:
@@ -688,7 +676,7 @@ class TurnService:
         Raises:
             UnknownSessionError: There is no such session.
         """
-        return await self._registry.ask(session_id, Resume)
+        return await self._registry.ask(session_id, Resume())
 
     async def cancel(self, session_id: str, *, by: str = "") -> bool:
         """Close the open turn; return whether there was one, when that is durable.
@@ -700,7 +688,7 @@ class TurnService:
         Raises:
             UnknownSessionError: There is no such session.
         """
-        return await self._registry.ask(session_id, lambda answer: Cancel(answer, by))
+        return await self._registry.ask(session_id, Cancel(by))
 
     async def retry(self, session_id: str, *, idempotency_key: str = "") -> Submission:
         """Ask the newest turn again, which failed; return when that is durable.
@@ -754,20 +742,16 @@ class TurnService:
             NotAnApproverError: `by` is none of those who may answer.
             ApprovalClosedError: It has expired, was answered otherwise, or was for other arguments.
         """
-
-        def settle(answer: ReplySlot[None]) -> Command:
-            return ResolveApproval(
-                call_id=call_id,
-                resolution=decision,
-                by=by,
-                may_always=may_always,
-                answer=answer,
-                arguments_hash=arguments_hash,
-                expires_at=expires_at,
-            )
-
+        command = ResolveApproval(
+            call_id=call_id,
+            resolution=decision,
+            by=by,
+            may_always=may_always,
+            arguments_hash=arguments_hash,
+            expires_at=expires_at,
+        )
         try:
-            await self._registry.ask(session_id, settle)
+            await self._registry.ask(session_id, command)
         except UnknownApprovalError:
             before = await self._decided_before(session_id, call_id)
             if before is None:
@@ -887,11 +871,7 @@ class TurnService:
             JournalError: The summary cannot be kept.
         """
         check_focus(focus)
-
-        def compact(answer: ReplySlot[Compacted]) -> Command:
-            return Compact(focus, answer)
-
-        return await self._registry.ask(session_id, compact)
+        return await self._registry.ask(session_id, Compact(focus))
 
     async def reset(self, session_id: str, *, by: str = "") -> None:
         """End a session. Its conversation starts a new one with its next message.
@@ -925,10 +905,7 @@ class TurnService:
         self._registry.release(session_id)
 
     async def _end(self, session_id: str, reason: EndReason, by: str) -> None:
-        def end(answer: ReplySlot[None]) -> Command:
-            return End(reason, answer, by)
-
-        await self._registry.ask(session_id, end)
+        await self._registry.ask(session_id, End(reason, by))
 
     def _new_id(self) -> str:
         return new_session_id(self._runtime.now(), secrets.token_hex(4))

@@ -28,8 +28,8 @@ from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import AmbientMessage, Inbound, Overflow, Queueing
 from everturn_actors.ports import Verdict
 from everturn_actors.service import ServiceSettings, Submission
-from everturn_actors.session.actor import QUIET_LIMIT
 from everturn_actors.spec import SessionSpec
+from everturn_actors.state.queue import QUIET_LIMIT
 from everturn_actors.testing import (
     ManualClock,
     ScriptedProvider,

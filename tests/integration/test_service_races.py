@@ -22,8 +22,8 @@ from everturn_actors.journal.memory import MemoryDisk, MemoryStore, open_memory_
 from everturn_actors.model import ConversationKey, Inbound
 from everturn_actors.ports import SessionStore
 from everturn_actors.service import ServiceSettings
-from everturn_actors.session.actor import WAITING_LIMIT
 from everturn_actors.spec import SessionSpec
+from everturn_actors.state.queue import WAITING_LIMIT
 from everturn_actors.testing import (
     START,
     ManualClock,

@@ -7,13 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from everturn_actors.model import Joins, PendingAmbient, UserMessage
-from everturn_actors.state.queue import (
-    ambient_bytes,
-    as_announced,
-    next_turn,
-    steering,
-    with_ambient,
-)
+from everturn_actors.state.ambient import ambient_bytes, as_announced, with_ambient
+from everturn_actors.state.queue import next_turn, steering
 
 NOW = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
 

@@ -40,8 +40,8 @@ from everturn_actors.model import (
     Usage,
     UserMessage,
 )
+from everturn_actors.state.queue import AMBIENT_LIMIT
 from everturn_actors.state.session_state import (
-    AMBIENT_MESSAGES,
     ANNOUNCED_S,
     NOTE_CHARACTERS,
     SEEN_KEYS,
@@ -411,10 +411,10 @@ def test_what_others_say_beside_does_not_push_out_what_was_said_in_the_agents_na
 
 def test_announcements_that_nobody_is_told_of_are_bounded() -> None:
     """A job that speaks each minute where nobody answers must not fill the memory."""
-    state = after(*(Announced(text=f"{n}") for n in range(AMBIENT_MESSAGES + 3)))
+    state = after(*(Announced(text=f"{n}") for n in range(AMBIENT_LIMIT + 3)))
 
-    assert len(state.ambient) == AMBIENT_MESSAGES
-    assert state.ambient[-1].text.endswith(f" {AMBIENT_MESSAGES + 2}")
+    assert len(state.ambient) == AMBIENT_LIMIT
+    assert state.ambient[-1].text.endswith(f" {AMBIENT_LIMIT + 2}")
 
 
 def test_a_paused_session_keeps_its_turn_and_goes_on() -> None:

@@ -18,9 +18,9 @@ from everturn_actors.events import Body
 from everturn_actors.faults import is_cancelled
 from everturn_actors.ports import Clock, SessionStore
 from everturn_actors.protocol.background import Background
-from everturn_actors.protocol.commands import Command, RecordDelivery, Tick
+from everturn_actors.protocol.commands import RecordDelivery, Tick
 from everturn_actors.protocol.feed import Feed, Update
-from everturn_actors.protocol.mailbox import Mailbox, ReplySlot
+from everturn_actors.protocol.mailbox import Mailbox
 from everturn_actors.protocol.subscription import follow_feed
 from everturn_actors.state.session_state import SessionState
 
@@ -38,7 +38,7 @@ class DeliveryWorker:
         *,
         session_id: str,
         delivery_ports: Mapping[str, DeliveryPort],
-        mailbox: Mailbox[Command],
+        mailbox: Mailbox,
         feed: Feed,
         store: SessionStore,
         clock: Clock,
@@ -107,7 +107,7 @@ class DeliveryWorker:
         finally:
             self._works = False
             with suppress(ActorStoppedError):
-                self._mailbox.put(Tick(ReplySlot()), own=True)  # it may rest now
+                self._mailbox.put(Tick(), own=True)  # it may rest now
 
     async def _carry_once(self, delivery_port: DeliveryPort) -> None:
         """Let the delivery port work until it comes back, or fails."""
@@ -178,8 +178,7 @@ class DeliveryWorker:
 
     async def tell(self, *bodies: Body) -> None:
         """Make events of a delivery durable and apply them."""
-        answer = ReplySlot[None]()
-        self._mailbox.put(RecordDelivery(bodies, answer), own=True)
+        answer = self._mailbox.put(RecordDelivery(bodies), own=True)
         # Not cancelled half way: whoever goes on has to know what stands in the log. The actor
         # answers or refuses whatever is in its mailbox when it stops, so this ends.
         with anyio.CancelScope(shield=True):

@@ -8,16 +8,15 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 
-from everturn_actors.errors import ActorStoppedError
-from everturn_actors.faults import is_cancelled
-from everturn_actors.protocol.commands import Command
+from everturn_actors.errors import ActorFailedError, ActorStoppedError, CoreError
+from everturn_actors.faults import first_cause, is_cancelled
 from everturn_actors.protocol.mailbox import Mailbox
 
 
 class Background:
     """Starts them, and wakes the command loop whenever one ends: it may be time to rest."""
 
-    def __init__(self, tasks: TaskGroup, mailbox: Mailbox[Command]) -> None:
+    def __init__(self, tasks: TaskGroup, mailbox: Mailbox) -> None:
         """Begin without any.
 
         Args:
@@ -35,6 +34,15 @@ class Background:
     def cancel(self) -> None:
         """Call all of them off."""
         self._tasks.cancel_scope.cancel()
+
+    def reason(self, session_id: str, error: BaseException) -> CoreError:
+        """Return what to tell callers whose commands a failure of the command loop took down."""
+        if self.fault is not None:  # it called the command loop off, which failed of nothing
+            error = self.fault
+        elif not isinstance(error, Exception) and is_cancelled():
+            return ActorStoppedError()
+        cause = first_cause(error)
+        return cause if isinstance(cause, CoreError) else ActorFailedError(session_id, cause)
 
     async def _run(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
         try:

@@ -1,10 +1,10 @@
-"""What an actor can be asked to do. Each command carries the slot for its answer."""
+"""What an actor can be asked to do: data, each of which knows the type of its answer."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 from everturn_actors.events import Body, Summarised
 from everturn_actors.model import (
@@ -16,8 +16,15 @@ from everturn_actors.model import (
     Resolution,
     SummarySource,
 )
-from everturn_actors.protocol.mailbox import ReplySlot
 from everturn_actors.state.session_state import SessionState
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Command(Generic[T_co]):
+    """Something to ask of a session; `T_co` is what it answers."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,122 +37,106 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True)
-class Submit:
+class Submit(Command[Accepted]):
     """Accept a message."""
 
     inbound: Inbound
-    answer: ReplySlot[Accepted]
     attachments: tuple[Attachment, ...] = ()
     "What came with it; the bytes are kept already."
 
 
 @dataclass(frozen=True, slots=True)
-class StoreAmbient:
+class StoreAmbient(Command[bool]):
     """Keep a message that did not speak to the agent. Answers whether it is a new one."""
 
     message: AmbientMessage
-    answer: ReplySlot[bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Announce:
+class Announce(Command[Accepted]):
     """Say something in the agent's name."""
 
     announcement: Announcement
-    answer: ReplySlot[Accepted]
 
 
 @dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(Command[bool]):
     """Replace the text of a message that waits. Answers whether it still did."""
 
     idempotency_key: str
     text: str
-    answer: ReplySlot[bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Command[None]):
     """Look again whether there is something to do."""
 
-    answer: ReplySlot[None]
     release: bool = False
     "Whether a turn that is held begins now."
 
 
 @dataclass(frozen=True, slots=True)
-class RecordDelivery:
+class RecordDelivery(Command[None]):
     """The delivery port's events."""
 
     bodies: tuple[Body, ...]
-    answer: ReplySlot[None]
 
 
 @dataclass(frozen=True, slots=True)
-class GetState:
+class GetState(Command[SessionState]):
     """Tell the present state, when all that came before is durable."""
 
-    answer: ReplySlot[SessionState]
-
 
 @dataclass(frozen=True, slots=True)
-class Resume:
+class Resume(Command[bool]):
     """Let a paused turn go on. Answers whether there was one."""
 
-    answer: ReplySlot[bool]
-
 
 @dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(Command[bool]):
     """Close the open turn. Answers whether there was one, when it is closed."""
 
-    answer: ReplySlot[bool]
     by: str = ""
     "Who wants it; empty = not known."
 
 
 @dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(Command[Accepted]):
     """Ask the newest turn, which failed, again. Answers with the event that begins it anew."""
 
     idempotency_key: str
-    answer: ReplySlot[Accepted]
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class End(Command[None]):
     """End the session, its open turn before it."""
 
     reason: EndReason
-    answer: ReplySlot[None]
     by: str = ""
     "Who wants it; empty = not known."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class Share(Command[tuple[str, ...]]):
     """Give somebody the session, or take it back. Answers with those who have it then."""
 
     principal: str
     by: str
     is_withdrawn: bool
-    answer: ReplySlot[tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class ClientDisconnected:
+class ClientDisconnected(Command[None]):
     """The client that waits for message `seq` went away."""
 
     seq: int
-    answer: ReplySlot[None]
 
 
 @dataclass(frozen=True, slots=True)
-class RecordTurn:
+class RecordTurn(Command[None]):
     """The running turn's events."""
 
     bodies: tuple[Body, ...]
-    answer: ReplySlot[None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,31 +155,28 @@ class Compacted:
 
 
 @dataclass(frozen=True, slots=True)
-class Compact:
+class Compact(Command[Compacted]):
     """Have older turns summarised now. Answers when that is done, or at once if there are none."""
 
     focus: str
     "What the summary should keep above all; empty for nothing in particular."
-    answer: ReplySlot[Compacted]
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(Command[bool]):
     """A summary is ready. Answers whether it was of use."""
 
     body: Summarised
-    answer: ReplySlot[bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResolveApproval:
+class ResolveApproval(Command[None]):
     """Settle the approval of a call of the open step. Answers when that is durable."""
 
     call_id: str
     resolution: Resolution
     by: str
     "Who decides; empty = whoever runs the gateway, who may always."
-    answer: ReplySlot[None]
     may_always: bool = False
     "Whether `by` need not stand among those who may answer."
     own: bool = False
@@ -200,20 +188,16 @@ class ResolveApproval:
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(Command[None]):
     """The turn was stopped because nobody waits for it."""
-
-    answer: ReplySlot[None]
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(Command[None]):
     """Finish what runs, begin nothing, go."""
 
-    answer: ReplySlot[None]
 
-
-Command: TypeAlias = (
+AnyCommand: TypeAlias = (
     Submit
     | StoreAmbient
     | Announce
@@ -234,3 +218,23 @@ Command: TypeAlias = (
     | Pause
     | Stop
 )
+
+
+def sets_going(command: AnyCommand) -> bool:
+    """Whether a session that does not go on by itself does with this command."""
+    return not isinstance(
+        command, End | StoreAmbient | ClientDisconnected | GetState | Share | Stop
+    )
+
+
+def is_own(command: AnyCommand) -> bool:
+    """Whether a task of the actor itself sends it, and not somebody who waits outside."""
+    match command:
+        case RecordTurn() | RecordDelivery() | Summary() | Pause():
+            return True
+        case ResolveApproval(own=own):
+            return own
+        case Tick(release=release):
+            return not release
+        case _:
+            return False

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Generic, TypeVar, cast
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, cast
 
 import anyio
 
 from everturn_actors.errors import ActorStoppedError, MailboxFullError, PassivatedError
+from everturn_actors.protocol.commands import AnyCommand, Command
 
 MAILBOX_LIMIT = (
     256  # commands; one conversation never has more waiting than its people can send in a turn
@@ -51,19 +53,27 @@ class ReplySlot(Generic[T]):
         return cast("T", self._value)
 
 
-class Mailbox(Generic[T]):
+@dataclass(slots=True, eq=False)
+class Envelope:
+    """A command on its way, and where its sender waits."""
+
+    command: AnyCommand
+    answer: ReplySlot[Any]
+
+
+class Mailbox:
     """Commands on their way to one actor, oldest first."""
 
     def __init__(self, limit: int = MAILBOX_LIMIT) -> None:
-        self._waiting: deque[T] = deque()
+        self._waiting: deque[Envelope] = deque()
         self._limit = limit
         self._arrived = anyio.Event()
         self._is_nudged = False
         self._refuses = False
         self._closed = False
 
-    def put(self, command: T, *, own: bool = False) -> None:
-        """Add a command.
+    def put(self, command: Command[T], *, own: bool = False) -> ReplySlot[T]:
+        """Add a command; return where its answer will be.
 
         Args:
             command: What the actor should do.
@@ -81,10 +91,12 @@ class Mailbox(Generic[T]):
             raise ActorStoppedError
         if not own and len(self._waiting) >= self._limit:
             raise MailboxFullError
-        self._waiting.append(command)
+        answer: ReplySlot[T] = ReplySlot()  # not `ReplySlot[T]()`, which takes ten times as long
+        self._waiting.append(Envelope(cast("AnyCommand", command), answer))
         self._arrived.set()
+        return answer
 
-    async def take(self, timeout_s: float | None) -> list[T] | None:
+    async def take(self, timeout_s: float | None) -> list[Envelope] | None:
         """Return all that waits, as soon as there is something; None after `timeout_s`.
 
         Empty where `nudge` was called: whoever waits looks again how long it has to wait.
@@ -106,7 +118,7 @@ class Mailbox(Generic[T]):
         self._is_nudged = True
         self._arrived.set()
 
-    def put_back(self, commands: Iterable[T]) -> None:
+    def put_back(self, commands: Iterable[Envelope]) -> None:
         """Put commands that were taken, oldest first, before all that wait."""
         self._waiting.extendleft(reversed([*commands]))
         self._arrived.set()
@@ -130,12 +142,12 @@ class Mailbox(Generic[T]):
         """Take no more from outside."""
         self._refuses = True
 
-    def close(self) -> list[T]:
+    def close(self) -> list[Envelope]:
         """Take no more at all; return what waited, for its callers to be told."""
         self._closed = True
         return self.drain()
 
-    def drain(self) -> list[T]:
+    def drain(self) -> list[Envelope]:
         """Return all that waits, and keep nothing."""
         left = list(self._waiting)
         self._waiting.clear()

@@ -79,7 +79,7 @@ async def _sweep(store: SessionStore, registry: Registry, agents: Agents, clock:
 
 async def _wake(registry: Registry, session_id: str) -> None:
     try:
-        await registry.ask(session_id, GetState, passivate_at_once=True)
+        await registry.ask(session_id, GetState(), passivate_at_once=True)
     except CoreError as error:
         logger.warning(
             "a session could not be woken", extra={"session_id": session_id, "error": str(error)}

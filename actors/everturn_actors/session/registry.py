@@ -42,9 +42,10 @@ from everturn_actors.protocol.commands import (
     StoreAmbient,
 )
 from everturn_actors.protocol.feed import Feed
-from everturn_actors.protocol.mailbox import Mailbox, ReplySlot
-from everturn_actors.session.actor import Runtime, SessionActor
+from everturn_actors.protocol.mailbox import Mailbox
+from everturn_actors.session.actor import SessionActor, finished_turns
 from everturn_actors.session.quarantine import Quarantine
+from everturn_actors.session.runtime import Runtime
 from everturn_actors.state.session_state import SessionState
 from everturn_actors.supervisor import Backoff, contain
 
@@ -101,7 +102,7 @@ class _Active:
     """A session whose actor lives."""
 
     actor: SessionActor
-    mailbox: Mailbox[Command]
+    mailbox: Mailbox
     feed: Feed
     gone: anyio.Event = field(default_factory=anyio.Event)
 
@@ -162,7 +163,7 @@ class Registry:
     async def ask(
         self,
         session_id: str,
-        make: Callable[[ReplySlot[T]], Command],
+        command: Command[T],
         *,
         begin_with: SessionStarted | None = None,
         passivate_at_once: bool = False,
@@ -174,7 +175,7 @@ class Registry:
 
         Args:
             session_id: The session.
-            make: Builds the command around its answer.
+            command: What to ask.
             begin_with: How the session begins, where the store knows nothing of it.
             passivate_at_once: An actor started for this is passivated as soon as it can.
 
@@ -187,8 +188,6 @@ class Registry:
         """
         starts = 0
         while True:
-            answer: ReplySlot[T] = ReplySlot()
-            command = make(answer)
             active = self._active.get(session_id)
             self._check_quarantine(session_id, command, active)
             if active is None:
@@ -201,8 +200,7 @@ class Registry:
                 self._active.move_to_end(session_id)
                 self._leaving.discard(session_id)
             try:
-                active.mailbox.put(command)
-                given = await answer.wait()
+                given = await active.mailbox.put(command).wait()
             except PassivatedError as error:
                 if starts == STARTS_OF_ONE_COMMAND:
                     raise ActorFailedError(session_id, error) from error
@@ -216,7 +214,9 @@ class Registry:
                 return given
             await active.gone.wait()
 
-    def _check_quarantine(self, session_id: str, command: Command, active: _Active | None) -> None:
+    def _check_quarantine(
+        self, session_id: str, command: Command[object], active: _Active | None
+    ) -> None:
         """Refuse what a session that is left alone does not take.
 
         Raises:
@@ -312,7 +312,7 @@ class Registry:
         for active in self._active.values():
             active.mailbox.refuse()
             with suppress(ActorStoppedError):  # it is on its way out already
-                active.mailbox.put(Stop(ReplySlot()), own=True)
+                active.mailbox.put(Stop(), own=True)
         with anyio.move_on_after(deadline_s):
             for active in tuple(self._active.values()):
                 await active.gone.wait()
@@ -323,7 +323,7 @@ class Registry:
         self,
         session_id: str,
         begin_with: SessionStarted | None,
-        command: Command,
+        command: Command[object],
         *,
         passivate_at_once: bool,
     ) -> _Active:
@@ -333,7 +333,7 @@ class Registry:
         """
         if self._stopping:
             raise ActorStoppedError
-        mailbox, feed = Mailbox[Command](), self.feed(session_id)
+        mailbox, feed = Mailbox(), self.feed(session_id)
         feed.reopen()
         is_quarantined = self._quarantine.why_not(session_id) is not None
         actor = SessionActor(
@@ -383,8 +383,8 @@ class Registry:
         finally:
             del self._active[session_id]
             self._leaving.discard(session_id)
-            for command in active.mailbox.close():
-                command.answer.fail(failure)
+            for each in active.mailbox.close():
+                each.answer.fail(failure)
             active.gone.set()
             active.actor.dispose()
 
@@ -399,7 +399,8 @@ class Registry:
             exc_info=None if isinstance(cause, JournalError) else error,
         )
         actor = active.actor
-        if actor.has_progressed or (self._quarantine.why_not(session_id) and actor.goes_on):
+        has_progressed = finished_turns(actor.known) > actor.finished_before
+        if has_progressed or (self._quarantine.why_not(session_id) and actor.goes_on):
             self._quarantine.release(session_id)  # this is another matter
         # What the journal refuses, it may take the next time. Events that cannot stand in a log
         # that was read without fault are a fault of ours, and as durable as the log.
@@ -438,7 +439,7 @@ class Registry:
             del self._revivals[session_id]
             return
         with suppress(CoreError):  # its failure is logged, and leads to the next try
-            await self.ask(session_id, GetState, passivate_at_once=True)
+            await self.ask(session_id, GetState(), passivate_at_once=True)
 
     async def _forget(self, session_id: str) -> None:
         """Take back the mark of a session that is not there."""

@@ -38,12 +38,10 @@ from everturn_actors.protocol.commands import (
     Accepted,
     Announce,
     ClientDisconnected,
-    Command,
     Retry,
     Submit,
 )
 from everturn_actors.protocol.feed import Feed, Pieces, TextDelta, Update
-from everturn_actors.protocol.mailbox import ReplySlot
 from everturn_actors.protocol.subscription import follow_feed
 from everturn_actors.session.refusals import refusal, refusals_of
 from everturn_actors.session.registry import Registry
@@ -264,13 +262,10 @@ class Submission:
         turns = reversed(self._state.held_turns)
         return next((t for t in turns if any(user.seq == self.seq for user in t.heard)), None)
 
-    def _leave(self, answer: ReplySlot[None]) -> Command:
-        return ClientDisconnected(self.seq, answer)
-
     async def leave(self) -> None:
         """Say that the client went away: by the agent's setting its turn may be paused."""
         try:
-            await self._registry.ask(self.session_id, self._leave)
+            await self._registry.ask(self.session_id, ClientDisconnected(self.seq))
         except CoreError as error:
             logger.info(
                 "a client left a session that is gone",
@@ -294,24 +289,14 @@ async def submit(
     `Registry.ask` for the other arguments and the errors.
     """
     words = replace(inbound, attachments=()) if inbound.attachments else inbound
-
-    def command(answer: ReplySlot[Accepted]) -> Command:
-        return Submit(words, answer, attachments)
-
     feed = registry.feed(session_id)
     accepted = await registry.ask(
-        session_id, command, begin_with=begin_with, passivate_at_once=passivate_at_once
+        session_id,
+        Submit(words, attachments),
+        begin_with=begin_with,
+        passivate_at_once=passivate_at_once,
     )
-    return Submission(
-        session_id=session_id,
-        seq=accepted.seq,
-        duplicate=accepted.duplicate,
-        attachments=attachments,
-        _registry=registry,
-        _store=store,
-        _feed=feed,
-        _state=accepted.state,
-    )
+    return _submission(session_id, accepted, registry, store, feed, attachments)
 
 
 async def retry(
@@ -321,17 +306,24 @@ async def retry(
 
     See `Registry.ask` for the errors; and `NothingToRetryError`.
     """
-
-    def command(answer: ReplySlot[Accepted]) -> Command:
-        return Retry(idempotency_key, answer)
-
     feed = registry.feed(session_id)
-    accepted = await registry.ask(session_id, command)
+    accepted = await registry.ask(session_id, Retry(idempotency_key))
+    return _submission(session_id, accepted, registry, store, feed, ())
+
+
+def _submission(
+    session_id: str,
+    accepted: Accepted,
+    registry: Registry,
+    store: SessionStore,
+    feed: Feed,
+    attachments: tuple[Attachment, ...],
+) -> Submission:
     return Submission(
         session_id=session_id,
         seq=accepted.seq,
         duplicate=accepted.duplicate,
-        attachments=(),
+        attachments=attachments,
         _registry=registry,
         _store=store,
         _feed=feed,
@@ -350,11 +342,7 @@ async def announce(
 
     See `Registry.ask` for the other arguments and the errors.
     """
-
-    def command(answer: ReplySlot[Accepted]) -> Command:
-        return Announce(announcement, answer)
-
-    accepted = await registry.ask(session_id, command, begin_with=begin_with)
+    accepted = await registry.ask(session_id, Announce(announcement), begin_with=begin_with)
     return AnnouncementReceipt(
         session_id=session_id, seq=accepted.seq, duplicate=accepted.duplicate
     )

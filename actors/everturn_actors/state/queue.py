@@ -1,24 +1,151 @@
-"""Which of the messages that wait belong together. Pure."""
+"""The rules about messages that wait for a turn: how many, how long, and which go together. Pure.
+
+A message that may not wait is refused, or an older one goes in its place; the next turn takes those
+that belong together, once nobody is expected to write more of the same.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from itertools import takewhile
-from typing import Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from itertools import islice, takewhile
+from operator import attrgetter
 
-from everturn_actors.model import PendingAmbient, UserMessage
+from everturn_actors.errors import BusyError, CoreError, MailboxFullError, QueueFullError
+from everturn_actors.events import Discarded
+from everturn_actors.model import Inbound, Joins, PendingAmbient, UserMessage
 
-_HEAD = "[Said here before, not to you:]"
-_FOOT = "[Now to you:]"
-_LEFT_OUT = "[{} before these are left out.]"
-_SHORTENED = "[shortened]"
-_TOKEN_BYTES = 4  # of plain text, roughly
-_TOLD_BYTES = (1_000, 64_000)  # the least and the most, whatever the window
-_TOLD_AT_LEAST = 4  # messages: none takes more than such a part of what a turn is told
-_TITLE_CHARACTERS: Final = 80
-_ROUND: Final = str.maketrans("[]", "()")
-_BLANKS: Final = frozenset("\u034f\u115f\u1160\u2800\u3164\uffa0")  # letters that show nothing
+WAITING_LIMIT = 256  # messages that wait for a turn; more come from a loop, not from people
+QUIET_LIMIT = 100  # of them that begin no turn; the oldest go
+AMBIENT_LIMIT = 100  # said beside turns, in the agent's name or not to it, kept for the next
+
+LONGEST_DEBOUNCES = 4  # a turn is held for so many times what one message asks for, and no longer
+LONGEST_S = 86_400.0  # no message asks for more than a day
+_SENDERS = 256  # whose last message is remembered; more write in no conversation at once
+
+_is_own = attrgetter("own")
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """A time that a message opened; on a clock that was set back it is over."""
+
+    since: datetime
+    until: datetime
+
+    def holds(self, now: datetime) -> bool:
+        return self.since <= now < self.until
+
+
+@dataclass(frozen=True, slots=True)
+class Debounce:
+    """How long the next turn waits for what people are still writing.
+
+    In memory: after a restart nothing is waited for.
+    """
+
+    bursts: Mapping[str, _Span] = field(default_factory=dict[str, _Span])
+    "By sender: from the last message to when another one no longer belongs to it."
+    last: Mapping[str, datetime] = field(default_factory=dict[str, datetime])
+    "By sender: when its burst is over, however many more messages come."
+    limit: _Span | None = None
+    "From the first message that is held to when the turn begins at the latest."
+
+    def note(self, sender: str, hold_s: float, now: datetime) -> Debounce:
+        """Return it with one message more: its sender may write on for `hold_s`."""
+        if hold_s <= 0:
+            return self
+        hold_s = min(hold_s, LONGEST_S)
+        longest = now + timedelta(seconds=hold_s * LONGEST_DEBOUNCES)
+        ends = self.last[sender] if self.in_one_burst(sender, now) else longest
+        bursts = {name: each for name, each in self.bursts.items() if name != sender}
+        bursts[sender] = _Span(now, min(now + timedelta(seconds=hold_s), ends))
+        last = {**self.last, sender: ends}
+        if len(bursts) > _SENDERS:
+            oldest = next(iter(bursts))
+            del bursts[oldest], last[oldest]
+        return Debounce(bursts, last, self.limit or _Span(now, longest))
+
+    def in_one_burst(self, sender: str, now: datetime) -> bool:
+        """Whether a message of `sender` belongs to the one before it."""
+        burst = self.bursts.get(sender)
+        return burst is not None and burst.holds(now)
+
+    def until(self, now: datetime) -> datetime | None:
+        """Return when the next turn may begin; None = now."""
+        limit = self.limit
+        if limit is None or not limit.holds(now):
+            return None
+        latest = max((each.until for each in self.bursts.values() if each.holds(now)), default=now)
+        return min(latest, limit.until) if latest > now else None
+
+    def release(self) -> Debounce:
+        """Return it with the turn let go; what comes after is held anew."""
+        return self if self.limit is None else replace(self, limit=None)
+
+
+def why_not_now(
+    inbound: Inbound, waiting: Sequence[UserMessage], *, is_busy: bool, in_burst: bool
+) -> CoreError | None:
+    """Return why a message cannot join those that wait; None where it can.
+
+    Args:
+        inbound: The message.
+        waiting: Those that wait already.
+        is_busy: Whether a turn is open.
+        in_burst: Whether its sender wrote the one before it just now.
+    """
+    rules = inbound.queueing
+    if len(waiting) >= WAITING_LIMIT:
+        return MailboxFullError()
+    if inbound.quiet or in_burst:  # it begins nothing of its own
+        return None
+    if rules.drops_when_busy and is_busy:
+        return BusyError()
+    most = rules.max_waiting if is_busy else None  # else the next turn takes all that waits
+    asked = sum(not message.quiet for message in waiting)
+    if most is not None and asked >= most and rules.overflow != "drop_old":
+        return QueueFullError(rules.overflow)
+    return None
+
+
+def dropped(
+    inbound: Inbound, waiting: Sequence[UserMessage], *, is_busy: bool, in_burst: bool
+) -> Discarded | None:
+    """Return the event of the oldest messages that go to make room; None where there is room.
+
+    See `why_not_now` for the arguments.
+    """
+    rules = inbound.queueing
+    most = QUIET_LIMIT if inbound.quiet else rules.max_waiting
+    if not inbound.quiet and (rules.overflow != "drop_old" or not is_busy or in_burst):
+        return None
+    same = [message for message in waiting if message.quiet == inbound.quiet]
+    if most is None or not same or len(same) < most:
+        return None
+    why = "nobody spoke to the agent" if inbound.quiet else f"more than {most} waited"
+    gone = tuple(message.seq for message in same[: len(same) - most + 1])
+    return Discarded(received=gone, reason=why)
+
+
+def how_it_joins(inbound: Inbound, *, in_burst: bool) -> Joins:
+    """Return with which other messages a message shares a turn."""
+    joins = inbound.queueing.joins
+    return "burst" if joins == "own" and in_burst else joins
+
+
+def keep_ambient(
+    ambient: Sequence[PendingAmbient], heard: PendingAmbient, limit: int = AMBIENT_LIMIT
+) -> tuple[PendingAmbient, ...]:
+    """Return what the next turn is told of, the newest `limit` of what others said."""
+    told = (*ambient, heard)
+    if limit < AMBIENT_LIMIT:
+        extra = len(told) - sum(map(_is_own, told)) - max(limit, 0)
+        if extra > 0:
+            gone = frozenset(islice((each.seq for each in told if not each.own), extra))
+            told = tuple(each for each in told if each.seq not in gone)
+    return told[-AMBIENT_LIMIT:]
 
 
 def next_turn(waiting: Sequence[UserMessage]) -> tuple[UserMessage, ...]:
@@ -50,78 +177,3 @@ def steering(waiting: Sequence[UserMessage]) -> tuple[UserMessage, ...]:
     """Return those that a running turn may read before its next call, oldest first."""
     came = tuple(takewhile(lambda message: message.joins == "all", waiting))
     return came if any(not message.quiet for message in came) else ()
-
-
-def with_ambient(
-    users: tuple[UserMessage, ...], told: Sequence[PendingAmbient], limit_bytes: int = 0
-) -> tuple[UserMessage, ...]:
-    """Return the messages of a turn, the first of them with what was said before and not to it.
-
-    Args:
-        users: What is said to it.
-        told: What was not, oldest first.
-        limit_bytes: Of that, as UTF-8: the newest is told, and how many are not; 0 = all is.
-    """
-    if not told:
-        return users
-    first = users[0]
-    texts = _newest([each.text for each in told], limit_bytes)
-    lines = "\n".join((_HEAD, *texts, _FOOT))
-    text = f"{lines}\n{first.text}" if first.text else lines
-    untrusted = first.untrusted or any(each.untrusted for each in told)
-    return (replace(first, text=text, untrusted=untrusted), *users[1:])
-
-
-def ambient_bytes(window_tokens: int) -> int:
-    """Return how much a turn is told of what was not said to it, as UTF-8: an eighth of the window.
-
-    What is said to it stands behind that in one message, and must not be what is shortened.
-    """
-    return min(max(window_tokens * _TOKEN_BYTES // 8, _TOLD_BYTES[0]), _TOLD_BYTES[1])
-
-
-def _newest(texts: Sequence[str], limit_bytes: int) -> list[str]:
-    """Return the newest texts that fit, oldest first, and a line for those that do not."""
-    if not limit_bytes:
-        return list(texts)
-    kept: list[str] = []
-    left_bytes = limit_bytes
-    for text in reversed(texts):
-        short = _shortened(text, limit_bytes // _TOLD_AT_LEAST)
-        left_bytes -= len(short.encode("utf-8", "replace")) + 1  # and the end of its line
-        if left_bytes < 0:
-            break
-        kept.append(short)
-    left = len(texts) - len(kept)
-    return [*([_LEFT_OUT.format(left)] if left else []), *reversed(kept)]
-
-
-def _shortened(text: str, most_bytes: int) -> str:
-    data = text.encode("utf-8", "replace")
-    if len(data) <= most_bytes:
-        return text
-    return f"{data[:most_bytes].decode('utf-8', 'ignore')} {_SHORTENED}"
-
-
-def as_announced(title: str, text: str) -> str:
-    """Return how a turn is told of an announcement: that it was said, and that the agent did.
-
-    Lines in brackets are ours: one of the text that could pass for such a line gets a backslash.
-    """
-    shown = "".join(char for char in title if char.isprintable()).translate(_ROUND)
-    name = " ".join(shown[:_TITLE_CHARACTERS].split())
-    head = f"[{name} said here, in your name:]" if name else "[Said here, in your name:]"
-    said = "\n".join(map(_guarded, text.splitlines()))
-    return f"{head} {said}"
-
-
-def _guarded(line: str) -> str:
-    seen = (n for n, char in enumerate(line) if char.isprintable() and not _is_blank(char))
-    start = next(seen, len(line))
-    if line.startswith("[", start) and "]" in line:
-        return f"{line[:start]}\\{line[start:]}"
-    return line
-
-
-def _is_blank(char: str) -> bool:
-    return char.isspace() or char in _BLANKS

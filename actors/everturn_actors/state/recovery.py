@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from everturn_actors.errors import CorruptJournalError, NothingToRetryError
-from everturn_actors.events import Body, CallFinished, Event, TurnFinished
+from everturn_actors.events import Body, CallFinished, Event, StepStarted, TurnFinished
 from everturn_actors.model import OpenTurn, Outcome, ToolCall
+from everturn_actors.spec import AgentSpec
 from everturn_actors.state.session_state import SessionState, apply
 
 INTERRUPTED = "interrupted by a restart, outcome unknown"
@@ -97,6 +98,11 @@ def why_no_retry(state: SessionState) -> NothingToRetryError | None:
     else:
         return None
     return NothingToRetryError(f"there is nothing to ask again: {why}")
+
+
+def first_step(turn: OpenTurn, spec: AgentSpec) -> StepStarted:
+    """Return the event that begins the next step of `turn`."""
+    return StepStarted(turn=turn.number, step=len(turn.steps) + 1, model=spec.model.name)
 
 
 def close_turn(turn: OpenTurn, outcome: Outcome, error: str, by: str = "") -> list[Body]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
-from itertools import islice
 from operator import attrgetter
 from typing import Final, assert_never
 
@@ -65,6 +64,7 @@ from everturn_actors.model import (
     Usage,
     UserMessage,
 )
+from everturn_actors.state.ambient import as_announced, with_ambient
 from everturn_actors.state.outbox import (
     deliver,
     given_up,
@@ -78,9 +78,8 @@ from everturn_actors.state.outbox import (
     undelivered_note,
     with_undelivered,
 )
-from everturn_actors.state.queue import as_announced, with_ambient
+from everturn_actors.state.queue import keep_ambient
 
-AMBIENT_MESSAGES = 100  # said beside turns, in the agent's name or not to it, kept for the next
 AMBIENT_S = 10 * 366 * 86_400  # the longest that one of them is kept, whatever it asks for
 ANNOUNCED_S = 30 * 86_400  # so long an announcement waits for a turn that is told of it
 NOTE_CHARACTERS = 1_000  # of what is told beside a summary, the newest
@@ -311,7 +310,6 @@ def _impossible(event: Event, why: str) -> CorruptJournalError:
 
 _NAMES = tuple(each.name for each in fields(SessionState))
 _values_of = attrgetter(*_NAMES)
-_is_own = attrgetter("own")
 
 
 def _advance(state: SessionState, event: Event, **changes: object) -> SessionState:
@@ -373,20 +371,9 @@ def _silent_message(state: SessionState, event: Event, body: SilentMessage) -> S
         sender=body.sender,
         untrusted=body.untrusted,
     )
-    return _advance(state, event, ambient=_keep_ambient(state, heard, body.max_messages), seen=seen)
-
-
-def _keep_ambient(
-    state: SessionState, heard: PendingAmbient, max_ambient: int
-) -> tuple[PendingAmbient, ...]:
-    """Return what the next turn is told of, the newest `max_ambient` of what others said."""
-    told = (*state.ambient, heard)
-    if max_ambient < AMBIENT_MESSAGES:
-        extra = len(told) - sum(map(_is_own, told)) - max(max_ambient, 0)
-        if extra > 0:
-            gone = frozenset(islice((each.seq for each in told if not each.own), extra))
-            told = tuple(each for each in told if each.seq not in gone)
-    return told[-AMBIENT_MESSAGES:]
+    return _advance(
+        state, event, ambient=keep_ambient(state.ambient, heard, body.max_messages), seen=seen
+    )
 
 
 def _announced(state: SessionState, event: Event, body: Announced) -> SessionState:
@@ -401,7 +388,7 @@ def _announced(state: SessionState, event: Event, body: Announced) -> SessionSta
     return _advance(
         state,
         event,
-        ambient=_keep_ambient(state, said, AMBIENT_MESSAGES),
+        ambient=keep_ambient(state.ambient, said),
         outbox=(*state.outbox, *owed_announcement(event, state.turns, body)),
         seen=_seen(state, event, body.idempotency_key),
     )
@@ -755,7 +742,7 @@ def _delivered(
         state,
         event,
         outbox=with_undelivered(outbox, event, lost),
-        ambient=_keep_ambient(state, heard, AMBIENT_MESSAGES),
+        ambient=keep_ambient(state.ambient, heard),
     )
 
 

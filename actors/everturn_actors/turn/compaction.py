@@ -31,7 +31,7 @@ from everturn_actors.faults import is_cancelled
 from everturn_actors.model import PromptFingerprint, Usage
 from everturn_actors.ports import Agent, ModelStatisticsStore, SessionStore
 from everturn_actors.protocol.background import Background
-from everturn_actors.protocol.commands import Command, Compacted, Summary
+from everturn_actors.protocol.commands import Compacted, Summary
 from everturn_actors.protocol.mailbox import Mailbox, ReplySlot
 from everturn_actors.state.session_state import SessionState, apply
 from everturn_actors.turn.model_call import Pace
@@ -57,7 +57,7 @@ class Compactor:
     model_statistics: ModelStatisticsStore
     pace: Pace
     renderer: Renderer
-    mailbox: Mailbox[Command]
+    mailbox: Mailbox
     present: Callable[[], SessionState]
     "Returns the session's present state."
     considered: int = 0
@@ -73,13 +73,13 @@ class Compactor:
         """Whether a summary is being made."""
         return self._scope is not None
 
-    def consider(self, agent: Agent, tasks: Background) -> None:
+    def consider(self, agent: Agent | None, tasks: Background) -> None:
         """Begin a summary if the session's policy wants one, now that no turn runs.
 
         A fault of the policy, or of what it is asked with, costs this summary alone.
         """
         state = self.present()
-        if self.busy or agent.summariser is None or state.status == "ended":
+        if self.busy or agent is None or agent.summariser is None or state.status == "ended":
             return
         if state.turns == self.considered:
             return
@@ -240,8 +240,7 @@ class Compactor:
         return not self._asked and task.turns[0].number < self.present().reductions.cut_turn
 
     async def _record(self, body: Summarised) -> bool:
-        answer = ReplySlot[bool]()
-        self.mailbox.put(Summary(body, answer), own=True)
+        answer = self.mailbox.put(Summary(body), own=True)
         with anyio.CancelScope(shield=True):  # what was begun to be written is waited for
             await answer.wait()
         return await answer.wait()

@@ -7,7 +7,6 @@ on exactly as one that did not.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 import anyio
 
@@ -18,14 +17,13 @@ from everturn_actors.events import (
     ModelReplied,
     ReplyBroken,
     Steered,
-    StepStarted,
     TurnFinished,
 )
 from everturn_actors.faults import first_cause, is_cancelled, kind_of
 from everturn_actors.model import OpenTurn, Outage, ToolCall
 from everturn_actors.ports import Agent
 from everturn_actors.state.queue import steering
-from everturn_actors.state.recovery import close_turn
+from everturn_actors.state.recovery import close_turn, first_step
 from everturn_actors.turn.model_call import Pace, TurnHost, call_model, standing_still
 from everturn_actors.turn.model_retry import wait_s
 from everturn_actors.turn.tool_calls import run_calls
@@ -89,11 +87,6 @@ async def _work(
         exc_info=failure,
     )
     return f"the turn could not go on: {kind_of(cause)}"
-
-
-def first_step(turn: OpenTurn, agent: Agent) -> StepStarted:
-    """Return the event that begins the next step of `turn`."""
-    return StepStarted(turn=turn.number, step=len(turn.steps) + 1, model=agent.spec.model.name)
 
 
 def _open_turn(host: TurnHost, number: int) -> OpenTurn | None:
@@ -182,7 +175,7 @@ def _between_steps(host: TurnHost, turn: OpenTurn, agent: Agent) -> list[Body]:
         error = f"the model asked for tools {asked} times; the limit is {limit}"
         return [TurnFinished(turn=turn.number, outcome="failed", error=error)]
     steered = _steered(host, turn, agent) if turn.steps else []
-    return [*steered, first_step(turn, agent)]
+    return [*steered, first_step(turn, agent.spec)]
 
 
 def _steered(host: TurnHost, turn: OpenTurn, agent: Agent) -> list[Body]:
@@ -191,11 +184,7 @@ def _steered(host: TurnHost, turn: OpenTurn, agent: Agent) -> list[Body]:
     return [Steered(turn=turn.number, received=tuple(each.seq for each in came))] if came else []
 
 
-def is_repeatable(agent: Agent | None) -> Callable[[ToolCall], bool]:
-    """Return the rule by which a restart runs a call of `agent` again."""
-
-    def rule(call: ToolCall) -> bool:
-        tool = agent.tools.get(call.name) if agent else None
-        return tool is not None and (tool.capabilities.repeatable or tool.capabilities.read_only)
-
-    return rule
+def is_repeatable(agent: Agent | None, call: ToolCall) -> bool:
+    """Whether a restart runs a call of `agent` again."""
+    tool = agent.tools.get(call.name) if agent else None
+    return tool is not None and (tool.capabilities.repeatable or tool.capabilities.read_only)

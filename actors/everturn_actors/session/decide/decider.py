@@ -1,0 +1,146 @@
+"""`decide`: what becomes of commands, all of them in one append. Pure.
+
+from datetime import UTC, datetime
+
+decision = decide(state, context, [Submit(inbound)], datetime.now(UTC))
+decision.events   # received, turn_started, step_started
+decision.answers  # Accepted(seq=2, ...), to be given when the events are durable
+decision.effects  # StartTurn(1)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import assert_never
+
+from everturn_actors.errors import CommandFailedError
+from everturn_actors.protocol.commands import (
+    Announce,
+    AnyCommand,
+    Cancel,
+    ClientDisconnected,
+    Compact,
+    Edit,
+    End,
+    GetState,
+    Pause,
+    RecordDelivery,
+    RecordTurn,
+    ResolveApproval,
+    Resume,
+    Retry,
+    Share,
+    Stop,
+    StoreAmbient,
+    Submit,
+    Summary,
+    Tick,
+    is_own,
+)
+from everturn_actors.session.decide import ends, messages, records, turns
+from everturn_actors.session.decide.decision import (
+    Answer,
+    Context,
+    Decision,
+    Draft,
+    ReportFault,
+)
+from everturn_actors.state.session_state import SessionState
+
+
+def decide(
+    state: SessionState | None, context: Context, commands: Iterable[AnyCommand], now: datetime
+) -> Decision:
+    """Return what becomes of commands, oldest first, each decided after those before it.
+
+    Args:
+        state: The session; None where it begins with these commands.
+        context: What else counts.
+        commands: What is asked.
+        now: The instant of all their events, UTC.
+
+    Raises:
+        CorruptJournalError: What the actor's own tasks record cannot have happened.
+    """
+    draft = Draft(state, context, now)
+    if state is None and context.begin_with is not None:
+        draft.add(context.begin_with)
+    ends.expire(draft)
+    answers = [_decide_safely(command, draft) for command in commands]
+    ends.finish(draft)
+    turns.begin(draft)
+    turns.work(draft)
+    return draft.decision(answers)
+
+
+def decide_restart(state: SessionState, context: Context, now: datetime) -> Decision:
+    """Return how a session goes on that was loaded: what a restart interrupted is closed."""
+    draft = Draft(state, context, now)
+    ends.expire(draft)
+    turns.close_cut_short(draft)
+    turns.begin(draft)
+    turns.work(draft)
+    return draft.decision([])
+
+
+def _decide_safely(command: AnyCommand, draft: Draft) -> Answer:
+    """Decide one command; a fault of it is its own caller's, and leaves the others alone.
+
+    What the actor's own tasks record cannot be left out: what follows stands on it.
+    """
+    before = draft.mark()
+    try:
+        return _decide_one(command, draft)
+    except Exception as error:
+        if is_own(command):
+            raise
+        draft.go_back(before)
+        draft.effects.append(ReportFault(type(command).__name__, error))
+        return CommandFailedError(draft.context.session_id, error)
+
+
+def _decide_one(command: AnyCommand, draft: Draft) -> Answer:
+    match command:
+        case RecordTurn():  # most of what a session is told comes from its running turn
+            draft.add(*command.bodies)
+        case Submit():
+            return messages.submit(command, draft)
+        case RecordDelivery():
+            return records.record_delivery(command, draft)
+        case GetState():
+            return draft.known
+        case ResolveApproval():
+            return records.resolve_approval(command, draft)
+        case StoreAmbient():
+            return messages.store_ambient(command, draft)
+        case Announce():
+            return messages.announce(command, draft)
+        case Edit():
+            return messages.edit(command, draft)
+        case Tick():
+            if command.release:
+                turns.release(draft)
+        case Resume():
+            return turns.resume(draft)
+        case Cancel():
+            return turns.cancel(command, draft)
+        case Retry():
+            return turns.retry(command, draft)
+        case ClientDisconnected():
+            turns.leave(command, draft)
+        case Pause():
+            turns.pause(draft)
+        case Summary():
+            return records.record_summary(command, draft)
+        case Compact():
+            return records.compact(draft)
+        case Share():
+            return ends.share(command, draft)
+        case End():
+            return ends.end(command, draft)
+        case Stop():
+            return ends.stop(draft)
+        case _:
+            assert_never(command)
+    return None

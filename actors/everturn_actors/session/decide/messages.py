@@ -1,0 +1,106 @@
+"""Messages: said to the agent, beside it, or in its name. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from everturn_actors.errors import CoreError
+from everturn_actors.events import Announced, Edited, Received, SilentMessage, StatusChanged
+from everturn_actors.protocol.commands import Accepted, Announce, Edit, StoreAmbient, Submit
+from everturn_actors.session.decide.decision import Draft, ReportDrop
+from everturn_actors.state.queue import dropped, how_it_joins, why_not_now
+
+
+def submit(command: Submit, draft: Draft) -> Accepted | CoreError:
+    """Accept a message to the agent; one that came before is answered as it was then."""
+    inbound, state = command.inbound, draft.known
+    seen = state.seen.get(inbound.idempotency_key) if inbound.idempotency_key else None
+    is_busy = state.open_turn is not None
+    in_burst = draft.memory.debounce.in_one_burst(inbound.sender, draft.now)
+    if seen is None:
+        error = draft.why_refused() or why_not_now(
+            inbound, state.waiting, is_busy=is_busy, in_burst=in_burst
+        )
+        if error is not None:
+            return error
+    if state.status == "paused" and not inbound.quiet:
+        draft.add(StatusChanged(status="active"))
+    if seen is not None:
+        return draft.accepted(seen)
+    gone = dropped(inbound, state.waiting, is_busy=is_busy, in_burst=in_burst)
+    if gone is not None:
+        draft.add(gone)
+        if not inbound.quiet:
+            draft.effects.append(ReportDrop(len(gone.received), gone.reason))
+    draft.add(
+        Received(
+            text=inbound.text,
+            sender=inbound.sender,
+            idempotency_key=inbound.idempotency_key,
+            attachments=command.attachments,
+            untrusted=inbound.untrusted,
+            reply_to=inbound.reply_to,
+            joins=how_it_joins(inbound, in_burst=in_burst),
+            quiet=inbound.quiet,
+            retry_for_s=-1 if inbound.retry_for_s is None else inbound.retry_for_s,
+        )
+    )
+    hold_s = inbound.queueing.hold_s
+    if not inbound.quiet and hold_s > 0:
+        draft.memory = replace(
+            draft.memory, debounce=draft.memory.debounce.note(inbound.sender, hold_s, draft.now)
+        )
+    return draft.accepted(None)
+
+
+def store_ambient(command: StoreAmbient, draft: Draft) -> bool | CoreError:
+    """Keep a message that did not speak to the agent; answer whether it is a new one."""
+    message = command.message
+    if message.idempotency_key and message.idempotency_key in draft.known.seen:
+        return False
+    error = draft.why_ended()
+    if error is not None:
+        return error
+    draft.add(
+        SilentMessage(
+            text=message.text,
+            sender=message.sender,
+            idempotency_key=message.idempotency_key,
+            shown=message.shown,
+            untrusted=message.untrusted,
+            max_messages=message.max_messages,
+            max_age_s=message.max_age_s,
+        )
+    )
+    return True
+
+
+def announce(command: Announce, draft: Draft) -> Accepted | CoreError:
+    """Say something in the agent's name, once."""
+    said = command.announcement
+    seen = draft.known.seen.get(said.idempotency_key) if said.idempotency_key else None
+    if seen is None:
+        error = draft.why_refused()
+        if error is not None:
+            return error
+        draft.add(
+            Announced(
+                text=said.text,
+                sender=said.sender,
+                idempotency_key=said.idempotency_key,
+                title=said.title,
+                untrusted=said.untrusted,
+                delivers=draft.context.delivers,
+            )
+        )
+    return draft.accepted(seen)
+
+
+def edit(command: Edit, draft: Draft) -> bool:
+    """Replace the text of a message that still waits; answer whether it did."""
+    state = draft.known
+    seq = state.seen.get(command.idempotency_key)
+    waits = not draft.memory.ending and any(message.seq == seq for message in state.waiting)
+    if waits and seq is not None:
+        draft.add(Edited(received=seq, text=command.text))
+    return waits

@@ -1,0 +1,140 @@
+"""What follows from a decision besides its events: started here, after they are durable."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import assert_never
+
+import anyio
+
+from everturn_actors.errors import ActorStoppedError
+from everturn_actors.protocol.background import Background
+from everturn_actors.protocol.commands import Tick
+from everturn_actors.protocol.feed import Feed
+from everturn_actors.protocol.mailbox import Envelope, Mailbox
+from everturn_actors.session.decide.decision import (
+    AwaitFollower,
+    Effect,
+    Later,
+    ReleaseTurn,
+    ReportDrop,
+    ReportFault,
+    ScheduleTick,
+    StartTurn,
+    StopTurn,
+    TellStopping,
+)
+from everturn_actors.session.runtime import Runtime
+from everturn_actors.session.turn_runner import TurnRunner
+
+logger = logging.getLogger(__name__)
+
+
+class News:
+    """Wakes who waits for something new."""
+
+    def __init__(self) -> None:
+        """Begin with nobody."""
+        self._changed: anyio.Event | None = None  # there is one while somebody waits for it
+
+    async def wait(self) -> None:
+        """Wait for the next of it."""
+        if self._changed is None:
+            self._changed = anyio.Event()
+        await self._changed.wait()
+
+    def tell(self) -> None:
+        """Wake all of them."""
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
+
+
+class Waiters:
+    """Callers whose answer comes later, by what they wait for."""
+
+    def __init__(self) -> None:
+        """Begin with nobody."""
+        self._by: dict[Later, list[Envelope]] = {later: [] for later in Later}
+
+    def add(self, later: Later, envelope: Envelope) -> None:
+        """Let a caller wait."""
+        self._by[later].append(envelope)
+
+    def has(self, later: Later) -> bool:
+        """Whether anybody waits for this."""
+        return bool(self._by[later])
+
+    def take(self, *laters: Later) -> list[Envelope]:
+        """Return who waits for these, and forget them."""
+        taken = [each for later in laters for each in self._by[later]]
+        for later in laters:
+            self._by[later] = []
+        return taken
+
+
+@dataclass(slots=True, kw_only=True)
+class Effects:
+    """Starts the effects of one actor's decisions."""
+
+    session_id: str
+    runtime: Runtime
+    mailbox: Mailbox
+    feed: Feed
+    runner: TurnRunner
+    news: News
+    waiters: Waiters = field(default_factory=Waiters)
+    tick_at: datetime | None = None
+    "When it is looked again whether a turn that is held may begin; None = none is held."
+
+    def start(self, effects: Iterable[Effect], tasks: Background) -> None:
+        """Start effects, in their order.
+
+        Args:
+            effects: What a decision says.
+            tasks: Where that which takes its time runs.
+        """
+        for effect in effects:
+            match effect:
+                case StartTurn(number):
+                    self.runner.start(number, tasks)
+                case StopTurn(by):
+                    self.runner.stop("cancel", by)
+                case ReleaseTurn():
+                    self.runner.release()
+                    for each in self.waiters.take(Later.CLOSED):
+                        each.answer.give(value=True)
+                case ScheduleTick(at):
+                    if self.tick_at is None or at < self.tick_at:
+                        self.tick_at = at
+                        tasks.start_soon(self._tick, at)
+                case AwaitFollower(seq):
+                    tasks.start_soon(self.runner.pause_unless_followed, seq)
+                case TellStopping():
+                    self.news.tell()
+                    self.feed.nudge()
+                case ReportDrop(messages, why):
+                    logger.warning(
+                        "messages that waited are not answered",
+                        extra={"session_id": self.session_id, "messages": messages, "why": why},
+                    )
+                case ReportFault(command, error):
+                    logger.error(
+                        "a command failed",
+                        extra={"session_id": self.session_id, "command": command},
+                        exc_info=error,
+                    )
+                case _:
+                    assert_never(effect)
+
+    async def _tick(self, at: datetime) -> None:
+        clock = self.runtime.pace.clock
+        await clock.sleep((at - clock.now()).total_seconds())
+        if self.tick_at == at:
+            self.tick_at = None
+        with suppress(ActorStoppedError):  # then the next start begins it
+            self.mailbox.put(Tick(), own=True)

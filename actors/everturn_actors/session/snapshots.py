@@ -1,0 +1,115 @@
+"""What the store holds of one session: loaded, and saved again where a snapshot is due."""
+
+from __future__ import annotations
+
+import logging
+
+from everturn_actors.errors import CoreError, FencedError
+from everturn_actors.events import Event
+from everturn_actors.session.runtime import Runtime
+from everturn_actors.state.recovery import recover
+from everturn_actors.state.session_state import SessionState
+
+logger = logging.getLogger(__name__)
+
+SNAPSHOT_EVENTS = 50  # a snapshot follows so many events
+
+
+class Snapshots:
+    """Knows what is saved of a session, and saves more of it where that is worth it."""
+
+    def __init__(self, session_id: str, runtime: Runtime) -> None:
+        """Begin with nothing saved, and nothing to save."""
+        self._session_id, self._runtime = session_id, runtime
+        self._checkpoint: SessionState | None = None
+        self._saved: SessionState | None = None
+        self._has_written = False
+
+    async def load(self) -> tuple[SessionState | None, tuple[Event, ...]]:
+        """Return the session, and the events that the log holds of it behind its snapshot.
+
+        None and nothing where the store knows nothing of it.
+
+        Raises:
+            JournalError: Its files cannot be read, or are damaged.
+        """
+        self._saved = self._checkpoint = None
+        loaded = await self._runtime.store.load(self._session_id)
+        if loaded is None:
+            return None, ()
+        for what, texts in (
+            ("a journal was repaired", loaded.repairs),
+            ("a part of a session's history is lost", loaded.losses),
+        ):
+            for text in texts:
+                logger.warning(what, extra={"session_id": self._session_id, "what": text})
+        recovered = recover(loaded.snapshot, loaded.events)
+        self._saved = loaded.snapshot
+        self._checkpoint = recovered.checkpoint if recovered else None
+        return recovered.state if recovered else None, loaded.events
+
+    def written(self, checkpoint: SessionState | None) -> None:
+        """Take note of an append, and of the checkpoint that it led past; None = past none."""
+        self._has_written = True
+        self._checkpoint = checkpoint or self._checkpoint
+
+    def is_due(self, state: SessionState | None) -> bool:
+        """Whether the checkpoint moved, and enough events or what lists go by followed."""
+        checkpoint, saved = self._checkpoint, self._saved
+        if checkpoint is None or state is None:
+            return False
+        if saved is None:
+            is_plain = state.status == "active" and not state.shared_with
+            return state.last_seq >= SNAPSHOT_EVENTS or not is_plain
+        if checkpoint.last_seq <= saved.last_seq:
+            return False
+        is_listed_so = (saved.status, saved.shared_with) == (state.status, state.shared_with)
+        return state.last_seq - saved.last_seq >= SNAPSHOT_EVENTS or not is_listed_so
+
+    async def save(self) -> None:
+        """Save the newest checkpoint.
+
+        Raises:
+            FencedError: Another writer was there.
+        """
+        await self._save(self._checkpoint)
+
+    async def put_away(self, state: SessionState | None) -> None:
+        """Save the state as it is, and take the mark back where nothing is left to do.
+
+        Raises:
+            FencedError: Another writer was there.
+        """
+        if self._has_written:  # who only looked has nothing to put away
+            await self._save(state)
+        if state is None or not state.is_due:
+            try:
+                await self._runtime.store.mark_passive(self._session_id)
+            except Exception as error:  # noqa: BLE001 - a boundary: the mark is a hint
+                self.log_failure("the mark of a passive session stays", error)
+
+    async def _save(self, state: SessionState | None) -> None:
+        """Save a snapshot if it says more than the saved one.
+
+        A failure is logged and tried again later: the log has everything.
+        """
+        if state is None or (self._saved is not None and state.last_seq <= self._saved.last_seq):
+            return
+        agent = self._runtime.agent(state.key.agent)
+        compaction = agent.spec.session.compaction if agent else "disabled"
+        try:
+            await self._runtime.store.save_snapshot(state, compaction=compaction)
+        except FencedError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a boundary: nobody waits for a snapshot
+            self.log_failure("a snapshot could not be saved", error)
+        else:
+            self._saved = state
+
+    def log_failure(self, what: str, error: Exception) -> None:
+        """Log what failed and is tried again; with the traceback where the text may not do."""
+        logger.error(
+            what,
+            extra={"session_id": self._session_id, "error": str(error)},
+            exc_info=None if isinstance(error, CoreError) else error,
+        )
