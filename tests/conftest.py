@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import tomllib
 from collections.abc import Generator
+from importlib.metadata import distribution
+from pathlib import Path
 
 import pytest
 from blockbuster import blockbuster_ctx
@@ -21,6 +24,19 @@ settings.load_profile("default")
 
 # Gateways of the tests find a bubblewrap, whether this machine has one or not.
 os.environ["PATH"] = os.pathsep.join((os.environ["PATH"], str(bwrap_path().parent)))
+
+
+def pytest_sessionstart() -> None:
+    """Refuse to run beside an installation that is older than the source: it lacks plug-ins."""
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    wanted = {
+        (group, name, value)
+        for group, points in project["entry-points"].items()
+        for name, value in points.items()
+    }
+    found = {(each.group, each.name, each.value) for each in distribution("everturn").entry_points}
+    if not wanted <= found:
+        pytest.exit("plug-ins changed: .venv/bin/python -m pip install --no-deps -e .", 4)
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from support.channel_configs import channel
 from support.command import DEADLINE_S, Done, everturn, start, write_agent
 from support.in_process import Run, running_here
 from support.plugins import PRELUDE
@@ -19,7 +20,7 @@ from everturn_channels.adapter import Person
 from everturn_gateway.channels import PAIRING_FOLDER, make_adapter
 from everturn_gateway.channels.adapters import check_installed
 from everturn_gateway.clock import SystemClock
-from everturn_gateway.config.channels import DiscordConfig, TelegramConfig
+from everturn_gateway.config.channels import ChannelConfig
 from everturn_gateway.errors import GatewayError
 
 # Hands in one message, and tells the test over TCP what it is asked to send.
@@ -145,31 +146,31 @@ async def test_platforms_that_are_not_used_are_not_loaded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("channel", "library"),
+    ("config", "library"),
     [
-        (TelegramConfig(name="telegram-a", bot_token="1:a"), "aiogram"),  # noqa: S106 - made up
-        (DiscordConfig(name="discord-a", bot_token="a"), "discord"),  # noqa: S106 - made up
+        (channel("telegram", name="a", bot_token="1:a"), "aiogram"),  # noqa: S106 - made up
+        (channel("discord", name="a", bot_token="a"), "discord"),  # noqa: S106 - made up
     ],
 )
 async def test_a_missing_library_is_named_with_the_way_to_get_it(
-    monkeypatch: pytest.MonkeyPatch, channel: TelegramConfig | DiscordConfig, library: str
+    monkeypatch: pytest.MonkeyPatch, config: ChannelConfig, library: str
 ) -> None:
     """It is an extra, and a traceback tells nobody which."""
-    package = f"everturn_channels.{channel.platform}"
+    package = f"everturn_channels.{config.platform}"
     for name in [*sys.modules]:
         if name == package or name.startswith(f"{package}."):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, library, None)
 
     with pytest.raises(GatewayError) as when_used:
-        await make_adapter(channel, ManualClock())
+        await make_adapter(config, ManualClock())
     with pytest.raises(GatewayError) as at_start:
-        check_installed([channel])
+        check_installed([config])
 
     assert str(at_start.value) == str(when_used.value)
     assert str(at_start.value) == (
-        f"channel {channel.name} needs {library}, which is not installed:"
-        f" pip install 'everturn[{channel.platform}]'"
+        f"channel {config.name} needs {library}, which is not installed:"
+        f" pip install 'everturn[{config.platform}]'"
     )
 
 

@@ -5,14 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.channel_configs import channel
 
 from everturn_channels.settings import ChannelSettings, Route
-from everturn_gateway.config.channels import (
-    DiscordConfig,
-    PluginConfig,
-    TelegramConfig,
-    channel_secrets,
-)
+from everturn_gateway.builtin.channels import TelegramSection, webhook_url
 from everturn_gateway.config.settings import Config, load_config
 from everturn_gateway.errors import ConfigError
 
@@ -45,7 +41,7 @@ def test_a_token_is_all_that_a_bot_needs(tmp_path: Path) -> None:
     """The shortest configuration is the one that most people have."""
     config = load(tmp_path, "channels: {telegram: {bot_token: '${T}'}}\n", T=TOKEN)
 
-    assert config.channels == (TelegramConfig(name="telegram", bot_token=TOKEN),)
+    assert config.channels == (channel("telegram", folder=tmp_path, bot_token=TOKEN),)
     assert (config.notes, config.routes) == ((), ())
 
 
@@ -78,7 +74,9 @@ channels:
 """,
         T=TOKEN,
     )
-    settings = ChannelSettings(
+    telegram, discord, club, matrix = config.channels
+
+    assert telegram.settings == ChannelSettings(
         streaming=False,
         tool_activity=True,
         long_replies="file",
@@ -89,43 +87,42 @@ channels:
         backlog_max_age_s=1800,
         pairing=False,
     )
-
-    assert config.channels == (
-        TelegramConfig(
-            name="telegram",
-            bot_token=TOKEN,
-            api_base="http://127.0.0.1:8081",
-            proxy="http://user:pass%21word@proxy.lan:3128",
-            mode="webhook",
-            webhook_url="https://bot.example.org/channels/telegram/webhook",
-            webhook_secret="s3cret",  # noqa: S106 - made up
-            settings=settings,
-        ),
-        DiscordConfig(
-            name="discord",
-            bot_token="one",  # noqa: S106 - made up
-            gateway_url="ws://127.0.0.1:1/",
-            api_base="http://127.0.0.1:2/api/v10",
-        ),
-        DiscordConfig(name="discord-club-2", bot_token="two"),  # noqa: S106 - made up
-        PluginConfig(
-            name="matrix",
-            command="bin/matrix",
-            args=("--fast",),
-            env={"MATRIX_TOKEN": "m", "LEVEL": "info"},
-            cwd=tmp_path,
-            restart="always",
-            settings=ChannelSettings(tool_activity=True),
-        ),
+    assert telegram.options.model_dump(include={"bot_token", "api_base", "proxy", "mode"}) == {
+        "bot_token": TOKEN,
+        "api_base": "http://127.0.0.1:8081",
+        "proxy": "http://user:pass%21word@proxy.lan:3128",
+        "mode": "webhook",
+    }
+    assert discord == channel(
+        "discord",
+        folder=tmp_path,
+        bot_token="one",  # noqa: S106 - made up
+        gateway_url="ws://127.0.0.1:1/",
+        api_base="http://127.0.0.1:2/api/v10",
     )
-    assert [channel.platform for channel in config.channels] == [
+    assert club.options.model_dump(include={"bot_token"}) == {"bot_token": "two"}
+    assert matrix.options.model_dump(include={"command", "args", "env", "restart"}) == {
+        "command": "bin/matrix",
+        "args": ("--fast",),
+        "env": {"MATRIX_TOKEN": "m", "LEVEL": "info"},
+        "restart": "always",
+    }
+    assert matrix.settings == ChannelSettings(tool_activity=True)
+    assert matrix.folder == tmp_path
+    assert [each.name for each in config.channels] == [
+        "telegram",
+        "discord",
+        "discord-club-2",
+        "matrix",
+    ]
+    assert [each.platform for each in config.channels] == [
         "telegram",
         "discord",
         "discord",
         "matrix",
     ]
-    assert [[*channel_secrets(channel)] for channel in config.channels] == [
-        [TOKEN, "pass%21word", "pass!word", "s3cret"],
+    assert [sorted(each.secrets) for each in config.channels] == [
+        [TOKEN, "pass!word", "pass%21word", "s3cret"],
         ["one"],
         ["two"],
         ["m"],
@@ -141,10 +138,10 @@ def test_a_webhook_address_with_a_path_is_taken_as_it_is(tmp_path: Path) -> None
         "channels: {telegram: {bot_token: '${T}', mode: webhook,"
         " webhook: {url: 'https://example.org/hooks/a', secret: s}}}\n"
     )
-    (channel,) = load(tmp_path, text, T=TOKEN).channels
+    (telegram,) = load(tmp_path, text, T=TOKEN).channels
 
-    assert isinstance(channel, TelegramConfig)
-    assert channel.webhook_url == "https://example.org/hooks/a"
+    assert isinstance(telegram.options, TelegramSection)
+    assert webhook_url(telegram.options, "telegram") == "https://example.org/hooks/a"
 
 
 def test_a_channel_that_is_off_needs_nothing(tmp_path: Path) -> None:

@@ -17,17 +17,10 @@ from support.job_runs import a_cron, coming
 from support.policies import allows, denies
 
 from everturn_actors.events import Body
-from everturn_gateway.config.channels import (
-    TELEGRAM_API,
-    AnySection,
-    BacklogSection,
-    DeliverySection,
-    DiscordSection,
-    PluginSection,
-    TelegramSection,
-    WebhookSection,
-)
+from everturn_gateway.builtin.channels import TELEGRAM_API, TelegramSection, WebhookSection
 from everturn_gateway.config.settings import load_config
+from everturn_gateway.plugins import ChannelSection, installed
+from everturn_gateway.plugins.channels import BacklogSection, DeliverySection
 from everturn_gateway.scheduler.job_store import JobStore
 from everturn_gateway.scheduler.jobs import GRACE_S
 from everturn_gateway.scheduler.rules.records import Line
@@ -77,11 +70,7 @@ TOKENS = {
     "CLUB_BOT_TOKEN": "four",
     "TELEGRAM_WEBHOOK_SECRET": "secret",
 }
-SECTIONS: tuple[tuple[str, type[AnySection]], ...] = (
-    ("telegram", TelegramSection),
-    ("discord", DiscordSection),
-    ("plugin-channel", PluginSection),
-)
+SECTIONS = [(plugin.docs, plugin.settings) for plugin in installed().channels.all()]
 
 
 def commands(cell: str) -> list[str]:
@@ -89,7 +78,7 @@ def commands(cell: str) -> list[str]:
     return re.findall(r"`([^`]+)`", cell.replace("\\|", "|"))
 
 
-def default_of(section: type[AnySection], name: str, field: FieldInfo) -> str:
+def default_of(section: type[ChannelSection], name: str, field: FieldInfo) -> str:
     """Return the default of a setting in the words of the pages."""
     if field.is_required() or name == "bot_token":
         return "required"
@@ -184,9 +173,11 @@ def test_every_setting_of_chats_is_loaded_above() -> None:
 
 
 @pytest.mark.parametrize(("page", "section"), SECTIONS)
-def test_settings_of_channels_stand_on_their_pages(page: str, section: type[AnySection]) -> None:
+def test_settings_of_channels_stand_on_their_pages(
+    page: str, section: type[ChannelSection]
+) -> None:
     """Who sets up a bot looks into these tables, not into the source."""
-    text = (ROOT / f"docs/{page}.md").read_text()
+    text = (ROOT / page).read_text()
     told = dict(re.findall(r"^\| `(\w+)` \| ([^|]+?) \|", text, re.MULTILINE))
     fields = section.model_fields
     defaults = {name: default_of(section, name, field) for name, field in fields.items()}

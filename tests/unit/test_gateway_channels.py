@@ -10,6 +10,7 @@ from typing import cast
 
 import pytest
 from support.agents import write_folder
+from support.channel_configs import channel
 from support.tool_sites import tool_site
 
 from everturn_actors.model import ConversationKey, Inbound, Usage
@@ -38,7 +39,6 @@ from everturn_gateway.channels import (
 from everturn_gateway.channels.adapters import chat_type_of
 from everturn_gateway.channels.answering import make_channel_context, model_text, routes_of
 from everturn_gateway.channels.bots import BotChannel
-from everturn_gateway.config.channels import DiscordConfig, PluginConfig, TelegramConfig
 from everturn_gateway.config.settings import Config, SessionsConfig
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.specs import load_agent, open_library
@@ -47,16 +47,19 @@ from everturn_gateway.tools.factory import open_tool_factory
 from everturn_gateway.tools.inbox import keep_in_inbox
 from everturn_gateway.usage import UsageLedger
 
+SECRET = "X-Telegram-Bot-Api-Secret-Token"  # noqa: S105 - the header's name
 TOKEN = "123456:ABC-DEF_ghi"  # noqa: S105 - made up
 
 
 def config_with(folder: Path, *routes: Route) -> Config:
     """Return a configuration with two channels that are programs."""
-    plugin = PluginConfig(name="matrix", command="matrix", cwd=folder)
     return Config(
         workspace=folder / "state",
         agents_dir=folder / "agents",
-        channels=(plugin, replace(plugin, name="irc")),
+        channels=tuple(
+            channel("external", folder=folder, name=name, command=name)
+            for name in ("matrix", "irc")
+        ),
         routes=routes,
     )
 
@@ -107,7 +110,7 @@ def test_private_chats_of_telegram_are_known_by_their_id_others_once_they_spoke(
 
     def kind(platform: str, chat: str) -> str:
         key = ConversationKey(channel="any-name", chat=chat, agent="a")
-        return chat_type_of(platform, chat_types)(key)
+        return chat_type_of(channel(platform).plugin, chat_types)(key)
 
     assert kind("telegram", "7001") == "dm"
     assert kind("telegram", "-1007001") == "group"
@@ -359,19 +362,15 @@ async def test_a_channel_that_is_lost_is_told_at_once(tmp_path: Path) -> None:
 
 async def test_the_gateway_does_not_wait_until_bots_are_loaded(tmp_path: Path) -> None:
     """Their libraries take seconds; what is delivered meanwhile is delivered again."""
-    telegram = TelegramConfig(
-        name="telegram",
-        bot_token=TOKEN,
-        mode="webhook",
-        webhook_url="https://example.org/",
-        webhook_secret="s",  # noqa: S106 - made up
-    )
-    config = replace(config_with(tmp_path), channels=(telegram, replace(telegram, name="b")))
+    webhook = {"url": "https://example.org/", "secret": "s"}
+    telegram = channel("telegram", bot_token=TOKEN, mode="webhook", webhook=webhook)
+    other = channel("telegram", name="b", bot_token=TOKEN, mode="webhook", webhook=webhook)
+    config = replace(config_with(tmp_path), channels=(telegram, other))
     channels = await make_channels(config, ManualClock(), SecretRegistry())
 
     assert [status.state for status in channels.statuses()] == ["starting", "starting"]
-    assert await channels.take_webhook("telegram", "s", b"{}") == 503
-    assert await channels.take_webhook("other", "s", b"{}") is None
+    assert await channels.take_webhook("telegram", {SECRET: "s"}, b"{}") == 503
+    assert await channels.take_webhook("other", {SECRET: "s"}, b"{}") is None
 
 
 async def test_a_gateway_that_is_open_for_a_moment_logs_in_nowhere(tmp_path: Path) -> None:
@@ -380,7 +379,7 @@ async def test_a_gateway_that_is_open_for_a_moment_logs_in_nowhere(tmp_path: Pat
 
     assert sorted(channels.delivery_ports) == ["irc", "matrix"]
     assert channels.statuses() == channels.troubled() == ()
-    assert await channels.take_webhook("matrix", "", b"{}") is None
+    assert await channels.take_webhook("matrix", {}, b"{}") is None
 
 
 # --- secrets ---
@@ -391,10 +390,14 @@ def test_tokens_of_bots_are_masked_in_every_form(tmp_path: Path) -> None:
     config = replace(
         config_with(tmp_path),
         channels=(
-            TelegramConfig(name="telegram", bot_token=TOKEN, webhook_secret="whisper"),  # noqa: S106 - made up
-            DiscordConfig(name="discord", bot_token="MTA.discord.token"),  # noqa: S106 - made up
-            PluginConfig(
-                name="irc", command="irc", cwd=tmp_path, env={"IRC_PASSWORD": "swordfish"}
+            channel("telegram", bot_token=TOKEN, webhook={"secret": "whisper"}),
+            channel("discord", bot_token="MTA.discord.token"),  # noqa: S106 - made up
+            channel(
+                "external",
+                folder=tmp_path,
+                name="irc",
+                command="irc",
+                env={"IRC_PASSWORD": "swordfish"},
             ),
         ),
     )

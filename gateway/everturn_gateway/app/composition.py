@@ -40,6 +40,7 @@ from everturn_gateway.config.settings import Config
 from everturn_gateway.heap import trim_heap_after_work
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.model_statistics import FileModelStatistics, open_model_statistics
+from everturn_gateway.plugins import installed
 from everturn_gateway.principals import FOLDER as PRINCIPALS_FOLDER
 from everturn_gateway.principals import TokenRegistry, open_tokens
 from everturn_gateway.providers import Providers, open_providers
@@ -345,6 +346,7 @@ async def _run(
         supervisor.start(upkeep, "loop lag", base.telemetry.watch_loop)
         supervisor.start(upkeep, "heap", partial(_trim_heap, service, start.clock))
         supervisor.start(upkeep, "agents", library.watch)
+        supervisor.start(upkeep, "plug-ins", _name_left_out, policy=TRANSIENT)
         supervisor.start(upkeep, "local models", base.providers.warm, policy=TRANSIENT)
         supervisor.start(upkeep, "schedules", work.schedules.serve)
         talk = partial(
@@ -395,3 +397,9 @@ async def _cancelled_at_end() -> AsyncGenerator[TaskGroup]:
             yield tasks
         finally:
             tasks.cancel_scope.cancel()
+
+
+async def _name_left_out() -> None:
+    """Say which plug-ins cannot be used; the gateway goes on without them."""
+    for fault in await anyio.to_thread.run_sync(lambda: installed().faults()):
+        logger.error("a plug-in is left out", extra={"reason": str(fault)})

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from importlib.util import find_spec
-from typing import Final, assert_never
 
 from anyio import to_thread
 
@@ -12,18 +10,10 @@ from everturn_actors.model import ConversationKey
 from everturn_actors.ports import Clock
 from everturn_channels.adapter import Adapter, ChatType
 from everturn_channels.chats.chat_types import ChatTypes
-from everturn_gateway.config.channels import (
-    ChannelConfig,
-    DiscordConfig,
-    PluginConfig,
-    TelegramConfig,
-)
+from everturn_channels.errors import ChannelError
+from everturn_gateway.config.channels import ChannelConfig
 from everturn_gateway.errors import GatewayError
-
-_LIBRARIES: Final = {
-    "telegram": ("aiogram", "telegramify_markdown"),
-    "discord": ("discord", "markdown_it"),
-}
+from everturn_gateway.plugins import ChannelPlugin, ChannelSetup
 
 
 def check_installed(channels: Iterable[ChannelConfig]) -> None:
@@ -35,17 +25,14 @@ def check_installed(channels: Iterable[ChannelConfig]) -> None:
         GatewayError: A library is not installed.
     """
     for channel in channels:
-        if isinstance(channel, PluginConfig):
-            continue
-        for library in _LIBRARIES[channel.platform]:
-            if find_spec(library) is None:
-                raise _missing(channel, library)
+        if library := channel.plugin.missing():
+            raise _missing(channel, library)
 
 
 def _missing(channel: ChannelConfig, library: str) -> GatewayError:
+    way = channel.plugin.extra or library
     return GatewayError(
-        f"channel {channel.name} needs {library}, which is not installed:"
-        f" pip install 'everturn[{channel.platform}]'"
+        f"channel {channel.name} needs {library}, which is not installed: pip install '{way}'"
     )
 
 
@@ -53,84 +40,39 @@ async def make_adapter(channel: ChannelConfig, clock: Clock) -> Adapter:
     """Return the bot of a channel; nothing of it runs yet. The first of a platform takes seconds.
 
     Raises:
-        GatewayError: Its platform's library is not installed, or cannot be loaded.
+        GatewayError: Its platform's library is not installed or cannot be loaded, or its plug-in
+            failed.
         SetupError: What it was set up with cannot work.
     """
     return await to_thread.run_sync(_made, channel, clock)
 
 
 def _made(channel: ChannelConfig, clock: Clock) -> Adapter:
-    settings = channel.settings
+    setup = ChannelSetup(
+        name=channel.name, settings=channel.options, clock=clock, folder=channel.folder
+    )
     try:
-        match channel:
-            case TelegramConfig():
-                from everturn_channels.telegram import (  # noqa: PLC0415 - aiogram takes seconds
-                    TelegramAdapter,
-                )
-
-                return TelegramAdapter(
-                    name=channel.name,
-                    token=channel.bot_token,
-                    clock=clock,
-                    api_base=channel.api_base,
-                    mode=channel.mode,
-                    webhook_url=channel.webhook_url,
-                    webhook_secret=channel.webhook_secret,
-                    proxy=channel.proxy,
-                    backlog_max_messages=settings.backlog_max_messages,
-                )
-            case DiscordConfig():
-                from everturn_channels.discord import (  # noqa: PLC0415 - discord.py takes one
-                    DiscordAdapter,
-                )
-
-                return DiscordAdapter(
-                    name=channel.name,
-                    token=channel.bot_token,
-                    clock=clock,
-                    api_base=channel.api_base,
-                    gateway_url=channel.gateway_url,
-                    proxy=channel.proxy,
-                    backlog_max_messages=settings.backlog_max_messages,
-                    backlog_max_age_s=settings.backlog_max_age_s,
-                )
-            case PluginConfig():
-                from everturn_channels.plugin.adapter import (  # noqa: PLC0415 - only where one is
-                    PluginAdapter,
-                )
-
-                return PluginAdapter(
-                    name=channel.name,
-                    command=channel.command,
-                    args=channel.args,
-                    env=channel.env,
-                    cwd=channel.cwd,
-                    restart=channel.restart,
-                    clock=clock,
-                )
-            case _:
-                assert_never(channel)
+        return channel.plugin.make(setup)
     except ModuleNotFoundError as error:
         raise _missing(channel, (error.name or "a library").partition(".")[0]) from error
     except ImportError as error:
         msg = f"channel {channel.name}: the library of its platform cannot be loaded: {error}"
         raise GatewayError(msg) from error
+    except (ChannelError, GatewayError):
+        raise
+    except Exception as error:
+        # A boundary: the code of others; the channel says why it is not there, and is tried again.
+        msg = f"channel {channel.name}: its plug-in failed: {type(error).__name__}: {error}"
+        raise GatewayError(msg) from error
 
 
-def chat_type_of(platform: str, chat_types: ChatTypes) -> Callable[[ConversationKey], ChatType]:
+def chat_type_of(
+    plugin: ChannelPlugin, chat_types: ChatTypes
+) -> Callable[[ConversationKey], ChatType]:
     """Return what tells the type of a conversation's chat.
 
-    Telegram shows it by the id, also of a chat that was not heard from since the start: groups and
-    channels have negative ones.
-
-    Source: https://core.telegram.org/bots/api#chat (read 2026-11-22).
-
     Args:
-        platform: Of the channel.
+        plugin: Of the channel; where the ids of its platform tell the type, they do.
         chat_types: What was seen of its chats.
     """
-
-    def by_id(key: ConversationKey) -> ChatType:
-        return "group" if key.chat.startswith("-") else "dm"
-
-    return by_id if platform == "telegram" else chat_types.type_of
+    return plugin.chat_type or chat_types.type_of

@@ -178,7 +178,7 @@ class BotChannel:
             adapter,
             settings=config.settings,
             clock=clock,
-            chat_type_of=chat_type_of(config.platform, chat_types),
+            chat_type_of=chat_type_of(config.plugin, chat_types),
             tally=health,
             limiter=limiter,
         )

@@ -27,7 +27,7 @@ from everturn_channels.health import ChannelStatus
 from everturn_gateway.channels.adapters import check_installed
 from everturn_gateway.channels.answering import Library, make_channel_context
 from everturn_gateway.channels.moves import CURSORS_FOLDER
-from everturn_gateway.config.channels import ChannelConfig, TelegramConfig
+from everturn_gateway.config.channels import ChannelConfig
 from everturn_gateway.config.settings import Config
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.tools.factory import ToolFactory
@@ -129,12 +129,12 @@ class Channels:
         chat = channel.first_chat(key.chat) if channel is not None else key.chat
         return key if chat == key.chat else replace(key, chat=chat)
 
-    def admits_webhook(self, name: str, secret: str) -> bool | None:
+    def admits_webhook(self, name: str, headers: Mapping[str, str]) -> bool | None:
         """Return whether a delivery shows the secret of its channel.
 
         Args:
             name: Of the channel.
-            secret: What the request says to show that it comes from the platform.
+            headers: Of the request, without regard to case; in one of them the secret stands.
 
         Returns:
             None where no channel of this name takes any.
@@ -142,15 +142,16 @@ class Channels:
         found = self._webhook(name)
         if found is None:
             return None
-        wanted = found[1].webhook_secret.encode()
+        wanted = found.plugin.webhook_secret(found.options).encode()
+        secret = headers.get(found.plugin.webhook_header, "")
         return bool(wanted) and hmac.compare_digest(secret.encode("utf-8", "replace"), wanted)
 
-    async def take_webhook(self, name: str, secret: str, body: bytes) -> int | None:
+    async def take_webhook(self, name: str, headers: Mapping[str, str], body: bytes) -> int | None:
         """Hand a channel what its platform delivers; return the status of the answer.
 
         Args:
             name: Of the channel.
-            secret: What the request says to show that it comes from the platform.
+            headers: Of the request.
             body: Of the request.
 
         Returns:
@@ -159,17 +160,18 @@ class Channels:
         found = self._webhook(name)
         if found is None:
             return None
-        adapter: object = found[0].adapter
+        adapter: object = self._open[name].adapter
         if isinstance(adapter, _TakesWebhooks):
-            return await adapter.take_webhook(secret, body)
+            return await adapter.take_webhook(headers.get(found.plugin.webhook_header, ""), body)
         return _UNAVAILABLE  # it is not loaded yet
 
-    def _webhook(self, name: str) -> tuple[_Channel, TelegramConfig] | None:
+    def _webhook(self, name: str) -> ChannelConfig | None:
         """Return the channel of this name, if its platform delivers to it."""
         channel = self._open.get(name)
-        if channel is None or not isinstance(channel.config, TelegramConfig):
+        if channel is None:
             return None
-        return (channel, channel.config) if channel.config.mode == "webhook" else None
+        config = channel.config
+        return config if config.plugin.webhook_secret(config.options) else None
 
     async def run(
         self,

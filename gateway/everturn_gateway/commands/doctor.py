@@ -27,6 +27,7 @@ from everturn_gateway.commands.agents import check_agents
 from everturn_gateway.commands.channel import channel_text
 from everturn_gateway.commands.jobs.health import ask_jobs, read_jobs
 from everturn_gateway.commands.jobs.texts import fault_text
+from everturn_gateway.commands.plugin_health import plugin_findings
 from everturn_gateway.commands.sandbox_health import sandbox_notes
 from everturn_gateway.commands.shared.crash import LOG_NAME
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK
@@ -45,6 +46,7 @@ from everturn_gateway.commands.token import token_notes
 from everturn_gateway.config.settings import Config, check_listener
 from everturn_gateway.errors import ConfigError, GatewayError
 from everturn_gateway.model_statistics import look_up
+from everturn_gateway.plugins import installed
 from everturn_gateway.principals import FOLDER as PRINCIPALS_FOLDER
 from everturn_gateway.principals import private_paths
 from everturn_gateway.specs import AgentFile
@@ -94,6 +96,8 @@ async def _examine(options: Options, *, repair: bool) -> AsyncGenerator[Finding]
         yield Finding(verdict="problem", subject="config", text=str(error))
         return
     for finding in _config(config):
+        yield finding
+    for finding in await anyio.to_thread.run_sync(_plugins):
         yield finding
     findings, agents = await anyio.to_thread.run_sync(_agents, config)
     for finding in findings:
@@ -185,6 +189,14 @@ def _config(config: Config) -> Iterator[Finding]:
                 " counted and limited; `openssl rand -hex 32` makes a good one"
             )
             yield Finding(verdict="note", subject="config", text=text)
+
+
+def _plugins() -> list[Finding]:
+    """Say which plug-ins are installed beside those of Everturn, and which cannot be used."""
+    return [
+        Finding(verdict=verdict, subject="plug-in", text=text)
+        for verdict, text in plugin_findings(installed())
+    ]
 
 
 def _tokens(config: Config) -> list[Finding]:

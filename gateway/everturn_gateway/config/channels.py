@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, cast
-from urllib.parse import unquote, urlsplit, urlunsplit
+from typing import Annotated, Any, Final, TypeAlias, TypeVar, cast
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, ValidationError, create_model
 
-from everturn_actors.state.validation import ATTACHMENT_BYTES
 from everturn_channels.adapter import ChatType
 from everturn_channels.settings import ChannelSettings, Route
 from everturn_gateway.errors import Fault
+from everturn_gateway.plugins import ChannelPlugin, ChannelSection, Registry
+from everturn_gateway.plugins.channels import Remarks
 from everturn_gateway.yaml_files import Document, FieldPath, Section, dotted
 
-TELEGRAM_API: Final = "https://api.telegram.org"
 WEBHOOK_PATH: Final = "/channels/{name}/webhook"
 _TAKEN: Final = frozenset(("delegate", "http", "once", "schedule", "terminal"))
 "Channels that are there without being set up."
-_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]*")
-_NAME_CHARACTERS = 40
-_TELEGRAM_TOKEN: Final = re.compile(r"[0-9]+:[A-Za-z0-9_-]+")
-_WEBHOOK_SECRET: Final = re.compile(r"[A-Za-z0-9_-]{1,256}")
-_SECRET_NAME: Final = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
-_MEGABYTE = 1024 * 1024
-_FILES_MAX_MEGABYTES = ATTACHMENT_BYTES // _MEGABYTE
-_EMOJI_CHARACTERS = 32  # some are joined of many; Discord's own have a name and a number
 _ROOTS: Final = ("channels", "gateways")
 
 SectionT = TypeVar("SectionT", bound=Section)
@@ -37,116 +27,38 @@ SectionT = TypeVar("SectionT", bound=Section)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TelegramConfig:
-    """One Telegram bot."""
+class ChannelConfig:
+    """One channel, as its owner set it up."""
 
-    name: str
-    "Of the channel."
-    bot_token: str = field(repr=False)
-    api_base: str = TELEGRAM_API
-    "Of the Bot API server: Telegram's, or one's own."
-    mode: Literal["polling", "webhook"] = "polling"
-    webhook_url: str = ""
-    "Where Telegram reaches this gateway."
-    webhook_secret: str = field(default="", repr=False)
-    proxy: str = field(default="", repr=False)
-    settings: ChannelSettings = field(default_factory=ChannelSettings)
-
-    @property
-    def platform(self) -> str:
-        """Where it is."""
-        return "telegram"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiscordConfig:
-    """One Discord bot."""
-
-    name: str
-    bot_token: str = field(repr=False)
-    api_base: str = ""
-    "Empty = Discord's, as below."
-    gateway_url: str = ""
-    proxy: str = field(default="", repr=False)
-    settings: ChannelSettings = field(default_factory=ChannelSettings)
-
-    @property
-    def platform(self) -> str:
-        """Where it is."""
-        return "discord"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PluginConfig:
-    """A channel that is a program of its own."""
-
-    name: str
-    command: str
-    args: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    "All that it gets of an environment, beside what every program needs."
-    cwd: Path
+    plugin: ChannelPlugin
+    "What kind of channel it is."
+    options: ChannelSection = field(repr=False)
+    "Its settings, which may hold secrets."
+    folder: Path
     "The folder of the configuration, absolute."
-    restart: Literal["always", "on_failure", "never"] = "on_failure"
-    settings: ChannelSettings = field(default_factory=ChannelSettings)
+
+    @property
+    def name(self) -> str:
+        """Of the channel, as conversations have it."""
+        return self.options.channel(self.plugin.name)
 
     @property
     def platform(self) -> str:
-        """Its own name."""
-        return self.name
+        """Where it is."""
+        return self.options.platform(self.plugin.name)
 
+    @property
+    def settings(self) -> ChannelSettings:
+        """What holds whatever the platform is."""
+        return self.options.common()
 
-ChannelConfig: TypeAlias = TelegramConfig | DiscordConfig | PluginConfig
-
-
-def channel_secrets(channel: ChannelConfig) -> Iterator[str]:
-    """Yield what nothing that people read may show."""
-    if isinstance(channel, PluginConfig):
-        yield from (value for name, value in channel.env.items() if _SECRET_NAME.search(name))
-        return
-    yield channel.bot_token
-    password = urlsplit(channel.proxy).password
-    if password:
-        yield from (password, unquote(password))
-    if isinstance(channel, TelegramConfig):
-        yield channel.webhook_secret
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What nothing that people read may show."""
+        return tuple(self.plugin.secrets(self.options))
 
 
 # --- the file ------------------------------------------------------------------------------------
-
-
-def _token(value: str) -> str:
-    if not value.isascii() or any(not " " < character <= "~" for character in value):
-        msg = "must be printable ASCII without blanks"
-        raise ValueError(msg)
-    return value
-
-
-def _name(value: str) -> str:
-    if not _NAME.fullmatch(value) or len(value) > _NAME_CHARACTERS:
-        msg = f"must be lower-case letters, digits and hyphens, at most {_NAME_CHARACTERS}"
-        raise ValueError(msg)
-    return value
-
-
-def _address(value: str, schemes: Sequence[str]) -> str:
-    try:
-        parts = urlsplit(value)
-        is_valid = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_valid = False
-    if not is_valid or any(character <= " " for character in value):
-        msg = f"must be an address that starts with {' or '.join(f'{s}://' for s in schemes)}"
-        raise ValueError(msg)
-    return value
-
-
-def _web_address(value: str) -> str:
-    return _address(value, ("https", "http"))
-
-
-def _socket_address(value: str) -> str:
-    return _address(value, ("wss", "ws"))
 
 
 def _some(value: str) -> str:
@@ -166,161 +78,62 @@ def _listed(value: object) -> object:
     return cast("list[object]", value)
 
 
-_Token = Annotated[str, AfterValidator(_token), Field(repr=False)]
-_Name = Annotated[str, AfterValidator(_name)]
-_Url = Annotated[str, AfterValidator(_web_address)]
-_SocketUrl = Annotated[str, AfterValidator(_socket_address)]
 _Some = Annotated[str, AfterValidator(_some)]
 
 
-class BacklogSection(Section):
-    """Which messages are read that were written while the gateway was away."""
-
-    max_messages: Annotated[int, Field(ge=0)] = 100
-    max_age_hours: Annotated[float, Field(ge=0, le=8760, allow_inf_nan=False)] = 24
-
-
-class DeliverySection(Section):
-    """How long it is tried to deliver what is said."""
-
-    give_up_after_hours: Annotated[float, Field(gt=0, le=8760, allow_inf_nan=False)] = 24
-
-
-class _ChannelSection(Section):
-    enabled: bool = True
-    streaming: bool = True
-    tool_activity: bool = False
-    long_replies: Literal["split", "file"] = "split"
-    file_after_chunks: Annotated[int, Field(ge=1)] = 5
-    acknowledge: Annotated[str, Field(max_length=_EMOJI_CHARACTERS)] = ""
-    files_max_megabytes: Annotated[int, Field(ge=0, le=_FILES_MAX_MEGABYTES)] = 20
-    backlog: BacklogSection = BacklogSection()
-    delivery: DeliverySection = DeliverySection()
-    pairing: bool = True
-
-    def settings(self) -> ChannelSettings:
-        """Return what holds whatever the platform is."""
-        return ChannelSettings(
-            streaming=self.streaming,
-            tool_activity=self.tool_activity,
-            long_replies=self.long_replies,
-            file_after_chunks=self.file_after_chunks,
-            acknowledge=self.acknowledge,
-            files_max_bytes=self.files_max_megabytes * _MEGABYTE,
-            backlog_max_messages=self.backlog.max_messages,
-            backlog_max_age_s=self.backlog.max_age_hours * 3600,
-            give_up_after_s=self.delivery.give_up_after_hours * 3600,
-            pairing=self.pairing,
-        )
-
-
-class _BotSection(_ChannelSection):
-    name: _Name | None = None
-    bot_token: _Token = ""
-    api_base: _Url | None = None
-    proxy: _Url | None = None
-
-
-class WebhookSection(Section):
-    """Where Telegram delivers, and how it shows that it is Telegram."""
-
-    url: _Url | None = None
-    secret: _Token = ""
-
-
-class TelegramSection(_BotSection):
-    """`channels.telegram`."""
-
-    mode: Literal["polling", "webhook"] = "polling"
-    webhook: WebhookSection = WebhookSection()
-
-    def channel(self) -> str:
-        """Return the name of the channel."""
-        return f"telegram-{self.name}" if self.name else "telegram"
-
-    def value(self, base: Path) -> TelegramConfig:
-        """Return it."""
-        del base
-        name = self.channel()
-        return TelegramConfig(
-            name=name,
-            bot_token=self.bot_token,
-            api_base=self.api_base or TELEGRAM_API,
-            mode=self.mode,
-            webhook_url=_webhook_url(self.webhook.url or "", name),
-            webhook_secret=self.webhook.secret,
-            proxy=self.proxy or "",
-            settings=self.settings(),
-        )
-
-
-class DiscordSection(_BotSection):
-    """`channels.discord`."""
-
-    gateway_url: _SocketUrl | None = None
-
-    def channel(self) -> str:
-        """Return the name of the channel."""
-        return f"discord-{self.name}" if self.name else "discord"
-
-    def value(self, base: Path) -> DiscordConfig:
-        """Return it."""
-        del base
-        return DiscordConfig(
-            name=self.channel(),
-            bot_token=self.bot_token,
-            api_base=self.api_base or "",
-            gateway_url=self.gateway_url or "",
-            proxy=self.proxy or "",
-            settings=self.settings(),
-        )
-
-
-class PluginSection(_ChannelSection):
-    """One of `channels.external`."""
-
-    name: _Name
-    command: _Some
-    args: tuple[str, ...] = ()
-    env: dict[str, str] = Field(default_factory=dict)
-    restart: Literal["always", "on_failure", "never"] = "on_failure"
-
-    def channel(self) -> str:
-        """Return the name of the channel."""
-        return self.name
-
-    def value(self, base: Path) -> PluginConfig:
-        """Return it; `base` is where it runs."""
-        return PluginConfig(
-            name=self.name,
-            command=self.command,
-            args=self.args,
-            env=dict(self.env),
-            cwd=base,
-            restart=self.restart,
-            settings=self.settings(),
-        )
-
-
-AnySection: TypeAlias = TelegramSection | DiscordSection | PluginSection
-_SECTIONS: Final[Mapping[str, type[AnySection]]] = {
-    "telegram": TelegramSection,
-    "discord": DiscordSection,
-    "external": PluginSection,
-}
-
-
 class ChannelsSection(Section):
-    """`channels`; a platform is one section, or a list of them for several bots."""
+    """`channels`; a platform is one section, or a list of them for several bots.
 
-    telegram: Annotated[tuple[TelegramSection, ...], BeforeValidator(_listed)] = ()
-    discord: Annotated[tuple[DiscordSection, ...], BeforeValidator(_listed)] = ()
-    external: tuple[PluginSection, ...] = ()
+    Its fields are the plug-ins that are installed, see `channels_model`.
+    """
 
-    def values(self, base: Path) -> tuple[ChannelConfig, ...]:
-        """Return those that are enabled; `base` is where plug-ins run."""
-        sections: tuple[AnySection, ...] = (*self.telegram, *self.discord, *self.external)
-        return tuple(section.value(base) for section in sections if section.enabled)
+    def entries(self) -> Iterator[tuple[str, ChannelSection]]:
+        """Yield the channels with the names of their plug-ins."""
+        for kind in type(self).model_fields:
+            for section in cast("tuple[object, ...]", getattr(self, kind)):
+                if isinstance(section, ChannelSection):
+                    yield kind, section
+
+    def values(self, registry: Registry, folder: Path) -> tuple[ChannelConfig, ...]:
+        """Return those that are enabled; `folder` is that of the configuration."""
+        return tuple(
+            ChannelConfig(plugin=plugin, options=section, folder=folder)
+            for kind, section in self.entries()
+            if section.enabled and (plugin := registry.channels.get(kind)) is not None
+        )
+
+
+def channels_model(document: Document, registry: Registry) -> type[ChannelsSection]:
+    """Return the model of `channels`, with the settings of the plug-ins that the file names.
+
+    Of the others it knows the names. What one that cannot be used would read, is not looked at.
+    """
+    fields: dict[str, Any] = {}
+    named = _kinds(document)
+    known = registry.channels.names
+    # Channels stand in the order of the configuration.
+    for kind in dict.fromkeys((*(each for each in named if each in known), *known)):
+        plugin = registry.channels.get(kind) if kind in named else None
+        section: Any = Any if plugin is None else plugin.settings
+        fields[kind] = (Annotated[tuple[section, ...], BeforeValidator(_listed)], ())
+    for kind in _left_out(document, registry):
+        fields.setdefault(kind, (Any, ()))
+    return create_model("ChannelsSection", __base__=ChannelsSection, **fields)
+
+
+def _kinds(document: Document) -> tuple[str, ...]:
+    """Return the names under `channels`."""
+    return tuple(
+        dict.fromkeys(kind for root in _ROOTS for kind in _fields(document.data.get(root)))
+    )
+
+
+def _left_out(document: Document, registry: Registry) -> Iterator[str]:
+    """Yield the names under `channels` of plug-ins that are there and cannot be used."""
+    channels = registry.channels
+    for kind in _kinds(document):
+        if channels.get(kind) is None and channels.fault(kind) is not None:
+            yield kind
 
 
 class MatchSection(Section):
@@ -351,14 +164,6 @@ class RouteSection(Section):
         )
 
 
-def _webhook_url(url: str, name: str) -> str:
-    """Return where Telegram is told to deliver; an address without a path is the gateway's own."""
-    parts = urlsplit(url)
-    if not url or parts.path not in {"", "/"}:
-        return url
-    return urlunsplit(parts._replace(path=WEBHOOK_PATH.format(name=name)))
-
-
 # --- what fields say together --------------------------------------------------------------------
 
 
@@ -367,24 +172,35 @@ class _Entry:
     """One section that could be read by itself, whatever is wrong elsewhere."""
 
     path: FieldPath
-    kind: str
-    section: AnySection
+    plugin: ChannelPlugin
+    section: ChannelSection
+
+    @property
+    def channel(self) -> str:
+        """The name of the channel."""
+        return self.section.channel(self.plugin.name)
 
     @property
     def names(self) -> tuple[str, ...]:
         """By which routes may call it."""
-        channel = self.section.channel()
-        return (channel,) if self.kind == "external" else (channel, self.kind)
+        return tuple(dict.fromkeys((self.channel, self.section.platform(self.plugin.name))))
 
 
-def without_idle_faults(document: Document, *, everything: bool = False) -> Document:
+def without_idle_faults(
+    document: Document, registry: Registry, *, everything: bool = False
+) -> Document:
     """Return the document without what could not be read in channels that are off.
 
     Whoever switches one off need not keep its token in the environment; with `everything`, none of
-    them is opened.
+    them is opened. One whose plug-in cannot be used is not opened either.
     """
-    off = [entry.path for entry in _entries(document) if everything or not entry.section.enabled]
-    idle = tuple(f"{dotted(path)}." for path in off)
+    off = [
+        entry.path
+        for entry in _entries(document, registry)
+        if everything or not entry.section.enabled
+    ]
+    off += [(root, kind) for root in _ROOTS for kind in _left_out(document, registry)]
+    idle = tuple(f"{dotted(path)}{end}" for path in off for end in ".[")
     switches = {dotted((*path, "enabled")) for path in off}
     faults = tuple(
         fault
@@ -394,28 +210,30 @@ def without_idle_faults(document: Document, *, everything: bool = False) -> Docu
     return replace(document, faults=faults)
 
 
-def channel_faults(document: Document) -> Iterator[Fault]:
+def channel_faults(document: Document, registry: Registry) -> Iterator[Fault]:
     """Yield what is wrong with channels and routes that single fields do not show."""
     said = {fault.field for fault in document.faults}
-    for path, message in (*_all_faults(document), *_route_faults(document)):
+    for path, message in (*_all_faults(document, registry), *_route_faults(document)):
         if dotted(path) not in said:
             yield document.fault(path, message)
 
 
-def channel_notes(document: Document) -> Iterator[str]:
+def channel_notes(document: Document, registry: Registry) -> Iterator[str]:
     """Yield what stands there and has no effect, a line each."""
-    for path, message in (*_channel_notes(document), *_route_notes(document)):
+    for path, message in (*_channel_notes(document, registry), *_route_notes(document, registry)):
         yield str(document.fault(path, message))
 
 
 _Told: TypeAlias = Iterator[tuple[FieldPath, str]]
 
 
-def _all_faults(document: Document) -> _Told:
+def _all_faults(document: Document, registry: Registry) -> _Told:
     names: dict[str, FieldPath] = {}
-    tokens: dict[str, str] = {}
-    for entry in _entries(document):
-        section, path, channel = entry.section, entry.path, entry.section.channel()
+    identities: dict[str, str] = {}
+    entries = _entries(document, registry)
+    # First those that are called as their platform: of two of one name, the other was given it.
+    for entry in sorted(entries, key=lambda entry: entry.section.name is not None):
+        section, path, channel = entry.section, entry.path, entry.channel
         if not section.enabled:
             continue
         at = (*path, "name") if (*path, "name") in document.places else path
@@ -425,48 +243,35 @@ def _all_faults(document: Document) -> _Told:
         elif channel in _TAKEN:
             yield at, f"{channel} is a channel of the gateway's own; choose another name"
         names.setdefault(channel, path)
-        if isinstance(section, PluginSection):
-            continue
-        yield from _bot_faults(entry.kind, section, path)
-        token = section.bot_token
-        if token and token in tokens:
-            message = f"is the token of {tokens[token]} too; each channel needs a bot of its own"
+        yield from _said(entry, entry.plugin.faults)
+        identity = entry.plugin.identity(section)
+        if identity and identity in identities:
+            message = (
+                f"is the token of {identities[identity]} too; each channel needs a bot of its own"
+            )
             yield (*path, "bot_token"), message
-        tokens.setdefault(token, channel)
+        identities.setdefault(identity, channel)
 
 
-def _bot_faults(kind: str, section: TelegramSection | DiscordSection, path: FieldPath) -> _Told:
-    at = (*path, "bot_token")
-    if not section.bot_token:
-        yield at, f"bot_token is empty; set {kind.upper()}_BOT_TOKEN, or enabled: false"
-    if isinstance(section, DiscordSection):
-        return
-    if section.bot_token and not _TELEGRAM_TOKEN.fullmatch(section.bot_token):
-        yield at, "is no token of a bot; BotFather gives one like 123456:ABC-DEF"
-    if section.mode == "webhook":
-        yield from _webhook_faults(section, (*path, "webhook"))
+def _said(entry: _Entry, ask: Callable[[ChannelSection], Remarks]) -> _Told:
+    """Yield what a plug-in says of one of its sections."""
+    # A boundary: the code of others must not keep the gateway from saying what else is wrong.
+    try:
+        remarks = tuple(ask(entry.section))
+    except Exception as error:  # noqa: BLE001 - see above
+        message = f"cannot be checked by its plug-in: {type(error).__name__}: {error}"
+        remarks = (((), message),)
+    for path, message in remarks:
+        yield (*entry.path, *path), message
 
 
-def _webhook_faults(section: TelegramSection, path: FieldPath) -> _Told:
-    webhook = section.webhook
-    if webhook.url is None:
-        message = "is required with mode: webhook: where Telegram reaches this gateway"
-        yield (*path, "url"), message
-    elif not section.api_base and not webhook.url.startswith("https:"):
-        yield (*path, "url"), "must start with https://: Telegram delivers nowhere else"
-    if not webhook.secret:
-        message = "is required with mode: webhook: without it anybody could deliver"
-        yield (*path, "secret"), message
-    elif not _WEBHOOK_SECRET.fullmatch(webhook.secret):
-        yield (*path, "secret"), "must be 1 to 256 letters, digits, _ or -"
-
-
-def _channel_notes(document: Document) -> _Told:
-    for entry in _entries(document):
-        section, at = entry.section, (*entry.path, "webhook")
-        is_polling = isinstance(section, TelegramSection) and section.mode == "polling"
-        if is_polling and at in document.places:
-            yield at, "has no effect without mode: webhook"
+def _channel_notes(document: Document, registry: Registry) -> _Told:
+    for root in _ROOTS:
+        for kind in _left_out(document, registry):
+            if kind in _fields(document.data.get(root)):
+                yield (root, kind), f"is not opened: {registry.channels.fault(kind)}"
+    for entry in _entries(document, registry):
+        yield from _said(entry, entry.plugin.notes)
 
 
 def _route_faults(document: Document) -> _Told:
@@ -476,8 +281,9 @@ def _route_faults(document: Document) -> _Told:
             yield (*path, "match", "gateway"), message
 
 
-def _route_notes(document: Document) -> _Told:
-    known = tuple(dict.fromkeys(name for entry in _entries(document) for name in entry.names))
+def _route_notes(document: Document, registry: Registry) -> _Told:
+    entries = _entries(document, registry)
+    known = tuple(dict.fromkeys(name for entry in entries for name in entry.names))
     routes = tuple(_routes(document))
     if routes and not known:
         yield ("routes",), "has no effect without channels"
@@ -495,11 +301,13 @@ def _route_notes(document: Document) -> _Told:
             caught = document.line(path)
 
 
-def _entries(document: Document) -> Iterator[_Entry]:
+def _entries(document: Document, registry: Registry) -> Iterator[_Entry]:
     for root in _ROOTS:
-        for kind, model in _SECTIONS.items():
+        for kind, value in _fields(document.data.get(root)).items():
+            plugin = registry.channels.get(kind)
+            if plugin is None:
+                continue
             path: FieldPath = (root, kind)
-            value = _fields(document.data.get(root)).get(kind)
             many: list[tuple[FieldPath, object]]
             if isinstance(value, list):
                 items = cast("list[object]", value)
@@ -507,9 +315,9 @@ def _entries(document: Document) -> Iterator[_Entry]:
             else:
                 many = [(path, value)]
             for place, data in many:
-                section = _read(model, data)
+                section = _read(plugin.settings, data)
                 if section is not None:
-                    yield _Entry(path=place, kind=kind, section=section)
+                    yield _Entry(path=place, plugin=plugin, section=section)
 
 
 def _routes(document: Document) -> Iterator[tuple[FieldPath, RouteSection]]:

@@ -9,12 +9,11 @@ from typing import Annotated, Final, cast
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from everturn_channels.access.owners import Owner
+from everturn_gateway.plugins import Registry
 from everturn_gateway.principals import is_principal_name
 from everturn_gateway.yaml_files import Document, FieldPath, Section
 
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,19}")
-_PLATFORMS: Final = ("telegram", "discord")
-"Whose channels are named after them, and whose people have numbers."
 _ID_CHARACTERS: Final = 128  # they stand in names of cursors, which have at most 200
 
 
@@ -62,13 +61,14 @@ class OwnerSection(Section):
 
 
 def owner_faults(
-    document: Document, owners: Iterable[OwnerSection]
+    document: Document, owners: Iterable[OwnerSection], registry: Registry
 ) -> Iterator[tuple[FieldPath, str]]:
     """Yield what is wrong with owners that single fields do not show.
 
     Args:
         document: The file, for its lines.
         owners: What it says of them.
+        registry: Knows what accounts on channels look like.
     """
     names: dict[str, int] = {}
     known: dict[tuple[str, str], str] = {}
@@ -81,7 +81,7 @@ def owner_faults(
         for channel, ids in owner.accounts.items():
             at = (*path, "accounts", channel)
             for account in ids:
-                if _has_numbers(channel) and not _NUMBER.fullmatch(account):
+                if _has_numbers(channel, registry) and not _NUMBER.fullmatch(account):
                     yield at, f"{account!r} is no person's id: a number, not a name nor a group"
                 other = known.setdefault((channel, account), owner.name)
                 if other != owner.name:
@@ -117,5 +117,9 @@ def missing_agents(owners: Iterable[Owner], agents: Iterable[str]) -> Mapping[st
     return {name: gone for name, gone in missing.items() if gone}
 
 
-def _has_numbers(channel: str) -> bool:
-    return any(channel == each or channel.startswith(f"{each}-") for each in _PLATFORMS)
+def _has_numbers(channel: str, registry: Registry) -> bool:
+    """Say whether people on a channel have numbers; channels are named after their plug-ins."""
+    channels = registry.channels
+    kinds = (kind for kind in channels.names if channel == kind or channel.startswith(f"{kind}-"))
+    plugins = (channels.get(kind) for kind in kinds)
+    return any(plugin.has_number_ids for plugin in plugins if plugin is not None)

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, create_model
 
 from everturn_actors.model import Compaction
 from everturn_channels.access.owners import Owner
@@ -21,7 +21,7 @@ from everturn_gateway.config.channels import (
     RouteSection,
     channel_faults,
     channel_notes,
-    channel_secrets,
+    channels_model,
     without_idle_faults,
 )
 from everturn_gateway.config.owners import OwnerSection, owner_faults, owner_notes
@@ -33,6 +33,7 @@ from everturn_gateway.config.providers import (
 )
 from everturn_gateway.errors import ConfigError, Fault
 from everturn_gateway.logs import LogFormat
+from everturn_gateway.plugins import Registry, installed
 from everturn_gateway.private_hosts import read_private_host
 from everturn_gateway.time_zones import check_zone
 from everturn_gateway.usage import Price
@@ -161,7 +162,7 @@ class Config:
     def secrets(self) -> tuple[str, ...]:
         """What stands in it that nothing may show."""
         own = (self.server.api_token, self.server.admin_token)
-        of_channels = (each for channel in self.channels for each in channel_secrets(channel))
+        of_channels = (each for channel in self.channels for each in channel.secrets)
         return tuple(each for each in (*own, *of_channels) if each)
 
 
@@ -305,6 +306,16 @@ class _File(Section):
     sandbox: _Sandbox | None = None
 
 
+def _model(document: Document, registry: Registry) -> type[_File]:
+    """Return the model of the whole file, with the settings of what is installed."""
+    if not {"channels", "gateways"} & document.data.keys():
+        return _File
+    channels: Any = channels_model(document, registry)
+    return create_model(
+        "File", __base__=_File, channels=(channels, channels()), gateways=(channels | None, None)
+    )
+
+
 # --- loading -------------------------------------------------------------------------------------
 
 
@@ -337,23 +348,26 @@ def load_config(
     Raises:
         ConfigError: With every fault.
     """
+    registry = installed()
     name = path or DEFAULT_FILE
     values, file = _File(), None
     notes: tuple[str, ...] = ()
     faults: tuple[Fault, ...] = ()
     if path is not None or name.exists():
-        document = without_idle_faults(read_document(name, environ), everything=not with_channels)
-        found, faults = check(document, _File)
+        document = without_idle_faults(
+            read_document(name, environ), registry, everything=not with_channels
+        )
+        found, faults = check(document, _model(document, registry))
         faults += (
             *_conflicts(document),
             *(_crowding(document, found.server) if found is not None else ()),
             *provider_faults(document),
-            *(_owner_faults(document, found) if found is not None else ()),
-            *(channel_faults(document) if with_channels else ()),
+            *(_owner_faults(document, found, registry) if found is not None else ()),
+            *(channel_faults(document, registry) if with_channels else ()),
         )
         faults = tuple(sorted(faults, key=lambda fault: fault.line))
         if found is not None:
-            values, file, notes = found, name.absolute(), tuple(_notes(document, found))
+            values, file, notes = found, name.absolute(), tuple(_notes(document, found, registry))
     faults += tuple(_refuse_options(host, port))
     if faults:
         raise ConfigError(faults=faults)
@@ -381,7 +395,7 @@ def load_config(
         telemetry=TelemetryConfig(otlp_endpoint=values.telemetry.otlp_endpoint),
         providers={name: each.value(base) for name, each in values.providers.items()},
         prices={name: each.value() for name, each in values.prices.items()},
-        channels=(values.gateways or values.channels).values(base),
+        channels=(values.gateways or values.channels).values(registry, base),
         routes=tuple(route.value() for route in values.routes),
         owners=tuple(owner.value() for owner in values.owners),
         notes=notes,
@@ -477,12 +491,12 @@ def _crowding(document: Document, server: _Server) -> Iterator[Fault]:
         yield document.fault(("server", "max_followers"), message)
 
 
-def _owner_faults(document: Document, file: _File) -> Iterator[Fault]:
-    for path, message in owner_faults(document, file.owners):
+def _owner_faults(document: Document, file: _File, registry: Registry) -> Iterator[Fault]:
+    for path, message in owner_faults(document, file.owners, registry):
         yield document.fault(path, message)
 
 
-def _notes(document: Document, file: _File) -> Iterator[str]:
+def _notes(document: Document, file: _File, registry: Registry) -> Iterator[str]:
     """Say what stands in the file and has no effect."""
     for path in document.places:
         match path:
@@ -497,8 +511,8 @@ def _notes(document: Document, file: _File) -> Iterator[str]:
                 yield _note(document, path, "is a setting of Duragent's that has no effect here")
             case _:
                 pass
-    yield from channel_notes(document)
-    names = [channel.name for channel in (file.gateways or file.channels).values(Path())]
+    yield from channel_notes(document, registry)
+    names = [channel.name for channel in (file.gateways or file.channels).values(registry, Path())]
     for path, message in owner_notes(file.owners, names):
         yield _note(document, path, message)
 

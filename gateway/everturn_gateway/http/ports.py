@@ -119,14 +119,14 @@ class Channels(Protocol):
         """Return those that do not receive, or have not shown that they do."""
         ...
 
-    def admits_webhook(self, name: str, secret: str) -> bool | None:
+    def admits_webhook(self, name: str, headers: Mapping[str, str]) -> bool | None:
         """Return whether a delivery shows the secret of its channel.
 
         None where no channel of this name takes any.
         """
         ...
 
-    async def take_webhook(self, name: str, secret: str, body: bytes) -> int | None:
+    async def take_webhook(self, name: str, headers: Mapping[str, str], body: bytes) -> int | None:
         """Hand a channel what its platform delivers; return the status of the answer.
 
         None where no channel of this name takes any.

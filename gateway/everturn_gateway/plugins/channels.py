@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Generic, Literal, TypeAlias, TypeVar
 
@@ -120,8 +120,6 @@ class ChannelSetup(Generic[SectionT]):
     clock: Clock
     folder: Path
     "The folder of the configuration, absolute; paths in settings are relative to it."
-    variables: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    "The gateway's environment."
 
 
 def _no_remarks(_settings: Any) -> tuple[tuple[FieldPath, str], ...]:  # noqa: ANN401 - any settings
@@ -161,12 +159,15 @@ class ChannelPlugin(Plugin):
     notes: Callable[[Any], Remarks] = _no_remarks
     "Given settings, what stands there and has no effect."
     chat_type: Callable[[ConversationKey], ChatType] | None = None
-    "The type of a chat that was not heard from yet; None = the platform's ids do not tell."
+    "The type of a chat, also of one that was not heard from; None = the ids do not tell it."
+    has_number_ids: bool = False
+    "Whether people have numbers: what is none, is nobody's account."
     webhook_secret: Callable[[Any], str] = _no_secret
-    """Given settings, what deliveries to `/channels/NAME/webhook` have to show in the header that
-    its platform uses; empty = this channel takes none.
-
-    The adapter then has a method `take_webhook(secret, body)`.
+    """Given settings, what deliveries to `/channels/NAME/webhook` have to show; empty = it takes
+    none. The adapter of one that does has a method `take_webhook(secret: str, body: bytes) -> int`,
+    which returns the status of the answer: 200 when what came is durable.
     """
+    webhook_header: str = ""
+    "The name of the header in which deliveries show it."
     identity: Callable[[Any], str] = _no_secret
     "Given settings, the secret that no two channels may share: the token of a bot; empty = any."

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, distributions
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from everturn_gateway.plugins.base import INTERFACE, Plugin
 from everturn_gateway.plugins.channels import ChannelPlugin
@@ -160,6 +160,15 @@ class Group(Generic[PluginT]):
         )
 
 
+AnyGroup: TypeAlias = (
+    Group[ChannelPlugin]
+    | Group[ProviderPlugin]
+    | Group[ToolPlugin]
+    | Group[PolicyPlugin]
+    | Group[StorePlugin]
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registry:
     """All plug-ins that are installed. Use `installed`."""
@@ -170,10 +179,13 @@ class Registry:
     policies: Group[PolicyPlugin]
     stores: Group[StorePlugin]
 
+    def groups(self) -> tuple[AnyGroup, ...]:
+        """Return all kinds, in the order in which they are shown."""
+        return (self.channels, self.providers, self.tools, self.policies, self.stores)
+
     def faults(self) -> tuple[PluginFault, ...]:
         """Return which plug-ins are left out. Imports all of them: not for the event loop."""
-        groups = (self.channels, self.providers, self.tools, self.policies, self.stores)
-        return tuple(fault for group in groups for fault in group.faults())
+        return tuple(fault for group in self.groups() for fault in group.faults())
 
 
 @cache

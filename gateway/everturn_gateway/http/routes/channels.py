@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Header, Path, Request
+from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
 from everturn_gateway.config.channels import WEBHOOK_PATH
@@ -18,7 +18,7 @@ from everturn_gateway.http.schemas.health import StatusBody
 _OK: Final = 200
 _UNAUTHORIZED: Final = 401
 _REFUSALS: Final = {
-    400: "the body is no update of the Bot API",
+    400: "the platform sends no such body",
     401: "the secret token is missing or wrong",
     403: "the secret token is missing or wrong",
     503: "the channel takes no messages now; deliver again",
@@ -41,7 +41,7 @@ def channels_router(gateway: Gateway) -> APIRouter:
         responses=problems(400, 401, 404),
         openapi_extra={
             "requestBody": {
-                "description": "An update of the Bot API.",
+                "description": "What the platform says: of Telegram, an update of the Bot API.",
                 "content": {"application/json": {"schema": {"type": "object"}}},
             }
         },
@@ -49,24 +49,19 @@ def channels_router(gateway: Gateway) -> APIRouter:
     async def take_webhook(
         request: Request,
         name: Annotated[str, Path(description="Of the channel.", max_length=100)],
-        secret: Annotated[
-            str,
-            Header(
-                alias="X-Telegram-Bot-Api-Secret-Token",
-                description="`webhook.secret` of the channel.",
-                max_length=256,
-            ),
-        ] = "",
     ) -> Response:
-        """Take what Telegram delivers; needs no token but the channel's own secret.
+        """Take what a platform delivers; needs no token but the channel's own secret.
 
+        It stands in a header: of Telegram, `X-Telegram-Bot-Api-Secret-Token`.
         Answers 200 when it is on disk.
         """
         # Before the body is read: whoever likes may come here, and would fill the memory.
-        admitted = gateway.channels.admits_webhook(name, secret)
+        admitted = gateway.channels.admits_webhook(name, request.headers)
         status: int | None = None if admitted is None else _UNAUTHORIZED
         if admitted:
-            status = await gateway.channels.take_webhook(name, secret, await request.body())
+            status = await gateway.channels.take_webhook(
+                name, request.headers, await request.body()
+            )
         if status is None:
             raise ProblemError(
                 Problem(

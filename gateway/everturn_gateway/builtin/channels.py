@@ -1,0 +1,302 @@
+"""The channels that come with Everturn: Telegram, Discord, and programs of one's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Final, Literal
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from pydantic import AfterValidator, Field
+
+from everturn_actors.model import ConversationKey
+from everturn_channels.adapter import Adapter, ChatType
+from everturn_gateway.config.channels import WEBHOOK_PATH
+from everturn_gateway.plugins import ChannelPlugin, ChannelSection, ChannelSetup, secret_fields
+from everturn_gateway.plugins.channels import ChannelName
+from everturn_gateway.yaml_files import FieldPath, Section
+
+TELEGRAM_API: Final = "https://api.telegram.org"
+_TELEGRAM_TOKEN: Final = re.compile(r"[0-9]+:[A-Za-z0-9_-]+")
+_WEBHOOK_SECRET: Final = re.compile(r"[A-Za-z0-9_-]{1,256}")
+_SECRET_NAME: Final = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
+
+
+def _token(value: str) -> str:
+    if not value.isascii() or any(not " " < character <= "~" for character in value):
+        msg = "must be printable ASCII without blanks"
+        raise ValueError(msg)
+    return value
+
+
+def _address(value: str, schemes: Sequence[str]) -> str:
+    try:
+        parts = urlsplit(value)
+        is_valid = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_valid = False
+    if not is_valid or any(character <= " " for character in value):
+        msg = f"must be an address that starts with {' or '.join(f'{s}://' for s in schemes)}"
+        raise ValueError(msg)
+    return value
+
+
+def _web_address(value: str) -> str:
+    return _address(value, ("https", "http"))
+
+
+def _socket_address(value: str) -> str:
+    return _address(value, ("wss", "ws"))
+
+
+def _some(value: str) -> str:
+    if not value.strip():
+        msg = "must not be empty"
+        raise ValueError(msg)
+    return value
+
+
+_Token = Annotated[str, AfterValidator(_token), Field(repr=False)]
+_Url = Annotated[str, AfterValidator(_web_address)]
+_SocketUrl = Annotated[str, AfterValidator(_socket_address)]
+_Some = Annotated[str, AfterValidator(_some)]
+_Remarks = Iterator[tuple[FieldPath, str]]
+
+
+class BotSection(ChannelSection):
+    """What Telegram and Discord have in common."""
+
+    bot_token: _Token = ""
+    "The bot's token."
+    api_base: _Url | None = None
+    "Of the platform's API, where it is not its own."
+    proxy: _Url | None = None
+    "Through which it is reached."
+
+
+def _secrets(settings: BotSection) -> Iterator[str]:
+    yield from secret_fields(settings)
+    password = urlsplit(settings.proxy or "").password
+    if password:
+        yield from (password, unquote(password))
+
+
+def _bot_token(settings: BotSection) -> str:
+    return settings.bot_token
+
+
+def _missing_token(settings: BotSection, plugin: str) -> _Remarks:
+    if not settings.bot_token:
+        message = f"bot_token is empty; set {plugin.upper()}_BOT_TOKEN, or enabled: false"
+        yield ("bot_token",), message
+
+
+# --- Telegram ------------------------------------------------------------------------------------
+
+
+class WebhookSection(Section):
+    """Where Telegram delivers, and how it shows that it is Telegram."""
+
+    url: _Url | None = None
+    "Where Telegram reaches this gateway."
+    secret: _Token = ""
+    "What it shows with each delivery."
+
+
+class TelegramSection(BotSection):
+    """`channels.telegram`."""
+
+    mode: Literal["polling", "webhook"] = "polling"
+    "Whether Telegram is asked for what is new, or delivers it."
+    webhook: WebhookSection = WebhookSection()
+
+
+def webhook_url(settings: TelegramSection, channel: str) -> str:
+    """Return where Telegram is told to deliver; an address without a path is the gateway's own."""
+    url = settings.webhook.url or ""
+    parts = urlsplit(url)
+    if not url or parts.path not in {"", "/"}:
+        return url
+    return urlunsplit(parts._replace(path=WEBHOOK_PATH.format(name=channel)))
+
+
+def _telegram(setup: ChannelSetup[TelegramSection]) -> Adapter:
+    from everturn_channels.telegram import (  # noqa: PLC0415 - aiogram takes seconds
+        TelegramAdapter,
+    )
+
+    settings = setup.settings
+    return TelegramAdapter(
+        name=setup.name,
+        token=settings.bot_token,
+        clock=setup.clock,
+        api_base=settings.api_base or TELEGRAM_API,
+        mode=settings.mode,
+        webhook_url=webhook_url(settings, setup.name),
+        webhook_secret=settings.webhook.secret,
+        proxy=settings.proxy or "",
+        backlog_max_messages=settings.backlog.max_messages,
+    )
+
+
+def _telegram_faults(settings: TelegramSection) -> _Remarks:
+    yield from _missing_token(settings, "telegram")
+    if settings.bot_token and not _TELEGRAM_TOKEN.fullmatch(settings.bot_token):
+        yield ("bot_token",), "is no token of a bot; BotFather gives one like 123456:ABC-DEF"
+    if settings.mode != "webhook":
+        return
+    webhook = settings.webhook
+    if webhook.url is None:
+        message = "is required with mode: webhook: where Telegram reaches this gateway"
+        yield ("webhook", "url"), message
+    elif not settings.api_base and not webhook.url.startswith("https:"):
+        yield (
+            ("webhook", "url"),
+            "must start with https://: Telegram delivers nowhere else",
+        )
+    if not webhook.secret:
+        message = "is required with mode: webhook: without it anybody could deliver"
+        yield ("webhook", "secret"), message
+    elif not _WEBHOOK_SECRET.fullmatch(webhook.secret):
+        yield ("webhook", "secret"), "must be 1 to 256 letters, digits, _ or -"
+
+
+def _telegram_notes(settings: TelegramSection) -> _Remarks:
+    if settings.mode == "polling" and "webhook" in settings.model_fields_set:
+        yield ("webhook",), "has no effect without mode: webhook"
+
+
+def _webhook_secret(settings: TelegramSection) -> str:
+    return settings.webhook.secret if settings.mode == "webhook" else ""
+
+
+def _chat_type(key: ConversationKey) -> ChatType:
+    """Return the type of a chat: groups and channels have negative ids.
+
+    Source: https://core.telegram.org/bots/api#chat (read 2026-11-22).
+    """
+    return "group" if key.chat.startswith("-") else "dm"
+
+
+TELEGRAM: Final = ChannelPlugin(
+    name="telegram",
+    interface=1,
+    summary="a Telegram bot",
+    docs="docs/telegram.md",
+    settings=TelegramSection,
+    extra="everturn[telegram]",
+    libraries=("aiogram", "telegramify_markdown"),
+    make=_telegram,
+    faults=_telegram_faults,
+    notes=_telegram_notes,
+    secrets=_secrets,
+    identity=_bot_token,
+    chat_type=_chat_type,
+    has_number_ids=True,
+    webhook_secret=_webhook_secret,
+    webhook_header="X-Telegram-Bot-Api-Secret-Token",
+)
+
+# --- Discord -------------------------------------------------------------------------------------
+
+
+class DiscordSection(BotSection):
+    """`channels.discord`."""
+
+    gateway_url: _SocketUrl | None = None
+    "Of Discord's gateway, where it is not its own."
+
+
+def _discord(setup: ChannelSetup[DiscordSection]) -> Adapter:
+    from everturn_channels.discord import (  # noqa: PLC0415 - discord.py takes one
+        DiscordAdapter,
+    )
+
+    settings, common = setup.settings, setup.settings.common()
+    return DiscordAdapter(
+        name=setup.name,
+        token=settings.bot_token,
+        clock=setup.clock,
+        api_base=settings.api_base or "",
+        gateway_url=settings.gateway_url or "",
+        proxy=settings.proxy or "",
+        backlog_max_messages=common.backlog_max_messages,
+        backlog_max_age_s=common.backlog_max_age_s,
+    )
+
+
+def _discord_faults(settings: DiscordSection) -> _Remarks:
+    yield from _missing_token(settings, "discord")
+
+
+DISCORD: Final = ChannelPlugin(
+    name="discord",
+    interface=1,
+    summary="a Discord bot",
+    docs="docs/discord.md",
+    settings=DiscordSection,
+    extra="everturn[discord]",
+    libraries=("discord", "markdown_it"),
+    make=_discord,
+    faults=_discord_faults,
+    secrets=_secrets,
+    identity=_bot_token,
+    has_number_ids=True,
+)
+
+# --- programs ------------------------------------------------------------------------------------
+
+
+class ExternalSection(ChannelSection):
+    """One of `channels.external`."""
+
+    name: ChannelName  # pyright: ignore[reportIncompatibleVariableOverride, reportGeneralTypeIssues]
+    command: _Some
+    "The program."
+    args: tuple[str, ...] = ()
+    "What it is started with."
+    env: dict[str, str] = Field(default_factory=dict)
+    "All that it gets of an environment, beside what every program needs."
+    restart: Literal["always", "on_failure", "never"] = "on_failure"
+    "Whether it is started again when it ends."
+
+    def channel(self, plugin: str) -> str:
+        """Return its own name: each is a platform of its own."""
+        del plugin
+        return self.name
+
+    def platform(self, plugin: str) -> str:
+        """Return its own name."""
+        return self.channel(plugin)
+
+
+def _external(setup: ChannelSetup[ExternalSection]) -> Adapter:
+    from everturn_channels.plugin.adapter import (  # noqa: PLC0415 - only where one is
+        PluginAdapter,
+    )
+
+    settings = setup.settings
+    return PluginAdapter(
+        name=setup.name,
+        command=settings.command,
+        args=settings.args,
+        env=settings.env,
+        cwd=setup.folder,
+        restart=settings.restart,
+        clock=setup.clock,
+    )
+
+
+def _named_secrets(settings: ExternalSection) -> tuple[str, ...]:
+    return tuple(value for name, value in settings.env.items() if _SECRET_NAME.search(name))
+
+
+EXTERNAL: Final = ChannelPlugin(
+    name="external",
+    interface=1,
+    summary="a program of your own, in any language",
+    docs="docs/plugin-channel.md",
+    settings=ExternalSection,
+    make=_external,
+    secrets=_named_secrets,
+)

@@ -1,0 +1,168 @@
+"""A distribution of somebody else's plug-ins works without a change of ours."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import anyio
+import pytest
+from support import plugin_dist
+from support.plugin_packages import put_package
+from support.process import EVERTURN, gateway_process
+
+AGENT = """\
+apiVersion: duragent/v1alpha1
+kind: Agent
+metadata: {name: helper}
+spec:
+  model: {provider: builtin, name: any}
+  access: {dm: {policy: open}}
+"""
+CONFIG = "server: {port: 0}\nchannels: {mailbox: {folder: post, seal: swordfish}}\n"
+DEADLINE_S = 60.0
+PACKAGE = "everturn-example-plugins 1.0"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder in which the distribution is installed."""
+    folder = tmp_path_factory.mktemp("dist") / "site"
+    plugin_dist.install(folder)
+    return folder
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder with an agent and a channel, for commands that find the distribution."""
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    home = tmp_path / "agents" / "helper"
+    home.mkdir(parents=True)
+    (home / "agent.yaml").write_text(AGENT)
+    (tmp_path / "everturn.yaml").write_text(CONFIG)
+    (tmp_path / "everturn.yaml").chmod(0o600)
+    return tmp_path
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `everturn` to its end."""
+    return subprocess.run(  # noqa: S603 - our own command
+        [EVERTURN, *arguments],
+        cwd=folder,
+        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "300"},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+
+
+async def until(seen: Callable[[], Awaitable[bool]]) -> None:
+    """Wait for what another process does."""
+    with anyio.fail_after(DEADLINE_S):
+        while True:
+            if await seen():
+                return
+            await anyio.sleep(0.05)
+
+
+async def answered(folder: Path, letter: str, text: str) -> str:
+    """Put a letter into the mailbox of a running gateway; return the answer."""
+    box, chat = anyio.Path(folder / "post"), letter.partition(".")[0]
+    said: list[str] = []
+
+    async def has_answer() -> bool:
+        said[:] = [await path.read_text() async for path in (box / "out").glob(f"{chat}.*")]
+        return any(said)
+
+    await until((box / "in").exists)
+    draft = box / "draft"
+    await draft.write_text(text)
+    await draft.rename(box / "in" / letter)
+    await until(has_answer)
+    return said[0]
+
+
+async def test_people_are_answered_on_the_channel(workspace: Path) -> None:
+    """The gateway serves, and says how the channel fares."""
+    async with gateway_process(workspace, imported=None) as gateway, gateway.client() as client:
+        said = await answered(workspace, "ann.1.txt", "Hello!")
+        (channel,) = (await client.get("/api/v1/channels")).json()["channels"]
+        code = await gateway.stop()
+
+    assert said
+    assert (channel["platform"], channel["state"]) == ("mailbox", "connected")
+    assert code == 0
+    assert not list((workspace / "post" / "in").iterdir())
+
+
+def test_doctor_names_the_package_and_what_the_plug_in_says(workspace: Path) -> None:
+    """And `channel check` asks it whether it would work."""
+    told = run(workspace, "doctor")
+    checked = run(workspace, "channel", "check")
+
+    assert (
+        "everturn.channels: mailbox of everturn-example-plugins 1.0: a folder with" in told.stdout
+    )
+    assert "mailbox of everturn-example-plugins 1.0: the post is open" in told.stdout
+    assert "mailbox  0 letters wait" in checked.stdout
+    assert (told.returncode, checked.returncode) == (0, 0), told.stdout + told.stderr
+
+
+def test_its_settings_are_checked_like_ours(workspace: Path) -> None:
+    """A mistake is named with its place, and a secret is not shown."""
+    config = workspace / "everturn.yaml"
+    config.write_text("channels: {mailbox: {foldr: post, seal: swordfish}}\n")
+    told = run(workspace, "doctor")
+
+    assert "everturn.yaml:1: channels.mailbox.folder: is required" in told.stdout
+    assert "channels.mailbox.foldr: is not a known field; did you mean folder?" in told.stdout
+    assert "swordfish" not in told.stdout + told.stderr
+    config.write_text("channels: {mailbx: {folder: post}}\n")
+    assert "is not a known field; did you mean mailbox?" in run(workspace, "doctor").stdout
+
+
+async def test_the_gateway_serves_without_what_cannot_be_used(
+    workspace: Path, tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A package that is broken costs its own plug-ins, also where the configuration names them."""
+    others = tmp_path / "others"
+    others.mkdir()
+    points = {
+        "everturn.channels": {"matrix": "broken_pack:MATRIX", "mailbox": "broken_pack:MAILBOX"},
+        "everturn.stores": {"cloud": "broken_pack:CLOUD"},
+    }
+    put_package(others, "broken-pack", points=points, module="raise RuntimeError('no such luck')")
+    monkeypatch.setenv("PYTHONPATH", f"{others}{os.pathsep}{site}")
+    config = {
+        "server": {"port": 0},
+        "channels": {
+            "matrix": {"token": "${NOT_SET}"},
+            "external": [{"name": "own", "command": "true", "restart": "never"}],
+        },
+    }
+    (workspace / "everturn.yaml").write_text(json.dumps(config))
+
+    told = run(workspace, "doctor")
+    async with gateway_process(workspace, imported=None) as gateway, gateway.client() as client:
+        channels = (await client.get("/api/v1/channels")).json()["channels"]
+        log = anyio.Path(workspace / "serve.log")
+
+        async def is_said() -> bool:
+            return (await log.read_text()).count("a plug-in is left out") > len(points)
+
+        await until(is_said)
+
+    reason = "of broken-pack 1.0 is left out: RuntimeError: no such luck"
+    assert f"problem   plug-in      everturn.channels: matrix {reason}" in told.stdout
+    assert f"problem   plug-in      everturn.stores: cloud {reason}" in told.stdout
+    assert (
+        "everturn.channels: mailbox of everturn-example-plugins 1.0 is left out:"
+        " broken-pack 1.0 has a plug-in of that name too; keep one of them"
+    ) in told.stdout
+    assert f"channels.matrix: is not opened: everturn.channels: matrix {reason}" in told.stdout
+    assert [channel["name"] for channel in channels] == ["own"]
+    assert reason in await log.read_text()
