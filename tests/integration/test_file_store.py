@@ -19,8 +19,8 @@ from pathlib import Path
 
 import anyio
 import pytest
-from support.histories import KEY, OTHER_ID, SESSION_ID, replay, simple_log
 
+from everturn.testing._histories import KEY, OTHER_ID, SESSION_ID, replay, simple_log
 from everturn_actors.errors import (
     FencedError,
     JournalError,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support.histories import OTHER_ID, SESSION_ID, instant, replay, simple_log, started
 
+from everturn.testing._histories import OTHER_ID, SESSION_ID, instant, replay, simple_log, started
 from everturn_actors.errors import CorruptJournalError, JournalError, UnknownFormatError
 from everturn_actors.events import Event, Received
 from everturn_actors.journal.files import FileStore, open_file_store

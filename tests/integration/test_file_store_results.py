@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from support.histories import OTHER_ID, SESSION_ID, simple_log
 
+from everturn.testing._histories import OTHER_ID, SESSION_ID, simple_log
 from everturn_actors.errors import JournalError, JournalWriteError
 from everturn_actors.journal.files import FileStore, open_file_store
 

@@ -6,8 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.histories import KEY, OTHER_ID, SESSION_ID, instant, replay, simple_log, started
 
+from everturn.testing._histories import (
+    KEY,
+    OTHER_ID,
+    SESSION_ID,
+    instant,
+    replay,
+    simple_log,
+    started,
+)
 from everturn_actors.errors import CorruptJournalError, JournalError, UnknownFormatError
 from everturn_actors.events import Event, Received, SessionEnded, SessionStarted, StatusChanged
 from everturn_actors.journal.doctor import check, rebuild_index, repair, session_ids

@@ -7,8 +7,8 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
-from support.histories import KEY, OTHER_ID, SESSION_ID, replay, simple_log
 
+from everturn.testing._histories import KEY, OTHER_ID, SESSION_ID, replay, simple_log
 from everturn_actors.errors import CorruptJournalError
 from everturn_actors.gaps import Gap
 from everturn_actors.journal.doctor import check, repair

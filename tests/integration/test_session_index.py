@@ -11,8 +11,8 @@ from pathlib import Path
 
 import anyio
 import pytest
-from support.histories import instant, replay
 
+from everturn.testing._histories import instant, replay
 from everturn_actors.events import Event, Received, SessionEnded, SessionStarted
 from everturn_actors.ids import new_session_id
 from everturn_actors.journal.files import FileStore, open_file_store

@@ -8,17 +8,9 @@ from collections.abc import Callable
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from support.histories import (
-    OTHER_ID,
-    SESSION_ID,
-    delivered_log,
-    histories,
-    outage_log,
-    rich_log,
-    simple_log,
-    started,
-)
+from support.histories import delivered_log, histories, outage_log, rich_log
 
+from everturn.testing._histories import OTHER_ID, SESSION_ID, simple_log, started
 from everturn_actors.errors import UnknownFormatError
 from everturn_actors.events import Event, Received
 from everturn_actors.journal.log.codec import (

@@ -18,10 +18,11 @@ from typing import Any, Final
 
 from hypothesis import given
 from hypothesis import strategies as st
-from support.histories import SESSION_ID, delivered_log, outage_log, replay, rich_log, simple_log
+from support.histories import delivered_log, outage_log, rich_log
 from support.mutations import as_json, fuzz, mutated, torn
 from support.run_records import armed, done, hour, standing_after
 
+from everturn.testing._histories import SESSION_ID, replay, simple_log
 from everturn_actors.errors import CorruptJournalError, JournalError, UnknownFormatError
 from everturn_actors.journal import doctor
 from everturn_actors.journal.loading import load_session

@@ -14,9 +14,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support import completions_format, messages_format, ollama_format
 from support.answers import Answer
-from support.histories import SESSION_ID, STARTED_AT
 from support.mutations import as_json, fuzz, in_pieces, mutated, torn
 
+from everturn.testing._histories import SESSION_ID, STARTED_AT
 from everturn_actors.errors import ModelError, RateLimitedError
 from everturn_actors.events import Body, Event, ModelReplied, ReplyBroken
 from everturn_actors.journal.log.codec import decode, encode, seed

@@ -12,19 +12,9 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
-from support.histories import (
-    HOSTILE,
-    KEY,
-    SESSION_ID,
-    delivered_log,
-    histories,
-    outage_log,
-    replay,
-    rich_log,
-    simple_log,
-    started,
-)
+from support.histories import HOSTILE, delivered_log, histories, outage_log, rich_log
 
+from everturn.testing._histories import KEY, SESSION_ID, replay, simple_log, started
 from everturn_actors.errors import UnknownFormatError
 from everturn_actors.events import Event, SessionStarted
 from everturn_actors.gaps import Gap, GapCause

@@ -19,9 +19,10 @@ from anyio.from_thread import start_blocking_portal
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
-from support.histories import SESSION_ID, instant, next_bodies
+from support.histories import next_bodies
 from support.stores import FileWorld, MemoryWorld, World
 
+from everturn.testing._histories import SESSION_ID, instant
 from everturn_actors.errors import JournalError
 from everturn_actors.events import Event, SessionEnded
 from everturn_actors.journal.log.layout import Layout

@@ -6,14 +6,17 @@ it; a stateful test does the same one step at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from typing import get_args
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from everturn.testing._histories import (
+    KEY,
+    SESSION_ID,
+    instant,
+)
 from everturn_actors.events import (
     Announced,
     ApprovalAsked,
@@ -65,11 +68,6 @@ from everturn_actors.model import (
     Usage,
 )
 from everturn_actors.state.session_state import RETRIED, SessionState, apply
-
-SESSION_ID = "20261121T224956123-3f9a2c1b"
-OTHER_ID = "20261121T225001456-00c0ffee"
-KEY = ConversationKey(channel="http", chat="c1", agent="assistant")
-STARTED_AT = datetime(2026, 11, 21, 22, 49, 56, 123456, tzinfo=UTC)
 
 EARLIEST_END = 12
 "Seq after which a session may end: most histories would be too short otherwise to show anything."
@@ -523,25 +521,6 @@ def histories(draw: st.DrawFn, *, max_events: int = 24) -> tuple[Event, ...]:
     return tuple(events)
 
 
-def instant(after_us: int) -> datetime:
-    """Return a time so many microseconds after the session began."""
-    return STARTED_AT + timedelta(microseconds=after_us)
-
-
-def replay(events: tuple[Event, ...]) -> SessionState:
-    """Return the state after all of `events`."""
-    state: SessionState | None = None
-    for event in events:
-        state = apply(state, event)
-    assert state is not None
-    return state
-
-
-def started(session_id: str = SESSION_ID, *, key: ConversationKey = KEY) -> Event:
-    """Return the first event of a session."""
-    return Event(seq=1, at=STARTED_AT, body=SessionStarted(session_id=session_id, key=key))
-
-
 def rich_log() -> tuple[Event, ...]:
     """Return a log with every kind of thing that a turn with tools can leave, cut off inside one.
 
@@ -702,25 +681,3 @@ def delivered_log() -> tuple[Event, ...]:
     return tuple(
         Event(seq=seq, at=instant(seq * 1_000_000), body=body) for seq, body in enumerate(bodies, 1)
     )
-
-
-def simple_log(turns: int, *, session_id: str = SESSION_ID) -> tuple[Event, ...]:
-    """Return the log of a session with so many answered turns: 1 + 5 events each."""
-    events: list[Event] = []
-
-    def add(body: Body) -> None:
-        seq = len(events) + 1
-        events.append(Event(seq=seq, at=instant(seq * 1_000_000), body=body))
-
-    add(SessionStarted(session_id=session_id, key=KEY))
-    for turn in range(1, turns + 1):
-        _add_turn(add, turn, len(events) + 1)
-    return tuple(events)
-
-
-def _add_turn(add: Callable[[Body], None], turn: int, seq: int) -> None:
-    add(Received(text=f"question {turn}", sender="alice", idempotency_key=f"key-{turn}"))
-    add(TurnStarted(turn=turn, received=(seq,), window_messages=1000))
-    add(StepStarted(turn=turn, step=1, model="test-model"))
-    add(ModelReplied(text=f"answer {turn}", usage=Usage(input_tokens=9, output_tokens=3)))
-    add(TurnFinished(turn=turn, outcome="answered"))

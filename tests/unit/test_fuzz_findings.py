@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.histories import SESSION_ID, replay, simple_log
 
+from everturn.testing._histories import SESSION_ID, replay, simple_log
 from everturn_actors.errors import CorruptJournalError, UnknownFormatError
 from everturn_actors.events import (
     Event,

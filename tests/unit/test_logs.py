@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from io import BytesIO
 
-from support.histories import SESSION_ID, simple_log
-
+from everturn.testing._histories import SESSION_ID, simple_log
 from everturn_actors.journal.log.codec import encode
 from everturn_actors.journal.log.files import find_offset
 

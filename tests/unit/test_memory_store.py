@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 
 import pytest
-from support.histories import OTHER_ID, SESSION_ID, simple_log
 
+from everturn.testing._histories import OTHER_ID, SESSION_ID, simple_log
 from everturn_actors.errors import JournalWriteError
 from everturn_actors.journal.memory import MemoryDisk, PowerLostError, open_memory_store
 

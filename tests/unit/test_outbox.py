@@ -9,8 +9,9 @@ from typing import get_args
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.histories import delivered_log, replay
+from support.histories import delivered_log
 
+from everturn.testing._histories import replay
 from everturn_actors.errors import CorruptJournalError
 from everturn_actors.events import (
     OVERFLOW_LINE,
