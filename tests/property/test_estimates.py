@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.conversations import turns
+from support.examples import examples
 
 from everturn_actors.context.estimation.calibration import (
     SCALE_MAX,
@@ -72,7 +73,7 @@ def test_sums_hold_however_a_conversation_is_counted(parts: list[str], scale: fl
     assert Estimates(scale).tokens(units) <= sum(Estimates(scale).message(m, 0) for m in messages)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(turns())
 def test_a_turn_costs_the_sum_of_its_messages(turn: Turn) -> None:
     """Turns are dropped whole; what that gains is counted by messages."""

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from support.conversations import texts
+from support.examples import examples
 from support.transcripts import Json, run, transcripts
 
 from everturn_actors.context.catalog import POLICIES
@@ -173,7 +174,7 @@ def pictures_are_with_their_message(applied: Applied, request: list[Json]) -> No
     assert len(sent) == sum(applied.given.media[seq] for seq in with_media)
 
 
-@settings(max_examples=120)
+@examples(50)
 @given(messages=histories, how=hows)
 def test_a_request_keeps_every_promise_whatever_it_is_made_of(
     messages: list[Json], how: How
@@ -193,7 +194,7 @@ def test_a_request_keeps_every_promise_whatever_it_is_made_of(
     pictures_are_with_their_message(applied, request)
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(messages=histories, how=hows, less=st.lists(st.floats(0.3, 1), min_size=1, max_size=3))
 def test_a_smaller_window_never_shows_a_message_that_a_larger_one_hides(
     messages: list[Json], how: How, less: list[float]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.conversations import agent, logs
+from support.examples import examples
 from support.live import SESSION, LiveSession
 
 from everturn_actors.context.catalog import POLICIES
@@ -64,7 +65,7 @@ _turns = st.lists(
 )
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(turns=_turns, policy=st.sampled_from(list(POLICIES)), summaries=st.booleans())
 def test_what_a_live_session_sent_is_made_again_byte_for_byte(
     turns: list[tuple[str, list[str], int]], policy: str, *, summaries: bool

@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.discord_desk import Desk, file_of
 from support.discord_world import Payload
-from support.mutations import as_json, fuzz, mutated
+from support.examples import examples
+from support.mutations import as_json, mutated
 from support.odd_events import DISCORD_MESSAGES, DISCORD_USES, WORLD
 
 from everturn_channels.adapter import ButtonClick, Command, Message
@@ -47,7 +48,7 @@ async def answer(_text: str) -> None:
     """Answer nobody."""
 
 
-@fuzz(200)
+@examples(200)
 @given(st.sampled_from(DISCORD_MESSAGES).flatmap(mutated).map(as_json))
 def test_any_message_is_left_out_or_arrives(data: bytes) -> None:
     """One that failed otherwise would end the connection, and be read again from the history."""
@@ -69,7 +70,7 @@ def test_any_message_is_left_out_or_arrives(data: bytes) -> None:
         assert found.at.tzinfo is not None
 
 
-@fuzz(100)
+@examples(100)
 @given(st.sampled_from(DISCORD_USES).flatmap(mutated).map(as_json))
 def test_any_use_of_a_command_or_a_button_is_left_out_or_arrives(data: bytes) -> None:
     """Anything else would end the bot's connection for everybody."""
@@ -100,7 +101,7 @@ class Kept:
         return self._kept
 
 
-@fuzz(30)
+@examples(30)
 @given(st.text(st.sampled_from("0123456789,x \u0663\x00-"), max_size=30))
 def test_any_cursor_is_a_message_or_the_beginning(kept: str) -> None:
     """The file is a hint: damaged, it must not keep the channel from starting."""

@@ -18,7 +18,8 @@ from typing import Final, Literal
 import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
-from support.mutations import as_json, fuzz, mutated, torn
+from support.examples import examples
+from support.mutations import as_json, mutated, torn
 from support.policies import conversation, step
 from support.transcripts import IMAGE, called, result, said, user
 
@@ -163,7 +164,7 @@ def read(kind: Kind, file: Path) -> None:
             plan(job, JobState(anchor=NOW, cursor=NOW), now=NOW)
 
 
-@fuzz(150)
+@examples(150)
 @given(documents())
 def test_any_file_is_read_or_its_faults_are_named(made: tuple[Kind, bytes]) -> None:
     """It is edited by hand, often while the gateway runs."""
@@ -183,7 +184,7 @@ def test_any_file_is_read_or_its_faults_are_named(made: tuple[Kind, bytes]) -> N
             assert all(0 <= fault.line <= lines for fault in faults if fault.file == file)
 
 
-@fuzz(80)
+@examples(80)
 @given(
     torn(POLICY, tokens=TOKENS), st.sampled_from(["bash:ls -l", "x: y", "a\0b", "\u2028", "${A}"])
 )
@@ -202,7 +203,7 @@ def test_what_is_allowed_for_good_is_added_or_the_file_stays(content: bytes, pat
             assert pattern in read_document(file, {}).data["allow"]
 
 
-@fuzz(80)
+@examples(80)
 @given(torn(SKILL.encode(), tokens=TOKENS))
 def test_any_skill_is_read_or_refused_by_line(content: bytes) -> None:
     """Skills are copied from anywhere."""
@@ -237,7 +238,7 @@ TRANSCRIPT: Final = [
 ]
 
 
-@fuzz(120)
+@examples(120)
 @given(
     st.just(TRANSCRIPT).flatmap(mutated).map(as_json)
     | torn(as_json(TRANSCRIPT), tokens=(b"{", b"[", b",", b'"role":', b"null", b"NaN")),
@@ -283,7 +284,7 @@ GUARDS: Final = (
 )
 
 
-@fuzz(120)
+@examples(120)
 @given(
     st.just(GIVEN).flatmap(mutated).map(as_json)
     | torn(as_json(GIVEN), tokens=(b"{", b"NaN", b"\\ud800", b"1e999", b"[" * 5_000))

@@ -20,8 +20,9 @@ import anyio.to_thread
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.gateway import HttpGateway, open_http_gateway
-from support.mutations import as_json, fuzz, mutated, torn
+from support.mutations import as_json, mutated, torn
 from support.pictures import body_of, picture
 
 WAIT_S: Final = 5.0
@@ -193,7 +194,7 @@ async def test_any_body_is_taken_or_refused_by_place(
     async with open_http_gateway(tmp_path) as gateway:
         session = await gateway.session()
 
-        @fuzz(60)
+        @examples(60)
         @given(
             st.sampled_from(BODIES).flatmap(
                 lambda chosen: st.tuples(
@@ -223,7 +224,7 @@ async def test_any_head_is_answered_or_hung_up_on(
     async with open_http_gateway(tmp_path) as gateway:
         session = (await gateway.session()).encode()
 
-        @fuzz(60)
+        @examples(60)
         @given(
             st.sampled_from(HEADS).flatmap(lambda head: torn(head, tokens=TOKENS, most=6)),
             st.sampled_from([b"", b'{"content":"Hi"}', b'10\r\n{"content":"Hi"}\r\n0\r\n\r\n']),

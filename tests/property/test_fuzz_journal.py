@@ -18,8 +18,9 @@ from typing import Any, Final
 
 from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.histories import delivered_log, outage_log, rich_log
-from support.mutations import as_json, fuzz, mutated, torn
+from support.mutations import as_json, mutated, torn
 from support.run_records import armed, done, hour, standing_after
 
 from everturn.testing._histories import SESSION_ID, replay, simple_log
@@ -73,7 +74,7 @@ def forged_lines(draw: st.DrawFn) -> tuple[int, list[bytes]]:
     return at, lines
 
 
-@fuzz(60)
+@examples(60)
 @given(forged_lines())
 def test_a_line_that_lies_is_an_event_or_refused(forged: tuple[int, list[bytes]]) -> None:
     """A checksum tells damage, not a faulty writer; whatever it wrote must not crash the reader."""
@@ -152,7 +153,7 @@ def damaged_sessions(draw: st.DrawFn) -> tuple[bytes, bytes | None]:
             return b"".join(draw(forged_lines())[1]), state
 
 
-@fuzz(50)
+@examples(50)
 @given(damaged_sessions())
 def test_a_damaged_session_is_read_or_refused_and_repaired_without_loss(
     damaged: tuple[bytes, bytes | None],
@@ -176,7 +177,7 @@ def test_a_damaged_session_is_read_or_refused_and_repaired_without_loss(
             assert not is_repaired or refusal(files) is None
 
 
-@fuzz(100)
+@examples(100)
 @given(st.sampled_from(STATES).flatmap(lambda data: torn(data, tokens=YAML_TOKENS)))
 def test_a_snapshot_of_any_bytes_is_a_state_or_refused_by_line(data: bytes) -> None:
     """It may be edited by hand, by people who know no YAML."""
@@ -199,7 +200,7 @@ def written(document: Any) -> bytes:  # noqa: ANN401 - what was made of one
     return b"\n".join(lines) + b"\n"
 
 
-@fuzz(100)
+@examples(100)
 @given(st.sampled_from(DOCUMENTS).flatmap(mutated), st.booleans())
 def test_a_snapshot_with_any_values_is_a_state_or_refused_by_line(
     document: object,
@@ -249,7 +250,7 @@ def forged_run_logs(draw: st.DrawFn) -> bytes:
     return b"".join(lines)
 
 
-@fuzz(150)
+@examples(150)
 @given(forged_run_logs())
 def test_a_run_log_is_a_standing_or_refused_by_line(data: bytes) -> None:
     """A job that cannot be read stops, and no other; one that can must be able to go on."""

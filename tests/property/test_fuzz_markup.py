@@ -13,7 +13,8 @@ from typing import Final
 
 from hypothesis import example, given
 from hypothesis import strategies as st
-from support.mutations import HOSTILE_TEXTS, fuzz, torn
+from support.examples import examples
+from support.mutations import HOSTILE_TEXTS, torn
 
 from everturn_channels.discord import markup as discord
 from everturn_channels.discord.splitting import units as discord_units
@@ -76,7 +77,7 @@ texts = st.one_of(
 )
 
 
-@fuzz(200)
+@examples(200)
 @given(texts, st.booleans())
 @example("\ud800" * 5_000, False)  # noqa: FBT003 - the drawn flag
 @example("\\(" * 101 + "**x", False)  # noqa: FBT003 - the drawn flag
@@ -102,7 +103,7 @@ def test_any_reply_becomes_messages_that_telegram_takes(
             assert entity["type"] != "text_link" or entity["url"]
 
 
-@fuzz(200)
+@examples(200)
 @given(texts, st.booleans())
 def test_any_reply_becomes_messages_that_discord_takes(
     text: str,
@@ -117,7 +118,7 @@ def test_any_reply_becomes_messages_that_discord_takes(
         assert 0 < discord_units(chunk) <= discord.LIMIT_UNITS
 
 
-@fuzz(100)
+@examples(100)
 @given(texts, st.integers(1, 200))
 def test_any_text_is_cut_within_its_units_and_without_halves(text: str, limit: int) -> None:
     """Quotes, drafts and answers to buttons have limits of their own."""
@@ -126,7 +127,7 @@ def test_any_text_is_cut_within_its_units_and_without_halves(text: str, limit: i
         piece.encode()
 
 
-@fuzz(100)
+@examples(100)
 @given(texts)
 def test_nothing_in_a_text_reaches_a_terminal_or_hides_from_who_decides(text: str) -> None:
     """Escape sequences and marks of direction show another call than the one that runs."""
@@ -138,7 +139,7 @@ def test_nothing_in_a_text_reaches_a_terminal_or_hides_from_who_decides(text: st
     name.encode()
 
 
-@fuzz(100)
+@examples(100)
 @given(
     torn(
         PAGE.encode(),

@@ -12,7 +12,8 @@ from typing import Any, Final
 from hypothesis import example, given
 from hypothesis import strategies as st
 from mcp_types import JSONRPCResponse
-from support.mutations import as_json, fuzz, in_pieces, mutated, torn
+from support.examples import examples
+from support.mutations import as_json, in_pieces, mutated, torn
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall
@@ -78,7 +79,7 @@ def check(line: bytes) -> None:
     assert number is None or type(number) in {int, str}
 
 
-@fuzz(120)
+@examples(120)
 @given(
     st.sampled_from(MESSAGES).flatmap(mutated).map(as_json)
     | st.sampled_from(MESSAGES).flatmap(lambda m: torn(as_json(m), tokens=TOKENS))
@@ -91,7 +92,7 @@ def test_any_line_of_a_server_is_a_message_or_none(line: bytes) -> None:
     check(line)
 
 
-@fuzz(40)
+@examples(40)
 @given(
     st.lists(st.sampled_from(MESSAGES).flatmap(lambda m: torn(as_json(m), tokens=TOKENS)))
     .map(b"\n".join)
@@ -110,7 +111,7 @@ def test_what_follows_a_bad_line_is_read(pieces: list[bytes]) -> None:
     assert message_of(last) is not None
 
 
-@fuzz(120)
+@examples(120)
 @given(st.just(TOOLS).flatmap(mutated).map(as_json))
 def test_any_list_of_tools_is_cut_to_what_a_model_can_be_given(data: bytes) -> None:
     """It goes into every request of the agent; one odd schema would silence it."""
@@ -136,7 +137,7 @@ def test_any_list_of_tools_is_cut_to_what_a_model_can_be_given(data: bytes) -> N
         json.dumps(tool.parameters, allow_nan=False, ensure_ascii=False).encode()
 
 
-@fuzz(120)
+@examples(120)
 @given(st.just(RESULT).flatmap(mutated).map(as_json))
 def test_any_result_is_text_or_refused(data: bytes) -> None:
     """The model reads it, and the log keeps it."""
@@ -157,7 +158,7 @@ def readable(data: bytes) -> Any:  # noqa: ANN401 - JSON
     return message.result["is"] if isinstance(message, JSONRPCResponse) else None
 
 
-@fuzz(40)
+@examples(40)
 @given(st.just({"at": "here", "n": 3}).flatmap(mutated).map(as_json) | st.binary(max_size=20))
 def test_any_arguments_are_an_object_or_a_failure_that_the_model_reads(data: bytes) -> None:
     """A model writes what it likes; what it wrote is checked before a server hears of it."""
@@ -169,7 +170,7 @@ def test_any_arguments_are_an_object_or_a_failure_that_the_model_reads(data: byt
     json.dumps(found, allow_nan=False)
 
 
-@fuzz(20)
+@examples(20)
 @given(st.sampled_from(MESSAGES).flatmap(lambda m: torn(as_json(m))))
 def test_any_body_of_an_http_error_is_the_servers_words_or_not(body: bytes) -> None:
     """It decides whether the server is quoted, and must not fail for it."""

@@ -14,7 +14,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support import completions_format, messages_format, ollama_format
 from support.answers import Answer
-from support.mutations import as_json, fuzz, in_pieces, mutated, torn
+from support.examples import examples
+from support.mutations import as_json, in_pieces, mutated, torn
 
 from everturn.testing._histories import SESSION_ID, STARTED_AT
 from everturn_actors.errors import ModelError, RateLimitedError
@@ -250,7 +251,7 @@ LISTS_FOR_TEXTS: Final = (
 )
 
 
-@fuzz(150)
+@examples(150)
 @given(changed_streams() | torn_streams())
 @example((ANTHROPIC, events(*LISTS_FOR_TEXTS)))
 def test_any_stream_is_an_error_of_its_call_or_a_reply_that_lasts(said: Said) -> None:
@@ -261,7 +262,7 @@ def test_any_stream_is_an_error_of_its_call_or_a_reply_that_lasts(said: Said) ->
         check(reply)
 
 
-@fuzz(80)
+@examples(80)
 @given(
     st.sampled_from(ERRORS).flatmap(mutated).map(as_json)
     | st.sampled_from(ERRORS).flatmap(lambda e: torn(as_json(e))),

@@ -12,7 +12,8 @@ from typing import Any, Final
 from aiogram.types import Update
 from hypothesis import example, given
 from hypothesis import strategies as st
-from support.mutations import as_json, fuzz, mutated
+from support.examples import examples
+from support.mutations import as_json, mutated
 from support.odd_events import API, LINKED, SAID, TELEGRAM_UPDATES
 from support.telegram_api import ANN, BOT, BOT_ID
 
@@ -81,7 +82,7 @@ def check(update: Update) -> None:
         assert len(event.quoted) <= 1_001
 
 
-@fuzz(250)
+@examples(250)
 @given(st.sampled_from(TELEGRAM_UPDATES).flatmap(mutated).map(sent))
 @example(b'[{"update_id":"x"},{"update_id":true},{},{"update_id":-5},{"update_id":1e300}]')
 @example(as_json([{"update_id": 5, "edited_message": SAID | {"edit_date": 10**17}}]))
@@ -102,7 +103,7 @@ def test_any_update_is_left_out_or_arrives(data: bytes) -> None:
     arrive(data)
 
 
-@fuzz(60)
+@examples(60)
 @given(
     st.lists(st.sampled_from(TELEGRAM_UPDATES), min_size=1, max_size=4)
     .map(numbering)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 
 import anyio
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from everturn_actors.events import Received, TurnStarted
 from everturn_actors.model import Inbound
@@ -25,7 +26,7 @@ moves = st.lists(
 )
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(moves)
 def test_messages_are_answered_in_order_each_in_one_turn(
     script: list[tuple[str, str] | str],

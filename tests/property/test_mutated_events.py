@@ -18,6 +18,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from support.discord_world import Payload
+from support.examples import examples
 from support.mutating import (
     Odd,
     tell_discord,
@@ -25,7 +26,7 @@ from support.mutating import (
     tell_plugin,
     tell_telegram,
 )
-from support.mutations import fuzz, mutated
+from support.mutations import mutated
 from support.odd_events import DISCORD_MESSAGES, DISCORD_USES, TELEGRAM_UPDATES, WORLD
 
 from everturn_channels.discord import client
@@ -112,14 +113,14 @@ def plain(values: Sequence[dict[str, Any]]) -> tuple[Odd, ...]:
     return tuple(("", value) for value in values)
 
 
-@fuzz(4)
+@examples(4)
 @given(odd(plain(TELEGRAM_UPDATES)))
 def test_no_update_of_telegram_costs_a_later_message(odds: list[Odd]) -> None:
     """The offset is one for all chats."""
     anyio.run(tell_telegram, odds)
 
 
-@fuzz(4)
+@examples(4)
 @given(odd(DISCORD))
 @example([("MESSAGE_CREATE", SAID | {"poll": POLL})])
 def test_no_event_of_discord_costs_a_later_message(odds: list[Odd]) -> None:
@@ -127,7 +128,7 @@ def test_no_event_of_discord_costs_a_later_message(odds: list[Odd]) -> None:
     anyio.run(tell_discord, odds)
 
 
-@fuzz(4)
+@examples(4)
 @given(odd(DISCORD[: len(DISCORD_MESSAGES) + 1]))
 @example([("MESSAGE_CREATE", SAID | {"poll": POLL})])
 def test_no_message_of_a_history_costs_a_later_one(odds: list[Odd]) -> None:
@@ -135,7 +136,7 @@ def test_no_message_of_a_history_costs_a_later_one(odds: list[Odd]) -> None:
     anyio.run(tell_discord_history, odds)
 
 
-@fuzz(4)
+@examples(4)
 @given(odd(plain(LINES)))
 def test_no_line_of_a_plug_in_costs_a_later_message(odds: list[Odd]) -> None:
     """The pipe is one for all chats."""

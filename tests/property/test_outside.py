@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.live import LiveSession
 
 from everturn_actors.context.render import Rendered, render
@@ -130,7 +131,7 @@ def _texts(made: Rendered) -> list[str]:
     return [made.request.system, *(message.text for message in made.request.messages)]
 
 
-@settings(max_examples=120)
+@examples(50)
 @given(specs, scripts)
 def test_a_mark_stays_as_long_as_the_text_is_shown(spec: AgentSpec, script: list[Said]) -> None:
     """Over turns, restarts, reductions and summaries; a mark that is lost lets a page act."""

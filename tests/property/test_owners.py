@@ -6,8 +6,9 @@ import tempfile
 from pathlib import Path
 
 import anyio
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.feeding_adapter import feeding
 
 from everturn_channels.access.owners import Owner
@@ -39,7 +40,7 @@ _OWNERS = st.lists(
 )
 
 
-@settings(max_examples=60)
+@examples(50)
 @given(
     owners=_OWNERS,
     sender=_PEOPLE,

@@ -6,8 +6,9 @@ import json
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from everturn_channels.plugin import reading
 from everturn_channels.plugin.process import Lines
@@ -42,7 +43,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=120)
+@examples(50)
 @given(
     st.sampled_from(list(reading._READERS)), st.dictionaries(NAMES, VALUES, max_size=8), st.data()
 )

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.transcripts import Json, run, transcripts
 
 from everturn_actors.context.catalog import POLICIES
@@ -100,7 +101,7 @@ def turn_start(messages: list[Json]) -> int:
 
 
 @names
-@settings(max_examples=120)
+@examples(50)
 @given(messages=transcripts(), how=hows)
 def test_a_request_keeps_every_promise_whatever_it_is_made_of(
     name: str, messages: list[Json], how: How
@@ -160,7 +161,7 @@ def assert_every_message_is_accounted_for(applied: Applied) -> None:
 
 
 @names
-@settings(max_examples=60)
+@examples(50)
 @given(messages=transcripts(), how=hows)
 def test_a_stage_applied_to_its_own_output_does_nothing(
     name: str, messages: list[Json], how: How
@@ -182,7 +183,7 @@ def test_a_stage_applied_to_its_own_output_does_nothing(
 
 
 @names
-@settings(max_examples=60)
+@examples(50)
 @given(
     messages=transcripts(),
     window=st.integers(200, 60_000),

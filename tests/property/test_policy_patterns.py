@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.policies import allows, command, denies
 
 from everturn_gateway.tools.policy import exact_pattern, read_pattern
@@ -77,7 +78,7 @@ def test_two_commands_have_one_form_only_where_they_are_the_same(
     assert (shown[0] == shown[1]) == (one == two)
 
 
-@settings(max_examples=300)
+@examples(50)
 @given(lines)
 def test_what_is_allowed_holds_no_other_command(text: str) -> None:
     """The narrow reading never lets pass what the wide one sees."""
@@ -85,7 +86,7 @@ def test_what_is_allowed_holds_no_other_command(text: str) -> None:
         assert not denies(text, "bash:bad", "bash:bad *")
 
 
-@settings(max_examples=300)
+@examples(50)
 @given(lines)
 def test_lines_are_allowed_together_where_each_is(text: str) -> None:
     """A line changes nothing about the lines around it.

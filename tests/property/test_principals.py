@@ -17,8 +17,8 @@ import anyio.to_thread
 import httpx2
 from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.gateway import HttpGateway, open_http_gateway, write_agent
-from support.mutations import fuzz
 
 from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.http.access.scopes import RULES
@@ -210,7 +210,7 @@ def _try_all(gateway: HttpGateway, tokens: dict[str, str]) -> None:
         world = World({name: client(token) for name, token in tokens.items()}, client(API))
 
         # One world for all examples: what earlier ones left behind makes the later ones richer.
-        @fuzz(12)
+        @examples(12)
         @given(st.lists(ACTION, min_size=1, max_size=6))
         def attempts(actions: list[Action]) -> None:
             for action in actions:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.live import LiveSession
 
 from everturn_actors.context.estimation.estimates import Estimates
@@ -243,7 +244,7 @@ class Promised(Watched):
         assert [repr(each) for each in self.events[: len(self.logged)]] == self.logged
 
 
-@settings(max_examples=80)
+@examples(50)
 @given(specs, scripts)
 def test_every_request_of_every_session_is_as_it_is_promised(
     spec: AgentSpec, script: list[Said]
@@ -257,7 +258,7 @@ def test_every_request_of_every_session_is_as_it_is_promised(
     session.check_the_log()
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.sampled_from([2_000, 8_000, 40_000]), scripts)
 def test_a_request_begins_with_the_one_before(window: int, script: list[Said]) -> None:
     """IN-10: what a provider has cached stays good until something is hidden."""

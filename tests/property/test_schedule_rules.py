@@ -9,8 +9,9 @@ from functools import cache
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.job_runs import a_cron, a_job, armed, coming, done, settle, utc
 
 from everturn_gateway.scheduler.jobs import At, Cron, Every, Job, JobState, QuietHours, When
@@ -112,7 +113,7 @@ def counted(times: Times, zone: str, begins: datetime) -> Iterator[datetime]:
 places = st.sampled_from([(zone, utc(day)) for zone, days in ZONES.items() for day in days])
 
 
-@settings(max_examples=60)
+@examples(50)
 @given(expressions(), places, st.integers(0, 2 * 1440))
 @example(
     Times("45 * * * *", frozenset({45}), frozenset(range(24)), frozenset(range(7)), is_fixed=False),
@@ -132,7 +133,7 @@ def test_a_cron_expression_occurs_when_the_clock_says_so(
     assert list(coming(job, middle, until)) == [each for each in expected if each > middle]
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(
     st.sampled_from(sorted(set(ZONES) - {"America/Nuuk"})),  # there a date ends before it is over
     st.integers(2012, 2100),
@@ -275,7 +276,7 @@ def expected_plan(job: Job, job_state: JobState, now: datetime, most: int) -> ru
     )
 
 
-@settings(max_examples=120)
+@examples(50)
 @given(
     jobs(),
     st.integers(0, 100_000),
@@ -299,7 +300,7 @@ def test_a_plan_is_what_counting_says(
     )
 
 
-@settings(max_examples=80)
+@examples(50)
 @given(jobs(), st.lists(st.integers(1, 30_000), max_size=15))
 def test_no_occurrence_runs_twice_whenever_one_looks(job: Job, naps: list[int]) -> None:
     """However the process sleeps, each instant is run or missed once, in its order."""
@@ -327,7 +328,7 @@ def test_no_occurrence_runs_twice_whenever_one_looks(job: Job, naps: list[int]) 
     assert len(ran) + missed == len(settled)
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(jobs(), st.lists(st.integers(1, 30_000), max_size=15))
 def test_run_all_loses_nothing_within_its_grace(job: Job, naps: list[int]) -> None:
     """Who wants each of them gets each of them, as late as it may be."""
@@ -367,7 +368,7 @@ texts = st.one_of(
 )
 
 
-@settings(max_examples=150)
+@examples(50)
 @given(texts)
 @example("0 0 1/9/9 * *")
 @example("0 0 * * MON#2/2")

@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 import anyio
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.faulty_store import FaultyStore, Method, disk_full, open_faulty_store
 
 from everturn_actors.errors import (
@@ -131,7 +132,7 @@ async def check(test: TestService, session_id: str, accepted: Sequence[int]) -> 
     assert ended == list(range(1, state.turns + 1))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(50)
 @given(steps)
 def test_every_command_has_one_answer_whatever_fails(story: Sequence[Step]) -> None:
     """At most three starts each; afterwards a cancel lets every session go on, nothing is lost."""

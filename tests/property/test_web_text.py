@@ -6,8 +6,9 @@ from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 import orjson
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN, text_units
 from everturn_gateway.tools.quoting import pages_of, quoted
@@ -31,7 +32,7 @@ json_values = st.recursive(
 
 
 @given(text=texts, limit=st.integers(1, 60))
-@settings(max_examples=60)
+@examples(50)
 def test_pages_put_together_are_the_text_and_none_is_too_large(text: str, limit: int) -> None:
     """A word lost between two pages is lost for good, and a page too large is cut by others."""
     pages = pages_of(text, limit)

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from stateful.test_turns import Held, Pending, Turns
 from support.crashing import CrashingStore
+from support.examples import examples
 from support.stores import MemoryWorld, World
 
 from everturn_actors.delivery.port import Outgoing
@@ -247,5 +247,5 @@ class Deliveries(Turns):
         assert set(self.confirmed) <= set(announced), "what was confirmed is not there"
 
 
-Deliveries.TestCase.settings = settings(max_examples=8, stateful_step_count=40)
+Deliveries.TestCase.settings = examples(8, steps=40)
 TestDeliveries = Deliveries.TestCase

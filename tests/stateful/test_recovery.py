@@ -16,9 +16,9 @@ from typing import get_args
 
 import pytest
 from anyio.from_thread import start_blocking_portal
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from support.examples import examples
 from support.histories import next_bodies
 from support.stores import FileWorld, MemoryWorld, World
 
@@ -320,8 +320,7 @@ class SessionInMemory(Session):
         self.stop()
 
 
-LIVES = settings(max_examples=40, stateful_step_count=30)
-SessionOnDisk.TestCase.settings = LIVES
-SessionInMemory.TestCase.settings = LIVES
+SessionOnDisk.TestCase.settings = examples(10, steps=30)
+SessionInMemory.TestCase.settings = examples(40, steps=30)
 TestSessionOnDisk = SessionOnDisk.TestCase
 TestSessionInMemory = SessionInMemory.TestCase

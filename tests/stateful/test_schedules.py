@@ -18,10 +18,10 @@ from pathlib import Path
 
 import anyio
 from anyio.from_thread import start_blocking_portal
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from support.crashing import Moment
+from support.examples import examples
 from support.lives import Lives, Process
 from support.schedule_accounts import Account, Force
 from support.schedule_left import left_by, standing_in
@@ -375,5 +375,5 @@ class Schedules(RuleBasedStateMachine):
                     assert tries, "a task was not handed in"
 
 
-Schedules.TestCase.settings = settings(max_examples=20, stateful_step_count=25)
+Schedules.TestCase.settings = examples(20, steps=25)
 TestSchedules = Schedules.TestCase

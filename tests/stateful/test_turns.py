@@ -18,10 +18,10 @@ from typing import TypeVar, cast, get_args
 
 import anyio
 from anyio.from_thread import start_blocking_portal
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from support.crashing import CrashingStore, Moment, check_calls, check_log, check_request
+from support.examples import examples
 from support.stores import FileWorld, MemoryWorld, World
 from support.tool_doubles import Rules
 
@@ -536,7 +536,7 @@ class TurnsOnDisk(Turns):
         return FileWorld(folder)
 
 
-TurnsInMemory.TestCase.settings = settings(max_examples=25, stateful_step_count=40)
-TurnsOnDisk.TestCase.settings = settings(max_examples=6, stateful_step_count=40)
+TurnsInMemory.TestCase.settings = examples(25, steps=40)
+TurnsOnDisk.TestCase.settings = examples(6, steps=40)
 TestTurnsInMemory = TurnsInMemory.TestCase
 TestTurnsOnDisk = TurnsOnDisk.TestCase

@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 from itertools import pairwise
 from typing import Any, Final
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
-
-_LONG_RUN: Final = int(os.environ.get("FUZZ_EXAMPLES", "0"))
 
 _DEEP: Final = "\ue000deep"
 "Stands for lists in lists, which Python's own writer cannot write; see `as_json`."
@@ -69,18 +65,6 @@ ODD_VALUES: Final[SearchStrategy[Any]] = st.one_of(
 
 _Place = tuple[Any, Any]
 "A list or mapping, and an index or key of it."
-
-
-def fuzz(examples: int) -> settings:
-    """Return the settings of a fuzz test: so many examples in the suite, the same ones each time.
-
-    With `FUZZ_EXAMPLES=20000` in the environment so many instead, others with each run.
-    """
-    if not _LONG_RUN:
-        return settings(max_examples=examples)
-    return settings(
-        max_examples=_LONG_RUN, derandomize=False, suppress_health_check=list(HealthCheck)
-    )
 
 
 def as_json(value: object) -> bytes:
