@@ -12,7 +12,7 @@ from everturn_actors.events import PreviewSent
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.model import Announcement, Reply, ToolCall
 from everturn_actors.ports import Verdict
-from everturn_channels.delivery.sender import EDIT_TRIES
+from everturn_channels.delivery.chunk_sender import EDIT_TRIES
 from everturn_channels.errors import NotSentError, RefusedError, SendError, UnknownOutcomeError
 from everturn_channels.settings import ChannelSettings
 

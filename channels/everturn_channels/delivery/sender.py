@@ -9,91 +9,37 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
 from anyio import to_thread
 
 from everturn_actors.delivery.port import Outgoing
-from everturn_actors.errors import JournalError
 from everturn_actors.events import Body, ChunkMarked, DeliveryPlanned
-from everturn_actors.model import Attachment, Chunk, Mark, OutboxItem
+from everturn_actors.model import Chunk, OutboxItem
 from everturn_actors.ports import Clock
-from everturn_channels.adapter import Adapter, Outbound, OutgoingFile
+from everturn_channels.adapter import Adapter
+from everturn_channels.delivery.chunk_sender import ERROR_MAX, ChunkSender, DeliveryJob
 from everturn_channels.delivery.preview import Preview
 from everturn_channels.delivery.question_closer import QuestionCloser
 from everturn_channels.delivery.questions import Questions, question_of
 from everturn_channels.delivery.rate_limiter import RateLimiter, unless
 from everturn_channels.delivery.rendering import (
-    REPLY_FILE,
-    attachment_of,
-    buttons_of,
     is_whole_reply,
-    line,
-    nonce,
-    preview_nonce,
     render,
 )
 from everturn_channels.delivery.retries import LAST_TRIES, Retries
 from everturn_channels.delivery.stopping import leaves
 from everturn_channels.delivery.tally import Tally
 from everturn_channels.delivery.typing_indicator import TypingIndicator
-from everturn_channels.delivery.words import large_file, missing_file, refused_file
-from everturn_channels.errors import NotSentError, RefusedError, SendError, UnknownOutcomeError
+from everturn_channels.errors import NotSentError, RefusedError, SendError
 from everturn_channels.health import mask_token
 from everturn_channels.settings import ChannelSettings
 
 logger = logging.getLogger(__name__)
 
 IN_PLACE_CHARS: Final = 2_000  # a longer text is laid out in a thread: 8 KB may take 20 ms
-EDIT_TRIES: Final = 8  # so often a preview is to become the reply; then the reply is sent anew
-NONCE_S: Final = 120.0
-"""So long a platform surely remembers a nonce.
-
-Discord says "in the past few minutes" (https://docs.discord.com/developers/resources/message).
-"""
 UNDELIVERED_S: Final = 30 * 86_400.0  # so long people are to be told that something did not arrive
-_ERROR_MAX: Final = 500  # characters of a reason that are kept
-
-
-@dataclass(slots=True, kw_only=True)
-class _Job:
-    """One outbox item under way."""
-
-    item: OutboxItem
-    chunks: list[Chunk]
-    left: deque[int]
-    "Numbers of the chunks that are not done, in order."
-    told: list[Body] = field(default_factory=list[Body])
-    "What is recorded together with the next mark."
-    preview: str = ""
-    "The message whose place the first chunk takes; empty = none."
-    was_cut_short: bool = False
-    "Whether the first chunk may have been sent anew already, in place of the preview."
-    edits: int = 0
-    "How often the preview may have become the reply."
-
-    def mark(self, index: int, mark: Mark, *, platform_id: str = "", error: str = "") -> None:
-        """Note what became of a chunk."""
-        chunk = self.chunks[index]
-        self.chunks[index] = replace(chunk, mark=mark, tries=chunk.tries + (mark == "unknown"))
-        self.told.append(
-            ChunkMarked(
-                item=self.item.seq,
-                chunk=index,
-                mark=mark,
-                platform_id=platform_id,
-                error=mask_token(error)[:_ERROR_MAX],
-            )
-        )
-        if self.chunks[index].is_done and index in self.left:
-            self.left.remove(index)
-
-    def take_told(self) -> tuple[Body, ...]:
-        """Return what is to be recorded now."""
-        told, self.told = tuple(self.told), []
-        return told
 
 
 class Sender:
@@ -118,9 +64,9 @@ class Sender:
         self._ends = QuestionCloser(session, adapter, limiter, questions)
         self._holds = False
         self._is_chat_gone = False
-        self._clock = clock
+        self._chunks = ChunkSender(session, adapter, clock)
         self._retries = Retries(limiter, clock)
-        self._jobs: dict[int, _Job] = {}
+        self._jobs: dict[int, DeliveryJob] = {}
         "Outbox items under way that wait for their next try, by their event."
 
     async def run(self) -> None:
@@ -187,7 +133,7 @@ class Sender:
 
     # --- one outbox item ---
 
-    async def _take_up(self, item: OutboxItem) -> _Job:
+    async def _take_up(self, item: OutboxItem) -> DeliveryJob:
         """Lay an outbox item out where that was not done, and take up what is left of it."""
         payloads = None
         if item.chunks is None and len(item.text) > IN_PLACE_CHARS:
@@ -202,7 +148,7 @@ class Sender:
         question = question_of(session.state, item)
         return render(item, question, session.session_id, self._adapter, self._settings)
 
-    def _begin(self, item: OutboxItem, payloads: tuple[str, ...] | None = None) -> _Job:
+    def _begin(self, item: OutboxItem, payloads: tuple[str, ...] | None = None) -> DeliveryJob:
         """Take up what is left of an outbox item; one without a plan has these payloads."""
         planned: list[Body] = []
         chunks = item.chunks
@@ -211,7 +157,7 @@ class Sender:
                 payloads = self._render(item)
             planned.append(DeliveryPlanned(item=item.seq, chunks=payloads))
             chunks = tuple(Chunk(payload=payload) for payload in payloads)
-        job = _Job(
+        job = DeliveryJob(
             item=item,
             chunks=[*chunks],
             left=deque(n for n, chunk in enumerate(chunks) if not chunk.is_done),
@@ -228,7 +174,7 @@ class Sender:
                 job.mark(index, "unknown", error="cut short")
         return job
 
-    async def _may_send(self, job: _Job) -> bool:
+    async def _may_send(self, job: DeliveryJob) -> bool:
         """Wait for the right to send; False where there is nothing to be sent any more."""
         if self._is_to_leave(job.item):
             return False
@@ -245,7 +191,7 @@ class Sender:
     def _is_to_leave(self, item: OutboxItem) -> bool:
         return leaves(self._session) or self._is_over(item)
 
-    async def _send(self, job: _Job) -> bool:
+    async def _send(self, job: DeliveryJob) -> bool:
         """Send the next chunk and note what became of it; False where it has to be tried again."""
         index = job.left[0]
         chunk = job.chunks[index]
@@ -253,7 +199,7 @@ class Sender:
         await self._tell(job)
         self._typing.hush()
         try:
-            platform_id = await self._put(job, index)
+            platform_id = await self._chunks.send(job, index)
         except NotSentError as error:
             job.mark(index, "unsent", error=str(error))
             if error.retry_after_s is not None:
@@ -279,7 +225,9 @@ class Sender:
         self._retries.forget(job.item.seq)
         return True
 
-    async def _failed(self, job: _Job, error: SendError, *, in_doubt: bool, is_asked: bool) -> bool:
+    async def _failed(
+        self, job: DeliveryJob, error: SendError, *, in_doubt: bool, is_asked: bool
+    ) -> bool:
         """Record a failure, and give up what was owed for too long; return whether it was."""
         item = job.item
         self._retries.failed(item.seq, in_doubt=in_doubt, is_asked=is_asked)
@@ -299,7 +247,7 @@ class Sender:
         self._let_go()
         return is_given_up
 
-    def _refused(self, job: _Job, index: int, error: RefusedError) -> None:
+    def _refused(self, job: DeliveryJob, index: int, error: RefusedError) -> None:
         """Note that a chunk never arrives; where the chat is gone, nothing else that is owed."""
         if not error.is_chat_gone:
             job.mark(index, "failed", error=str(error))
@@ -327,11 +275,11 @@ class Sender:
                 "chat": key.chat,
                 "session_id": self._session.session_id,
                 "item": item.seq,
-                "error": mask_token(str(error))[:_ERROR_MAX],
+                "error": mask_token(str(error))[:ERROR_MAX],
             },
         )
 
-    async def _tell(self, job: _Job) -> None:
+    async def _tell(self, job: DeliveryJob) -> None:
         told = job.take_told()
         if told:
             await self._session.tell(*told)
@@ -340,117 +288,6 @@ class Sender:
         if self._holds:
             self._holds = False
             self._limiter.release()
-
-    # --- one chunk ---
-
-    async def _put(self, job: _Job, index: int) -> str:
-        """Bring a chunk to the platform; return what it is called there.
-
-        Raises:
-            SendError: Its kind says what is known.
-        """
-        if index == 0 and job.preview:
-            platform_id = await self._put_in_place(job)
-            if platform_id:
-                return platform_id
-        key, item, chunk = self._session.state.key, job.item, job.chunks[index]
-        may_be_shown = index == 0 and item.preview_step > 0
-        message = Outbound(
-            chat_id=key.chat,
-            topic=key.topic,
-            payload=chunk.payload,
-            reply_to=item.reply_to if index == 0 else "",
-            nonce=nonce(self._session.session_id, item.seq, index),
-            is_repeat=chunk.tries > 0 or may_be_shown or (index == 0 and job.edits > 0),
-            is_late=self._is_late(item),
-        )
-        if may_be_shown and self._adapter.capabilities.nonces and self._adapter.capabilities.edits:
-            return await self._put_over(message, item)
-        if is_whole_reply(message.payload):
-            data = item.text.encode()
-            file = OutgoingFile(data=data, file_name=REPLY_FILE, media_type="text/markdown")
-            return await self._adapter.send(replace(message, payload="", file=file))
-        attachment = attachment_of(item, message.payload)
-        if attachment is not None:
-            return await self._send_file(message, attachment)
-        if item.kind == "approval" and index == len(job.chunks) - 1 and self._has_buttons:
-            question = question_of(self._session.state, item)
-            buttons = buttons_of(question, self._session.session_id)
-            message = replace(message, buttons=buttons)
-        return await self._adapter.send(message)
-
-    def _is_late(self, item: OutboxItem) -> bool:
-        at = item.owed_at
-        return at is None or (self._clock.now() - at).total_seconds() >= NONCE_S
-
-    @property
-    def _has_buttons(self) -> bool:
-        return self._adapter.capabilities.buttons
-
-    async def _put_in_place(self, job: _Job) -> str:
-        """Put the first chunk in the place of its preview.
-
-        Returns:
-            What the message is called; empty where it has to be sent anew.
-        """
-        key, preview = self._session.state.key, job.preview
-        try:
-            await self._adapter.edit(key.chat, key.topic, preview, job.chunks[0].payload)
-        except RefusedError as error:
-            if error.is_chat_gone:
-                raise
-            job.preview = ""
-            if job.was_cut_short:
-                raise UnknownOutcomeError(str(error)) from error
-            return ""
-        except UnknownOutcomeError as error:
-            job.edits += 1
-            if job.edits < EDIT_TRIES:  # the same once more does no harm
-                raise NotSentError(str(error)) from error
-            job.preview = ""
-            return ""
-        return preview
-
-    async def _put_over(self, message: Outbound, item: OutboxItem) -> str:
-        """Send the first chunk in the name of a preview: where that is there, in its place."""
-        name = preview_nonce(self._session.session_id, item.turn, item.preview_step)
-        platform_id = await self._adapter.send(replace(message, nonce=name))
-        try:
-            await self._adapter.edit(message.chat_id, message.topic, platform_id, message.payload)
-        except RefusedError as error:
-            if error.is_chat_gone:
-                raise
-            return await self._adapter.send(message)
-        return platform_id
-
-    async def _send_file(self, message: Outbound, attachment: Attachment) -> str:
-        """Send a file, or, where that cannot be, a line that names it."""
-        limit = self._adapter.capabilities.files_max_bytes
-        try:
-            data = await self._session.read_file(attachment.name)
-        except JournalError as error:
-            logger.warning(
-                "a file could not be read",
-                extra={"session_id": self._session.session_id, "error": str(error)},
-            )
-            data = None
-        if data is None:
-            text = missing_file(attachment)
-        elif len(data) > limit:
-            text = large_file(attachment, len(data), limit)
-        else:
-            file = OutgoingFile(
-                data=data,
-                file_name=attachment.file_name or attachment.name,
-                media_type=attachment.media_type,
-            )
-            try:
-                return await self._adapter.send(replace(message, payload="", file=file))
-            except RefusedError as error:
-                if error.is_chat_gone:
-                    raise
-                text = refused_file(attachment)
-        return await self._adapter.send(replace(message, payload=line(self._adapter, text)))
 
     # --- the end of a question ---
 

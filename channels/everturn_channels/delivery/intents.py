@@ -1,0 +1,130 @@
+"""What there is to show of a running turn: the text of its reply so far, or which tools run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from everturn_actors.delivery.port import Outgoing
+from everturn_actors.model import OpenTurn
+from everturn_actors.ports import Clock
+from everturn_actors.service import TextDelta
+from everturn_channels.delivery.words import ran_text, running_text
+from everturn_channels.settings import ChannelSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """What should be shown now."""
+
+    turn: int
+    step: int
+    "The step whose reply it announces."
+    text: str
+    running: tuple[str, ...] = ()
+    "The tools that it tells of; empty = it is the text of a reply, or tells of none any more."
+    is_status: bool = False
+    "It tells of tools, and is no part of a reply."
+
+
+@dataclass(slots=True)
+class Coming:
+    """The text of a reply as far as it came."""
+
+    turn: int = 0
+    step: int = 0
+    length: int = 0
+    since: datetime | None = None
+    "When its first piece came."
+    is_blank: bool = True
+
+
+@dataclass(slots=True)
+class Status:
+    """The message that tells of tools."""
+
+    platform_id: str = ""
+    "Empty = there is none."
+    names: list[str] = field(default_factory=list[str])
+    "All that it told of."
+    is_running: bool = False
+    "Whether it says that they still run."
+    is_old: bool = False
+    "Whether other messages stand below it: for the next tool there will be a new one."
+
+
+class Intents:
+    """Knows what one conversation should be shown now, and what it is shown already."""
+
+    def __init__(self, session: Outgoing, *, settings: ChannelSettings, clock: Clock) -> None:
+        """Begin with nothing shown."""
+        self._session, self._settings, self._clock = session, settings, clock
+        self.coming = Coming()
+        self._pieces: list[str] = []
+        self.shown = Intent(turn=0, step=0, text="")
+        self._given_up = (0, 0, False)
+        "The turn, the step, and whether its tools: they are not shown any more."
+        self.status = Status()
+
+    def give_up(self, intent: Intent) -> None:
+        """Show nothing more of that step, or of its tools."""
+        self._given_up = (intent.turn, intent.step, intent.is_status)
+
+    def add(self, delta: TextDelta) -> None:
+        """Take the next piece of a reply."""
+        coming = self.coming
+        if delta.offset == 0 or (delta.turn, delta.step) != (coming.turn, coming.step):
+            now = self._clock.now()
+            coming = self.coming = Coming(turn=delta.turn, step=delta.step, since=now)
+            self._pieces.clear()
+        self._pieces.append(delta.text)
+        coming.length += len(delta.text)
+        coming.is_blank = coming.is_blank and not delta.text.strip()
+
+    def now(self) -> Intent | None:
+        """Return what should be shown; None where that is nothing, or shown already."""
+        intent = self.of_text() or self._of_status()
+        return None if intent == self.shown else intent
+
+    def of_text(self) -> Intent | None:
+        """Return what should be shown of a reply that comes; None where nothing."""
+        turn, coming = self.awaited(), self.coming
+        if turn is None or (turn.number, len(turn.steps) + 1) != (coming.turn, coming.step):
+            return None
+        if coming.is_blank or self._given_up == (coming.turn, coming.step, False):
+            return None
+        text = "".join(self._pieces)
+        self._pieces[:] = [text]
+        return Intent(turn=coming.turn, step=coming.step, text=text)
+
+    def _of_status(self) -> Intent | None:
+        turn, names = self._running()
+        if turn is not None and names:
+            number, step = turn.number, len(turn.steps) + 2  # where the next reply will stand
+            if self._given_up == (number, step, True):
+                return None
+            text = running_text(names)
+            return Intent(turn=number, step=step, text=text, running=names, is_status=True)
+        if self.status.is_running:
+            return Intent(turn=0, step=0, text=ran_text(self.status.names), is_status=True)
+        return None
+
+    def _running(self) -> tuple[OpenTurn | None, tuple[str, ...]]:
+        """Return the open turn, and the tools of it that run and should be told of."""
+        turn = self._session.state.open_turn
+        if not self._settings.tool_activity or turn is None or not turn.delivers:
+            return None, ()
+        if turn.step is None or turn.step.reply is None or self._owes_before():
+            return None, ()
+        step, calls = turn.step, turn.step.reply.calls
+        runs = (call for call in calls if call.call_id in step.started)
+        return turn, tuple(call.name for call in runs if call.call_id not in step.results)
+
+    def awaited(self) -> OpenTurn | None:
+        """Return the open turn, if a reply is awaited and nothing older has to be sent first."""
+        turn = self._session.state.open_turn
+        awaits = turn is not None and turn.delivers and turn.step and turn.step.reply is None
+        return turn if awaits and not self._owes_before() else None
+
+    def _owes_before(self) -> bool:
+        return any(not item.is_delivered for item in self._session.state.outbox)
