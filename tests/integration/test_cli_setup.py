@@ -226,6 +226,28 @@ async def test_patterns_that_allow_nothing_are_told_with_what_to_write(tmp_path:
     assert "names with a dot: such as .git" in shown.out
 
 
+async def test_files_from_outside_are_listed_and_trusted(tmp_path: Path) -> None:
+    """Only the owner takes a mark off, and sees before what it is about."""
+    write_agent(tmp_path)
+    files = tmp_path / ".everturn" / "files" / "helper"
+    for name in ("inbox/a.pdf", "inbox/b.pdf", "own.md"):
+        (files / name).parent.mkdir(parents=True, exist_ok=True)
+        (files / name).write_text("x")
+
+    listed = await everturn("agent", "files", "helper", cwd=tmp_path)
+    trusted = await everturn("agent", "files", "helper", "--trust", "inbox/a.pdf", cwd=tmp_path)
+    as_json = await everturn("agent", "files", "helper", "--json", cwd=tmp_path)
+    wrong = await everturn("agent", "files", "helper", "--trust", "own.md", cwd=tmp_path)
+    rest = await everturn("agent", "files", "helper", "--trust", "inbox", cwd=tmp_path)
+
+    assert "inbox/a.pdf" in listed.out
+    assert "own.md" not in listed.out
+    assert "inbox/a.pdf: trusted from now on" in trusted.err
+    assert [each["path"] for each in json.loads(as_json.out)] == ["inbox/b.pdf"]
+    assert (wrong.code, "own.md: no text from outside is marked there" in wrong.err) == (2, True)
+    assert "no file in" in rest.out
+
+
 async def test_an_agent_is_shown_with_what_has_no_effect(tmp_path: Path) -> None:
     """A setting that is accepted and does nothing must not be taken for one that works."""
     agent = write_agent(tmp_path)

@@ -184,7 +184,9 @@ async def test_a_process_that_was_never_begun_is_told_as_lost_and_never_begins(
             interactive=False,
             timeout_s=10,
             began_at=desk.test.clock.now(),
-            untrusted=False,
+            files="/f",
+            since_ns=0,
+            outside=(),
         )
     start: supervisor_process.Start = {
         "argv": ["/bin/sh", "-c", "touch began"],

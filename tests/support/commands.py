@@ -19,6 +19,7 @@ from everturn_actors.model import ToolCall
 from everturn_actors.ports import Tool, ToolOutput
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.tools.environment import ServiceLink, ToolEnvironment
+from everturn_gateway.tools.marks import MarkedWorkspaces
 from everturn_gateway.tools.shell.confinement.sandbox import Confinement, sandbox_fault
 
 PLAIN = Confinement(sandbox="none")
@@ -51,6 +52,7 @@ def make_site(folder: Path, **environ: str) -> ToolEnvironment:
         environ={"PATH": os.environ["PATH"], **environ},
         secrets=SecretRegistry(),
         link=ServiceLink(),
+        marks=MarkedWorkspaces(state).of(files),
     )
 
 

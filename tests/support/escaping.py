@@ -47,7 +47,10 @@ from everturn_actors.service import ServiceSettings, TurnService, open_service
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.specs import AgentLibrary, open_library
+from everturn_gateway.tools.config import ToolConfig
+from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.factory import ToolFactory, open_tool_factory
+from everturn_gateway.tools.inbox import keep_in_inbox
 
 AGENT: Final = "helper"
 MARK: Final = "RAN"
@@ -113,7 +116,15 @@ class Owner:
     command: str
 
 
-Step: TypeAlias = Say | Put | Restart | Owner
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """Somebody sends the agent a file: it comes into the inbox, as from a chat."""
+
+    name: str
+    text: str
+
+
+Step: TypeAlias = Say | Put | Restart | Owner | Sent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,6 +242,7 @@ class World:
         self._received: dict[str, int] = {}
         self._answering: dict[str, int] = {}
         self._service: TurnService | None = None
+        self._tool_factory: ToolFactory | None = None
         self._life: AsyncExitStack | None = None
         self._turns = 0
         self._prepare()
@@ -275,11 +287,20 @@ class World:
                 environ = {**os.environ, "HOME": str(self.folder), "GIT_CONFIG_NOSYSTEM": "1"}
                 line = ["bash", "-ec", self._fill(step.command)]
                 await anyio.run_process(line, cwd=self.files, env=environ)
+            case Sent():
+                name, data = step.name, step.text.encode()
+                await keep_in_inbox(self._environment(), ToolConfig(files=True), name, data)
             case Restart():
                 await self._end()
                 await self._begin()
             case Say():
                 await self._say(step)
+
+    def _environment(self) -> ToolEnvironment:
+        assert self._tool_factory is not None, "no life has begun"
+        return self._tool_factory.environment(
+            agent=AGENT, home=self.folder / "agents" / AGENT, files=None
+        )
 
     # --- lives ---
 
@@ -321,6 +342,7 @@ class World:
             )
         )
         tool_factory.link.connect(service)
+        self._tool_factory = tool_factory
         tool_factory.processes.resume()
         self._service = service
 

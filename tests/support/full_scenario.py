@@ -59,6 +59,7 @@ from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.scheduler.job_store import JobStore
 from everturn_gateway.scheduler.scheduler import open_scheduler
 from everturn_gateway.tools.environment import ServiceLink, ToolEnvironment
+from everturn_gateway.tools.marks import MarkedWorkspaces
 from everturn_gateway.tools.processes import BackgroundProcess, open_processes
 from everturn_gateway.tools.processes.process import Process
 from everturn_gateway.tools.processes.tmux import Tmux
@@ -378,6 +379,7 @@ async def open_gateway(
     environment = ToolEnvironment(
         agent="worker", home=folder.parent / "home", files=folder.parent / "files", state=folder,
         environ={"PATH": "/usr/bin:/bin"}, secrets=SecretRegistry(), link=link,
+        marks=MarkedWorkspaces(folder).of(folder.parent / "files"),
     )  # fmt: skip
     here: list[Gateway] = []
     async with AsyncExitStack() as stack:

@@ -22,6 +22,7 @@ from everturn_actors.ports import Clock, Tool, ToolContext, ToolOutput
 from everturn_actors.testing import ManualClock
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.tools.environment import ServiceLink, ToolEnvironment
+from everturn_gateway.tools.marks import MarkedWorkspaces
 from everturn_gateway.tools.mcp import (
     McpLimits,
     McpServers,
@@ -78,6 +79,7 @@ def make_site(folder: Path, *, environ: Mapping[str, str] | None = None) -> Tool
         environ=environ if environ is not None else {"PATH": os.environ["PATH"]},
         secrets=SecretRegistry(),
         link=ServiceLink(),
+        marks=MarkedWorkspaces(folder / ".everturn").of(files),
     )
 
 

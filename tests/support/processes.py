@@ -22,6 +22,7 @@ from everturn_actors.ports import Clock, SessionStore, ToolContext, ToolOutput
 from everturn_actors.testing import ManualClock, TestService, open_test_service
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.tools.environment import ServiceLink, ToolEnvironment
+from everturn_gateway.tools.marks import MarkedWorkspaces
 from everturn_gateway.tools.processes import BackgroundProcess, ProcessTable, open_processes
 from everturn_gateway.tools.processes.leftovers import end_leftovers
 from everturn_gateway.tools.processes.telling import SENDER
@@ -121,6 +122,7 @@ def make_site(folder: Path, agent: str = "test") -> ToolEnvironment:
         environ={"PATH": os.environ["PATH"]},
         secrets=SecretRegistry(),
         link=ServiceLink(),
+        marks=MarkedWorkspaces(folder / "state").of(folder / "files"),
     )
     for path in (environment.home, environment.files, environment.state):
         path.mkdir(parents=True, exist_ok=True)

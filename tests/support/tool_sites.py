@@ -11,6 +11,7 @@ from everturn_actors.model import Conversation, ConversationKey, ToolCall
 from everturn_actors.ports import Tool, ToolContext, ToolOutput
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.tools.environment import ServiceLink, ToolEnvironment
+from everturn_gateway.tools.marks import MarkedWorkspaces
 
 SESSION = "20261122T000000000-00000000"
 
@@ -31,6 +32,7 @@ def tool_site(
         environ=environ or {},
         secrets=SecretRegistry(),
         link=link or ServiceLink(),
+        marks=MarkedWorkspaces(folder / "state").of(folder / "files"),
     )
 
 

@@ -44,7 +44,9 @@ RECORD = ProcessRecord(
     interactive=False,
     timeout_s=60,
     began_at=datetime(2026, 1, 2, tzinfo=UTC),
-    untrusted=False,
+    files="/f",
+    since_ns=0,
+    outside=(),
 )
 
 

@@ -142,7 +142,9 @@ def _process(folder: Path, handle: str = "p0123456789", key: ConversationKey = K
         interactive=False,
         timeout_s=60,
         began_at=START,
-        untrusted=False,
+        files="/f",
+        since_ns=0,
+        outside=(),
     )
     return Process(folder=folder / handle, record=record)
 

@@ -43,6 +43,24 @@ def validate_agents(
     return commands.agents.validate(options, names or [])
 
 
+@command(agent_app, "files")
+def agent_files(
+    options: Options,
+    name: Annotated[str, typer.Argument(help="Which agent.")],
+    *,
+    trust: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATH",
+            help="Take the mark off a file, or all files in a folder; may be repeated.",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """List the files of an agent's workspace that hold text from outside, and which."""
+    return commands.agents.list_files(options, name, trust=trust or [], as_json=as_json)
+
+
 @command(agent_app, "create")
 def create_agent(
     options: Options,

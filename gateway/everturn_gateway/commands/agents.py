@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -35,6 +36,8 @@ from everturn_gateway.specs import (
     schema_text,
 )
 from everturn_gateway.tools.config import ToolConfig, may_write, policy_notes, tool_names
+from everturn_gateway.tools.factory import FILES_FOLDER
+from everturn_gateway.tools.marks import Marked, marked_below, trust_files
 from everturn_gateway.tools.policy import PROTECTED
 from everturn_gateway.usage import Meter, UsageLedger
 
@@ -65,6 +68,67 @@ def list_agents(options: Options, *, as_json: bool) -> int:
 def show_agent(options: Options, name: str, *, as_json: bool) -> int:
     """Print one agent; return the exit code."""
     config = load(options)
+    found = _agent(config, name)
+    statistics = look_up(config.workspace / MODELS_FILE, SystemClock()).of(found.spec.model)
+    now = _tools_now(config, name)
+    if as_json:
+        print_json(
+            {
+                **_summary(found),
+                "folder": str(found.folder),
+                "window_tokens": input_window(found.spec.model, statistics),
+                "notes": list(hint_notes(found.spec.model, statistics)),
+                "tools_now": list(now.names) if now is not None else None,
+                "tool_faults": list(now.faults) if now is not None else None,
+                "document": dict(found.document),
+            },
+            default=str,
+        )
+        return EXIT_OK
+    print_line("\n".join((*_facts(found, statistics), *_now_lines(now))))
+    return EXIT_OK
+
+
+def list_files(options: Options, name: str, *, trust: Sequence[str], as_json: bool) -> int:
+    """Print the files of an agent's workspace that hold text from outside; return the exit code.
+
+    Those that `trust` names are no longer among them; a folder stands for all in it.
+    """
+    config = load(options)
+    agent = _agent(config, name)
+    root = agent.files or config.workspace / FILES_FOLDER / name
+    marked = marked_below(root, config.workspace)
+    missing = [path for path in trust if not any(_is_at(each, path, root) for each in marked)]
+    for path in missing:
+        say(f"{path}: no text from outside is marked there; paths are seen from {root}")
+    trusted = [each.path for each in marked if any(_is_at(each, path, root) for path in trust)]
+    trust_files(root, trusted, config.workspace)
+    for path in trusted:
+        say(f"{path}: trusted from now on")
+    left = [each for each in marked if each.path not in trusted]
+    if as_json:
+        print_json([asdict(each) for each in left])
+    elif left:
+        rows = [(each.path, ", ".join(each.sources)) for each in left]
+        print_table(("file", "with text from"), rows)
+    else:
+        print_line(f"no file in {root} is marked as text from outside")
+    return EXIT_BAD_INPUT if missing else EXIT_OK
+
+
+def _is_at(marked: Marked, path: str, root: Path) -> bool:
+    """Return whether a marked file is the one at a path, or below it."""
+    wanted = os.path.relpath(root / path, root)
+    return wanted in {".", marked.path} or marked.path.startswith(f"{wanted}/")
+
+
+def _agent(config: Config, name: str) -> AgentFile:
+    """Return one agent.
+
+    Raises:
+        ConfigError: It cannot be loaded.
+        UnknownAgentError: There is none of this name.
+    """
     agents: list[AgentFile] = []
     faults: list[Fault] = []
     for folder in agent_folders(config):
@@ -85,24 +149,7 @@ def show_agent(options: Options, name: str, *, as_json: bool) -> int:
         if faults:
             raise ConfigError(faults=faults)
         raise UnknownAgentError(name, tuple(sorted(agent.spec.name for agent in agents)))
-    statistics = look_up(config.workspace / MODELS_FILE, SystemClock()).of(found.spec.model)
-    now = _tools_now(config, name)
-    if as_json:
-        print_json(
-            {
-                **_summary(found),
-                "folder": str(found.folder),
-                "window_tokens": input_window(found.spec.model, statistics),
-                "notes": list(hint_notes(found.spec.model, statistics)),
-                "tools_now": list(now.names) if now is not None else None,
-                "tool_faults": list(now.faults) if now is not None else None,
-                "document": dict(found.document),
-            },
-            default=str,
-        )
-        return EXIT_OK
-    print_line("\n".join((*_facts(found, statistics), *_now_lines(now))))
-    return EXIT_OK
+    return found
 
 
 def _tools_now(config: Config, name: str) -> ToolsNow | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -13,9 +14,10 @@ from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.config.settings import Config
 from everturn_gateway.private_environ import process_environ
 from everturn_gateway.specs import AgentFile
-from everturn_gateway.tools.config import ToolConfig
+from everturn_gateway.tools.config import ToolConfig, may_write
 from everturn_gateway.tools.environment import ServiceLink, ToolEnvironment
 from everturn_gateway.tools.factory import FILES_FOLDER
+from everturn_gateway.tools.marks import MarkedWorkspaces, keeps_marks
 from everturn_gateway.tools.shell import Confinement, sandbox_fault, unseen_places
 
 _METADATA: Final = ("169.254.169.254", 80)
@@ -31,6 +33,8 @@ def sandbox_notes(config: Config, agent: AgentFile) -> Iterator[str]:
     """
     if fault := _sandbox_fault(config, agent):
         yield f"its commands cannot run: {fault}"
+    if note := _marks_note(config, agent):
+        yield note
     confined = [each for each in _confinements(agent.tool_config) if each.sandbox == "bwrap"]
     if any(each.network for each in confined):
         if not config.server.api_token:
@@ -57,6 +61,20 @@ def sandbox_notes(config: Config, agent: AgentFile) -> Iterator[str]:
         yield f"its commands are to see {_listed(missing)}, and that is not there"
 
 
+def _marks_note(config: Config, agent: AgentFile) -> str | None:
+    """Return what is to be said where files of an agent's workspace keep no marks."""
+    files = agent.files or config.workspace / FILES_FOLDER / agent.spec.name
+    if not may_write(agent.tool_config) or not files.is_dir():
+        return None
+    with suppress(OSError):  # what cannot be written to keeps no text from outside
+        if not keeps_marks(files):
+            return (
+                f"files in {files} keep no extended attributes: text from outside that is written"
+                " there is not known for what it is later; move the workspace to another disk"
+            )
+    return None
+
+
 def _listed(places: dict[Path, None]) -> str:
     return ", ".join(map(str, places))
 
@@ -70,14 +88,16 @@ def _confinements(config: ToolConfig) -> list[Confinement]:
 def _sandbox_fault(config: Config, agent: AgentFile) -> str | None:
     """Return why an agent's commands cannot be confined on this machine."""
     environ = process_environ()
+    files = (agent.files or config.workspace / FILES_FOLDER / agent.spec.name).absolute()
     site = ToolEnvironment(
         agent=agent.spec.name,
         home=agent.folder.absolute(),
-        files=(agent.files or config.workspace / FILES_FOLDER / agent.spec.name).absolute(),
+        files=files,
         state=config.workspace,
         environ=environ,
         secrets=crash_log.secrets,
         link=ServiceLink(),
+        marks=MarkedWorkspaces(config.workspace).of(files),
     )
     is_open = not config.server.api_token
     faults = (

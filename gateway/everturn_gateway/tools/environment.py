@@ -13,6 +13,7 @@ from everturn_actors.ports import Tool, ToolCapabilities
 from everturn_actors.service import TurnService
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.scheduler.client import SchedulerClient
+from everturn_gateway.tools.marks import MarkedFiles
 
 
 class ServiceLink:
@@ -61,6 +62,8 @@ class ToolEnvironment:
     "The gateway's environment. Nothing of it reaches a command unless it is named."
     secrets: SecretRegistry = field(repr=False)
     link: ServiceLink = field(repr=False)
+    marks: MarkedFiles = field(repr=False)
+    "Which files of the workspace hold text from outside."
 
 
 @runtime_checkable

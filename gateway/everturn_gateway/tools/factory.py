@@ -20,6 +20,7 @@ from everturn_gateway.tools.config import ToolConfig
 from everturn_gateway.tools.conversations import Delegate, SessionTool
 from everturn_gateway.tools.environment import ServiceLink, ToolEnvironment
 from everturn_gateway.tools.files import file_tools, send_file_tool
+from everturn_gateway.tools.marks import MarkedWorkspaces
 from everturn_gateway.tools.mcp import McpServers, open_mcp
 from everturn_gateway.tools.memory import memory_tools
 from everturn_gateway.tools.policy import (
@@ -79,6 +80,7 @@ class ToolFactory:
         servers: McpServers,
         notifier: Notifier,
         hidden: tuple[Path, ...] = (),
+        marks: MarkedWorkspaces,
         has_open_api: bool = False,
         watch: CallWatch | None = None,
     ) -> None:
@@ -88,7 +90,7 @@ class ToolFactory:
         self._state, self._environ, self._secrets = state, environ, secrets
         self._clock, self._servers, self._notifier = clock, servers, notifier
         self._hidden, self._has_open_api = hidden, has_open_api
-        self._watch = watch
+        self._watch, self._marks = watch, marks
         self._held: dict[Path, HeldFiles] = {}
         self._words: dict[str, AllowedWords] = {}
 
@@ -150,14 +152,16 @@ class ToolFactory:
 
     def environment(self, *, agent: str, home: Path, files: Path | None) -> ToolEnvironment:
         """Return where the tools of an agent work; the arguments are those of `make_tools`."""
+        workspace = (files or self._state / FILES_FOLDER / agent).absolute()
         return ToolEnvironment(
             agent=agent,
             home=home.absolute(),
-            files=(files or self._state / FILES_FOLDER / agent).absolute(),
+            files=workspace,
             state=self._state.absolute(),
             environ=self._environ,
             secrets=self._secrets,
             link=self.link,
+            marks=self._marks.of(workspace),
         )
 
     def fixed(
@@ -323,13 +327,19 @@ async def open_tool_factory(
         OSError: The workspace cannot be used.
     """
     supervisor = supervisor or Supervisor(clock)
-    link = ServiceLink()
+    link, marks = ServiceLink(), MarkedWorkspaces(state)
     left = await to_thread.run_sync(end_left, state)
     if left:
         logger.warning("ended what a killed gateway had left running", extra={"processes": left})
     async with (
         open_processes(
-            state, clock, link, environ=environ, secrets=secrets, supervisor=supervisor
+            state,
+            clock,
+            link,
+            environ=environ,
+            secrets=secrets,
+            marks=marks,
+            supervisor=supervisor,
         ) as processes,
         open_mcp(clock=clock) as servers,
         open_notifier(clock, secrets, supervisor=supervisor) as notifier,
@@ -344,6 +354,7 @@ async def open_tool_factory(
             servers=servers,
             notifier=notifier,
             hidden=hidden,
+            marks=marks,
             has_open_api=has_open_api,
             watch=watch,
         )

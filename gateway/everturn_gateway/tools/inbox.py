@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
+from functools import partial
 
 from everturn_actors.errors import ToolFailedError
+from everturn_actors.outside import one_source
 from everturn_gateway.tools.config import ToolConfig
 from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.files.tools import workspace_of
+from everturn_gateway.tools.marks import INBOX
 from everturn_gateway.tools.policy.files.protected_files import reason_of_name
 
-INBOX: Final = "inbox"  # in the agent's workspace
 _OWNERS_ALONE = 0o600
 
 
@@ -20,6 +21,7 @@ async def keep_in_inbox(
     """Keep a file for an agent's tools; return its path as they know it when it is durable.
 
     The same file once more is left as it is. A model may have changed it: then it is put back.
+    It is marked as text from outside, whoever sent it: people pass on what others wrote.
     Where others would take orders from a file of its name, it gets another (`protected_files`).
 
     Args:
@@ -50,7 +52,9 @@ async def keep_in_inbox(
                 raise ToolFailedError(msg)
             there = place.read_if_there(len(data) + 1)
             if there is None or there[0] != data:
-                place.replace(data, mode=_OWNERS_ALONE)
+                sources = (one_source(f"the file {name}, which was sent here"),)
+                mark = partial(environment.marks.mark, sources=sources)
+                place.replace(data, mode=_OWNERS_ALONE, look=mark)
 
     try:
         await workspace.run(write)

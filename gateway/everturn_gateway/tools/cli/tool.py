@@ -15,6 +15,7 @@ from everturn_actors.ports import ToolCapabilities, ToolContext, ToolOutput
 from everturn_gateway.errors import ConfigError
 from everturn_gateway.tools.arguments import Arguments, parameters, read_arguments
 from everturn_gateway.tools.cli.programs import CliProgram
+from everturn_gateway.tools.conversations import sources_behind
 from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.shell.bash import MARGIN_S
 from everturn_gateway.tools.shell.commands import run_command
@@ -77,7 +78,7 @@ class CliTool:
         """Nobody knows what it does."""
         return self._capabilities
 
-    async def run(self, call: ToolCall, context: ToolContext) -> str | ToolOutput:  # noqa: ARG002 - `Tool`
+    async def run(self, call: ToolCall, context: ToolContext) -> str | ToolOutput:
         """Run the program, or return its manual.
 
         Raises:
@@ -100,6 +101,7 @@ class CliTool:
             cwd=program.folder,
             readable=() if inside else (program.folder,),
             environ=self._environ,
+            outside=sources_behind(context),
         )
 
     def _manual(self) -> str:

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from everturn_gateway.tools.confined.folder import Confined, make_private
-from everturn_gateway.tools.confined.place import TEMPORARY, Place, is_temporary, kind_of
+from everturn_gateway.tools.confined.place import TEMPORARY, Place, Version, is_temporary, kind_of
 
-__all__ = ["TEMPORARY", "Confined", "Place", "is_temporary", "kind_of", "make_private"]
+__all__ = ["TEMPORARY", "Confined", "Place", "Version", "is_temporary", "kind_of", "make_private"]

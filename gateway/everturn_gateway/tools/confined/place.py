@@ -120,8 +120,12 @@ class Place:
             raise
         return fd
 
-    def read(self, limit_bytes: int) -> tuple[bytes, Version]:
+    def read(
+        self, limit_bytes: int, *, look: Callable[[int], None] | None = None
+    ) -> tuple[bytes, Version]:
         """Return a file's first `limit_bytes`, and which state of it that is.
+
+        `look` is called with the open file, after it was read.
 
         Raises:
             ToolFailedError: There is nothing, or something that is no plain file.
@@ -131,7 +135,10 @@ class Place:
             info = os.fstat(fd)
             if stat.S_ISDIR(info.st_mode):
                 raise IsADirectoryError(errno.EISDIR, "is a folder")
-            return _read_some(fd, limit_bytes), _version(info)
+            data = _read_some(fd, limit_bytes)
+            if look is not None:
+                look(fd)
+            return data, _version(info)
         finally:
             os.close(fd)
 
@@ -144,7 +151,12 @@ class Place:
         return None if self._info() is None else self.read(limit_bytes)
 
     def replace(
-        self, data: bytes, *, expected: Version | None = None, mode: int = 0o666
+        self,
+        data: bytes,
+        *,
+        expected: Version | None = None,
+        mode: int = 0o666,
+        look: Callable[[int], None] | None = None,
     ) -> int | None:
         """Put `data` in the place of what is there; return when it survives a crash.
 
@@ -155,6 +167,7 @@ class Place:
             data: The new bytes.
             expected: The state that the file has to be in still; None = whatever is there goes.
             mode: The permissions of a new one, before the umask.
+            look: Is called with the new one, open, before it takes the name.
 
         Returns:
             The size of the file before, in bytes; None where there was none.
@@ -168,7 +181,7 @@ class Place:
         draft = f"{TEMPORARY[0]}{secrets.token_hex(8)}{TEMPORARY[1]}"
         mode = mode if before is None else before.st_mode & _PERMISSIONS
         try:
-            written_ns = self._write_draft(draft, data, mode, before)
+            written_ns = self._write_draft(draft, data, mode, before, look)
             if expected is not None:
                 self._refuse_changed(expected)
             os.replace(draft, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
@@ -261,7 +274,14 @@ class Place:
             msg = f"{shown(self.path)} was changed by someone else meanwhile; read it again"
             raise ToolFailedError(msg)
 
-    def _write_draft(self, draft: str, data: bytes, mode: int, owner: os.stat_result | None) -> int:
+    def _write_draft(
+        self,
+        draft: str,
+        data: bytes,
+        mode: int,
+        owner: os.stat_result | None,
+        look: Callable[[int], None] | None,
+    ) -> int:
         """Write a file beside the one that is meant, durably; return the disk's time."""
         is_new = owner is None
         # Until it has its permissions it is nobody else's to read.
@@ -271,6 +291,8 @@ class Place:
             if not is_new:
                 os.fchmod(fd, mode)
             _write_all(fd, data)
+            if look is not None:
+                look(fd)
             os.fsync(fd)
             return os.fstat(fd).st_mtime_ns
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -10,13 +11,14 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from everturn_actors.errors import ToolFailedError
-from everturn_actors.ports import Tool, ToolCapabilities, ToolContext
+from everturn_actors.outside import one_source, together
+from everturn_actors.ports import Tool, ToolCapabilities, ToolContext, ToolOutput
 from everturn_gateway.tools.arguments import Arguments
-from everturn_gateway.tools.confined import Confined, Place
+from everturn_gateway.tools.confined import Confined, Place, Version
 from everturn_gateway.tools.environment import FileWrite, ToolEnvironment
 from everturn_gateway.tools.files import reading
 from everturn_gateway.tools.files.editing import Edited, edit
-from everturn_gateway.tools.files.finding import FILE_MAX_BYTES, Finding, Wanted
+from everturn_gateway.tools.files.finding import FILE_MAX_BYTES, Finding, Found, Wanted
 from everturn_gateway.tools.files.listing import (
     ENTRIES_MAX,
     HITS_MAX,
@@ -24,8 +26,9 @@ from everturn_gateway.tools.files.listing import (
     folder_text,
     hits_text,
 )
-from everturn_gateway.tools.files.writing import CallId, WritingTool
+from everturn_gateway.tools.files.writing import Writer, WritingTool
 from everturn_gateway.tools.function import FunctionTool
+from everturn_gateway.tools.marks import file_source
 from everturn_gateway.tools.policy.files.protected_files import reason_on_disk
 from everturn_gateway.tools.policy.judged_writes import JudgedWrites
 from everturn_gateway.tools.wording import counted, shown
@@ -175,8 +178,9 @@ class _Files:
         self._folder = workspace_of(environment)
         self._judged = judged
         self._finding = Finding(self._folder, environment.environ)
+        self._marks = environment.marks
 
-    async def read(self, asked: ReadFile, _context: ToolContext) -> str:
+    async def read(self, asked: ReadFile, _context: ToolContext) -> ToolOutput:
         return await self._folder.run(partial(self._page, asked), reads=True)
 
     async def list(self, asked: ListFiles, _context: ToolContext) -> str:
@@ -187,7 +191,7 @@ class _Files:
         wanted = Wanted(path=asked.path, pattern=asked.pattern, hits=hits)
         return files_text(wanted, await self._finding.find(wanted), asked.offset)
 
-    async def search(self, asked: SearchFiles, _context: ToolContext) -> str:
+    async def search(self, asked: SearchFiles, _context: ToolContext) -> ToolOutput:
         if "\n" in asked.query.rstrip("\n"):
             msg = "query: lines are searched one by one; give text of a single line"
             raise ToolFailedError(msg)
@@ -199,12 +203,14 @@ class _Files:
             pattern=asked.pattern,
             hits=HITS_MAX + 1,
         )
-        return hits_text(await self._finding.find(wanted))
+        found = await self._finding.find(wanted)
+        source = await self._folder.run(partial(self._source_of_hits, found), reads=True)
+        return ToolOutput(text=hits_text(found), untrusted=bool(source), source=source)
 
-    async def write(self, asked: WriteFile, by: CallId) -> str:
+    async def write(self, asked: WriteFile, by: Writer) -> str:
         return await self._folder.run(partial(self._write, asked, by))
 
-    async def edit(self, asked: EditFile, by: CallId) -> str:
+    async def edit(self, asked: EditFile, by: Writer) -> str | ToolOutput:
         return await self._folder.run(partial(self._edit, asked, by))
 
     async def intent_to_write(self, asked: WriteFile) -> FileWrite:
@@ -222,13 +228,13 @@ class _Files:
         head = content[:_HEAD_CHARACTERS].encode("utf-8", "replace")
         return FileWrite(root=self._folder.root, path=self._folder.where(path), head=head)
 
-    def _check(self, place: Place, by: CallId, head: bytes) -> None:
+    def _check(self, place: Place, by: Writer, head: bytes) -> None:
         """Refuse a protected file that the call was not judged for, at the moment of writing.
 
         Raises:
             ToolFailedError: It leads elsewhere than it did, or the file became another.
         """
-        if self._judged.is_judged(*by, place.inside):
+        if self._judged.is_judged(by.session_id, by.call_id, place.inside):
             return
         named = self._judged.named
         if reason := reason_on_disk(self._folder.root, place.inside, named=named, data=head):
@@ -239,9 +245,36 @@ class _Files:
             )
             raise ToolFailedError(msg)
 
-    def _page(self, asked: ReadFile) -> str:
+    def _read(self, place: Place) -> tuple[bytes, Version, tuple[str, ...]]:
+        """Read a file, with the text from outside in it, by source."""
+        found: list[str] = []
+
+        def look(fd: int) -> None:
+            found.extend(self._marks.sources(fd, place.inside))
+
+        with self._marks.reading():
+            data, version = place.read(READ_MAX_BYTES, look=look)
+        return data, version, tuple(found)
+
+    def _source_of_hits(self, found: Found) -> str:
+        """Return in words the text from outside in files with hits; empty = there is none."""
+        if not found.hits or not self._marks.may_have_marks:
+            return ""
+        sources: list[str] = []
+        for path in dict.fromkeys(hit.path for hit in found.hits):
+            with self._marks.reading(), self._folder.place(path) as place:
+                fd = place.open()
+                try:
+                    if in_file := self._marks.sources(fd, place.inside):
+                        sources.append(file_source(place.inside, in_file))
+                finally:
+                    os.close(fd)
+        return one_source("; ".join(together(sources)))
+
+    def _page(self, asked: ReadFile) -> ToolOutput:
         with self._folder.place(asked.path) as place:
-            data, version = place.read(READ_MAX_BYTES)
+            data, version, sources = self._read(place)
+        source = file_source(place.inside, sources) if sources else ""
         notes: list[str] = []
         size = version[2]
         if size > READ_MAX_BYTES:
@@ -255,29 +288,38 @@ class _Files:
         if "\r\n" in text:
             notes.append(r"lines end in \r\n")
         wanted = reading.Wanted(line=asked.offset, lines=asked.limit, column=asked.column)
-        return reading.page(asked.path, text, wanted, notes=tuple(notes))
+        page = reading.page(asked.path, text, wanted, notes=tuple(notes))
+        return ToolOutput(text=page, untrusted=bool(source), source=source)
 
-    def _write(self, asked: WriteFile, by: CallId) -> str:
+    def _write(self, asked: WriteFile, by: Writer) -> str:
         data = _encoded("content", asked.content)
         if len(data) > WRITE_MAX_BYTES:
             msg = f"content: {len(data):,} bytes; {WRITE_MAX_BYTES:,} are the most"
             raise ToolFailedError(msg)
         with self._folder.place(asked.path, create=True) as place, place.locked():
             self._check(place, by, data[:_HEAD_CHARACTERS])
-            before = place.replace(data)
+            before = place.replace(data, look=partial(self._marks.mark, sources=by.outside))
         was = "a new file" if before is None else f"it had {counted(before, 'byte')}"
         return f"wrote {counted(len(data), 'byte')} to {shown(asked.path)} ({was})"
 
-    def _edit(self, asked: EditFile, by: CallId) -> str:
+    def _edit(self, asked: EditFile, by: Writer) -> str | ToolOutput:
         with self._folder.place(asked.path) as place, place.locked():
-            data, version = place.read(READ_MAX_BYTES)
+            data, version, sources = self._read(place)
             if version[2] > READ_MAX_BYTES:
                 msg = f"{shown(asked.path)} has {version[2]:,} bytes; that is too large to edit"
                 raise ToolFailedError(msg)
-            edited = self._edited(asked, data)
+            try:
+                edited = self._edited(asked, data)
+            except ToolFailedError as error:
+                if not sources:
+                    raise
+                # It may quote what stands there.
+                source = file_source(place.inside, sources)
+                return ToolOutput(text=str(error), is_error=True, untrusted=True, source=source)
             new = _encoded("new_text", edited.text)
             self._check(place, by, new[:_HEAD_CHARACTERS])
-            place.replace(new, expected=version)
+            kept = partial(self._marks.mark, sources=together(sources, by.outside))
+            place.replace(new, expected=version, look=kept)
         lines = ", ".join(map(str, edited.lines))
         more = ", …" if edited.count > len(edited.lines) else ""
         places = counted(edited.count, "place")

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Generic, TypeAlias, TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall, ToolDefinition
-from everturn_actors.ports import ToolCapabilities, ToolContext
+from everturn_actors.ports import ToolCapabilities, ToolContext, ToolOutput
 from everturn_gateway.tools.arguments import Arguments, parameters, read_arguments
+from everturn_gateway.tools.conversations import sources_behind
 from everturn_gateway.tools.environment import FileWrite
 
 ArgumentsT = TypeVar("ArgumentsT", bound=Arguments)
-CallId: TypeAlias = tuple[str, str]
-"The session's id, and the call's in it."
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Which call writes."""
+
+    session_id: str
+    call_id: str
+    "In that session."
+    outside: tuple[str, ...]
+    "The text from outside that may be behind it, by source."
 
 
 class WritingTool(Generic[ArgumentsT]):
@@ -26,7 +37,7 @@ class WritingTool(Generic[ArgumentsT]):
         *,
         arguments: type[ArgumentsT],
         capabilities: ToolCapabilities,
-        write: Callable[[ArgumentsT, CallId], Awaitable[str]],
+        write: Callable[[ArgumentsT, Writer], Awaitable[str | ToolOutput]],
         intent: Callable[[ArgumentsT], Awaitable[FileWrite]],
     ) -> None:
         """Offer `write` under `name`; `intent` says what it would write, and writes nothing."""
@@ -53,11 +64,11 @@ class WritingTool(Generic[ArgumentsT]):
         except ToolFailedError:
             return None
 
-    async def run(self, call: ToolCall, context: ToolContext) -> str:
+    async def run(self, call: ToolCall, context: ToolContext) -> str | ToolOutput:
         """Run one call.
 
         Raises:
             ToolFailedError: The arguments do not fit, or it failed.
         """
-        by = (context.session_id, call.call_id)
+        by = Writer(context.session_id, call.call_id, sources_behind(context))
         return await self._write(read_arguments(call, self._arguments), by)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from subprocess import DEVNULL
@@ -14,6 +15,8 @@ import anyio
 from anyio import to_thread
 
 from everturn_actors.errors import ToolFailedError
+from everturn_actors.outside import together
+from everturn_gateway.tools.marks import Run
 from everturn_gateway.tools.processes import supervisor_process
 from everturn_gateway.tools.processes.leftovers import end_leftovers
 from everturn_gateway.tools.processes.records import (
@@ -54,6 +57,8 @@ class Process:
     forgotten: bool = False
     "Nothing of it is kept when it has ended."
     watching: anyio.CancelScope | None = None
+    run: Run | None = None
+    "What its marked files are followed by; None where they are not yet."
     _alive: int = -1
     _control: int = -1
     _writing: anyio.Lock = field(default_factory=anyio.Lock)
@@ -190,6 +195,17 @@ class Process:
         """
         self.record = replace(self.record, told=True)
         await self._save()
+
+    async def add_outside(self, sources: Iterable[str]) -> None:
+        """Record the text from outside that is behind it; return when that is durable.
+
+        Raises:
+            OSError: It could not be written; in memory it holds all the same.
+        """
+        found = together(sources, self.record.outside)
+        if set(found) != set(self.record.outside):
+            self.record = replace(self.record, outside=found)
+            await self._save()
 
     async def set_watch(self, watch: Watch | None) -> None:
         """Record whether it is watched; return when that is durable.

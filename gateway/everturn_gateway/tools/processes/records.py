@@ -74,12 +74,21 @@ class ProcessRecord:
     timeout_s: float
     began_at: datetime
     "UTC."
-    untrusted: bool
-    "Whether what it prints may come from outside."
+    files: str
+    "The workspace in which it was started, absolute."
+    since_ns: int
+    "When it began, by the clock that stamps files."
+    outside: tuple[str, ...]
+    "The text from outside that is behind it, by source, as far as is known; see `MarkedFiles`."
     told: bool = False
     "Whether its end was told, or need not be."
     watch: Watch | None = None
     format: int = _FORMAT
+
+    @property
+    def untrusted(self) -> bool:
+        """Whether what it prints may come from outside."""
+        return bool(self.outside)
 
 
 _RECORDS: Final = TypeAdapter(ProcessRecord)

@@ -24,10 +24,12 @@ from anyio import to_thread
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ConversationKey
+from everturn_actors.outside import together
 from everturn_actors.ports import Clock
 from everturn_actors.supervisor import TRANSIENT, Supervisor, attempt, contain
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.tools.environment import ServiceLink
+from everturn_gateway.tools.marks import MarkedFiles, MarkedWorkspaces, now_ns
 from everturn_gateway.tools.policy.outside.cleaning import clean, without_hidden
 from everturn_gateway.tools.processes import supervisor_process
 from everturn_gateway.tools.processes.output import Output, read_output
@@ -80,7 +82,10 @@ class Order:
     interactive: bool
     takes_input: bool
     timeout_s: float
-    untrusted: bool
+    marks: MarkedFiles
+    "Those of the workspace."
+    outside: tuple[str, ...]
+    "The text from outside that is behind it, by source."
     max_processes: int
     "How many of the agent may run at the same time."
 
@@ -101,6 +106,7 @@ class ProcessTable:
         clock: Clock,
         link: ServiceLink,
         secrets: SecretRegistry,
+        marks: MarkedWorkspaces,
         tmux: Tmux,
         group: anyio.abc.TaskGroup,
         supervisor: Supervisor,
@@ -116,6 +122,7 @@ class ProcessTable:
         self._folder = folder
         self._link = link
         self._secrets = secrets
+        self._marks = marks
         self._group = group
         self._supervisor = supervisor
         self._processes = processes
@@ -171,11 +178,14 @@ class ProcessTable:
             interactive=order.interactive,
             timeout_s=order.timeout_s,
             began_at=self.clock.now(),
-            untrusted=order.untrusted,
+            files=str(order.marks.root),
+            since_ns=now_ns(),
+            outside=order.outside,
         )
         process = Process(folder=self._folder / handle, record=record)
         self._processes[handle] = process
         try:
+            await self._follow_files(process)
             await to_thread.run_sync(self._prepare, process, order)
             await process.start(self.tmux)
         except OSError as error:
@@ -229,11 +239,47 @@ class ProcessTable:
                 give_folder(_home(process), order.runs_as)
         process.connect()
 
+    # --- what is behind it ---
+
+    async def _follow_files(self, process: Process, *, has_gap: bool = False) -> None:
+        """Take note from now on of the marked files that it opens, and those that it changes."""
+        record, marks = process.record, self._marks_of(process)
+        begin = partial(marks.begin, record.outside, since_ns=record.since_ns, has_gap=has_gap)
+        process.run = await marks.in_thread(begin)
+
+    async def look_at_files(self, process: Process, *, ends: bool = False) -> None:
+        """Find out which text from outside is behind a process, and mark what it changed.
+
+        Raises:
+            OSError: That cannot be recorded; in memory it holds all the same.
+        """
+        run, marks = process.run, self._marks_of(process)
+        if run is None:
+            return
+        await marks.in_thread(partial(marks.end if ends else marks.look, run))
+        await process.add_outside(run.sources)
+
+    async def put_behind(self, process: Process, sources: tuple[str, ...]) -> None:
+        """Say that text from outside is behind what a process is about to be given to read.
+
+        Raises:
+            OSError: As `look_at_files`.
+        """
+        if process.run is not None:
+            process.run.behind = together(sources, process.run.behind)
+        await process.add_outside(sources)
+
+    def _marks_of(self, process: Process) -> MarkedFiles:
+        return self._marks.of(Path(process.record.files))
+
     async def _undo(self, process: Process) -> None:
         """Take back a start that failed or was cancelled: it never runs, or is killed."""
         with anyio.move_on_after(_CANCEL_S, shield=True):
             if not process.is_connected or await to_thread.run_sync(give_up, process.folder):
                 process.disconnect()
+                if process.run is not None:
+                    marks = self._marks_of(process)
+                    await marks.in_thread(partial(marks.end, process.run))
                 await self._remove(process)
                 return
         process.claims += 1  # nobody has to be told
@@ -302,8 +348,11 @@ class ProcessTable:
 
         Where a step fails it is done again, and none of those before it.
         """
+        if process.run is None:  # it was started before this gateway
+            await self._follow_files(process, has_gap=True)
         if process.ending is None:
             await self._take_end(process)
+        await self._see_files_out(process)
         if not process.ended.is_set():
             if process.claims:
                 await self._mark_told(process)
@@ -330,6 +379,14 @@ class ProcessTable:
             process.watching.cancel()
         fields = {"handle": process.record.handle, "status": ending.status}
         logger.info("a background process has ended", extra=fields)
+
+    async def _see_files_out(self, process: Process) -> None:
+        failure = await attempt(partial(self.look_at_files, process, ends=True))
+        if failure is not None:
+            logger.warning(
+                "it cannot be recorded what was behind a process",
+                extra={"handle": process.record.handle, "error": str(failure)},
+            )
 
     async def _pass_on_end(self, handle: str) -> None:
         if self.on_ended is None:
@@ -416,7 +473,8 @@ class ProcessTable:
     async def _watch(self, process: Process, scope: anyio.CancelScope) -> None:
         with scope:
             await self._may_tell.wait()
-            await watch(process, self.tmux, self._link.service, self.clock, self._cleaned)
+            look = partial(self.look_at_files, process)
+            await watch(process, self.tmux, self._link.service, self.clock, self._cleaned, look)
 
     # --- after a restart ---
 
@@ -441,6 +499,7 @@ async def open_processes(
     *,
     environ: Mapping[str, str],
     secrets: SecretRegistry,
+    marks: MarkedWorkspaces | None = None,
     supervisor: Supervisor | None = None,
 ) -> AsyncGenerator[ProcessTable]:
     """Open the table of a workspace, with all that runs and has ended there.
@@ -453,6 +512,7 @@ async def open_processes(
         link: The way to the conversations.
         environ: Where tmux is looked for: its PATH.
         secrets: What no message may show.
+        marks: Which files of workspaces hold text from outside; by default looked at anew.
         supervisor: Runs what follows each process; by default one of its own.
     """
     folder = state / FOLDER
@@ -473,6 +533,7 @@ async def open_processes(
                 link=link,
                 secrets=secrets,
                 tmux=Tmux(folder, environ),
+                marks=marks or MarkedWorkspaces(state),
                 group=group,
                 supervisor=supervisor or Supervisor(clock),
             )

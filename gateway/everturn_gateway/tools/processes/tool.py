@@ -9,9 +9,11 @@ from anyio import to_thread
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall, ToolDefinition
+from everturn_actors.outside import one_source, together
 from everturn_actors.ports import ToolCapabilities, ToolContext, ToolOutput
 from everturn_gateway.tools.arguments import parameters, read_arguments
 from everturn_gateway.tools.confined import make_private
+from everturn_gateway.tools.conversations import sources_behind
 from everturn_gateway.tools.environment import CommandPlace, ToolEnvironment
 from everturn_gateway.tools.processes.arguments import ProcessArguments, read_keys
 from everturn_gateway.tools.processes.output import Output, text_of
@@ -29,6 +31,7 @@ WAIT_S: Final = 600.0  # what takes longer goes on in the background
 _MARGIN_S: Final = 60.0  # of the call's deadline above that
 GLANCE_S: Final = 0.3  # a command that cannot run at all ends at once; the call says so
 _GLANCE_LINES: Final = 30
+_SOURCE_CHARACTERS: Final = 100  # of a command, named as where a text is from
 _TERMINAL: Final = "screen-256color"  # what tmux is to the programs in it
 _OWN_TERMINAL: Final = "--new-session"
 
@@ -124,6 +127,8 @@ class BackgroundProcess:
             raise ToolFailedError(msg)
         process = self._table.find(context.key, asked.handle)
         try:
+            if asked.action in {"write", "send_keys"} and (sources := sources_behind(context)):
+                await self._table.put_behind(process, sources)
             return await self._act(asked, process)
         except OSError as error:
             msg = f"{asked.action} failed: {error.strerror or error}"
@@ -179,13 +184,22 @@ class BackgroundProcess:
             interactive=asked.interactive,
             takes_input=not asked.wait,
             timeout_s=asked.timeout_seconds,
-            untrusted=self._confinement.reaches_network,
+            marks=self._environment.marks,
+            outside=self._behind(asked.command, context),
             max_processes=self._max_processes,
         )
         process = await self._table.spawn(order)
         if await self._table.wait(process, self._wait_s if asked.wait else self._glance_s):
             return await self._ended(process, whole=asked.wait)
         return self._started(process, waited=asked.wait)
+
+    def _behind(self, command: str, context: ToolContext) -> tuple[str, ...]:
+        """Return the text from outside that is behind a command, whatever it opens."""
+        sources = sources_behind(context)
+        if not self._confinement.reaches_network:
+            return sources
+        words = f"what the background process {command[:_SOURCE_CHARACTERS]!r} wrote, with network"
+        return together(sources, (one_source(words),))
 
     def _folder(self, workdir: str | None) -> Path:
         """Return the folder to run in. Blocking.
@@ -263,6 +277,7 @@ class BackgroundProcess:
 
     async def _log(self, process: Process, asked: ProcessArguments) -> ToolOutput:
         output = await self._table.output(process)
+        await self._table.look_at_files(process)
         if asked.offset is None:
             lines = output.last(asked.limit)
         else:
@@ -273,6 +288,7 @@ class BackgroundProcess:
     async def _capture(self, process: Process) -> ToolOutput:
         _needs_terminal(process, "capture")
         screen = await self._table.tmux.screen(process.record.handle)
+        await self._table.look_at_files(process)
         return self._told(process, screen or "(the screen is empty)")
 
     def _told(self, process: Process, text: str, *, is_error: bool = False) -> ToolOutput:

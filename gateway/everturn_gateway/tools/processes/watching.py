@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
@@ -34,10 +34,12 @@ async def watch(
     service: TurnService,
     clock: Clock,
     clean: Callable[[str], str],
+    look: Callable[[], Awaitable[None]],
 ) -> None:
     """Tell whenever nothing has been written for `Watch.quiet_s` and the screen has changed.
 
-    Ends with the process, by cancellation, or after `MESSAGES_MAX` messages.
+    `look` finds out, once the screen was read, whether text from outside is behind it. It may raise
+    `OSError`. Ends with the process, by cancellation, or after `MESSAGES_MAX` messages.
     """
     size, quiet_since, looked_at = -1, clock.now(), False
     told_at = None
@@ -50,7 +52,7 @@ async def watch(
         is_soon = told_at is not None and (now - told_at).total_seconds() < GAP_S
         if is_quiet and not looked_at and not is_soon:
             looked_at = True
-            if await _look(process, tmux, service, clock, clean):
+            if await _look(process, tmux, service, clock, clean, look):
                 told_at = clock.now()
         await clock.sleep(min(_LOOK_S, wish.quiet_s))
 
@@ -61,6 +63,7 @@ async def _look(
     service: TurnService,
     clock: Clock,
     clean: Callable[[str], str],
+    look: Callable[[], Awaitable[None]],
 ) -> bool:
     """Tell what the screen shows, unless that is what was told last; return whether it was told."""
     record = process.record
@@ -70,6 +73,11 @@ async def _look(
         screen = await tmux.screen(record.handle)
     except ToolFailedError:  # it ends in this moment; its end is told
         return False
+    try:
+        await look()
+    except OSError as error:  # what was found holds all the same
+        _warn(record.handle, error)
+    record = process.record
     seen = hashlib.sha256(screen.encode()).hexdigest()[:16]
     if seen == wish.screen:
         return False
@@ -81,7 +89,10 @@ async def _look(
     try:
         await process.set_watch(None if ends else replace(wish, told=number, screen=seen))
     except OSError as error:
-        logger.warning(
-            "a watch cannot be recorded", extra={"handle": record.handle, "error": str(error)}
-        )
+        _warn(record.handle, error)
     return True
+
+
+def _warn(handle: str, error: OSError) -> None:
+    fields = {"handle": handle, "error": str(error)}
+    logger.warning("a watch cannot be recorded", extra=fields)

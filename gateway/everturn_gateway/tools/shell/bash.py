@@ -11,6 +11,7 @@ from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall, ToolDefinition
 from everturn_actors.ports import ToolCapabilities, ToolContext, ToolOutput
 from everturn_gateway.tools.arguments import Arguments, parameters, read_arguments
+from everturn_gateway.tools.conversations import sources_behind
 from everturn_gateway.tools.environment import CommandPlace, ToolEnvironment
 from everturn_gateway.tools.shell.commands import run_command
 from everturn_gateway.tools.shell.confinement.sandbox import Confinement
@@ -80,7 +81,7 @@ class BashTool:
         """Return where the command would run: in the workspace."""
         return place_of(self._environment, self._confinement, self._environment.files)
 
-    async def run(self, call: ToolCall, context: ToolContext) -> ToolOutput:  # noqa: ARG002 - `Tool`
+    async def run(self, call: ToolCall, context: ToolContext) -> ToolOutput:
         """Run the command and return what it printed, and its exit code where it is not 0.
 
         Raises:
@@ -89,7 +90,11 @@ class BashTool:
         arguments = read_arguments(call, _Arguments)
         timeout_s = min(arguments.timeout_seconds or self._timeout_s, self._timeout_s)
         return await run_command(
-            self._environment, self._confinement, arguments.command, timeout_s=timeout_s
+            self._environment,
+            self._confinement,
+            arguments.command,
+            timeout_s=timeout_s,
+            outside=sources_behind(context),
         )
 
 

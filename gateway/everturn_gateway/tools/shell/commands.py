@@ -15,6 +15,7 @@ from typing import Final
 import anyio
 from anyio import to_thread
 
+from everturn_actors.outside import one_source, together
 from everturn_actors.ports import ToolOutput
 from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.shell.confinement.environment import command_environ
@@ -44,8 +45,13 @@ async def run_command(
     readable: Sequence[Path] = (),
     frozen: Sequence[Path] = (),
     environ: Mapping[str, str] | None = None,
+    outside: Sequence[str] = (),
 ) -> ToolOutput:
     """Run a command for an agent and return what it gave, secrets masked.
+
+    Where text from outside is behind the command, the files that changed meanwhile are marked with
+    it (`MarkedFiles`); `outside` is what was shown to the model that wrote it, by source. Output of
+    a command that opened a marked file, or that fetched something, is not trusted.
 
     `command`, `cwd`, `readable` and `frozen` are those of `sandbox.command_line`; `environ` is
     added to what `sandbox.command_environ` gives.
@@ -56,7 +62,12 @@ async def run_command(
     argv = await confine(
         environment, confinement, command, cwd=cwd, readable=readable, frozen=frozen
     )
-    async with _home(confinement) as home:
+    line = command if isinstance(command, str) else " ".join(command)
+    said = repr(line[:_SOURCE_CHARACTERS])
+    behind = tuple(outside)
+    if confinement.reaches_network:
+        behind = together(behind, (one_source(f"what the command {said} wrote, with network"),))
+    async with environment.marks.running(behind) as run, _home(confinement) as home:
         done = await run_process(
             argv,
             cwd=cwd or environment.files,
@@ -65,13 +76,14 @@ async def run_command(
             limit_bytes=OUTPUT_BYTES,
         )
     text = await to_thread.run_sync(environment.secrets.mask, done.text)
-    untrusted = confinement.reaches_network and fetches(command)
-    line = command if isinstance(command, str) else " ".join(command)
+    untrusted = bool(run.opened) or (confinement.reaches_network and fetches(command))
+    printed = f"what the command {said} printed"
+    source = f"{printed}, with text from: {', '.join(run.opened)}" if run.opened else printed
     return ToolOutput(
         text=result_text(text, done, timeout_s=timeout_s),
         is_error=done.is_error,
         untrusted=untrusted,
-        source=f"what the command {line[:_SOURCE_CHARACTERS]!r} printed" * untrusted,
+        source=one_source(source) if untrusted else "",
     )
 
 

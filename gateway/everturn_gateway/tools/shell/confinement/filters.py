@@ -40,6 +40,8 @@ _NEW: Final = {
     "quotactl_fd": 443,
     "openat2": 437,
     "memfd_secret": 447,
+    "setxattrat": 463,
+    "removexattrat": 466,
     "fchmodat2": 452,
     "open_tree_attr": 467,
 }
@@ -70,6 +72,12 @@ _X86_64: Final = {
     "delete_module": 176,
     "quotactl": 179,
     "lookup_dcookie": 212,
+    "setxattr": 188,
+    "lsetxattr": 189,
+    "fsetxattr": 190,
+    "removexattr": 197,
+    "lremovexattr": 198,
+    "fremovexattr": 199,
     "clock_settime": 227,
     "kexec_load": 246,
     "add_key": 248,
@@ -86,6 +94,12 @@ _X86_64: Final = {
 }
 _GENERIC: Final = {
     **_NEW,
+    "setxattr": 5,
+    "lsetxattr": 6,
+    "fsetxattr": 7,
+    "removexattr": 14,
+    "lremovexattr": 15,
+    "fremovexattr": 16,
     "mknodat": 33,
     "fchmod": 52,
     "fchmodat": 53,
@@ -146,6 +160,13 @@ _MISSING: Final = frozenset(
     ("clone3", "io_uring_enter", "io_uring_register", "io_uring_setup", "openat2")
 )
 "What programs can do without, where it does not exist."
+_ATTRIBUTES: Final = frozenset(
+    (
+        *("setxattr", "lsetxattr", "fsetxattr", "setxattrat"),
+        *("removexattr", "lremovexattr", "fremovexattr", "removexattrat"),
+    )
+)
+"What would take the mark of text from outside off a file; as on a disk that keeps none."
 _RUNS_AS_OWNER: Final = 0o6000  # S_ISUID, S_ISGID
 _MAKES_FILE: Final = 0o100 | 0o20000000  # O_CREAT, __O_TMPFILE
 
@@ -178,8 +199,7 @@ def call_filter(*, network: bool, machine: str | None = None) -> bytes | None:
         program += [_step(_AT_LEAST, _X32, no=1), _refuse(errno.ENOSYS)]
     for name, number in calls.items():
         if name not in _JUDGED:
-            refused = _refuse(errno.ENOSYS if name in _MISSING else errno.EPERM)
-            program += [_step(_EQUAL, number, no=1), refused]
+            program += [_step(_EQUAL, number, no=1), _refuse(_error_of(name))]
     program += _judged(calls["ioctl"], 1, [_TIOCSTI, _TIOCLINUX], refused=errno.EPERM)
     program += _judged(calls["clone"], 0, [_CLONE_NEWUSER], refused=errno.EPERM, test=_HAS)
     for name, argument in _MODE_AT.items():
@@ -194,6 +214,12 @@ def call_filter(*, network: bool, machine: str | None = None) -> bytes | None:
         _step(_RETURN, _ALLOW),
     ]
     return b"".join(program)
+
+
+def _error_of(name: str) -> int:
+    if name in _ATTRIBUTES:
+        return errno.EOPNOTSUPP
+    return errno.ENOSYS if name in _MISSING else errno.EPERM
 
 
 def _judged(

@@ -1,0 +1,321 @@
+"""The marked files of a workspace: which there are, who opened them, and what came of it.
+
+A command is *behind text from outside* where it has the network, where such text was shown to the
+model that wrote it, or where it opened a marked file. All files that change while it runs get its
+sources, by the time of their last change (`ctime`), which no program can set.
+
+What is in memory is found again after a restart: a note beside the sessions says whether a
+workspace has marks, and one walk then finds them. Without that note nothing is walked or watched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeVar
+
+import anyio
+from anyio import to_thread
+
+from everturn_actors.outside import together
+from everturn_gateway.tools.marks.attribute import add_mark, read_mark
+from everturn_gateway.tools.marks.open_watch import OpenWatch, Seen
+from everturn_gateway.tools.marks.walk import Entry, files_below, is_tree, may_be_marked
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+FOLDER: Final = "outside"  # in the gateway's workspace: a note for each workspace with marks
+_WATCHED_MOST: Final = 20_000  # files of one workspace; with more, all marks count as read
+_THREADS: Final = 4  # of one workspace: a slow disk must not take those of the journal
+_COARSE_CLOCK: Final = 5  # CLOCK_REALTIME_COARSE, by which Linux stamps files
+_STEPPED_NS: Final = 10**9  # a clock that is so far behind was set back
+_SOME: Final = "files with text from outside"
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """A command while it runs, as `MarkedFiles.begin` returns it."""
+
+    since_ns: int
+    "When it began, by the clock that stamps files."
+    behind: tuple[str, ...]
+    "The text from outside that is behind it, whatever it opens; by source."
+    opened: tuple[str, ...] = ()
+    "That of the files which it opened, as far as that is known."
+    seen: Seen = field(default_factory=Seen)
+    began_s: float = field(default_factory=time.monotonic)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Both."""
+        return together(self.opened, self.behind)
+
+
+class MarkedFiles:
+    """The marks in one workspace. What is not async blocks, and may be called from threads."""
+
+    def __init__(self, root: Path, *, state: Path, watch: OpenWatch) -> None:
+        """Look after a workspace; nothing is read before it is needed.
+
+        Args:
+            root: The workspace.
+            state: The gateway's own, which is never marked, also where it stands in this one.
+            watch: Sees which files are opened.
+        """
+        self.root = root
+        digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:32]
+        self._state, self._note, self._watch = state, state / FOLDER / digest, watch
+        self._one = threading.RLock()
+        self._threads = anyio.CapacityLimiter(_THREADS)
+        self._has_marks: bool | None = None  # None = not known
+        self._is_learned = False
+        self._is_blind = False  # not all marked files can be watched
+        self._watched: dict[int, tuple[str, ...]] = {}
+        self._between = Seen()  # since the last run
+        self._runs: list[Run] = []
+
+    # --- files ---
+
+    def sources(self, fd: int, path: str) -> tuple[str, ...]:
+        """Return the text from outside in an open file, by source; empty = there is none.
+
+        What a command has just written, and has not been marked yet, counts as well.
+
+        Raises:
+            OSError: The mark cannot be read.
+        """
+        found = read_mark(fd, path)
+        if not self._runs:
+            return found
+        with self._one:
+            for run in self._tainted():
+                if os.fstat(fd).st_ctime_ns >= _since(run):
+                    found = together(run.sources, found)
+        return found
+
+    def mark(self, fd: int, sources: Iterable[str]) -> None:
+        """Add sources to the mark of an open file; nothing where there are none.
+
+        Raises:
+            OSError: See `attribute.add_mark`.
+        """
+        sources = tuple(sources)
+        if not sources:
+            return
+        with self._one:
+            self._take_note()
+            if add_mark(fd, sources):
+                self._add_watch(fd, read_mark(fd))
+
+    @contextmanager
+    def reading(self) -> Generator[None]:
+        """Open files for the gateway itself: no command that runs counts as having read them."""
+        with self._one:
+            if not self._runs or not self._watched:
+                yield
+                return
+            with self._watch.own(self._watched):
+                yield
+
+    @property
+    def may_have_marks(self) -> bool:
+        """Whether any file may hold text from outside: without it there is nothing to look for."""
+        with self._one:
+            return self._knows_marks() or any(run.sources for run in self._runs)
+
+    # --- commands ---
+
+    @asynccontextmanager
+    async def running(self, sources: Iterable[str] = ()) -> AsyncGenerator[Run]:
+        """Run a command in the block; after it, `Run` says what was behind it.
+
+        All files that changed meanwhile are marked then. Without marks, and without `sources`,
+        it costs nothing.
+        """
+        run = await self.in_thread(partial(self.begin, sources))
+        try:
+            yield run
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self.in_thread(partial(self.end, run))
+
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """Do blocking work with marks; where there are none, and nothing to do, at once."""
+        if self._has_marks is False and not self._runs_tainted():
+            return work()
+        return await to_thread.run_sync(work, limiter=self._threads)
+
+    def begin(
+        self,
+        sources: Iterable[str] = (),
+        *,
+        since_ns: int | None = None,
+        has_gap: bool = False,
+    ) -> Run:
+        """Follow a command that is about to begin.
+
+        Args:
+            sources: The text from outside that is behind it, as is known now.
+            since_ns: When it began, where that was before, see `Run.since_ns`.
+            has_gap: Whether nobody saw what it opened until now: then it may be any marked file.
+        """
+        with self._one:
+            self._learn()
+            run = Run(now_ns() if since_ns is None else since_ns, tuple(sources))
+            for other in self._tainted():
+                self._sweep(other)
+            if has_gap and self._knows_marks():
+                run.opened = together(run.opened, self._all_sources())
+            run.seen = self._watch.begin()
+            self._runs.append(run)
+        return run
+
+    def look(self, run: Run) -> None:
+        """Bring a command that goes on up to now: what is behind it, and the files it changed."""
+        with self._one:
+            self._settle(run)
+            if run.sources:
+                self._sweep(run)
+
+    def end(self, run: Run) -> None:
+        """Bring a command up to its end. Once more is nothing."""
+        with self._one:
+            if run not in self._runs:
+                return
+            for other in self._tainted():
+                # What another wrote meanwhile, this one may have read before it was marked.
+                if other is not run and self._sweep(other):
+                    run.opened = together(run.opened, other.sources)
+            self.look(run)
+            self._runs.remove(run)
+            self._watch.end(run.seen)
+            if not self._runs:
+                self._between.changed.clear()
+
+    # --- what is known ---
+
+    def _runs_tainted(self) -> bool:
+        return any(run.sources for run in self._runs)
+
+    def _tainted(self) -> list[Run]:
+        """Return the commands that run behind text from outside, brought up to now."""
+        for run in self._runs:
+            self._settle(run)
+        return [run for run in self._runs if run.sources]
+
+    def _settle(self, run: Run) -> None:
+        self._watch.look()
+        seen = run.seen
+        if self._watched and (seen.is_incomplete or self._is_blind):
+            run.opened = together(run.opened, self._all_sources())
+        for each in seen.touched & self._watched.keys():
+            run.opened = together(run.opened, self._watched[each])
+
+    def _all_sources(self) -> tuple[str, ...]:
+        return together((s for each in self._watched.values() for s in each), (_SOME,))
+
+    def _knows_marks(self) -> bool:
+        if self._has_marks is None:
+            self._has_marks = self._note.exists()
+        return self._has_marks
+
+    def _take_note(self) -> None:
+        """Keep for good that there are marks, before the first of them."""
+        if self._knows_marks():
+            return
+        self._note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._note.write_text(f"{self.root}\n")
+        self._has_marks = True
+
+    def _learn(self) -> None:
+        """Find all marked files, where that is not known; or the owner may have changed some."""
+        if not self._knows_marks():
+            return
+        self._watch.look()
+        if self._between.changed - self._between.gone and not self._runs:
+            self._is_learned = False
+        if self._is_learned:
+            return
+        self._watch.end(self._between)
+        self._between = self._watch.begin()
+        self._watched.clear()
+        self._is_blind = False
+        for entry in files_below(self.root, self._state):
+            if sources := entry.mark():
+                try:
+                    with entry.opened() as fd:
+                        self._add_watch(fd, sources)
+                except OSError as error:
+                    self._cannot(entry, error)
+        self._is_learned = True
+
+    def _add_watch(self, fd: int, sources: tuple[str, ...]) -> None:
+        watch = self._watch.add(fd) if len(self._watched) < _WATCHED_MOST else None
+        if watch is not None:
+            self._watched[watch] = sources
+        elif not self._is_blind:
+            self._is_blind = True
+            logger.warning(
+                "not all files with text from outside can be watched; every command counts as"
+                " having read them",
+                extra={"folder": str(self.root), "watched": len(self._watched)},
+            )
+
+    def _sweep(self, run: Run) -> int:
+        """Mark the files that changed since a command began; return how many were new."""
+        since_ns, marked = _since(run), 0
+        self._take_note()
+        for entry in files_below(self.root, self._state):
+            if entry.info.st_ctime_ns < since_ns or not may_be_marked(entry.path):
+                continue
+            if set(run.sources) <= set(entry.mark()):
+                continue
+            try:
+                with entry.opened() as fd:
+                    if not is_tree(entry.path, fd):
+                        self.mark(fd, run.sources)
+                        marked += 1
+            except OSError as error:
+                self._cannot(entry, error)
+        return marked
+
+    def _cannot(self, entry: Entry, error: OSError) -> None:
+        fields = {"folder": str(self.root), "file": entry.path, "error": str(error)}
+        logger.warning("a file with text from outside cannot be marked or watched", extra=fields)
+
+
+class MarkedWorkspaces:
+    """The marks in all workspaces of a gateway."""
+
+    def __init__(self, state: Path) -> None:
+        """Keep notes in the gateway's own workspace."""
+        self._state, self._watch = state, OpenWatch()
+        self._every: dict[Path, MarkedFiles] = {}
+
+    def of(self, root: Path) -> MarkedFiles:
+        """Return the marks in one workspace, the same object each time."""
+        if root not in self._every:
+            self._every[root] = MarkedFiles(root, state=self._state, watch=self._watch)
+        return self._every[root]
+
+
+def now_ns() -> int:
+    """Return the time by the clock that stamps files, in nanoseconds."""
+    return time.clock_gettime_ns(_COARSE_CLOCK) if sys.platform == "linux" else time.time_ns()
+
+
+def _since(run: Run) -> int:
+    """Return when a command began, by the clock as it goes now: it may have been set back."""
+    lasted_ns = int((time.monotonic() - run.began_s) * 10**9)
+    by_now = now_ns() - lasted_ns
+    return by_now if by_now < run.since_ns - _STEPPED_NS else run.since_ns

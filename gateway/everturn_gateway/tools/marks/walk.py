@@ -1,0 +1,157 @@
+"""Goes through the files of a workspace for their marks. Blocking; follows no link."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+import zlib
+from collections.abc import Collection, Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from everturn_gateway.tools.marks.attribute import read_mark, trust
+
+logger = logging.getLogger(__name__)
+
+ENTRIES_MOST: Final = 500_000  # of one workspace; a walk over so many takes seconds
+_OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_HEAD_BYTES: Final = 64  # of an object of git, in which its kind stands
+_MESSAGES: Final = frozenset(("MERGE_MSG", "SQUASH_MSG", "TAG_EDITMSG"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A plain file that a walk came by."""
+
+    path: str
+    "As seen from the workspace."
+    name: str
+    folder: int
+    "Its folder, open as long as the walk stands here."
+    info: os.stat_result
+
+    @contextmanager
+    def opened(self) -> Generator[int]:
+        """Open it.
+
+        Raises:
+            OSError: It cannot be read, or is another by now.
+        """
+        fd = os.open(self.name, _OPEN, dir_fd=self.folder)
+        try:
+            if not os.path.samestat(os.fstat(fd), self.info):
+                raise FileNotFoundError(self.path)
+            yield fd
+        finally:
+            os.close(fd)
+
+    def mark(self) -> tuple[str, ...]:
+        """Return its mark, without opening it; a file that went has none."""
+        try:
+            return read_mark(f"/proc/self/fd/{self.folder}/{self.name}", self.path)
+        except OSError:
+            return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marked:
+    """A file with text from outside."""
+
+    path: str
+    "As seen from the workspace."
+    sources: tuple[str, ...]
+
+
+def files_below(root: Path, closed: Path | None = None) -> Generator[Entry]:
+    """Yield the plain files below a folder, up to `ENTRIES_MOST`; then a warning is logged.
+
+    Args:
+        root: The folder; it may be a link.
+        closed: A folder that is not entered.
+    """
+    top = os.path.realpath(root)
+    left_out = _identity(closed)
+    count = 0
+    for above, folders, names, folder in os.fwalk(top, onerror=None, follow_symlinks=False):
+        inside = os.path.relpath(above, top)
+        prefix = "" if inside == "." else f"{inside}/"
+        if left_out is not None:
+            folders[:] = [name for name in folders if _identity_at(name, folder) != left_out]
+        for name in names:
+            count += 1
+            if count > ENTRIES_MOST:
+                fields = {"folder": str(root), "files": ENTRIES_MOST}
+                logger.warning("a workspace has too many files to look at all marks", extra=fields)
+                return
+            with suppress(OSError):
+                info = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                if stat.S_ISREG(info.st_mode):
+                    yield Entry(path=f"{prefix}{name}", name=name, folder=folder, info=info)
+
+
+def marked_below(root: Path, closed: Path | None = None) -> list[Marked]:
+    """Return the files with text from outside below a folder, by path; see `files_below`."""
+    found = [
+        Marked(path=each.path, sources=sources)
+        for each in files_below(root, closed)
+        if (sources := each.mark())
+    ]
+    return sorted(found, key=lambda each: each.path)
+
+
+def trust_files(root: Path, paths: Collection[str], closed: Path | None = None) -> None:
+    """Say of marked files that their owner trusts them: their marks are empty from now on.
+
+    Raises:
+        OSError: One of them cannot be changed.
+    """
+    for each in files_below(root, closed):
+        if each.path in paths:
+            with each.opened() as fd:
+                trust(fd)
+
+
+def may_be_marked(path: str) -> bool:
+    """Return whether a file of a workspace is one that is marked; pure.
+
+    Of what git keeps, those are with the texts of people: the objects, and messages that wait to be
+    committed. All else - the index, the references - every command of git reads.
+    """
+    parts = path.split("/")
+    if ".git" not in parts[:-1]:
+        return True
+    inside = parts[parts.index(".git") + 1 :]
+    if "objects" not in inside:
+        return inside[-1] in _MESSAGES
+    inside = inside[inside.index("objects") + 1 :]
+    return inside[0] != "info" and (inside[0] != "pack" or inside[-1].endswith(".pack"))
+
+
+def is_tree(path: str, fd: int) -> bool:
+    """Return whether an open file is an object of git that lists names, and holds no text."""
+    if "/objects/" not in path:
+        return False
+    try:
+        head = zlib.decompressobj().decompress(os.pread(fd, _HEAD_BYTES, 0), 5)
+    except (OSError, zlib.error):
+        return False
+    return head == b"tree "
+
+
+def _identity(folder: Path | None) -> tuple[int, int] | None:
+    if folder is None:
+        return None
+    with suppress(OSError):
+        info = folder.stat()
+        return info.st_dev, info.st_ino
+    return None
+
+
+def _identity_at(name: str, folder: int) -> tuple[int, int] | None:
+    with suppress(OSError):
+        info = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        return info.st_dev, info.st_ino
+    return None
