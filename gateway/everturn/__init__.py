@@ -13,7 +13,7 @@ You said: “Hi!”
 
 Everything public stands in `__all__`; modules that begin with `_` are not. What you may subclass or
 implement says how in its docstring, step by step: `Tool` (or the decorator `tool`), `Provider`,
-`Policy`, `Store`.
+`Channel`, `Policy`, `Store`. `everturn.testing` has doubles and contract suites for them.
 
 Importing this loads the core alone: no web framework, no library of a chat platform.
 """
@@ -21,6 +21,7 @@ Importing this loads the core alone: no web framework, no library of a chat plat
 from __future__ import annotations
 
 from everturn._agents import Agent
+from everturn._channels import Channel
 from everturn._errors import TurnFailedError
 from everturn._gateway import Gateway, PendingApproval
 from everturn._opening import open_gateway
@@ -32,7 +33,11 @@ from everturn_actors.errors import (
     CoreError,
     InvalidInputError,
     JournalError,
+    ModelAuthError,
     ModelError,
+    ModelRefusedError,
+    ModelTransientError,
+    RateLimitedError,
     ToolFailedError,
     UnknownAgentError,
     WorkspaceLockedError,
@@ -48,24 +53,58 @@ from everturn_actors.model import (
 )
 from everturn_actors.ports import ToolCapabilities, ToolContext, ToolOutput
 from everturn_actors.service import Submission, TurnResult, TurnService
+from everturn_channels.adapter import (
+    Capabilities,
+    ChatRef,
+    InboundEvent,
+    InboundHandler,
+    Message,
+    Outbound,
+    Person,
+)
+from everturn_channels.errors import (
+    ChannelError,
+    ConnectionLostError,
+    NotSentError,
+    RefusedError,
+    SetupError,
+    UnknownOutcomeError,
+)
 from everturn_gateway.errors import ConfigError, GatewayError
 
 __all__ = [
     "Agent",
+    "Capabilities",
+    "Channel",
+    "ChannelError",
+    "ChatRef",
     "ConfigError",
+    "ConnectionLostError",
     "CoreError",
     "Decision",
     "FunctionTool",
     "Gateway",
     "GatewayError",
+    "InboundEvent",
+    "InboundHandler",
     "InvalidInputError",
     "JournalError",
+    "Message",
+    "ModelAuthError",
     "ModelError",
+    "ModelRefusedError",
     "ModelRequest",
+    "ModelTransientError",
+    "NotSentError",
+    "Outbound",
     "PendingApproval",
+    "Person",
     "Policy",
     "Provider",
+    "RateLimitedError",
+    "RefusedError",
     "Reply",
+    "SetupError",
     "Store",
     "Submission",
     "Tool",
@@ -79,6 +118,7 @@ __all__ = [
     "TurnResult",
     "TurnService",
     "UnknownAgentError",
+    "UnknownOutcomeError",
     "Upload",
     "Usage",
     "WorkspaceLockedError",

@@ -6,7 +6,8 @@ import os
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -16,10 +17,12 @@ from everturn._agents import Agent
 from everturn._gateway import Gateway
 from everturn_actors.faults import first_cause
 from everturn_actors.ports import ModelProvider, SessionStore
+from everturn_channels.adapter import Adapter
 from everturn_gateway.errors import ConfigError
 
 if TYPE_CHECKING:  # the gateway is loaded when one is opened
     from everturn_gateway.app import Gateway as OpenGateway
+    from everturn_gateway.config.channels import ChannelConfig
     from everturn_gateway.config.settings import Config
 
 OpenStore: TypeAlias = Callable[[], AbstractAsyncContextManager[SessionStore]]
@@ -34,6 +37,7 @@ async def open_gateway(
     workspace: str | Path | None = None,
     config: str | Path | None = None,
     providers: Mapping[str, ModelProvider] | None = None,
+    channels: Sequence[Adapter] = (),
     store: OpenStore | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> AsyncGenerator[Gateway]:
@@ -66,6 +70,7 @@ async def open_gateway(
         config: An `everturn.yaml`, with channels, prices and limits; `agents` and `workspace`
             override what it says.
         providers: Models of your own, by the name that an agent's `provider` gives them.
+        channels: Chat channels of your own, see `Channel`, beside those of `config`.
         store: Opens where sessions live, see `Store`; by default as said above.
         environ: The environment variables, with the keys of models; by default the process's.
 
@@ -80,6 +85,7 @@ async def open_gateway(
         workspace=workspace,
         config=config,
         providers=providers or {},
+        channels=channels,
         store=store,
         environ=dict(os.environ) if environ is None else environ,
     )
@@ -136,6 +142,7 @@ class _Given:
     workspace: str | Path | None
     config: str | Path | None
     providers: Mapping[str, ModelProvider]
+    channels: Sequence[Adapter]
     store: OpenStore | None
     environ: Mapping[str, str]
 
@@ -163,6 +170,7 @@ def _prepare(given: _Given, passing: str) -> AbstractAsyncContextManager[OpenGat
         msg = f"two agents are called {', '.join(twins)}"
         raise ConfigError(msg)
     config = _read(given, passing)
+    config = replace(config, channels=(*config.channels, *_channels(given.channels, config)))
     own = {name: each for agent in given.declared for name, each in agent.own_provider.items()}
     folder = config.workspace / _DECLARED
     additions = Additions(
@@ -171,6 +179,50 @@ def _prepare(given: _Given, passing: str) -> AbstractAsyncContextManager[OpenGat
         open_store=given.store or (None if given.keeps else open_in_memory),
     )
     return open_gateway(config, environ=given.environ, additions=additions)
+
+
+def _channels(channels: Sequence[Adapter], config: Config) -> tuple[ChannelConfig, ...]:
+    """Return channels of a program as the gateway has those of plug-ins.
+
+    Raises:
+        ConfigError: Two have one name, or one has a name that no channel can have.
+    """
+    from pydantic import ValidationError  # noqa: PLC0415 - as said above
+
+    from everturn_gateway.config.channels import (  # noqa: PLC0415 - as said above
+        RESERVED,
+        ChannelConfig,
+    )
+    from everturn_gateway.plugins import (  # noqa: PLC0415 - as said above
+        INTERFACE,
+        ChannelPlugin,
+        ChannelSection,
+    )
+
+    made: list[ChannelConfig] = []
+    taken = {channel.name for channel in config.channels} | RESERVED
+    for channel in channels:
+        if channel.name in taken:
+            msg = f"channels: {channel.name!r} is taken; give each channel a name of its own"
+            raise ConfigError(msg)
+        taken.add(channel.name)
+        try:
+            ChannelSection(name=channel.name)  # it follows the rules of names in files
+        except ValidationError as error:
+            msg = f"channels: {channel.name!r} {error.errors()[0]['msg']}"
+            raise ConfigError(msg) from None
+        plugin = ChannelPlugin(
+            name=channel.name,
+            interface=INTERFACE,
+            settings=ChannelSection,
+            make=partial(_itself, channel),
+        )
+        made.append(ChannelConfig(plugin=plugin, options=ChannelSection(), folder=config.workspace))
+    return tuple(made)
+
+
+def _itself(channel: Adapter, _setup: object) -> Adapter:
+    return channel
 
 
 def _read(given: _Given, passing: str) -> Config:

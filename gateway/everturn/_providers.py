@@ -16,9 +16,10 @@ class Provider(ABC):
     1. Subclass it and implement `complete`: one request, one reply.
     2. Hand on each piece of the text with `on_text` as it comes, then return the whole. A model
        that does not stream hands on everything at once.
-    3. Raise one of the `ModelError` kinds of `everturn.errors` for what goes wrong, with a text
-       that a person may read and that holds no key. Do not try again: the turn does, and knows for
-       how long. Anything else that you raise counts as a fault of the provider, and fails one call.
+    3. For what goes wrong raise `ModelAuthError`, `ModelRefusedError`, `RateLimitedError` or
+       `ModelTransientError`, with a text that a person may read and that holds no key. Do not try
+       again: the turn does, and knows for how long. Anything else that you raise counts as a fault
+       of the provider, and fails one call.
     4. Give the object to an agent: `Agent(name=..., model=MyProvider())`; or name it, for agents in
        files: `open_gateway(providers={"mine": MyProvider()})` and `provider: mine`.
     5. Hold it to its contract: `everturn.testing.ProviderContract`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import everturn
 from everturn_actors.errors import ModelRefusedError
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.testing import ScriptedProvider
+from everturn_gateway.clock import SystemClock
 
 WAIT_S = 20
 TOKEN = "of-this-test"  # noqa: S105 - it opens nothing else
@@ -285,3 +287,93 @@ async def test_a_mounted_api_is_closed_to_whoever_has_no_token(token: str, sent:
             ]
 
     assert answers == [401, 401, 401]
+
+
+# --- channels of the program ---
+
+
+class Wall(everturn.Channel):
+    """A wall on which people write, and under which the bot answers."""
+
+    name = "wall"
+
+    def __init__(self) -> None:
+        self._written: deque[everturn.Message] = deque()
+        self._news = anyio.Event()
+        self.shown: list[str] = []
+        self._changed = anyio.Event()
+
+    async def serve(self, handler: everturn.InboundHandler) -> None:
+        """Hand in what is written."""
+        handler.connected("@wall")
+        while True:
+            await self._news.wait()
+            self._news = anyio.Event()
+            while self._written:
+                await self.hand_in(handler, self._written.popleft())
+
+    async def send(self, message: everturn.Outbound) -> str:
+        """Write below."""
+        self.shown.append(message.payload)
+        self._changed.set()
+        return str(len(self.shown))
+
+    def write(self, text: str, *, number: int = 1, sender: str = "ann") -> None:
+        """Write on the wall."""
+        chat = everturn.ChatRef(id="1")
+        at = SystemClock().now()
+        person = everturn.Person(id=sender)
+        self._written.append(
+            everturn.Message(id=str(number), chat=chat, sender=person, text=text, at=at)
+        )
+        self._news.set()
+
+    async def until_shown(self) -> list[str]:
+        """Wait until something is shown."""
+        await self._changed.wait()
+        return self.shown
+
+
+OPEN = {"access": {"dm": {"policy": "open", "queue": {"debounce": {"enabled": "false"}}}}}
+
+
+async def test_people_talk_to_an_agent_on_a_channel_of_the_program() -> None:
+    """What they write begins a turn, and the answer is sent where they wrote."""
+    wall = Wall()
+    agent = everturn.Agent(name="a", model=ScriptedProvider("Good day."), settings=OPEN)
+    with anyio.fail_after(WAIT_S):
+        async with everturn.open_gateway(agent, channels=[wall]):
+            wall.write("hello")
+            shown = await wall.until_shown()
+
+    assert shown == ["Good day."]
+
+
+async def test_a_channel_is_closed_until_an_agent_says_who_may_write() -> None:
+    """By default nobody: whoever writes is told how to be let in, and no model is asked."""
+    wall, model = Wall(), ScriptedProvider()
+    with anyio.fail_after(WAIT_S):
+        async with everturn.open_gateway(everturn.Agent(name="a", model=model), channels=[wall]):
+            wall.write("hello")
+            (shown,) = await wall.until_shown()
+
+    assert "everturn pair" in shown
+    assert model.requests == []
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["http"], "'http' is taken"),
+        (["wall", "wall"], "'wall' is taken"),
+        (["A wall"], "'A wall' .*lower-case letters"),
+    ],
+)
+async def test_a_channel_needs_a_name_of_its_own(names: list[str], message: str) -> None:
+    """Conversations and files are named by it."""
+    walls = [Wall() for _ in names]
+    for wall, name in zip(walls, names, strict=True):
+        wall.name = name
+    with pytest.raises(everturn.ConfigError, match=message):
+        async with everturn.open_gateway(everturn.Agent(name="a"), channels=walls):
+            pytest.fail("it was opened")

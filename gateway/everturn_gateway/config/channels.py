@@ -17,7 +17,7 @@ from everturn_gateway.plugins.channels import Remarks
 from everturn_gateway.yaml_files import Document, FieldPath, Section, dotted
 
 WEBHOOK_PATH: Final = "/channels/{name}/webhook"
-_TAKEN: Final = frozenset(("delegate", "http", "once", "schedule", "terminal"))
+RESERVED: Final = frozenset(("delegate", "http", "once", "program", "schedule", "terminal"))
 "Channels that are there without being set up."
 _ROOTS: Final = ("channels", "gateways")
 
@@ -240,7 +240,7 @@ def _all_faults(document: Document, registry: Registry) -> _Told:
         if channel in names:
             line = document.line(names[channel])
             yield at, f"{channel} is the name of the channel in line {line} too; name them apart"
-        elif channel in _TAKEN:
+        elif channel in RESERVED:
             yield at, f"{channel} is a channel of the gateway's own; choose another name"
         names.setdefault(channel, path)
         yield from _said(entry, entry.plugin.faults)
