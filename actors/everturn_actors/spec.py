@@ -28,6 +28,8 @@ class ModelSpec:
     "Caps `context_window`; where that is None, it is the window itself. None = neither."
     max_output_tokens: int | None = None
     "Reserved for the reply; None = 4096 where the budget needs a number, and none is sent."
+    usual_window: int | None = None
+    "The window of models of this name, as its provider lists them; None = it does not."
     reasoning_effort: Literal["low", "medium", "high"] | None = None
     "How much it thinks before it answers; None = as its provider does."
     fallbacks: tuple[ModelSpec, ...] = ()

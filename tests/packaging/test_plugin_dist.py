@@ -19,10 +19,14 @@ apiVersion: duragent/v1alpha1
 kind: Agent
 metadata: {name: helper}
 spec:
-  model: {provider: builtin, name: any}
+  model: {provider: echo, name: echo-1}
   access: {dm: {policy: open}}
 """
-CONFIG = "server: {port: 0}\nchannels: {mailbox: {folder: post, seal: swordfish}}\n"
+CONFIG = """\
+server: {port: 0}
+channels: {mailbox: {folder: post, seal: swordfish}}
+providers: {echo: {greeting: Heard, seal: swordfish-2}}
+"""
 DEADLINE_S = 60.0
 PACKAGE = "everturn-example-plugins 1.0"
 
@@ -91,9 +95,11 @@ async def test_people_are_answered_on_the_channel(workspace: Path) -> None:
     async with gateway_process(workspace, imported=None) as gateway, gateway.client() as client:
         said = await answered(workspace, "ann.1.txt", "Hello!")
         (channel,) = (await client.get("/api/v1/channels")).json()["channels"]
+        queues = (await client.get("/metrics")).text
         code = await gateway.stop()
 
-    assert said
+    assert said == "Heard: Hello!"
+    assert 'queue="echo"' in queues
     assert (channel["platform"], channel["state"]) == ("mailbox", "connected")
     assert code == 0
     assert not list((workspace / "post" / "in").iterdir())
@@ -123,6 +129,21 @@ def test_its_settings_are_checked_like_ours(workspace: Path) -> None:
     assert "swordfish" not in told.stdout + told.stderr
     config.write_text("channels: {mailbx: {folder: post}}\n")
     assert "is not a known field; did you mean mailbox?" in run(workspace, "doctor").stdout
+
+
+def test_what_the_provider_says_of_its_models_holds(workspace: Path) -> None:
+    """Its window counts, its prices are charged, and its settings are checked."""
+    shown = run(workspace, "agent", "show", "helper").stdout
+    asked = run(workspace, "run", "Hi")
+    usage = run(workspace, "usage").stdout
+    valid = run(workspace, "agent", "validate", "helper")
+
+    assert "64,000 tokens" in shown
+    assert asked.stdout.strip() == "Heard: Hi"
+    assert "3.00" in usage, usage
+    assert valid.returncode == 0, valid.stderr
+    (workspace / "everturn.yaml").write_text("providers: {echo: {greting: Hm}}\n")
+    assert "providers.echo.greting: is not a known field" in run(workspace, "doctor").stdout
 
 
 async def test_the_gateway_serves_without_what_cannot_be_used(

@@ -12,6 +12,7 @@ from everturn_actors.ports import ModelProvider
 from everturn_actors.spec import ModelSpec
 from everturn_actors.testing import ManualClock, ScriptedProvider
 from everturn_gateway.errors import ConfigError, GatewayError
+from everturn_gateway.plugins import installed
 from everturn_gateway.specs import check_models, load_agent, open_library
 from everturn_gateway.specs.models import provider_for
 from everturn_gateway.usage import DailyLimit, Meter, Price, PriceList, Rates, UsageLedger
@@ -39,7 +40,11 @@ def meter(**prices: Price) -> Meter:
     """Return a meter that knows these prices, by provider."""
     clock = ManualClock()
     own = {f"{provider}/*": price for provider, price in prices.items()}
-    return Meter(ledger=UsageLedger(Path("none"), clock), prices=PriceList(own, {}), clock=clock)
+    return Meter(
+        ledger=UsageLedger(Path("none"), clock),
+        prices=PriceList(own, installed().providers.get),
+        clock=clock,
+    )
 
 
 def make(model: ModelSpec, folder: Path) -> ModelProvider:

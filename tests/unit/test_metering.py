@@ -13,6 +13,7 @@ from everturn_actors.errors import ModelTransientError
 from everturn_actors.model import ModelRequest, Reply, Usage, UserMessage
 from everturn_actors.spec import ModelSpec
 from everturn_actors.testing import ManualClock, Scripted, ScriptedProvider
+from everturn_gateway.plugins import installed
 from everturn_gateway.usage import (
     DailyLimit,
     Meter,
@@ -52,7 +53,9 @@ class Case:
         self.clock = ManualClock()
         self.ledger = UsageLedger(Path("never-written"), self.clock)
         own = PRICES if prices is None else prices
-        self.meter = Meter(ledger=self.ledger, prices=PriceList(own, {}), clock=self.clock)
+        self.meter = Meter(
+            ledger=self.ledger, prices=PriceList(own, installed().providers.get), clock=self.clock
+        )
         self.model = ScriptedProvider(*script)
         self.provider = self.meter.metered(
             self.model, agent=agent, model=model, limit=limit or DailyLimit()

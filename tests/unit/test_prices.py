@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn_actors.model import Usage
 from everturn_actors.spec import ModelSpec
-from everturn_gateway.config.providers import PROVIDERS
+from everturn_gateway.builtin.providers import BUILTIN
+from everturn_gateway.plugins import ProviderPlugin, installed
 from everturn_gateway.usage import NANODOLLARS, Price, PriceList, Rates, model_label
-from everturn_gateway.usage.price_table import PRICES
 
 COUNTS = st.integers(min_value=0, max_value=2_000_000)
 DOLLARS = st.floats(min_value=0, max_value=1000)
@@ -21,6 +24,20 @@ def spec(label: str, base_url: str = "") -> ModelSpec:
     """Return the model of this label."""
     provider, _, name = label.partition("/")
     return ModelSpec(provider=provider, name=name, base_url=base_url)
+
+
+def vendor(prices: Mapping[str, Price]) -> Callable[[str], ProviderPlugin]:
+    """Return what finds a provider that takes these prices, by `provider/name`."""
+
+    def plugin(provider: str) -> ProviderPlugin:
+        own = {
+            label.partition("/")[2]: price
+            for label, price in prices.items()
+            if label.startswith(f"{provider}/")
+        }
+        return replace(BUILTIN, name=provider, prices=own, is_free=lambda _model: False)
+
+    return plugin
 
 
 def flat(usd: float) -> Price:
@@ -101,7 +118,7 @@ def test_a_name_stands_for_its_editions_and_for_no_other_model(
     label: str, usd: float | None
 ) -> None:
     """A price that is wrong is worse than none: nobody looks it up."""
-    prices = PriceList({}, {"openai/gpt-x": flat(1), "gemini/gem": flat(2)})
+    prices = PriceList({}, vendor({"openai/gpt-x": flat(1), "gemini/gem": flat(2)}))
 
     assert prices.price(spec(label)) == (None if usd is None else flat(usd))
 
@@ -130,7 +147,7 @@ def test_the_owners_prices_come_first(label: str, usd: float) -> None:
         "openrouter/a/b": flat(6),
         "ollama/*": flat(7),
     }
-    prices = PriceList(own, {"openai/gpt-x": flat(1), "openai/gpt-y": flat(2)})
+    prices = PriceList(own, vendor({"openai/gpt-x": flat(1), "openai/gpt-y": flat(2)}))
 
     assert prices.price(spec(label)) == flat(usd)
 
@@ -139,8 +156,8 @@ def test_another_address_has_no_price_but_the_owners() -> None:
     """A model of the same name on one's own machine costs nothing, elsewhere something else."""
     there = spec("openai/gpt-x", "http://gpu:8000/v1")
 
-    assert PriceList({}, {"openai/gpt-x": flat(1)}).price(there) is None
-    assert PriceList({"openai/gpt-x": flat(9)}, {}).price(there) == flat(9)
+    assert PriceList({}, vendor({"openai/gpt-x": flat(1)})).price(there) is None
+    assert PriceList({"openai/gpt-x": flat(9)}, vendor({})).price(there) == flat(9)
 
 
 @pytest.mark.parametrize(
@@ -157,22 +174,29 @@ def test_another_address_has_no_price_but_the_owners() -> None:
 )
 def test_what_runs_on_this_machine_is_free(label: str, *, free: bool) -> None:
     """That its cost is not known would be said of every call."""
-    price = PriceList({}, {}).price(spec(label))
+    price = PriceList({}, installed().providers.get).price(spec(label))
 
     assert (price is not None and price.is_free) == free
 
 
 def test_ollama_elsewhere_is_not_free() -> None:
     """The vendor's own service takes money."""
-    assert PriceList({}, {}).price(spec("ollama/gpt-oss", "https://ollama.com")) is None
+    assert (
+        PriceList({}, installed().providers.get).price(spec("ollama/gpt-oss", "https://ollama.com"))
+        is None
+    )
 
 
-@pytest.mark.parametrize("label", sorted(PRICES))
-def test_the_table_makes_sense(label: str) -> None:
+@pytest.mark.parametrize(
+    ("label", "price"),
+    [
+        (f"{plugin.name}/{model}", price)
+        for plugin in installed().providers.all()
+        for model, price in plugin.prices.items()
+    ],
+)
+def test_the_tables_make_sense(label: str, price: Price) -> None:
     """A slipped digit would stand in every report."""
-    price = PRICES[label]
-
-    assert label.partition("/")[0] in PROVIDERS
     assert model_label(spec(label)) == label
     for rates in (price.rates, *((price.long,) if price.long else ())):
         assert rates.cached is not None

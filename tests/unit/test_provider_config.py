@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from everturn_gateway.config.providers import PROVIDERS, ProviderConfig
 from everturn_gateway.config.settings import Config, load_config
 from everturn_gateway.errors import ConfigError
-from everturn_gateway.providers import KINDS
+from everturn_gateway.plugins import installed
 from everturn_gateway.usage import Price, Rates
 
 
@@ -18,11 +17,6 @@ def load(tmp_path: Path, text: str) -> Config:
     file = tmp_path / "everturn.yaml"
     file.write_text(text, encoding="utf-8")
     return load_config(file, environ={"KEYS": "/run/keys"})
-
-
-def test_every_provider_has_a_name_here() -> None:
-    """One that is added there could not be limited or priced."""
-    assert sorted(KINDS) == list(PROVIDERS)
 
 
 def test_what_a_file_can_say_of_providers(tmp_path: Path) -> None:
@@ -37,11 +31,24 @@ providers:
 """,
     )
 
-    assert config.providers == {
-        "openai": ProviderConfig(max_concurrent=8, api_key_file=tmp_path / "secrets/openai.key"),
-        "anthropic": ProviderConfig(api_key_file=Path("/run/keys/anthropic")),
-        "local": ProviderConfig(max_concurrent=2),
+    found = {
+        name: (each.max_concurrent, each.api_key_file) for name, each in config.providers.items()
     }
+
+    assert found == {
+        "openai": (8, tmp_path / "secrets/openai.key"),
+        "anthropic": (None, Path("/run/keys/anthropic")),
+        "local": (2, None),
+    }
+
+
+def test_the_window_of_our_own_model_is_listed() -> None:
+    """It was trained for less than any that is not known."""
+    local = installed().providers.get("local")
+
+    assert local is not None
+    assert local.window("SmolLM2-135M-Instruct") == 4096
+    assert local.window("another") is None
 
 
 def test_what_a_file_can_say_of_prices(tmp_path: Path) -> None:
@@ -82,7 +89,12 @@ def test_without_them_nothing_is_set(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "field", "message"),
     [
-        ("providers: {openia: {}}", 1, "providers.openia", "is no provider; there are: anthropic,"),
+        (
+            "providers: {openia: {}}",
+            1,
+            "providers.openia",
+            "is not a known field; did you mean openai?",
+        ),
         (
             "providers:\n  openai: {max_concurrent: 0}",
             2,
@@ -105,7 +117,7 @@ def test_without_them_nothing_is_set(tmp_path: Path) -> None:
             "providers:\n  local: {api_key_file: key}",
             2,
             "providers.local.api_key_file",
-            "local takes no key",
+            "is not a known field; there are: max_concurrent",
         ),
         ("providers:\n  openai: 3", 2, "providers.openai", "must be a section of fields, not '3'"),
         ("providers: [openai]", 1, "providers", "must be a section of fields, not a list"),

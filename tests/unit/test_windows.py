@@ -47,7 +47,6 @@ def hint(tokens: int, *, is_over: bool = False) -> Hint:
         ("mistral-small", 128_000),
         ("mixtral-8x7b", 128_000),
         ("some-new-model", 128_000),
-        ("SmolLM2-135M-Instruct", 4096),
         ("", 128_000),
     ],
 )

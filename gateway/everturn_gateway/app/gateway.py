@@ -16,13 +16,13 @@ from everturn_gateway.config.changes import take_over
 from everturn_gateway.config.settings import Config
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.model_statistics import FileModelStatistics
+from everturn_gateway.plugins import installed
 from everturn_gateway.principals import TokenRegistry
 from everturn_gateway.scheduler.scheduler import Scheduler
 from everturn_gateway.specs import AgentLibrary
 from everturn_gateway.telemetry import Telemetry
 from everturn_gateway.tools.web.posting import make_poster
 from everturn_gateway.usage import Meter, PriceList, Spending, UsageLedger
-from everturn_gateway.usage.price_table import PRICES
 
 MODELS_FILE = "models.json"  # what was learnt about models
 USAGE_FOLDER = "usage"  # what agents used, a file for each month
@@ -67,7 +67,7 @@ class Gateway:
         for secret in new.secrets:
             self.secrets.add(secret)
         self.config = self.channels.config = take_over(self.config, new)
-        self.meter.prices = PriceList(new.prices, PRICES)
+        self.meter.prices = PriceList(new.prices, installed().providers.get)
         await self.schedules.reconfigure(
             timezone=new.schedules.timezone, poster=make_poster(new.schedules.allow_private)
         )
@@ -91,7 +91,7 @@ def make_meter(
         clock: Says which day it is.
         spending: Of principals; by default nobody counts it.
     """
-    prices = PriceList(config.prices, PRICES)
+    prices = PriceList(config.prices, installed().providers.get)
     return Meter(ledger=ledger, prices=prices, clock=clock, spending=spending)
 
 

@@ -5,25 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, cast
 
-from pydantic import AfterValidator, Field
+from pydantic import Field, create_model
 
 from everturn_gateway.errors import Fault
+from everturn_gateway.plugins import KeyedSection, ProviderSection, Registry, secret_fields
 from everturn_gateway.usage import Price, Rates
 from everturn_gateway.yaml_files import Document, Section
 
-PROVIDERS: Final = (
-    "anthropic",
-    "builtin",
-    "gemini",
-    "local",
-    "ollama",
-    "openai",
-    "openrouter",
-    "scripted",
-)
-_KEYLESS: Final = frozenset(("builtin", "local", "scripted"))
 _DOLLARS_MAX = 100_000  # for a million tokens; more is a price for one token, or cents
 
 
@@ -31,36 +21,59 @@ _DOLLARS_MAX = 100_000  # for a million tokens; more is a price for one token, o
 class ProviderConfig:
     """How one provider is used."""
 
-    max_concurrent: int | None = None
-    "Calls at the same time, of all agents together; None = as the program sees fit."
-    api_key_file: Path | None = None
-    "Holds its key; absolute. None = the environment has it."
+    section: ProviderSection
+    "All that its owner set, for its plug-in."
+    folder: Path
+    "The folder of the configuration, absolute."
+
+    @property
+    def max_concurrent(self) -> int | None:
+        """Calls at the same time, of all agents together; None = as the program sees fit."""
+        return self.section.max_concurrent
+
+    @property
+    def api_key_file(self) -> Path | None:
+        """Holds its key; absolute. None = the environment has it."""
+        name = self.section.api_key_file if isinstance(self.section, KeyedSection) else None
+        return None if name is None else self.folder / name
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What nothing that people read may show."""
+        return tuple(secret_fields(self.section))
 
 
-def _file(value: str) -> str:
-    if not value.strip():
-        msg = "must name a file"
-        raise ValueError(msg)
-    if value.startswith("~"):
-        msg = "~ is not expanded here; write ${HOME}"
-        raise ValueError(msg)
-    return value
+class ProvidersSection(Section):
+    """`providers`: a section for each. Its fields are those that are installed."""
+
+    def values(self, folder: Path) -> dict[str, ProviderConfig]:
+        """Return what is set, by the names of providers; `folder` is that of the configuration."""
+        return {
+            name: ProviderConfig(section=section, folder=folder)
+            for name, section in self
+            if isinstance(section, ProviderSection)
+        }
+
+
+def providers_model(document: Document, registry: Registry) -> type[ProvidersSection]:
+    """Return the model of `providers`, with the settings of the plug-ins that the file names.
+
+    Of the others it knows the names. What one that cannot be used would read, is not looked at.
+    """
+    providers, named = registry.providers, _fields(document.data.get("providers"))
+    fields: dict[str, Any] = {}
+    for name in dict.fromkeys((*providers.names, *map(str, named))):
+        plugin = providers.get(name) if name in named else None
+        if plugin is not None:
+            settings: Any = plugin.settings
+            fields[name] = (settings | None, None)
+        elif name in providers.names or providers.fault(name) is not None:
+            fields[name] = (Any, None)
+    return create_model("ProvidersSection", __base__=ProvidersSection, **fields)
 
 
 _Count = Annotated[int, Field(ge=1)]
 _Dollars = Annotated[float, Field(ge=0, le=_DOLLARS_MAX, allow_inf_nan=False)]
-
-
-class ProviderSection(Section):
-    """`providers.<name>`."""
-
-    max_concurrent: _Count | None = None
-    api_key_file: Annotated[str, AfterValidator(_file)] | None = None
-
-    def value(self, base: Path) -> ProviderConfig:
-        """Return it; `base` is where its paths are relative to."""
-        key_file = None if self.api_key_file is None else base / self.api_key_file
-        return ProviderConfig(max_concurrent=self.max_concurrent, api_key_file=key_file)
 
 
 class _RatesSection(Section):
@@ -98,25 +111,26 @@ class PriceSection(_RatesSection):
         )
 
 
-def provider_faults(document: Document) -> Iterator[Fault]:
-    """Yield what is wrong with the names under `providers` and `prices`."""
-    for name, section in _entries(document, "providers"):
-        if name not in PROVIDERS:
-            message = f"is no provider; there are: {', '.join(PROVIDERS)}"
-            yield document.fault(("providers", name), message)
-        elif name in _KEYLESS and "api_key_file" in section:
-            message = f"{name} takes no key"
-            yield document.fault(("providers", name, "api_key_file"), message)
+def price_faults(document: Document, registry: Registry) -> Iterator[Fault]:
+    """Yield what is wrong with the names under `prices`."""
+    known = registry.providers.names
     for name, _ in _entries(document, "prices"):
         provider, slash, model = name.partition("/")
-        if provider not in PROVIDERS or not slash or not model:
+        if provider not in known or not slash or not model:
             message = (
                 "must be a provider and the name of its model, like openai/gpt-5-mini;"
-                f" providers are: {', '.join(PROVIDERS)}"
+                f" providers are: {', '.join(known)}"
             )
             yield document.fault(("prices", name), message)
         elif "*" in model[:-1]:
             yield document.fault(("prices", name), "may have one * alone, at its end")
+
+
+def provider_notes(document: Document, registry: Registry) -> Iterator[str]:
+    """Yield a line for each provider that is set up and cannot be used."""
+    for name, _ in _entries(document, "providers"):
+        if fault := registry.providers.fault(name):
+            yield str(document.fault(("providers", name), f"has no effect: {fault}"))
 
 
 def _entries(document: Document, field: str) -> Iterator[tuple[str, Mapping[str, Any]]]:

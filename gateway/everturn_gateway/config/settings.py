@@ -28,8 +28,10 @@ from everturn_gateway.config.owners import OwnerSection, owner_faults, owner_not
 from everturn_gateway.config.providers import (
     PriceSection,
     ProviderConfig,
-    ProviderSection,
-    provider_faults,
+    ProvidersSection,
+    price_faults,
+    provider_notes,
+    providers_model,
 )
 from everturn_gateway.errors import ConfigError, Fault
 from everturn_gateway.logs import LogFormat
@@ -163,7 +165,8 @@ class Config:
         """What stands in it that nothing may show."""
         own = (self.server.api_token, self.server.admin_token)
         of_channels = (each for channel in self.channels for each in channel.secrets)
-        return tuple(each for each in (*own, *of_channels) if each)
+        of_providers = (each for one in self.providers.values() for each in one.secrets)
+        return tuple(each for each in (*own, *of_channels, *of_providers) if each)
 
 
 # --- the file ------------------------------------------------------------------------------------
@@ -294,7 +297,7 @@ class _File(Section):
     schedules: _Schedules = _Schedules()
     logging: _Logging = _Logging()
     telemetry: _Telemetry = _Telemetry()
-    providers: dict[str, ProviderSection] = Field(default_factory=dict)
+    providers: ProvidersSection = ProvidersSection()
     prices: dict[str, PriceSection] = Field(default_factory=dict)
     channels: ChannelsSection = ChannelsSection()
     routes: tuple[RouteSection, ...] = ()
@@ -308,12 +311,14 @@ class _File(Section):
 
 def _model(document: Document, registry: Registry) -> type[_File]:
     """Return the model of the whole file, with the settings of what is installed."""
-    if not {"channels", "gateways"} & document.data.keys():
-        return _File
-    channels: Any = channels_model(document, registry)
-    return create_model(
-        "File", __base__=_File, channels=(channels, channels()), gateways=(channels | None, None)
-    )
+    fields: dict[str, Any] = {}
+    if {"channels", "gateways"} & document.data.keys():
+        channels: Any = channels_model(document, registry)
+        fields |= {"channels": (channels, channels()), "gateways": (channels | None, None)}
+    if "providers" in document.data:
+        providers = providers_model(document, registry)
+        fields["providers"] = (providers, providers())
+    return create_model("File", __base__=_File, **fields) if fields else _File
 
 
 # --- loading -------------------------------------------------------------------------------------
@@ -361,7 +366,7 @@ def load_config(
         faults += (
             *_conflicts(document),
             *(_crowding(document, found.server) if found is not None else ()),
-            *provider_faults(document),
+            *price_faults(document, registry),
             *(_owner_faults(document, found, registry) if found is not None else ()),
             *(channel_faults(document, registry) if with_channels else ()),
         )
@@ -393,7 +398,7 @@ def load_config(
         ),
         logging=LoggingConfig(form=values.logging.format),
         telemetry=TelemetryConfig(otlp_endpoint=values.telemetry.otlp_endpoint),
-        providers={name: each.value(base) for name, each in values.providers.items()},
+        providers=values.providers.values(base),
         prices={name: each.value() for name, each in values.prices.items()},
         channels=(values.gateways or values.channels).values(registry, base),
         routes=tuple(route.value() for route in values.routes),
@@ -512,6 +517,7 @@ def _notes(document: Document, file: _File, registry: Registry) -> Iterator[str]
             case _:
                 pass
     yield from channel_notes(document, registry)
+    yield from provider_notes(document, registry)
     names = [channel.name for channel in (file.gateways or file.channels).values(registry, Path())]
     for path, message in owner_notes(file.owners, names):
         yield _note(document, path, message)

@@ -68,7 +68,7 @@ class ProviderSetup:
     own. Where it has `aclose`, that is awaited at the end; `warm` is awaited at the start."""
 
 
-def _no_address(_model: ModelSpec, _environ: Mapping[str, str]) -> str:
+def _no_address(_model: ModelSpec) -> str:
     return ""
 
 
@@ -85,7 +85,6 @@ class ProviderPlugin(Plugin):
         ...     name="acme",
         ...     interface=1,
         ...     settings=KeyedSection,
-        ...     key_variable="ACME_API_KEY",
         ...     prices={"acme-1": Price(rates=Rates(input=1, output=2))},
         ...     windows=(("acme", 64_000),),
         ...     make=lambda setup: load_acme(setup),
@@ -99,8 +98,6 @@ class ProviderPlugin(Plugin):
     Raises:
         ProviderConfigError: It lacks something; says what to do.
     """
-    key_variable: str = ""
-    "The environment variable that holds its key; empty = it takes none."
     prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
     "What the vendor takes for a model by this name, at its own address."
     is_free: Callable[[ModelSpec], bool] = _never_free
@@ -109,5 +106,28 @@ class ProviderPlugin(Plugin):
     """Parts of lower-cased names of models, and their windows in tokens; the first match counts."""
     max_concurrent: int | None = None
     "Calls at the same time where its owner says nothing; None = so many at each address."
-    address: Callable[[ModelSpec, Mapping[str, str]], str] = _no_address
-    "Where a model is called: scheme, host and port; empty = in this process."
+    address: Callable[[ModelSpec], str] = _no_address
+    """Where a model is called: scheme, host and port; empty = in this process.
+
+    Raises:
+        ProviderConfigError: Its settings name no address.
+    """
+    calls_tools: bool = True
+    "Whether its models can call tools; otherwise they are offered none."
+    writes_summaries: bool = True
+    "Whether its models can write summaries of what they said."
+
+    @property
+    def key_variable(self) -> str:
+        """The environment variable that holds its key; empty = it takes none."""
+        return key_variable(self.name) if issubclass(self.settings, KeyedSection) else ""
+
+    def window(self, model: str) -> int | None:
+        """Return the window of a model in tokens, by its name; None = it is not known."""
+        lowered = model.lower()
+        return next((tokens for part, tokens in self.windows if part in lowered), None)
+
+
+def key_variable(provider: str) -> str:
+    """Return the environment variable that holds the key of a provider."""
+    return f"{provider.upper().replace('-', '_')}_API_KEY"

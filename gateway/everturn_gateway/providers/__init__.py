@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from everturn_gateway.providers.catalog import KINDS, Providers, open_providers
+from everturn_gateway.providers.catalog import Providers, open_providers
 from everturn_gateway.providers.errors import ProviderConfigError, WeightsError
 
-__all__ = ["KINDS", "ProviderConfigError", "Providers", "WeightsError", "open_providers"]
+__all__ = ["ProviderConfigError", "Providers", "WeightsError", "open_providers"]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import anyio
 from anyio.abc import TaskGroup
@@ -15,27 +14,27 @@ from everturn_actors.ports import ModelProvider, ModelStatisticsStore
 from everturn_actors.spec import ModelSpec
 from everturn_actors.turn.model_statistics import InMemoryModelStatistics
 from everturn_gateway.config.providers import ProviderConfig
+from everturn_gateway.errors import GatewayError
 from everturn_gateway.logs import SecretRegistry
-from everturn_gateway.providers.builtin import BuiltinResponder
+from everturn_gateway.plugins import ProviderPlugin, ProviderSetup, installed
 from everturn_gateway.providers.errors import ProviderConfigError
 from everturn_gateway.providers.fallbacks import Choice, CoolDowns, Fallbacks
 from everturn_gateway.providers.keys import Keys
 from everturn_gateway.providers.limits import ConcurrencyLimits, QueueLoad, unnoted
-from everturn_gateway.providers.scripted import load_script
-from everturn_gateway.providers.transport.endpoints import PROVIDERS, Endpoint, endpoint_for
-
-logger = logging.getLogger(__name__)
-
-KINDS: Final = ("builtin", "local", *PROVIDERS, "scripted")
 
 
-class _Connected(Protocol):
-    """The providers that need connections or processes."""
+@runtime_checkable
+class _Warms(Protocol):
+    async def warm(self) -> None:
+        """Start what models need, so that the first message need not wait."""
+        ...
 
-    def remote(self, model: ModelSpec, endpoint: Endpoint) -> ModelProvider: ...
-    def local(self, model: ModelSpec, folder: Path) -> ModelProvider: ...
-    async def warm(self) -> None: ...
-    async def aclose(self) -> None: ...
+
+@runtime_checkable
+class _Closes(Protocol):
+    async def aclose(self) -> None:
+        """Close all connections."""
+        ...
 
 
 class Providers:
@@ -66,7 +65,9 @@ class Providers:
             {name: s.max_concurrent for name, s in settings.items() if s.max_concurrent}, on_wait
         )
         self._cooling = CoolDowns(now)
-        self._opened: _Connected | None = None
+        self._settings = settings
+        self._shared: dict[str, Any] = {}
+        "What plug-ins share between their models, by their names for it."
 
     def make(self, model: ModelSpec, folder: Path) -> ModelProvider:
         """Return the provider for an agent whose files are in `folder`, fallbacks included.
@@ -87,31 +88,56 @@ class Providers:
     def _one(self, model: ModelSpec, folder: Path) -> ModelProvider:
         if given := self._given.get(model.provider):
             return self._limits.limited(model.provider, given)
-        if model.provider in PROVIDERS:
-            return self._remote(model)
-        return self._limits.limited(model.provider, self._own(model, folder))
+        plugin = installed().providers.get(model.provider)
+        if plugin is None:
+            raise ProviderConfigError(self._absent(model.provider))
+        provider, address = self._made(plugin, model, folder)
+        return self._limits.limited(model.provider, provider, address, usual=plugin.max_concurrent)
 
-    def _own(self, model: ModelSpec, folder: Path) -> ModelProvider:
-        """Return a model of this machine."""
-        match model.provider:
-            case "builtin":
-                return BuiltinResponder()
-            case "scripted":
-                return load_script(folder / (model.base_url or model.name), self._environ)
-            case "local":
-                return self._connected().local(model, folder)
-            case _:
-                kinds = ", ".join((*self._given, *KINDS))
-                msg = f"spec.model.provider {model.provider!r} is not available; there are: {kinds}"
-                raise ProviderConfigError(msg)
+    def _made(
+        self, plugin: ProviderPlugin, model: ModelSpec, folder: Path
+    ) -> tuple[ModelProvider, str]:
+        """Return the provider of a model, and the address that it is called at."""
+        settings = self._settings.get(plugin.name)
+        setup = ProviderSetup(
+            model=model,
+            folder=folder,
+            settings=settings.section if settings else plugin.settings(),
+            environ=self._keys,
+            models_folder=self._models_dir,
+            statistics=self._model_statistics,
+            tasks=self._tasks,
+            add_secret=self._registry.add,
+            mask=self._registry.mask,
+            shared=self._share,
+        )
+        try:
+            return plugin.make(setup), plugin.address(model)
+        except GatewayError:
+            raise
+        except ModuleNotFoundError as error:
+            msg = (
+                f"provider {plugin.name} needs {error.name}, which is not installed:"
+                f" pip install '{plugin.extra or error.name}'"
+            )
+            raise ProviderConfigError(msg) from error
+        except Exception as error:
+            # A boundary: the code of others costs the agents that name it.
+            msg = f"the plug-in of provider {plugin.name} failed: {type(error).__name__}: {error}"
+            raise ProviderConfigError(msg) from error
 
-    def _remote(self, model: ModelSpec) -> ModelProvider:
-        endpoint = endpoint_for(model, self._keys)
-        self._registry.add(endpoint.key)
-        if endpoint.key and endpoint.address.startswith("http://") and not endpoint.is_loopback:
-            logger.warning("key goes out unencrypted", extra={"address": endpoint.address})
-        remote = self._connected().remote(model, endpoint)
-        return self._limits.limited(model.provider, remote, endpoint.address)
+    def _absent(self, name: str) -> str:
+        """Return why there is no provider of this name."""
+        providers = installed().providers
+        if fault := providers.fault(name):
+            return f"spec.model.provider {name!r} is not available: {fault}"
+        kinds = ", ".join((*self._given, *providers.names))
+        return f"spec.model.provider {name!r} is not available; there are: {kinds}"
+
+    def _share(self, name: str, make: Callable[[], Any]) -> Any:  # noqa: ANN401 - the plug-in's own
+        if name not in self._shared:
+            self._shared[name] = make()
+        return self._shared[name]
 
     def queues(self) -> tuple[QueueLoad, ...]:
         """Return how full each queue of calls is now."""
@@ -122,28 +148,15 @@ class Providers:
 
         Returns when they answer. One that cannot start is logged; its calls will say why.
         """
-        if self._opened is not None:
-            await self._opened.warm()
+        for shared in tuple(self._shared.values()):
+            if isinstance(shared, _Warms):
+                await shared.warm()
 
     async def aclose(self) -> None:
         """Close all connections."""
-        if self._opened is not None:
-            await self._opened.aclose()
-
-    def _connected(self) -> _Connected:
-        if self._opened is None:
-            from everturn_gateway.providers.connected import (  # noqa: PLC0415 - the HTTP client takes 80 ms to load; builtin and scripted do without
-                ConnectedProviders,
-            )
-
-            self._opened = ConnectedProviders(
-                environ=self._environ,
-                models_dir=self._models_dir,
-                registry=self._registry,
-                tasks=self._tasks,
-                model_statistics=self._model_statistics,
-            )
-        return self._opened
+        for shared in tuple(self._shared.values()):
+            if isinstance(shared, _Closes):
+                await shared.aclose()
 
 
 @asynccontextmanager

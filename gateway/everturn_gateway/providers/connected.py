@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from pathlib import Path
 from typing import assert_never
 
 import anyio
-from anyio.abc import TaskGroup
 
 from everturn_actors.context.estimation.calibration import with_window
 from everturn_actors.errors import ModelError
-from everturn_actors.ports import ModelStatisticsStore
 from everturn_actors.spec import ModelSpec
-from everturn_gateway.logs import SecretRegistry
+from everturn_gateway.plugins import ProviderSetup
 from everturn_gateway.providers.errors import ProviderConfigError
 from everturn_gateway.providers.inquiry import Asked, Inquiring, Inquiry
 from everturn_gateway.providers.local.provider import (
@@ -33,21 +30,14 @@ logger = logging.getLogger(__name__)
 class ConnectedProviders:
     """Makes them; one pool of connections for each address, one process for each model file."""
 
-    def __init__(
-        self,
-        *,
-        environ: Mapping[str, str],
-        models_dir: Path,
-        registry: SecretRegistry,
-        tasks: TaskGroup,
-        model_statistics: ModelStatisticsStore,
-    ) -> None:
-        self._environ = environ
-        self._models_dir = models_dir
-        self._registry = registry
-        self._tasks = tasks
+    def __init__(self, setup: ProviderSetup) -> None:
+        """Take what all models have in common from the setup of one of them."""
+        self._environ = setup.environ
+        self._models_dir = setup.models_folder
+        self._add_secret, self._mask = setup.add_secret, setup.mask
+        self._tasks = setup.tasks
+        self._model_statistics = setup.statistics
         self._clients = HttpClients()
-        self._model_statistics = model_statistics
         self._servers: dict[LocalWeights, LocalServer] = {}
         self._inquiries: dict[tuple[Endpoint, str], Inquiry] = {}
 
@@ -64,7 +54,7 @@ class ConnectedProviders:
         return Inquiring(self._adapter(model, endpoint), model=model, inquiry=inquiry)
 
     def _adapter(self, model: ModelSpec, endpoint: Endpoint) -> Asked:
-        clients, mask = self._clients, self._registry.mask
+        clients, mask = self._clients, self._mask
         match endpoint.api:
             case "openai":
                 return OpenAICompatible(endpoint, clients=clients, mask=mask, model=model.name)
@@ -103,13 +93,11 @@ class ConnectedProviders:
                 weights,
                 environ=self._environ,
                 tasks=self._tasks,
-                on_secret=self._registry.add,
+                on_secret=self._add_secret,
             )
         told = with_window(self._model_statistics.of(model), weights.context_tokens)
         self._model_statistics.record(model, told)
-        return LocalModel(
-            server, name=weights.name, clients=self._clients, mask=self._registry.mask
-        )
+        return LocalModel(server, name=weights.name, clients=self._clients, mask=self._mask)
 
     async def warm(self) -> None:
         """Start the local models one after another, so that loading does not slow itself down."""

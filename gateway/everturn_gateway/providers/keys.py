@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from everturn_gateway.plugins.providers import key_variable
 from everturn_gateway.providers.errors import ProviderConfigError
 
 _SUFFIX: Final = "_API_KEY"
@@ -29,7 +30,7 @@ class Keys(Mapping[str, str]):
     def __init__(self, environ: Mapping[str, str], files: Mapping[str, Path]) -> None:
         """Take the files by provider's name."""
         self._environ = environ
-        self._files = {f"{name.upper()}{_SUFFIX}": file for name, file in files.items()}
+        self._files = {key_variable(name): file for name, file in files.items()}
 
     def __getitem__(self, name: str) -> str:
         """Return a variable or a key.

@@ -19,7 +19,6 @@ from everturn_actors.turn.call_status import waiting
 
 # The engine answers one request after another; those that wait here can be cancelled at no cost,
 # and two models on this machine do not halve each other's speed.
-DEFAULT_LIMITS: Final[Mapping[str, int]] = {"local": 1}
 CALLS_PER_ADDRESS: Final = 256  # where the owner says nothing; each is a connection
 
 
@@ -122,24 +121,27 @@ class ConcurrencyLimits:
     def __init__(
         self, limits: Mapping[str, int], on_wait: Callable[[str, float], None] = unnoted
     ) -> None:
-        """Take the limits by provider's name; `DEFAULT_LIMITS` hold for those not named.
+        """Take the owner's limits by provider's name.
 
         A provider without one has `CALLS_PER_ADDRESS` at each address. `on_wait` is told of each
         call that begins: the name of its queue, and how many seconds it waited.
         """
-        self._limits = {**DEFAULT_LIMITS, **limits}
+        self._limits = limits
         self._on_wait = on_wait
         self._queues: dict[str, CallQueue] = {}
 
-    def limited(self, name: str, provider: ModelProvider, address: str = "") -> ModelProvider:
+    def limited(
+        self, name: str, provider: ModelProvider, address: str = "", *, usual: int | None = None
+    ) -> ModelProvider:
         """Return a model of the provider `name`, which waits where its limit is reached.
 
         Args:
             name: The provider's.
             provider: The model.
             address: Where it is called (scheme, host and port); empty = it is in this process.
+            usual: The limit where its owner says none.
         """
-        limit = self._limits.get(name)
+        limit = self._limits.get(name, usual)
         if limit is not None:
             return Limited(provider, queue=self._queue(name, limit, name))
         if not address:

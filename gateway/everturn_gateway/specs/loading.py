@@ -17,6 +17,7 @@ from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, PromptSpec, 
 from everturn_channels.settings import AccessRules
 from everturn_gateway.config.settings import SessionsConfig
 from everturn_gateway.errors import ConfigError, Fault
+from everturn_gateway.plugins import installed
 from everturn_gateway.scheduler.jobs import Job
 from everturn_gateway.scheduler.reading import file_instant
 from everturn_gateway.specs.access import access_rules
@@ -45,7 +46,6 @@ from everturn_gateway.usage import DailyLimit
 from everturn_gateway.yaml_files import Document, check, dotted, field_names, read_document
 
 AGENT_FILE = "agent.yaml"
-_NO_CALLS = frozenset(("local",))  # providers whose models call no tools
 _CONTEXT = ("spec", "session", "context")
 MODEL_FIELD = "spec.model"
 SUMMARIZER_FIELD = dotted((*_CONTEXT, "summarizer"))
@@ -101,7 +101,6 @@ _DURAGENT_NUMBERS = frozenset(
         "tool_result_keep_last",
     )
 )
-_NO_WRITERS = frozenset(("builtin", "scripted"))  # as summarizers only where they are named
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +214,8 @@ def _load(
     faults += policy_faults
     if values is None or faults:
         raise ConfigError(faults=faults)
-    can_call = values.spec.model.provider not in _NO_CALLS
+    plugin = installed().providers.get(values.spec.model.provider)
+    can_call = plugin is None or plugin.calls_tools
     if can_call:
         prompt = _told_of_tools(prompt, planned.config)
     spec = _agent_spec(values, prompt, sessions)
@@ -275,7 +275,9 @@ def _summarizer(spec: SpecSection) -> ModelSpec | None:
     context = spec.session.context
     if "summarizer" in context.model_fields_set:
         return None if context.summarizer is None else _model_spec(context.summarizer)
-    return None if spec.model.provider in _NO_WRITERS else _model_spec(spec.model)
+    plugin = installed().providers.get(spec.model.provider)
+    writes = plugin is None or plugin.writes_summaries
+    return _model_spec(spec.model) if writes else None
 
 
 def _model_spec(model: OneModelSection) -> ModelSpec:
@@ -295,6 +297,7 @@ def _fallback(model: FallbackSection, own: ModelSpec) -> ModelSpec:
         context_window=model.context_window,
         max_input_tokens=model.max_input_tokens,
         max_output_tokens=model.max_output_tokens or own.max_output_tokens,
+        usual_window=_usual_window(model),
     )
 
 
@@ -308,7 +311,13 @@ def _one_model(model: OneModelSection) -> ModelSpec:
         max_input_tokens=model.max_input_tokens,
         max_output_tokens=model.max_output_tokens or model.max_tokens,
         reasoning_effort=model.reasoning_effort,
+        usual_window=_usual_window(model),
     )
+
+
+def _usual_window(model: OneModelSection | FallbackSection) -> int | None:
+    plugin = installed().providers.get(model.provider)
+    return plugin.window(model.name) if plugin is not None else None
 
 
 def _session_spec(

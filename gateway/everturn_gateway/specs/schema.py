@@ -13,7 +13,13 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, cast
 
-from everturn_gateway.specs.settings import AgentDocument
+from everturn_gateway.plugins import installed
+from everturn_gateway.specs.settings import (
+    AgentDocument,
+    FallbackSection,
+    ModelSection,
+    SummarizerSection,
+)
 from everturn_gateway.yaml_files.checking import Section
 
 # Any value may come from the environment.
@@ -28,6 +34,10 @@ def agent_schema() -> dict[str, Any]:
     for section in _sections(Section):
         if section.__name__ in made["$defs"]:
             _describe(made["$defs"][section.__name__], section)
+    names = ", ".join(installed().providers.names)
+    for section in (FallbackSection, ModelSection, SummarizerSection):
+        provider = made["$defs"][section.__name__]["properties"]["provider"]
+        provider["description"] = f"One of {names}."
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Everturn agent",

@@ -107,7 +107,7 @@ class OneModelSection(Section):
     """One model, and its limits in tokens."""
 
     provider: Text
-    "openrouter, openai, anthropic, gemini, ollama, local, builtin or scripted."
+    "Whose model it is; the schema names those that are installed."
     name: Text
     base_url: Address | None = None
     "Any endpoint that speaks the provider's protocol."

@@ -53,7 +53,7 @@ def _gemini_pro(short: Rates, long: Rates) -> Price:
     return Price(rates=short, long_above_tokens=_LONG_GEMINI_TOKENS, long=long)
 
 
-_OPENAI: Final = {
+OPENAI: Final[Mapping[str, Price]] = {
     "gpt-6.2-sol": _openai(2, 0.10, 10),
     "gpt-6.1-sol": _openai(2, 0.10, 10),
     "gpt-6-astra": _openai(10, 1, 50),
@@ -79,7 +79,7 @@ _OPENAI: Final = {
     "gpt-4o": _plain(2.50, 1.25, 10),
     "gpt-4o-mini": _plain(0.15, 0.075, 0.60),
 }
-_ANTHROPIC: Final = {
+ANTHROPIC: Final[Mapping[str, Price]] = {
     "claude-fable-5-1": _claude(10, 0.25, 50),
     "claude-fable-5": _claude(10, 1, 50),
     "claude-opus-5-5": _claude(4, 0.20, 20),
@@ -100,7 +100,7 @@ _ANTHROPIC: Final = {
     ),
     "claude-haiku-4-5": _claude(1, 0.10, 5),
 }
-_GEMINI: Final = {
+GEMINI: Final[Mapping[str, Price]] = {
     "gemini-3.6-flash": _plain(1.50, 0.15, 7.50),
     "gemini-3.5-flash": _plain(1.50, 0.15, 9),
     "gemini-3.5-flash-lite": _plain(0.30, 0.03, 2.50),
@@ -114,10 +114,3 @@ _GEMINI: Final = {
     "gemini-2.5-flash": _plain(0.30, 0.03, 2.50),
     "gemini-2.5-flash-lite": _plain(0.10, 0.01, 0.40),
 }
-
-PRICES: Final[Mapping[str, Price]] = {
-    f"{provider}/{name}": price
-    for provider, prices in (("openai", _OPENAI), ("anthropic", _ANTHROPIC), ("gemini", _GEMINI))
-    for name, price in prices.items()
-}
-"By `provider/name`."

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from everturn_actors.model import Usage
 from everturn_actors.spec import ModelSpec
@@ -70,48 +70,53 @@ def model_label(model: ModelSpec) -> str:
     return f"{model.provider}/{model.name}"
 
 
+class Vendor(Protocol):
+    """What a provider says of its prices."""
+
+    @property
+    def prices(self) -> Mapping[str, Price]:
+        """What it takes for models by these names, at its own address."""
+        ...
+
+    @property
+    def is_free(self) -> Callable[[ModelSpec], bool]:
+        """Whether calls to a model cost nothing but this machine's time, or are given away."""
+        ...
+
+
 class PriceList:
-    """Knows what models cost: the owner's own prices, then those that came with the program.
+    """Knows what models cost: the owner's own prices, then those that their providers tell.
 
     A name stands also for its dated editions; in the owner's list a trailing `*` matches the rest,
     and the longest such entry counts.
     """
 
-    def __init__(self, own: Mapping[str, Price], built_in: Mapping[str, Price]) -> None:
+    def __init__(self, own: Mapping[str, Price], vendor_of: Callable[[str], Vendor | None]) -> None:
+        """Take the owner's prices by `provider/name`, and what finds a provider by its name."""
         self._own = {key: price for key, price in own.items() if not key.endswith("*")}
         by_length = sorted((key for key in own if key.endswith("*")), key=len, reverse=True)
         self._starts = tuple((key[:-1], own[key]) for key in by_length)
-        self._built_in = built_in
+        self._vendor_of = vendor_of
 
     def price(self, model: ModelSpec) -> Price | None:
         """Return what calls to `model` cost; None where nobody said.
 
-        The prices that came with the program are those of the vendors' own addresses: they say
-        nothing about a model behind another `base_url`.
+        The prices that a provider tells are those of its own address: they say nothing about a
+        model behind another `base_url`.
         """
         label = model_label(model)
-        names = (label, _EDITION.sub("", label))
-        for name in names:
+        for name in (label, _EDITION.sub("", label)):
             if name in self._own:
                 return self._own[name]
         for start, price in self._starts:
             if label.startswith(start):
                 return price
-        if _is_free(model):
+        vendor = self._vendor_of(model.provider)
+        if vendor is None:
+            return None
+        if vendor.is_free(model):
             return FREE
         if model.base_url:
             return None
-        return next((self._built_in[name] for name in names if name in self._built_in), None)
-
-
-def _is_free(model: ModelSpec) -> bool:
-    """Whether calls cost nothing but this machine's time, or are given away."""
-    match model.provider:
-        case "builtin" | "local" | "scripted":
-            return True
-        case "ollama":
-            return "cloud" not in model.name and "ollama.com" not in model.base_url
-        case "openrouter":
-            return model.name.endswith(":free")
-        case _:
-            return False
+        names = (model.name, _EDITION.sub("", model.name))
+        return next((vendor.prices[name] for name in names if name in vendor.prices), None)

@@ -32,7 +32,6 @@ _WINDOWS = (
     ("mistral-large", 262_144),
     ("mistral", 128_000),
     ("mixtral", 128_000),
-    ("smollm2-135m", 4096),  # ours: trained for 2,048, and served with no more than this
 )
 
 
@@ -47,8 +46,9 @@ def input_window(model: ModelSpec, statistics: ModelStatistics | None = None) ->
 
     A window that the spec names stands, whatever a server says; `max_input_tokens` caps it. Where
     the spec names none, the rest is only a guess, and `max_input_tokens` stands in its place: it
-    lowers it (cost), or raises it (a model the table does not know). What the provider tells comes
-    before the table. What it named when it refused a request lowers all but the spec's window.
+    lowers it (cost), or raises it (a model no table knows). What the provider tells comes before
+    what its plug-in lists, and that before the table here. What it named when it refused a request
+    lowers all but the spec's window.
 
     Args:
         model: The agent's model.
@@ -60,7 +60,8 @@ def input_window(model: ModelSpec, statistics: ModelStatistics | None = None) ->
     if cap is not None:
         window = cap
     else:
-        window = (statistics.window_tokens if statistics else None) or model_window(model.name)
+        told = statistics.window_tokens if statistics else None
+        window = told or model.usual_window or model_window(model.name)
     limit = statistics.limit_tokens if statistics else None
     return window if limit is None else min(window, limit)
 

@@ -156,6 +156,16 @@ def endpoint_for(model: ModelSpec, environ: Mapping[str, str]) -> Endpoint:
     )
 
 
+def address_of(model: ModelSpec) -> str:
+    """Return scheme, host and port of `model`, whose provider is one of `PROVIDERS`.
+
+    Raises:
+        ProviderConfigError: Its `base_url` is no address.
+    """
+    provider = PROVIDERS[model.provider]
+    return _split(model.base_url or provider.base_url, _api(model, provider))[0]
+
+
 def is_loopback(host: str) -> bool:
     """Whether `host` is this machine."""
     if host == "localhost":

@@ -1,0 +1,156 @@
+"""The model providers that come with Everturn: five APIs, local weights, and two that are none."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+from everturn_actors.ports import ModelProvider
+from everturn_actors.spec import ModelSpec
+from everturn_gateway.plugins import (
+    KeyedSection,
+    ProviderPlugin,
+    ProviderSection,
+    ProviderSetup,
+)
+from everturn_gateway.providers.transport.endpoints import address_of, endpoint_for
+from everturn_gateway.usage import price_table
+
+logger = logging.getLogger(__name__)
+
+_DOCS: Final = "docs/models.md"
+
+
+def _connected(setup: ProviderSetup) -> Any:  # noqa: ANN401 - the class is not loaded here
+    from everturn_gateway.providers.connected import (  # noqa: PLC0415 - the HTTP client takes 80 ms to load; builtin and scripted do without
+        ConnectedProviders,
+    )
+
+    return setup.shared("everturn", lambda: ConnectedProviders(setup))
+
+
+def _remote(setup: ProviderSetup) -> ModelProvider:
+    endpoint = endpoint_for(setup.model, setup.environ)
+    setup.add_secret(endpoint.key)
+    if endpoint.key and endpoint.address.startswith("http://") and not endpoint.is_loopback:
+        logger.warning("key goes out unencrypted", extra={"address": endpoint.address})
+    made: ModelProvider = _connected(setup).remote(setup.model, endpoint)
+    return made
+
+
+def _local(setup: ProviderSetup) -> ModelProvider:
+    made: ModelProvider = _connected(setup).local(setup.model, setup.folder)
+    return made
+
+
+def _builtin(setup: ProviderSetup) -> ModelProvider:
+    from everturn_gateway.providers.builtin import (  # noqa: PLC0415 - only where it answers
+        BuiltinResponder,
+    )
+
+    del setup
+    return BuiltinResponder()
+
+
+def _scripted(setup: ProviderSetup) -> ModelProvider:
+    from everturn_gateway.providers.scripted import (  # noqa: PLC0415 - only where it answers
+        load_script,
+    )
+
+    return load_script(setup.folder / (setup.model.base_url or setup.model.name), setup.environ)
+
+
+def _always_free(_model: ModelSpec) -> bool:
+    return True
+
+
+def _free_at_ollama(model: ModelSpec) -> bool:
+    return "cloud" not in model.name and "ollama.com" not in model.base_url
+
+
+def _free_at_openrouter(model: ModelSpec) -> bool:
+    return model.name.endswith(":free")
+
+
+OPENAI: Final = ProviderPlugin(
+    name="openai",
+    interface=1,
+    summary="OpenAI, and every server that speaks its format",
+    docs=_DOCS,
+    settings=KeyedSection,
+    make=_remote,
+    address=address_of,
+    prices=price_table.OPENAI,
+)
+ANTHROPIC: Final = ProviderPlugin(
+    name="anthropic",
+    interface=1,
+    summary="Anthropic",
+    docs=_DOCS,
+    settings=KeyedSection,
+    make=_remote,
+    address=address_of,
+    prices=price_table.ANTHROPIC,
+)
+GEMINI: Final = ProviderPlugin(
+    name="gemini",
+    interface=1,
+    summary="Google's Gemini",
+    docs=_DOCS,
+    settings=KeyedSection,
+    make=_remote,
+    address=address_of,
+    prices=price_table.GEMINI,
+)
+OPENROUTER: Final = ProviderPlugin(
+    name="openrouter",
+    interface=1,
+    summary="OpenRouter",
+    docs=_DOCS,
+    settings=KeyedSection,
+    make=_remote,
+    address=address_of,
+    is_free=_free_at_openrouter,
+)
+OLLAMA: Final = ProviderPlugin(
+    name="ollama",
+    interface=1,
+    summary="Ollama, on this machine or elsewhere",
+    docs=_DOCS,
+    settings=KeyedSection,
+    make=_remote,
+    address=address_of,
+    is_free=_free_at_ollama,
+)
+LOCAL: Final = ProviderPlugin(
+    name="local",
+    interface=1,
+    summary="weights in a process of the gateway",
+    docs=_DOCS,
+    settings=ProviderSection,
+    extra="everturn[local]",
+    libraries=("xllamacpp",),
+    make=_local,
+    is_free=_always_free,
+    max_concurrent=1,
+    calls_tools=False,
+    windows=(("smollm2-135m", 4096),),  # trained for 2,048, and served with no more than this
+)
+BUILTIN: Final = ProviderPlugin(
+    name="builtin",
+    interface=1,
+    summary="the built-in responder, which is no language model",
+    docs=_DOCS,
+    make=_builtin,
+    is_free=_always_free,
+    writes_summaries=False,
+)
+SCRIPTED: Final = ProviderPlugin(
+    name="scripted",
+    interface=1,
+    summary="replies from a file",
+    docs=_DOCS,
+    make=_scripted,
+    is_free=_always_free,
+    writes_summaries=False,
+)
