@@ -59,7 +59,8 @@ from everturn_actors.model import (
     UserMessage,
 )
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, PromptSpec, SessionSpec
-from everturn_actors.state.session_state import SessionState, apply
+from everturn_actors.state.apply import apply
+from everturn_actors.state.session_state import SessionState
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 FACTS = ModelStatistics(scale=1.0, reports=3)

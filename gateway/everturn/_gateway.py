@@ -179,18 +179,18 @@ class Gateway:
         Raises:
             JournalError: It cannot be read.
         """
-        session_id = await self.service.current(self._key(agent, conversation))
+        session_id = await self.service.conversations.current(self._key(agent, conversation))
         return await self.service.view(session_id) if session_id else None
 
     async def reset(self, agent: str, conversation: str = "main") -> None:
         """End a conversation; its next message begins a new one. The old one stays readable."""
-        session_id = await self.service.current(self._key(agent, conversation))
+        session_id = await self.service.conversations.current(self._key(agent, conversation))
         if session_id:
             await self.service.reset(session_id)
 
     async def approvals(self) -> tuple[PendingApproval, ...]:
         """Return the calls that wait for a person, those of chat channels included."""
-        states = await self.service.awaiting_approval()
+        states = await self.service.activity.awaiting_approval()
         return tuple(each for state in states for each in _pending(state))
 
     async def decide(self, approval: PendingApproval, decision: Decision, *, by: str = "") -> None:

@@ -134,7 +134,7 @@ async def test_both_doors_lead_to_the_same_conversation(kind: Kind, tmp_path: Pa
     """With a gateway or without one, it is the same person talking to the same agent."""
     async with open_house(kind, tmp_path) as house:
         here = await house.client.open(KEY)
-        there = await house.gateway.service.current(KEY)
+        there = await house.gateway.service.conversations.current(KEY)
 
     assert here == there
 
@@ -282,8 +282,8 @@ async def test_the_context_is_told_alike_through_both(kind: Kind, tmp_path: Path
         compacted = await house.client.compact(session_id, "the numbers")
         after = await house.client.context(session_id)
         explained = await house.client.explain(session_id, last.seq)
-        real = await house.gateway.service.context(session_id)
-        really = await house.gateway.service.explain(session_id, last.seq)
+        real = await house.gateway.service.reader.context(session_id)
+        really = await house.gateway.service.reader.explain(session_id, last.seq)
 
     assert (before.shown_messages, before.hidden_messages) == (20, 0)
     assert compacted.done

@@ -23,13 +23,13 @@ async def say(test: TestService, chat: str, text: str = "hi") -> str:
 async def until_active(test: TestService, count: int) -> None:
     """Wait until no more than so many actors live."""
     with anyio.fail_after(WAIT_S):
-        while (await test.service.load()).active > count:
+        while (await test.service.activity.load()).active > count:
             await anyio.wait_all_tasks_blocked()
 
 
 def active(test: TestService) -> list[str]:
     """Return who is in memory, by chat."""
-    bound = test.service._bindings._key_of.values()
+    bound = test.service.conversations._bindings._key_of.values()
     return sorted(key.chat for key in bound)
 
 
@@ -45,7 +45,7 @@ async def test_beyond_the_limit_the_longest_idle_goes_to_rest() -> None:
         for number in range(20):
             await say(test, f"n{number}")
             await until_active(test, 3)
-        load = await test.service.load()
+        load = await test.service.activity.load()
         again = await say(test, "b", "still there?")
 
         assert (load.active, load.max_active) == (3, 3)
@@ -62,7 +62,7 @@ async def test_a_session_with_work_is_never_cut_short() -> None:
             for number in range(50)
         ]
         await test.provider.until_called(50)
-        assert (await test.service.load()).active == 50
+        assert (await test.service.activity.load()).active == 50
         test.provider.release()
         assert {(await each.result()).outcome for each in sent} == {"answered"}
         for number in range(8):  # each that starts looks at a few
@@ -83,5 +83,5 @@ async def test_a_message_that_meets_a_session_on_its_way_out_is_answered() -> No
             for chat in chats:
                 tasks.start_soon(talk, chat)
         for chat in chats:
-            session_id = await test.service.current(test.key(chat))
+            session_id = await test.service.conversations.current(test.key(chat))
             assert (await test.service.view(session_id)).turns == 15

@@ -187,7 +187,7 @@ async def test_it_wakes_nobody_and_calls_no_model() -> None:
         state = await test.service.view(told.session_id)
 
         assert (state.turns, state.has_work, state.outbox) == (0, False, ())
-        assert await test.service.current(test.key()) == told.session_id
+        assert await test.service.conversations.current(test.key()) == told.session_id
         assert test.provider.requests == []
 
 
@@ -275,7 +275,7 @@ async def test_what_cannot_be_said_is_refused_and_leaves_nothing(
         with pytest.raises(error, match=why):
             await test.service.announce(replace(stand_up(test), **rest))  # type: ignore[arg-type]
 
-        assert await test.service.sessions() == ()
+        assert await test.service.reader.sessions() == ()
 
 
 async def test_a_session_without_its_agent_says_nothing() -> None:

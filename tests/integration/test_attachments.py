@@ -219,7 +219,7 @@ async def test_a_file_that_is_refused_begins_no_session(tmp_path: Path) -> None:
             unknown = "20261121T224956123-3f9a2c1b"
             await test.service.submit(Inbound(text="", session_id=unknown, attachments=(CAT,)))
 
-        assert await test.service.sessions() == ()
+        assert await test.service.reader.sessions() == ()
 
 
 async def test_an_ended_session_takes_no_files_and_a_conversation_begins_a_new_one(
@@ -280,7 +280,7 @@ async def test_an_image_that_is_gone_is_told_in_words(
         async with open_on_disk(tmp_path) as test:
             second = await test.service.submit(saying(test, "again"))
             result = await second.result()
-            found = await test.service.media(first.session_id, attachment_of(CAT).name)
+            found = await test.service.reader.media(first.session_id, attachment_of(CAT).name)
             request = test.provider.requests[0]
 
     assert result.outcome == "answered"
@@ -296,8 +296,8 @@ async def test_a_file_can_be_fetched_with_what_its_sender_called_it(tmp_path: Pa
     async with open_on_disk(tmp_path) as test:
         submission = await test.service.submit(saying(test, "keep", NOTES))
         await submission.result()
-        found = await test.service.media(submission.session_id, name)
-        none = await test.service.media(submission.session_id, "events.jsonl")
+        found = await test.service.reader.media(submission.session_id, name)
+        none = await test.service.reader.media(submission.session_id, "events.jsonl")
 
     assert found == (
         Attachment(name=name, media_type="text/plain", file_name="notes.txt", size_bytes=8),
@@ -310,7 +310,7 @@ async def test_a_stateless_turn_has_its_images_and_those_before() -> None:
     """A client that sends the whole conversation sends its pictures with it."""
     async with open_test_service() as test:
         before = UserMessage(text="who?", attachments=(attachment_of(CAT),))
-        submission = await test.service.submit_once(
+        submission = await test.service.stateless.submit(
             agent="test",
             instructions="",
             history=[Turn(number=1, users=(before,))],
@@ -353,7 +353,7 @@ async def test_many_images_in_a_small_window_leave_room_for_the_words() -> None:
     async with open_test_service(spec=spec) as test:
         pictures = tuple(picture(n, name=f"{n}.png") for n in range(10))
         result = await (await test.service.submit(saying(test, "which?", *pictures))).result()
-        report = await test.service.context(result.session_id)
+        report = await test.service.reader.context(result.session_id)
     request = test.provider.requests[0]
 
     assert result.outcome == "answered"
@@ -379,7 +379,7 @@ async def test_images_are_counted_and_teach_nothing_about_words() -> None:
         ):
             await (await test.service.submit(saying(test, text, *uploads))).result()
             learnt.append(model_statistics.of(make_spec().model).reports)
-        [session] = await test.service.sessions()
+        [session] = await test.service.reader.sessions()
         state = await test.service.view(session.session_id)
 
     assert learnt == [0, 0, 1]

@@ -144,7 +144,7 @@ async def test_the_loop_is_the_same_for_a_turn_that_is_not_kept() -> None:
     look = Probe("look", capabilities=READS)
     provider = ScriptedProvider(calling(("a", "look"), ("b", "look")), "done")
     async with open_test_service(provider=provider, tools=by_name(look)) as test:
-        submission = await test.service.submit_once(
+        submission = await test.service.stateless.submit(
             agent="test", instructions="", history=(), text="go"
         )
 

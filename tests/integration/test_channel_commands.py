@@ -227,7 +227,7 @@ async def test_a_command_that_comes_twice_is_done_once(tmp_path: Path) -> None:
         await fed.adapter.feed(reset)
 
         assert len(fed.answers) == 1
-        assert await fed.service.current(fed.key()) == state.session_id
+        assert await fed.service.conversations.current(fed.key()) == state.session_id
 
 
 @pytest.mark.parametrize("name", ["reset", "stop"])
@@ -282,7 +282,7 @@ def _asking(*approvers: str) -> tuple[Deed, Rules, ScriptedProvider]:
 
 
 async def _until_asked(fed: Fed, chat: str) -> SessionState:
-    session_id = await fed.service.current(fed.key(chat))
+    session_id = await fed.service.conversations.current(fed.key(chat))
     async for _ in fed.service.watch(session_id, after=0):
         state = await fed.service.view(session_id)
         if state.open_approvals:

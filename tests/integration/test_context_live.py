@@ -132,7 +132,7 @@ async def test_a_small_window_leaves_room_where_the_agent_asks_for_no_reserve() 
     agent = replace(spec(), model=ModelSpec(provider="scripted", name="m", context_window=4_096))
     async with open_test_service(spec=agent) as test:
         done = await talk(test, 3)
-        report = await test.service.context(done.session_id)
+        report = await test.service.reader.context(done.session_id)
 
         assert done.outcome == "answered"
         assert {r.name: r.tokens for r in report.regions}["reserve"] == 1_024
@@ -231,7 +231,7 @@ async def test_reported_usage_scales_the_estimate() -> None:
     ) as test:
         done = await talk(test, 6, "word " * 200)
         statistics = model_statistics.of(spec().model)
-        report = await test.service.context(done.session_id)
+        report = await test.service.reader.context(done.session_id)
 
         assert statistics.reports >= 5
         assert statistics.scale > 1.5  # two characters a token
@@ -352,7 +352,7 @@ async def test_a_summary_that_lands_while_the_model_answers_is_no_drift() -> Non
             test.provider.release()
             await waiting.result()
         await talk(test, 2)
-        report = await test.service.context(done.session_id)
+        report = await test.service.reader.context(done.session_id)
 
         assert report.cache_misses == 0
         assert report.summary is not None
@@ -540,7 +540,7 @@ async def test_an_edited_prompt_is_counted_as_drift() -> None:
         )
         test.agents.agents["test"] = replace(agent, spec=edited)
         await say(test, "three")
-        report = await test.service.context(done.session_id)
+        report = await test.service.reader.context(done.session_id)
 
         assert report.cache_misses == 1
 
@@ -551,7 +551,7 @@ async def test_what_is_known_of_a_model_is_shown() -> None:
     model_statistics.record(spec().model, ModelStatistics(scale=1.5, reports=7))
     async with open_test_service(spec=spec(), model_statistics=model_statistics) as test:
         done = await say(test, "hello")
-        report = await test.service.context(done.session_id)
+        report = await test.service.reader.context(done.session_id)
 
         assert (report.scale, report.reports) == (1.5, 7)
         assert report.policy == "everturn"

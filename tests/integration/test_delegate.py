@@ -624,6 +624,6 @@ async def test_what_a_delegate_does_belongs_to_whoever_asked() -> None:
     async with open_agents(one_task(), delegates) as test:
         submission = await test.service.submit(Inbound(text="go", key=KEY, principal="alice"))
         assert (await submission.result()).text == "it is: forty-two"
-        rows = await test.service.sessions()
+        rows = await test.service.reader.sessions()
 
     assert {row.key.channel: row.principal for row in rows} == {"test": "alice", DELEGATE: "alice"}

@@ -164,7 +164,7 @@ async def test_what_is_given_up_counts_from_when_it_was_owed_across_restarts() -
             if not life:
                 session_id = (await test.say()).session_id
             else:
-                assert await test.service.current(test.key()) == session_id
+                assert await test.service.conversations.current(test.key()) == session_id
                 await test.state(session_id)
             await pass_time(test, HOUR_S, step_s=60)
             said = await marks(test, session_id)

@@ -492,7 +492,7 @@ async def test_a_session_that_is_deleted_does_not_wait_for_a_delivery_port_that_
             await test.service.delete(said.session_id)
 
         assert gone.is_set()
-        assert await test.service.sessions() == ()
+        assert await test.service.reader.sessions() == ()
 
 
 async def test_a_deleted_session_does_not_wait_for_the_pause_of_a_delivery_port_that_failed() -> (
@@ -508,7 +508,7 @@ async def test_a_deleted_session_does_not_wait_for_the_pause_of_a_delivery_port_
         with anyio.fail_after(30):
             await test.service.delete(said.session_id)
 
-        assert await test.service.sessions() == ()
+        assert await test.service.reader.sessions() == ()
         assert post.at_work == 0
 
 

@@ -24,7 +24,7 @@ async def say(
 
 async def told(test: TestService) -> list[tuple[str, str | None]]:
     """Return the content and the turn of each message that the history shows of people."""
-    session_id = await test.service.current(test.key())
+    session_id = await test.service.conversations.current(test.key())
     page = await read_messages(test.service, session_id, after=0, limit=50)
     return [(m.content, m.turn_id) for m in page.messages if m.role == "user"]
 

@@ -195,7 +195,7 @@ async def now(parts: Parts) -> dict[str, list[tuple[dict[str, str], float]]]:
     """Return what a scrape reads, by name."""
     sources = Sources(
         version="1",
-        service=parts,
+        activity=parts,
         library=parts,
         channels=parts,
         schedules=parts,  # type: ignore[arg-type]  # of the desk, a scrape asks no more than this

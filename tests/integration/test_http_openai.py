@@ -129,7 +129,7 @@ async def test_without_a_conversation_a_call_is_one_stateless_turn(tmp_path: Pat
     async with open_http_gateway(tmp_path, provider=provider) as gateway:
         async with client_of(gateway) as client:
             completion = await client.chat.completions.create(model="test", messages=messages)
-        sessions = await gateway.service.sessions()
+        sessions = await gateway.service.reader.sessions()
 
     request = provider.requests[0]
     results = [m for m in request.messages if isinstance(m, ToolResult)]

@@ -397,7 +397,7 @@ async def test_a_job_says_whose_it_is_and_its_sessions_are_theirs(tmp_path: Path
             ours = await local.post(PATH, json={**job, "id": "ours"})
             await ops.post(f"{PATH}/look/run")
             with anyio.fail_after(DEADLINE_S):
-                while not (rows := await gateway.service.sessions()):  # noqa: ASYNC110 - of another task
+                while not (rows := await gateway.service.reader.sessions()):  # noqa: ASYNC110 - of another task
                     await anyio.sleep(0.02)
     async with open_http_gateway(tmp_path) as gateway, gateway.client() as local:
         kept = (await local.get(f"{PATH}/look")).json()

@@ -47,7 +47,7 @@ async def say(test: TestService, text: str) -> TurnResult:
 
 async def window(test: TestService, done: TurnResult) -> int:
     """Return the window that the next request is made for."""
-    return (await test.service.context(done.session_id)).window_tokens
+    return (await test.service.reader.context(done.session_id)).window_tokens
 
 
 async def test_a_limit_lowers_a_guess_for_a_day() -> None:
@@ -94,7 +94,7 @@ async def test_an_agent_that_does_not_fit_a_learnt_limit_is_tried_all_the_same()
         first = await say(test, "one")
         second = await say(test, "two")
         events = await test.service.history(first.session_id, after=0, limit=100)
-        report = await test.service.context(first.session_id)
+        report = await test.service.reader.context(first.session_id)
 
     assert report.window_tokens == 128_000
     assert report.notes[1:] == (

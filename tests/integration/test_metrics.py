@@ -209,7 +209,7 @@ async def test_questions_to_people_and_their_answers_are_counted() -> None:
             if isinstance(update, Event) and type(update.body).__name__ == "ApprovalAsked":
                 break
         asked = await test.scrape()
-        load = await test.service.load()
+        load = await test.service.activity.load()
         await test.service.decide(submission.session_id, "c1", "deny")
         await submission.result()
         seen = await test.scrape()
@@ -234,7 +234,7 @@ async def test_messages_to_people_are_counted_and_timed_by_channel() -> None:
         clock.advance(10)
         while not adapter.world.texts:
             await anyio.lowlevel.checkpoint()
-        while (await test.service.load()).outbox:
+        while (await test.service.activity.load()).outbox:
             await anyio.lowlevel.checkpoint()
         seen = await test.scrape()
 
@@ -251,7 +251,7 @@ async def test_what_is_said_beside_turns_has_its_own_counters() -> None:
         await test.service.store_ambient(AmbientMessage(text="chatter", key=key))
         await test.ask("a task", sender=SCHEDULE)
         await test.service.submit(Inbound(text="fyi", key=key, quiet=True))
-        session_id = await test.service.current(key)
+        session_id = await test.service.conversations.current(key)
         await test.service.reset(session_id)
         seen = await test.scrape()
 
@@ -389,7 +389,7 @@ async def test_a_look_at_the_load_sees_what_waits() -> None:
         await model.until_called()
         for text in ("one", "two"):
             await test.service.submit(Inbound(text=text, key=test.key()))
-        load = await test.service.load()
+        load = await test.service.activity.load()
         model.release()
 
     assert (load.active, load.running, load.waiting, load.commands) == (1, 1, 2, 0)

@@ -73,8 +73,8 @@ async def test_calls_beyond_the_connections_of_an_address_wait(tmp_path: Path) -
         while await scraped(gateway, "everturn_model_calls_waiting") < MANY - 256:
             await anyio.lowlevel.checkpoint()
         called = api.count
-        sessions = await gateway.service.sessions(after="", limit=MANY)
-        waits = [gateway.service.waiting_for(each.session_id) for each in sessions]
+        sessions = await gateway.service.reader.sessions(after="", limit=MANY)
+        waits = [gateway.service.activity.waiting_for(each.session_id) for each in sessions]
         running = await scraped(gateway, "everturn_model_calls_running")
         held.set()
 
@@ -133,7 +133,7 @@ async def test_the_deadline_of_a_call_that_waits_is_no_failed_try() -> None:
             inbound = Inbound(text="Hello", key=test.key())
             submission = await test.service.submit(inbound)
             await queued.until_called(8)
-            why = test.service.waiting_for(submission.session_id)
+            why = test.service.activity.waiting_for(submission.session_id)
             model.release()
             result = await submission.result()
 

@@ -102,7 +102,7 @@ async def test_a_summary_that_tells_of_a_page_keeps_its_mark() -> None:
         for number in range(60):
             result = await say(test, f"list {number}" + " please" * 60)
             marked.append(bool(result.refused))
-        state = await test.service.view(await test.service.current(KEY))
+        state = await test.service.view(await test.service.conversations.current(KEY))
         request = test.provider.requests[-1]
 
     assert state.reductions.summary is not None
@@ -169,7 +169,7 @@ async def test_a_task_that_runs_apart_says_what_it_was_refused() -> None:
         runner = JobRunner(test.service, NoPoster())
         ended = await runner.perform(job, Run(scheduled_at=START, started_at=START), accepted)
         key = ConversationKey(channel="test", chat="chat", agent="test")
-        state = await test.service.view(await test.service.current(key))
+        state = await test.service.view(await test.service.conversations.current(key))
 
     (told,) = state.ambient
     assert ended.outcome == "answered"

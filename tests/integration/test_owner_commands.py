@@ -53,7 +53,7 @@ def _asking(*approvers: str) -> tuple[Deed, Rules, ScriptedProvider]:
 
 
 async def _until_asked(fed: Fed, chat: str) -> SessionState:
-    session_id = await fed.service.current(fed.key(chat))
+    session_id = await fed.service.conversations.current(fed.key(chat))
     async for _ in fed.service.watch(session_id, after=0):
         state = await fed.service.view(session_id)
         if state.open_approvals:
@@ -441,7 +441,7 @@ async def test_a_name_of_a_chat_is_no_line_of_a_question(tmp_path: Path) -> None
         key = replace(fed.key(), channel="http", chat=chat)
         asked = await fed.service.submit(Inbound(text="send it", key=key))
         async for _ in fed.service.watch(asked.session_id, after=0):
-            if await fed.service.awaiting_approval():
+            if await fed.service.activity.awaiting_approval():
                 break
         await fed.command("questions", chat=ADA_DM, sender=ADA)
         shown = await fed.until_said()

@@ -42,7 +42,7 @@ async def _until_asked(fed: Fed) -> None:
     """Begin a turn somewhere else, and wait until it asks."""
     asked = await fed.service.submit(Inbound(text="send it", key=ELSEWHERE))
     async for _ in fed.service.watch(asked.session_id, after=0):
-        if await fed.service.awaiting_approval():
+        if await fed.service.activity.awaiting_approval():
             return
 
 

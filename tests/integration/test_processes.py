@@ -18,6 +18,7 @@ from support.processes import KEY, Desk, Gate, end_all, is_running, open_desk, u
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ConversationKey, ToolCall
+from everturn_actors.protocol.commands import End
 from everturn_gateway.tools.processes import process, supervisor_process, table
 
 
@@ -112,7 +113,9 @@ async def test_an_end_is_told_in_the_next_session_after_a_reset(place: Path) -> 
         await desk.test.service.reset(desk.session_id)
         await gate.open()
         await desk.until_ended(handle)
-        desk.session_id = await _until_current(desk.test.service.current, not_this=desk.session_id)
+        desk.session_id = await _until_current(
+            desk.test.service.conversations.current, not_this=desk.session_id
+        )
 
         assert "has ended, exit code 0" in await desk.next_told()
 
@@ -136,7 +139,7 @@ async def test_a_deleted_session_is_not_told_and_nothing_breaks(place: Path) -> 
         await gate.open()
         await _until_told(desk, handle)
 
-        assert await desk.test.service.current(KEY) == ""
+        assert await desk.test.service.conversations.current(KEY) == ""
 
 
 async def _until_told(desk: Desk, handle: str) -> None:
@@ -151,11 +154,11 @@ async def test_a_session_that_is_being_deleted_is_not_told(place: Path) -> None:
     async with open_desk(place) as desk:
         gate = Gate(desk.files)
         handle = await desk.spawn("read x < gate")
-        await desk.test.service._end(desk.session_id, "deleted", "")
+        await desk.test.service._registry.ask(desk.session_id, End("deleted"))
         await gate.open()
         await _until_told(desk, handle)
 
-        assert await desk.test.service.current(KEY) == ""
+        assert await desk.test.service.conversations.current(KEY) == ""
 
 
 async def test_what_a_forgotten_session_started_is_killed_and_removed(place: Path) -> None:

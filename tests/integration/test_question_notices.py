@@ -38,9 +38,9 @@ async def _asked(fed: Fed, chat: ChatRef = GROUP) -> None:
     await fed.say("hello", chat=ADA_DM, sender=ADA)
     await fed.until_idle(ADA_DM.id)
     await fed.say("send it", chat=chat, is_addressed=True)
-    session_id = await fed.service.current(fed.key(chat.id))
+    session_id = await fed.service.conversations.current(fed.key(chat.id))
     async for _ in fed.service.watch(session_id, after=0):
-        if await fed.service.awaiting_approval():
+        if await fed.service.activity.awaiting_approval():
             return
 
 
@@ -122,7 +122,7 @@ async def test_a_restart_brings_nothing_twice(tmp_path: Path) -> None:
         await _asked(fed)
         before = await _looks(fed, 2)
     async with begin(provider=ScriptedProvider("sent")) as fed:
-        while not await fed.service.awaiting_approval():
+        while not await fed.service.activity.awaiting_approval():
             await anyio.wait_all_tasks_blocked()
         after = await _looks(fed, 4)
 
@@ -165,7 +165,7 @@ async def test_a_crowd_that_asks_does_not_bury_the_owner(tmp_path: Path) -> None
         await fed.until_idle(ADA_DM.id)
         for number in range(len(script)):
             await fed.say("send it", chat=ChatRef(id=f"c{number}"))
-        while len(await fed.service.awaiting_approval()) < len(script):
+        while len(await fed.service.activity.awaiting_approval()) < len(script):
             await anyio.wait_all_tasks_blocked()
 
         at_once = len(await _looks(fed, 2))

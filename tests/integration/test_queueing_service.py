@@ -85,7 +85,7 @@ async def soon() -> None:
 async def answered(test: TestService) -> list[list[str]]:
     """Return the texts that each turn so far answers, once nothing moves."""
     await soon()
-    session_id = await test.service.current(test.key())
+    session_id = await test.service.conversations.current(test.key())
     state = await test.service.view(session_id)
     turns = [*state.held_turns, *((state.open_turn,) if state.open_turn else ())]
     return [[user.text for user in turn.users] for turn in turns]
@@ -136,7 +136,9 @@ async def test_two_senders_in_one_burst_are_two_messages_of_one_turn() -> None:
         clock.advance(1)
 
         assert await answered(test) == [["[Ann] tea?", "[Bob] coffee"]]
-        turn = (await test.service.view(await test.service.current(test.key()))).held_turns[0]
+        turn = (
+            await test.service.view(await test.service.conversations.current(test.key()))
+        ).held_turns[0]
         assert [user.sender for user in turn.users] == ["ann", "bob"]
 
 
@@ -181,7 +183,7 @@ async def test_a_flush_of_nothing_begins_nothing() -> None:
     async with open_test_service() as test:
         await test.service.flush(test.key())
 
-        assert await test.service.sessions() == ()
+        assert await test.service.reader.sessions() == ()
 
 
 async def test_what_comes_while_a_turn_runs_is_held_for_the_next_one() -> None:
@@ -498,7 +500,7 @@ async def test_a_session_with_only_quiet_messages_rests_and_expires() -> None:
         assert await test.store.active() == ()
         clock.advance(3601)
         await soon()
-        assert await test.service.current(test.key()) == ""
+        assert await test.service.conversations.current(test.key()) == ""
         new = await say(test, "hello", Queueing())
 
         assert new.session_id != quiet.session_id
@@ -590,7 +592,7 @@ async def test_what_no_person_began_is_not_for_everybody_on_a_platform_to_allow(
         for sender in senders:
             await say(test, "go", Queueing(hold_s=1), sender=sender)
         await test.service.flush(test.key())
-        question = await until_asked(test, await test.service.current(test.key()))
+        question = await until_asked(test, await test.service.conversations.current(test.key()))
 
         assert question.approvers == approvers
 
@@ -715,7 +717,7 @@ async def test_what_is_no_text_is_not_kept(text: str) -> None:
     async with open_test_service() as test:
         with pytest.raises(InvalidInputError):
             await aside(test, text)
-        assert await test.service.sessions() == ()
+        assert await test.service.reader.sessions() == ()
 
 
 async def test_a_setting_with_too_many_zeros_harms_nobody() -> None:
@@ -800,7 +802,7 @@ async def test_the_same_message_is_known_across_a_reset() -> None:
         await say(test, "three", Queueing(), key="k4")
     async with open_test_service(disk=disk, delivery_ports={"test": Nobody()}) as test:
         assert (await say(test, "one", Queueing(), key="k1")).duplicate
-        session_id = await test.service.current(test.key())
+        session_id = await test.service.conversations.current(test.key())
         log = await test.service.history(session_id, after=0, limit=100)
 
         started = log[0].body
@@ -874,7 +876,7 @@ async def test_the_whole_of_it_is_read_back_from_disk(tmp_path: Path) -> None:
             ) as test,
         ):
             await act(test)
-            return await test.service.view(await test.service.current(test.key()))
+            return await test.service.view(await test.service.conversations.current(test.key()))
 
     async def talk(test: TestService) -> None:
         await aside(test, "lunch?", untrusted=True)

@@ -202,7 +202,7 @@ async def test_no_get_changes_anything(tmp_path: Path, ahead_s: float) -> None:
             statuses[path] = await fetch(client, path)
             after = await anyio.to_thread.run_sync(tree_marks, workspace)
             assert after == before, path
-            assert (await gateway.service.load()).active == 0, path
+            assert (await gateway.service.activity.load()).active == 0, path
         listed = (await client.get("/api/v1/sessions")).json()["sessions"]
         told = {
             name: (await client.get(f"/api/v1/sessions/{session_id}")).json()

@@ -52,8 +52,9 @@ from everturn_actors.ports import (
     ToolOutput,
 )
 from everturn_actors.spec import ModelSpec
+from everturn_actors.state.apply import apply
 from everturn_actors.state.recovery import recover
-from everturn_actors.state.session_state import SessionState, apply
+from everturn_actors.state.session_state import SessionState
 from everturn_actors.testing import ScriptedProvider, TestService, calling, open_test_service
 from everturn_gateway.specs import open_library
 from everturn_gateway.tools import RecallContext

@@ -134,7 +134,7 @@ async def test_a_small_window_of_the_fallback_is_not_learnt_for_the_own_model(
         async with opened(tmp_path) as gateway:
             result = await say(gateway, "Hello")
             state = await gateway.service.view(result.session_id)
-            report = await gateway.service.context(result.session_id)
+            report = await gateway.service.reader.context(result.session_id)
 
     assert result.outcome == "failed"
     assert "Incorrect API key" in result.error

@@ -154,7 +154,7 @@ async def _summarised(test: TestService) -> None:
 
 
 async def _compacted(test: TestService) -> None:
-    session_id = await test.service.create(test.key())
+    session_id = await test.service.conversations.create(test.key())
     for number in range(6):
         await say(test, f"{number} {LONG}")
     assert (await test.service.compact(session_id)).done
@@ -178,7 +178,9 @@ async def _deleted(test: TestService) -> None:
 
 
 async def _once(test: TestService) -> None:
-    done = await test.service.submit_once(agent="test", instructions="", history=(), text="hello")
+    done = await test.service.stateless.submit(
+        agent="test", instructions="", history=(), text="hello"
+    )
     await done.result()
 
 
@@ -201,7 +203,7 @@ ACTS: dict[str, Act] = {
     ),
     "somebody looks": _looked,
     "somebody follows": _followed,
-    "a session is created": lambda test: test.service.create(test.key()),
+    "a session is created": lambda test: test.service.conversations.create(test.key()),
     "a session is reset": _reset,
     "a session is deleted": _deleted,
     "a turn leaves nothing behind": _once,
@@ -232,7 +234,7 @@ async def opened(*, has_delivery_port: bool) -> AsyncGenerator[TestService]:
 async def until_at_rest(test: TestService) -> None:
     """Wait until no actor lives."""
     with anyio.fail_after(WAIT_S):
-        while (await test.service.load()).active:
+        while (await test.service.activity.load()).active:
             await anyio.wait_all_tasks_blocked()
 
 

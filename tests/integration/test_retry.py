@@ -143,7 +143,7 @@ async def test_what_was_answered_is_not_asked_again(script: list[object], why: s
 async def test_it_is_refused_in_words_while_something_is_under_way_or_nothing_is_there() -> None:
     """Whoever asks knows what to do instead."""
     async with open_test_service(provider=ScriptedProvider(DOWN)) as test:
-        session = await test.service.create(test.key())
+        session = await test.service.conversations.create(test.key())
         with pytest.raises(NothingToRetryError, match="nothing was asked here yet"):
             await test.service.retry(session)
         await result_of(await say(test, "go"))

@@ -77,7 +77,7 @@ async def test_a_task_is_a_turn_in_the_chat_and_its_answer_is_owed_there(tmp_pat
         (run,) = await live.runs("digest", 1)
 
         assert (run.outcome, run.turn, run.attempt) == ("answered", 1, 1)
-        assert run.session_id == await live.service.current(CHAT)
+        assert run.session_id == await live.service.conversations.current(CHAT)
         assert await live.said() == ("reply 1",)
         (request,) = world.provider.requests
         asked = request.messages[-1]
@@ -100,7 +100,7 @@ async def test_an_isolated_task_has_a_session_of_its_own_and_announces_in_the_ch
         own = await live.service.view(run.session_id)
         assert own.key.channel == "schedule"
         assert await live.said() == ("reply 1",)
-        chat = await live.service.view(await live.service.current(CHAT))
+        chat = await live.service.view(await live.service.conversations.current(CHAT))
         assert not chat.held_turns
         answer = await live.service.submit(Inbound(text="What was that?", key=CHAT))
         await answer.result()
@@ -615,7 +615,7 @@ async def test_the_sessions_of_old_isolated_runs_are_deleted_with_them(tmp_path:
         kept = {run.session_id for run in live.scheduler.job("tick").job_state.recent}
 
         assert len(kept) == 50
-        assert {s.session_id for s in await live.service.sessions(limit=100)} == kept
+        assert {s.session_id for s in await live.service.reader.sessions(limit=100)} == kept
 
 
 @pytest.mark.parametrize(
@@ -822,7 +822,7 @@ async def test_a_job_for_a_session_that_is_not_there_is_refused(tmp_path: Path) 
     world = world_at(tmp_path, "2026-11-23T08:00:00+00:00")
 
     async with world.opened() as live:
-        there = await live.service.create(CHAT)
+        there = await live.service.conversations.create(CHAT)
         for session_id, why in (("20261122T134004332-ab1d0227", "no session"), (there, "")):
             section = JobSection.model_validate(
                 {"agent": "test", "every": 60, "message": "x", "to": {"session": session_id}}

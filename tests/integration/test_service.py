@@ -10,7 +10,6 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from everturn_actors import service as service_module
 from everturn_actors.errors import (
     InvalidInputError,
     ModelAuthError,
@@ -42,6 +41,7 @@ from everturn_actors.model import (
 )
 from everturn_actors.ports import ToolCapabilities, ToolContext
 from everturn_actors.service import ServiceSettings, TextDelta, TurnResult, Update
+from everturn_actors.service import reader as service_module
 from everturn_actors.spec import ModelSpec, SessionSpec
 from everturn_actors.testing import (
     ManualClock,
@@ -172,7 +172,7 @@ async def test_what_is_no_message_is_refused_with_the_reason(text: str, why: str
     async with open_test_service() as test:
         with pytest.raises(InvalidInputError, match=why):
             await test.service.submit(Inbound(text=text, key=test.key()))
-        assert await test.service.sessions() == ()
+        assert await test.service.reader.sessions() == ()
 
 
 async def test_unknown_agents_and_sessions_are_refused() -> None:
@@ -678,10 +678,10 @@ async def test_looking_at_a_session_that_rests_wakes_nobody() -> None:
     before = (dict(disk.active), disk.appends)
     async with open_test_service(disk=disk) as test:
         assert (await test.service.view(session_id)).turns == 1
-        assert (await test.service.context(session_id)).window_tokens > 0
+        assert (await test.service.reader.context(session_id)).window_tokens > 0
         async with aclosing(test.service.watch(session_id, after=0)) as updates:
             seen = [await anext(updates) for _ in range(6)]
-            assert (await test.service.load()).active == 0
+            assert (await test.service.activity.load()).active == 0
             assert (dict(disk.active), disk.appends) == before
             await say(test, "again")
             seen += [await anext(updates) for _ in range(5)]
@@ -762,9 +762,9 @@ async def test_delete_removes_everything() -> None:
 
         with pytest.raises(UnknownSessionError):
             await test.service.view(result.session_id)
-        assert await test.service.sessions() == ()
+        assert await test.service.reader.sessions() == ()
     async with open_test_service(disk=disk) as test:
-        assert await test.service.sessions() == ()
+        assert await test.service.reader.sessions() == ()
 
 
 async def test_a_session_idle_for_longer_than_its_ttl_is_ended_and_a_new_one_begins() -> None:
@@ -792,7 +792,7 @@ async def test_the_sweep_ends_expired_sessions_nobody_writes_to() -> None:
         clock.advance(169 * 3600)
         await until_status(test, first.session_id, "ended")
 
-        assert [row.status for row in await test.service.sessions()] == ["ended"]
+        assert [row.status for row in await test.service.reader.sessions()] == ["ended"]
 
 
 # --- stateless turns ---
@@ -808,7 +808,7 @@ async def test_a_stateless_turn_sees_its_history_and_leaves_nothing() -> None:
                 steps=(Step(reply=Reply(text="Hello Ada")),),
             )
         ]
-        submission = await test.service.submit_once(
+        submission = await test.service.stateless.submit(
             agent="test", instructions="Be brief.", history=history, text="who am I?"
         )
         result = await submission.result()
@@ -817,7 +817,7 @@ async def test_a_stateless_turn_sees_its_history_and_leaves_nothing() -> None:
         assert texts(request) == ["my name is Ada", "who am I?"]
         assert "Be brief." in request.system
         assert result.text == "reply 1"
-        assert await test.service.sessions() == ()
+        assert await test.service.reader.sessions() == ()
 
 
 # --- failures ---
@@ -895,7 +895,7 @@ async def test_nothing_more_is_read_for_somebody_who_left(monkeypatch: pytest.Mo
     async with open_test_service() as test:
         for text in ("one", "two", "three"):
             await say(test, text)
-        session = await test.service.current(test.key())
+        session = await test.service.conversations.current(test.key())
         (*_, last) = await test.service.history(session, after=0, limit=100)
         read = test.store.read
         pages: list[int] = []
@@ -908,9 +908,9 @@ async def test_nothing_more_is_read_for_somebody_who_left(monkeypatch: pytest.Mo
                 return await read(session_id, after=after, limit=limit)
 
             monkeypatch.setattr(test.store, "read", counted)
-            await test.service.explain(session, last.seq)
+            await test.service.reader.explain(session, last.seq)
         monkeypatch.undo()
-        whole = await test.service.explain(session, last.seq - 1)
+        whole = await test.service.reader.explain(session, last.seq - 1)
 
     assert scope.cancelled_caught
     assert pages == [0, 4]

@@ -90,7 +90,7 @@ async def test_a_message_that_is_being_written_when_the_turn_fails_is_accepted_o
 async def test_a_look_at_an_unknown_session_on_a_read_only_disk_hurts_nobody_else() -> None:
     """One wrong address on a bad day must not take the whole gateway down."""
     async with open_test_service() as test:
-        session_id = await test.service.create(test.key())
+        session_id = await test.service.conversations.create(test.key())
         resting = test.store.mark_passive
 
         async def fail(session_id: str) -> None:
@@ -158,7 +158,7 @@ async def test_messages_that_wait_for_a_long_turn_are_bounded() -> None:
     """A client in a loop must not fill the memory, and hears of it while it can still stop."""
     async with open_test_service() as test:
         test.provider.hold()
-        session_id = await test.service.create(test.key())
+        session_id = await test.service.conversations.create(test.key())
         await test.service.submit(Inbound(text="begin", session_id=session_id))
         await test.provider.until_called()
         for n in range(WAITING_LIMIT):
@@ -243,7 +243,7 @@ async def test_a_session_that_was_reset_is_not_said_to_have_expired() -> None:
     clock = ManualClock()
     disk = MemoryDisk()
     async with open_test_service(disk=disk, clock=clock) as test:
-        session_id = await test.service.create(test.key())
+        session_id = await test.service.conversations.create(test.key())
         await test.service.reset(session_id)
     clock.advance(169 * 3600)
     async with open_test_service(disk=disk, clock=clock) as test:
@@ -254,8 +254,8 @@ async def test_a_session_that_was_reset_is_not_said_to_have_expired() -> None:
 async def test_a_damaged_session_can_be_deleted(tmp_path: Path) -> None:
     """It is what the doctor advises where nothing can be rebuilt."""
     async with open_file_store(tmp_path) as store, open_test_service(store=store) as test:
-        session_id = await test.service.create(test.key())
-        await test.service.create(test.key("other"))
+        session_id = await test.service.conversations.create(test.key())
+        await test.service.conversations.create(test.key("other"))
     (tmp_path / "sessions" / session_id / "events.jsonl").write_bytes(b"no event\nat all\n")
     async with open_file_store(tmp_path) as store, open_test_service(store=store) as test:
         with pytest.raises(CorruptJournalError):
@@ -265,7 +265,7 @@ async def test_a_damaged_session_can_be_deleted(tmp_path: Path) -> None:
         with pytest.raises(UnknownSessionError):
             await test.service.view(session_id)
         assert not (tmp_path / "sessions" / session_id).exists()
-        assert len(await test.service.sessions()) == 1
+        assert len(await test.service.reader.sessions()) == 1
 
 
 async def test_a_message_that_is_still_answered_is_not_taken_for_a_forgotten_one() -> None:
@@ -325,7 +325,7 @@ async def test_a_conversation_that_begins_slowly_keeps_no_other_waiting() -> Non
             ids.append((await test.service.submit(Inbound(text="hi", key=slow))).session_id)
 
         async def open_it() -> None:
-            ids.append((await test.service.open(slow))[0])
+            ids.append((await test.service.conversations.open(slow))[0])
 
         for start in (begin, open_it, begin, open_it):
             tasks.start_soon(start)
@@ -333,7 +333,7 @@ async def test_a_conversation_that_begins_slowly_keeps_no_other_waiting() -> Non
         with anyio.fail_after(WAIT_S):
             other = await test.service.submit(Inbound(text="hi", key=test.key("other")))
             assert (await other.result()).outcome == "answered"
-            created = await test.service.create(test.key("third"))
+            created = await test.service.conversations.create(test.key("third"))
             assert (await test.service.view(created)).turns == 0
         assert not ids
         store.go.set()

@@ -313,7 +313,7 @@ async def test_a_tool_that_is_stopped_with_the_gateway_did_not_take_too_long() -
     async with open_test_service(
         disk=disk, provider=provider, tools={"act": tool}, settings=settings
     ) as test:
-        other = await test.service.create(test.key("other"))
+        other = await test.service.conversations.create(test.key("other"))
         tool.ask = partial(test.service.cancel, other)
         left = await test.service.submit(Inbound(text="one", key=test.key()))
         with anyio.fail_after(WAIT_S):
@@ -364,7 +364,7 @@ async def test_a_fault_of_a_summary_costs_the_summary() -> None:
         open_faulty_store() as store,
         open_test_service(store=store, spec=spec) as test,
     ):
-        session_id = await test.service.create(test.key())
+        session_id = await test.service.conversations.create(test.key())
         for number in range(10):
             said = Inbound(text=f"{number} " + "word " * 100, key=test.key())
             await (await test.service.submit(said)).result()
@@ -442,7 +442,7 @@ async def poisoned() -> AsyncGenerator[tuple[TestService, FaultyStore, str]]:
 
 async def _until_gone(test: TestService) -> None:
     with anyio.fail_after(WAIT_S):
-        while (await test.service.load()).active:
+        while (await test.service.activity.load()).active:
             await anyio.wait_all_tasks_blocked()
 
 
@@ -458,7 +458,7 @@ async def test_a_session_that_fails_again_and_again_is_left_alone() -> None:
         assert {type(error) for error in refused} == {SessionQuarantinedError}
         assert "cancel its turn, reset it, or delete it" in str(refused[0])
         assert PRIVATE not in str(refused[0])
-        assert (await test.service.load()).quarantined == 1
+        assert (await test.service.activity.load()).quarantined == 1
         state = await test.service.view(session_id)
         assert state.open_turn is not None
         assert len(test.provider.requests) == FAILURES_MAX
@@ -483,7 +483,7 @@ async def test_there_is_a_way_out_that_does_not_let_the_turn_go_on(way_out: str)
             assert (await after.result()).outcome == "answered"
 
         assert (after.session_id == session_id) == (way_out == "cancel")
-        assert (await test.service.load()).quarantined == 0
+        assert (await test.service.activity.load()).quarantined == 0
 
 
 async def test_the_next_start_of_the_gateway_tries_again() -> None:
@@ -513,7 +513,7 @@ async def test_a_full_disk_leaves_no_session_alone() -> None:
 
 async def _until_at_rest(test: TestService) -> None:
     with anyio.fail_after(WAIT_S):
-        while (await test.service.load()).active:
+        while (await test.service.activity.load()).active:
             await anyio.wait_all_tasks_blocked()
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from everturn_actors import service as service_module
 from everturn_actors.errors import InvalidInputError, SessionEndedError
 from everturn_actors.events import SessionEnded, SessionShared, TurnFinished
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import Inbound
 from everturn_actors.ports import SessionFilter
+from everturn_actors.service import turn_service as service_module
 from everturn_actors.testing import TestService, open_test_service
 
 
@@ -28,9 +28,9 @@ async def test_a_session_belongs_to_whoever_began_it_also_after_a_restart() -> N
         session_id = await begin(test, "alice")
     async with open_test_service(disk=disk) as test:
         assert (await test.service.view(session_id)).principal == "alice"
-        created = await test.service.create(test.key("b"), principal="bob")
-        opened, is_new = await test.service.open(test.key("c"), principal="carol")
-        again, is_again_new = await test.service.open(test.key("c"), principal="dave")
+        created = await test.service.conversations.create(test.key("b"), principal="bob")
+        opened, is_new = await test.service.conversations.open(test.key("c"), principal="carol")
+        again, is_again_new = await test.service.conversations.open(test.key("c"), principal="dave")
         assert (await test.service.view(created)).principal == "bob"
         assert (await test.service.view(opened)).principal == "carol"
         assert (opened, is_new, is_again_new) == (again, True, False)
@@ -55,10 +55,12 @@ async def test_a_session_is_shared_and_taken_back_once() -> None:
         assert await test.service.share(session_id, "bob", by="alice") == ("bob",)
         assert (await test.service.view(session_id)).last_seq == before
         bobs = SessionFilter(seen_by="bob")
-        assert [row.session_id for row in await test.service.sessions(wanted=bobs)] == [session_id]
+        assert [row.session_id for row in await test.service.reader.sessions(wanted=bobs)] == [
+            session_id
+        ]
         left = await test.service.share(session_id, "bob", by="root", is_withdrawn=True)
         assert left == ()
-        assert await test.service.sessions(wanted=bobs) == ()
+        assert await test.service.reader.sessions(wanted=bobs) == ()
         events = await test.service.history(session_id, after=before - 1, limit=10)
         assert [event.body for event in events] == [
             SessionShared(principal="bob", by="alice"),

@@ -175,7 +175,7 @@ async def test_another_agents_conversations_do_not_even_exist() -> None:
 async def test_messages_are_read_backwards_page_by_page() -> None:
     """A long conversation must not flood the present one, and all of it can be reached."""
     async with open_agents(echo, opened(read_from=("*",))) as test:
-        session_id = await test.service.create(THERE)
+        session_id = await test.service.conversations.create(THERE)
         for number in range(30):
             await say(test, f"message {number}", key=THERE)
         said: list[str] = []
@@ -226,7 +226,7 @@ async def test_long_messages_are_cut_and_can_be_read_alone() -> None:
 async def test_no_answer_is_larger_than_a_page() -> None:
     """Fifty messages of a thousand characters would be cut by the loop, and half would be lost."""
     async with open_agents(echo, opened(read_from=("*",), page_tokens=500)) as test:
-        session_id = await test.service.create(THERE)
+        session_id = await test.service.conversations.create(THERE)
         for _ in range(10):
             await say(test, "word " * 190, key=THERE)
         page = await ask(test, read(session_id, limit=50))
@@ -254,7 +254,7 @@ async def test_only_what_was_said_is_read() -> None:
 async def test_an_empty_conversation_says_so() -> None:
     """An empty quote looks like a failure of the tool."""
     async with open_agents(echo, opened(read_from=("*",))) as test:
-        session_id = await test.service.create(THERE)
+        session_id = await test.service.conversations.create(THERE)
 
         assert "no messages" in (await ask(test, read(session_id))).text
 
@@ -274,7 +274,7 @@ async def test_a_message_is_accepted_there_and_answered_there() -> None:
     async with open_agents(config, opened(send_to=("telegram:200",))) as test:
         result = await say(test, "go", key=HERE)
         (found,) = await results_of(test, result.session_id)
-        there = await test.service.current(THERE)
+        there = await test.service.conversations.current(THERE)
         events = await log_of(test, there)
         (received,) = [each.body for each in events if isinstance(each.body, Received)]
 
@@ -307,7 +307,7 @@ async def test_it_is_sent_once_whatever_happens_between() -> None:
         async with open_agents(config, opened(send_to=("telegram:200",)), disk=disk) as test:
             with anyio.fail_after(30):
                 result = await (await test.service.submit(inbound)).result()
-            events = await log_of(test, await test.service.current(THERE))
+            events = await log_of(test, await test.service.conversations.current(THERE))
 
             assert result.text.startswith("ok: Sent")
             assert sum(isinstance(event.body, Received) for event in events) == 1
@@ -339,7 +339,7 @@ async def test_what_may_not_be_sent_is_refused_with_the_reason(
 
         assert got.is_error
         assert why in got.text
-        assert await test.service.sessions() == ()
+        assert await test.service.reader.sessions() == ()
 
 
 async def test_without_leave_it_does_not_offer_to_send() -> None:
@@ -386,7 +386,7 @@ async def test_a_session_that_has_ended_names_its_conversation_all_the_same() ->
         sent = await ask(
             test, {"action": "send", "session_id": old.session_id, "text": "fish at six"}
         )
-        now = await test.service.current(THERE)
+        now = await test.service.conversations.current(THERE)
 
         assert sent.text.startswith("Sent")
         assert now not in {"", old.session_id}
@@ -409,7 +409,7 @@ async def test_conversations_cannot_keep_each_other_talking_for_ever() -> None:
         return said
 
     async with open_agents(config, opened(send_to=("telegram:*",))) as test:
-        await test.service.create(THERE)
+        await test.service.conversations.create(THERE)
         first = await say(test, "go", key=HERE)
         with anyio.fail_after(30):
             while len(await results_of(test, first.session_id)) < 2:

@@ -271,7 +271,7 @@ async def test_a_summary_between_turns_is_a_call_of_its_session(traces: Traces) 
         ) as test:
             for number in range(12):
                 await test.ask(f"{number} " + "word " * 400)
-            session_id = await test.service.current(test.key())
+            session_id = await test.service.conversations.current(test.key())
             done = await test.service.compact(session_id)
             seen = await test.scrape()
 

@@ -13,8 +13,9 @@ from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.events import Event, ModelReplied
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, SessionSpec
+from everturn_actors.state.apply import apply
 from everturn_actors.state.reports import explanation_from, explanation_record
-from everturn_actors.state.session_state import SessionState, apply
+from everturn_actors.state.session_state import SessionState
 from everturn_actors.turn.replay import explain
 
 FACTS = ModelStatistics(scale=1.0)

@@ -91,7 +91,7 @@ def arrange(store: FaultyStore, where: str, fault: str) -> None:
 async def play(story: Sequence[Step]) -> None:
     """Ask one thing after the other; then mend everything, and look that all was answered."""
     async with open_faulty_store() as store, open_test_service(store=store, settings=QUICK) as test:
-        session_id = await test.service.create(test.key())
+        session_id = await test.service.conversations.create(test.key())
         accepted: list[int] = []
         for command, where, fault in story:
             arrange(store, where, fault)

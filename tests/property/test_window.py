@@ -8,8 +8,9 @@ from support.conversations import Log, logs, simple_turn
 
 from everturn_actors.context.estimation.window import let_go
 from everturn_actors.events import Event, ModelReplied, TurnFinished, TurnStarted
+from everturn_actors.state.apply import apply
 from everturn_actors.state.recovery import recover
-from everturn_actors.state.session_state import SessionState, apply
+from everturn_actors.state.session_state import SessionState
 
 shapes = st.lists(st.tuples(st.integers(1, 3), st.lists(st.integers(0, 5), max_size=3)))
 

@@ -31,7 +31,8 @@ from everturn_actors.model import (
     Queueing,
 )
 from everturn_actors.service import AnnouncementReceipt, Submission
-from everturn_actors.state.session_state import SessionState, apply
+from everturn_actors.state.apply import apply
+from everturn_actors.state.session_state import SessionState
 from everturn_actors.testing import ScriptedProvider, TestService, open_test_service
 
 

@@ -28,8 +28,9 @@ from everturn_actors.events import Event, SessionEnded
 from everturn_actors.journal.log.layout import Layout
 from everturn_actors.model import Compaction
 from everturn_actors.ports import Loaded, SessionStore
+from everturn_actors.state.apply import apply
 from everturn_actors.state.recovery import Recovered, recover
-from everturn_actors.state.session_state import SessionState, apply
+from everturn_actors.state.session_state import SessionState
 
 COMPACTIONS: tuple[Compaction, ...] = get_args(Compaction)
 RESULTS_MAX_BYTES = 40

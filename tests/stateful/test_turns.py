@@ -47,8 +47,9 @@ from everturn_actors.model import (
 from everturn_actors.ports import Tool, ToolCapabilities, ToolContext, ToolOutput, Verdict
 from everturn_actors.service import Submission
 from everturn_actors.spec import AgentSpec, ModelSpec, SessionSpec
+from everturn_actors.state.apply import apply
 from everturn_actors.state.recovery import recover
-from everturn_actors.state.session_state import SessionState, apply
+from everturn_actors.state.session_state import SessionState
 from everturn_actors.testing import (
     ManualClock,
     ScriptedProvider,

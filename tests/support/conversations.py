@@ -38,7 +38,8 @@ from everturn_actors.model import (
     UserMessage,
 )
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, PromptSpec, SessionSpec
-from everturn_actors.state.session_state import SessionState, apply
+from everturn_actors.state.apply import apply
+from everturn_actors.state.session_state import SessionState
 
 STARTED = datetime(2026, 11, 21, 22, 49, 56, 123456, tzinfo=UTC)
 KEY = ConversationKey(channel="http", chat="c1", agent="assistant")

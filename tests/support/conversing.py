@@ -121,7 +121,7 @@ async def results_of(test: TestService, session_id: str) -> list[ToolResult]:
 
 async def sessions_in(test: TestService, channel: str) -> list[str]:
     """Return the ids of the sessions of a channel, by their conversations' names."""
-    rows = await test.service.sessions(limit=1_000)
+    rows = await test.service.reader.sessions(limit=1_000)
     found = sorted(
         (row.key.chat, row.key.topic, row.session_id) for row in rows if row.key.channel == channel
     )

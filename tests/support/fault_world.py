@@ -241,7 +241,7 @@ class World:
     async def unanswered(self) -> list[str]:
         """Return the texts of accepted messages that no turn answers, or several do."""
         found: list[str] = []
-        for row in await self.gateway.service.sessions(limit=200):
+        for row in await self.gateway.service.reader.sessions(limit=200):
             log = await self.gateway.service.history(row.session_id, after=0, limit=2000)
             begun: Counter[int] = Counter()
             turn_of: dict[int, int] = {}
@@ -288,7 +288,7 @@ class World:
     async def until_resting(self) -> None:
         """Wait until no session is in memory."""
         with anyio.fail_after(WAIT_S):
-            while (await self.gateway.service.load()).active:
+            while (await self.gateway.service.activity.load()).active:
                 await pause()
 
     async def until_answered(self) -> None:

@@ -212,12 +212,12 @@ class Fed:
 
     async def state(self, chat: str = "7", topic: str = "") -> SessionState | None:
         """Return how a conversation stands; None where there is none."""
-        session_id = await self.service.current(self.key(chat, topic))
+        session_id = await self.service.conversations.current(self.key(chat, topic))
         return await self.service.view(session_id) if session_id else None
 
     async def until_idle(self, chat: str = "7", turns: int = 1) -> SessionState:
         """Wait until a conversation has had so many turns and none is open."""
-        session_id = await self.service.current(self.key(chat))
+        session_id = await self.service.conversations.current(self.key(chat))
         async for _ in self.service.watch(session_id, after=0):
             state = await self.service.view(session_id)
             if state.turns >= turns and state.open_turn is None:

@@ -305,7 +305,7 @@ async def _check_served(gateway: Gateway, held: Operation, before: Sequence[Oper
         names = (each.path for each in reversed(before) if each.path.startswith(f"{writes}/"))
         writes = next(names, writes)
     for name, key in KEYS.items():
-        session_id = gateway.service._bindings.session_of(key)
+        session_id = gateway.service.conversations._bindings.session_of(key)
         if not session_id or session_id in writes:
             continue
         with anyio.move_on_after(SERVED_S) as scope, suppress(CoreError):

@@ -197,7 +197,7 @@ class Gateway:
 
     async def allow(self, call_id: str) -> None:
         """ButtonClick the button of a question that is open."""
-        session_id = await self.service.current(CREW)
+        session_id = await self.service.conversations.current(CREW)
         for approval in (await self.service.view(session_id)).open_approvals:
             if approval.call_id == call_id:
                 await self.service.decide(session_id, call_id, "allow_once", by="alice")
@@ -223,7 +223,7 @@ class Gateway:
 
     async def _owes(self) -> bool:
         for key in KEYS.values():
-            session_id = await self.service.current(key)
+            session_id = await self.service.conversations.current(key)
             if not session_id:
                 continue
             try:
@@ -300,7 +300,7 @@ async def end_process(gateway: Gateway) -> None:
     for _ in range(100):  # its end comes by a pipe, and is seen when the loop looks
         if not gateway.world.keepers or "p1" not in gateway.world.accepted:
             break
-        session_id = await gateway.service.current(BUILD)
+        session_id = await gateway.service.conversations.current(BUILD)
         if (await gateway.service.view(session_id)).turns > 1:
             break
         await anyio.sleep(0.002)

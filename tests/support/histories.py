@@ -67,7 +67,9 @@ from everturn_actors.model import (
     Turn,
     Usage,
 )
-from everturn_actors.state.session_state import RETRIED, SessionState, apply
+from everturn_actors.state.apply import apply
+from everturn_actors.state.changes.turns import RETRIED
+from everturn_actors.state.session_state import SessionState
 
 EARLIEST_END = 12
 "Seq after which a session may end: most histories would be too short otherwise to show anything."

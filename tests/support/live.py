@@ -35,8 +35,9 @@ from everturn_actors.model import (
     Usage,
 )
 from everturn_actors.spec import AgentSpec
+from everturn_actors.state.apply import apply
 from everturn_actors.state.recovery import recover
-from everturn_actors.state.session_state import SessionState, apply
+from everturn_actors.state.session_state import SessionState
 
 RECALL = ToolDefinition(name="recall_context", description="Reads back.", parameters={})
 SESSION = "20261122T000000000-00000000"

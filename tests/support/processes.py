@@ -176,7 +176,7 @@ async def open_desk(
             table=table,
             tool=tool,
             environment=environment,
-            session_id=session_id or await test.service.create(KEY),
+            session_id=session_id or await test.service.conversations.create(KEY),
         )
 
 

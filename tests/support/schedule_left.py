@@ -12,7 +12,8 @@ from support.lives import Lives
 
 from everturn_actors.events import Announced, Received
 from everturn_actors.model import OutboxItem
-from everturn_actors.state.session_state import SessionState, apply
+from everturn_actors.state.apply import apply
+from everturn_actors.state.session_state import SessionState
 from everturn_gateway.scheduler.jobs import JobState
 from everturn_gateway.scheduler.rules.records import Finished
 from everturn_gateway.scheduler.run_logs.lines import read_log

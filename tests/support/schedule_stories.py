@@ -118,7 +118,7 @@ async def move(here: Here) -> None:
 
 async def begin_another_session(here: Here) -> None:
     """Let the chat begin anew, as `/reset` does where a turn may go on."""
-    await here.live.service.create(CHAT)
+    await here.live.service.conversations.create(CHAT)
 
 
 def spoil(world: World) -> None:

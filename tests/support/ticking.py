@@ -171,7 +171,7 @@ class Live:
 
     async def said(self, key: ConversationKey = CHAT) -> tuple[str, ...]:
         """Return what is owed to the people of a conversation, oldest first."""
-        session_id = await self.service.current(key)
+        session_id = await self.service.conversations.current(key)
         return tuple(p.text for p in (await self.service.view(session_id)).outbox)
 
 

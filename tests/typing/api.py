@@ -27,7 +27,7 @@ async def a_caller(service: TurnService) -> None:
     assert_type(submission.updates(), AsyncGenerator[Update])
     assert_type(await submission.result(), TurnResult)
     assert_type(await service.announce(Announcement(text="hello", key=key)), AnnouncementReceipt)
-    assert_type(await service.create(key), str)
+    assert_type(await service.conversations.create(key), str)
     assert_type(await service.view(submission.session_id), SessionState)
     assert_type(await service.cancel(submission.session_id), bool)
     async for update in service.watch(submission.session_id, after=0):

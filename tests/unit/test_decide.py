@@ -57,7 +57,8 @@ from everturn_actors.session.decide.decision import (
     StopTurn,
 )
 from everturn_actors.spec import AgentSpec, ModelSpec
-from everturn_actors.state.session_state import SessionState, apply
+from everturn_actors.state.apply import apply
+from everturn_actors.state.session_state import SessionState
 
 NOW = datetime(2026, 11, 23, 9, 0, tzinfo=UTC)
 KEY = ConversationKey(channel="http", chat="c", agent="a")

@@ -33,8 +33,9 @@ from everturn_actors.events import (
 )
 from everturn_actors.model import Replaced, ToolCall, ToolDefinition, Usage
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, PromptSpec, SessionSpec
+from everturn_actors.state.apply import apply
 from everturn_actors.state.reports import explanation_from, explanation_record
-from everturn_actors.state.session_state import SessionState, apply
+from everturn_actors.state.session_state import SessionState
 from everturn_actors.turn.replay import RequestReplay, explain
 
 FACTS = ModelStatistics(scale=1.0)

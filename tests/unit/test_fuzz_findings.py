@@ -27,8 +27,8 @@ from everturn_actors.journal.snapshot.reader import BadSnapshotError, decode_sta
 from everturn_actors.journal.snapshot.state_yaml import encode_state
 from everturn_actors.model import ConversationKey, Inbound, ModelRequest, Reply, ToolCall
 from everturn_actors.spec import SessionSpec
+from everturn_actors.state.apply import apply
 from everturn_actors.state.recovery import recover
-from everturn_actors.state.session_state import apply
 from everturn_actors.testing import make_spec, open_test_service
 from everturn_gateway.config.settings import load_config
 from everturn_gateway.errors import ConfigError

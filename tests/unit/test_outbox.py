@@ -46,8 +46,9 @@ from everturn_actors.model import (
     Outcome,
     ToolCall,
 )
+from everturn_actors.state.apply import apply
 from everturn_actors.state.outbox import UNDELIVERED_LINES, UNDELIVERED_MORE, deliver
-from everturn_actors.state.session_state import SessionState, apply
+from everturn_actors.state.session_state import SessionState
 from everturn_actors.testing import START
 
 KEY = ConversationKey(channel="telegram", chat="1", agent="test")

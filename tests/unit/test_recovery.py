@@ -18,6 +18,7 @@ from everturn_actors.events import (
     TurnStarted,
 )
 from everturn_actors.model import OpenTurn, Outcome, ToolCall
+from everturn_actors.state.apply import apply
 from everturn_actors.state.recovery import (
     CANCELLED,
     INTERRUPTED,
@@ -25,7 +26,7 @@ from everturn_actors.state.recovery import (
     close_turn,
     recover,
 )
-from everturn_actors.state.session_state import SessionState, apply
+from everturn_actors.state.session_state import SessionState
 
 CALLS = tuple(ToolCall(call_id=call_id, name=f"tool_{call_id}") for call_id in "abcd")
 

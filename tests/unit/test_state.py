@@ -40,14 +40,12 @@ from everturn_actors.model import (
     Usage,
     UserMessage,
 )
+from everturn_actors.state.apply import apply
+from everturn_actors.state.changes.messages import SEEN_KEYS
+from everturn_actors.state.changes.reductions import NOTE_CHARACTERS
+from everturn_actors.state.changes.steps import ANNOUNCED_S
 from everturn_actors.state.queue import AMBIENT_LIMIT
-from everturn_actors.state.session_state import (
-    ANNOUNCED_S,
-    NOTE_CHARACTERS,
-    SEEN_KEYS,
-    SessionState,
-    apply,
-)
+from everturn_actors.state.session_state import SessionState
 
 RECEIVED = Received(text="hi")
 TURN = TurnStarted(turn=1, received=(2,), window_messages=1000)

@@ -25,8 +25,9 @@ from everturn_actors.journal.log.layout import Layout, SessionFiles
 from everturn_actors.journal.snapshot.reader import BadSnapshotError, decode_header
 from everturn_actors.journal.snapshot.state_yaml import encode_state
 from everturn_actors.model import ConversationKey
+from everturn_actors.state.apply import apply
 from everturn_actors.state.recovery import recover
-from everturn_actors.state.session_state import SessionState, apply
+from everturn_actors.state.session_state import SessionState
 
 _FINDINGS_MAX = 20  # for each file; the first ones tell what happened
 

@@ -96,7 +96,6 @@ class SessionActor:
             runtime=runtime,
             mailbox=mailbox,
             feed=feed,
-            present=lambda: _begun(self.known),
             changed=self._news.wait,
         )
         self._effects = Effects(
@@ -114,7 +113,7 @@ class SessionActor:
             pace=runtime.pace,
             renderer=self._turns.renderer,
             mailbox=mailbox,
-            present=lambda: _begun(self.known),
+            present=lambda: self._turns.state,
         )
         self._delivery = DeliveryWorker(
             session_id=session_id,
@@ -182,6 +181,8 @@ class SessionActor:
         self.known, events = await self._snapshots.load()
         if self.known is None and self._begin_with is None:
             raise UnknownSessionError(self.session_id)
+        if self.known is not None:
+            self._turns.state = self.known
         self.finished_before = finished_turns(self.known)
         return events
 
@@ -321,9 +322,9 @@ class SessionActor:
             left=self._turns.left,
             is_cancelled=self._effects.waiters.has(Later.CLOSED),
         )
-        if batch is None:
-            return decide_restart(_begun(state), context, runtime.now())
-        return decide(state, context, [each.command for each in batch], runtime.now())
+        if batch is None and state is not None:
+            return decide_restart(state, context, runtime.now())
+        return decide(state, context, [each.command for each in batch or ()], runtime.now())
 
     async def _handle(self, batch: list[Envelope]) -> None:
         """Decide all commands of `batch`, make their events durable, answer their callers."""
@@ -344,7 +345,7 @@ class SessionActor:
             elif not isinstance(answer, Later):
                 each.answer.give(answer)
             elif isinstance(each.command, Compact):
-                found = self._runtime.find_agent(_begun(self.known).key.agent)
+                found = self._runtime.find_agent(self._turns.state.key.agent)
                 if isinstance(found, Agent):
                     self._compactor.ask(each.command.focus, each.answer, found, self._tasks)
                 else:
@@ -359,20 +360,23 @@ class SessionActor:
                 await self._runtime.store.append(
                     self.session_id, decision.events, expected_seq=decision.events[0].seq - 1
                 )
+            assert decision.state is not None, "an event makes a state"
             before, self.known = self.known, decision.state
+            self._turns.state = decision.state
             self._was_fenced = False
             self._snapshots.written(decision.checkpoint)
-            self._runtime.observer.durable(before, _begun(self.known), decision.events)
+            self._runtime.observer.durable(before, decision.state, decision.events)
             self._feed.publish(decision.events)
             self._news.tell()
         self._memory = decision.memory
         for each, answer in zip(batch, decision.answers, strict=True):
             if isinstance(answer, Later) and answer is not Later.SUMMARISED:
                 self._effects.waiters.add(answer, each)
-        self._effects.start(decision.effects, self._tasks)
+        if decision.effects:
+            self._effects.start(decision.effects, self._tasks)
         if self._resumes:
             self._delivery.begin(self._tasks)
-        if _has_ended(self.known):
+        if self.known is not None and self.known.status == "ended":
             for each in self._effects.waiters.take(Later.ENDED):
                 each.answer.give(None)
 
@@ -385,11 +389,6 @@ def finished_turns(state: SessionState | None) -> int:
 def _may_stop(memory: Memory, turns: TurnRunner) -> bool:
     """Whether the service stops, and no turn is waited for."""
     return memory.is_stopping and not turns.is_awaited
-
-
-def _begun(state: SessionState | None) -> SessionState:
-    assert state is not None, "the session has begun"
-    return state
 
 
 def _has_ended(state: SessionState | None) -> bool:

@@ -12,7 +12,7 @@ from everturn_actors.context.render import Renderer
 from everturn_actors.errors import ActorStoppedError, CoreError
 from everturn_actors.events import Body
 from everturn_actors.model import Resolution
-from everturn_actors.ports import Agent, ModelStatisticsStore, ToolContext
+from everturn_actors.ports import Agent, ToolContext
 from everturn_actors.protocol.background import Background
 from everturn_actors.protocol.commands import Pause, RecordTurn, ResolveApproval
 from everturn_actors.protocol.feed import Feed, LiveReply
@@ -48,7 +48,6 @@ class TurnRunner:
         runtime: Runtime,
         mailbox: Mailbox,
         feed: Feed,
-        present: Callable[[], SessionState],
         changed: Callable[[], Awaitable[None]],
     ) -> None:
         """Prepare it; only the actor makes one.
@@ -58,24 +57,25 @@ class TurnRunner:
             runtime: What all actors share.
             mailbox: The actor's: what the turn records goes through it.
             feed: Where followers read.
-            present: Returns the session's present state.
             changed: Waits until something new is durable.
         """
         self._session_id, self._runtime = session_id, runtime
         self._mailbox, self._feed = mailbox, feed
-        self._present, self._changed = present, changed
+        self._changed = changed
         self._media = MediaReader(runtime.store, session_id)
         self._task: _Task | None = None
+        self.running = 0
+        "The turn that is worked on; 0 = none is."
         self.left = 0
         "The turn that waits for the next start of the session."
-        self._renderer = Renderer()
+        self.state: SessionState
+        "The present state; the actor sets it as soon as the session has begun."
+        self.renderer = Renderer()
+        "Renders the session's requests."
+        self.model_statistics = runtime.model_statistics
+        "What was learnt about models."
 
     # --- the actor's side ---
-
-    @property
-    def running(self) -> int:
-        """The turn that is worked on; 0 = none is."""
-        return self._task.number if self._task is not None else 0
 
     @property
     def is_awaited(self) -> bool:
@@ -92,7 +92,7 @@ class TurnRunner:
 
     def start(self, number: int, tasks: Background) -> None:
         """Work on the open turn, which has this number."""
-        self._task = _Task(number)
+        self._task, self.running = _Task(number), number
         tasks.start_soon(self._run, self._task)
 
     def stop(self, close_as: _CloseAs, by: str = "") -> None:
@@ -103,13 +103,13 @@ class TurnRunner:
 
     def release(self) -> None:
         """Forget the work: it has nothing left to do."""
-        self._task = None
+        self._task, self.running = None, 0
 
     def reset(self) -> Renderer:
         """Forget all that was known of the session; return what renders its requests from now."""
-        self._task, self.left = None, 0
-        self._renderer = Renderer()
-        return self._renderer
+        self._task, self.running, self.left = None, 0, 0
+        self.renderer = Renderer()
+        return self.renderer
 
     def dispose(self) -> None:
         """Let go of everything: the frames of what a turn failed with hold the runner."""
@@ -136,7 +136,7 @@ class TurnRunner:
                             raise  # another one works on it, or will
                         if not task.close_as and self._mailbox.is_refusing:
                             # The service stops: it goes on at the next start, and not before.
-                            self._task, self.left = None, task.number
+                            self._task, self.running, self.left = None, 0, task.number
                             raise
                         task.close_as = task.close_as or "stopped"
                     else:
@@ -162,21 +162,6 @@ class TurnRunner:
             await self._mailbox.put(Pause(), own=True).wait()
 
     # --- the turn's side (TurnHost) ---
-
-    @property
-    def state(self) -> SessionState:
-        """The present state."""
-        return self._present()
-
-    @property
-    def renderer(self) -> Renderer:
-        """Renders the session's requests."""
-        return self._renderer
-
-    @property
-    def model_statistics(self) -> ModelStatisticsStore:
-        """What was learnt about models."""
-        return self._runtime.model_statistics
 
     @property
     def tool_context(self) -> ToolContext:

@@ -10,7 +10,8 @@ from everturn_actors.errors import CorruptJournalError, NothingToRetryError
 from everturn_actors.events import Body, CallFinished, Event, StepStarted, TurnFinished
 from everturn_actors.model import OpenTurn, Outcome, ToolCall
 from everturn_actors.spec import AgentSpec
-from everturn_actors.state.session_state import SessionState, apply
+from everturn_actors.state.apply import apply
+from everturn_actors.state.session_state import SessionState
 
 INTERRUPTED = "interrupted by a restart, outcome unknown"
 PAUSED = "interrupted when nobody waited for the answer any more, outcome unknown"

@@ -33,7 +33,8 @@ from everturn_actors.ports import Agent, ModelStatisticsStore, SessionStore
 from everturn_actors.protocol.background import Background
 from everturn_actors.protocol.commands import Compacted, Summary
 from everturn_actors.protocol.mailbox import Mailbox, ReplySlot
-from everturn_actors.state.session_state import SessionState, apply
+from everturn_actors.state.apply import apply
+from everturn_actors.state.session_state import SessionState
 from everturn_actors.turn.model_call import Pace
 from everturn_actors.turn.summaries import summarise
 

@@ -26,7 +26,8 @@ from everturn_actors.events import (
 )
 from everturn_actors.model import AnyMessage, Conversation, ToolDefinition, Usage
 from everturn_actors.spec import AgentSpec
-from everturn_actors.state.session_state import SessionState, apply
+from everturn_actors.state.apply import apply
+from everturn_actors.state.session_state import SessionState
 
 _NAMED = 5  # requests that an error names, around the number that was asked for
 WINDOW = "window"  # the stage of the message-count window

@@ -35,7 +35,7 @@ async def answer_click(click: ButtonClick, key: ConversationKey, service: TurnSe
     if not click.sender.id:  # to the core, nobody in particular is whoever runs the gateway
         return click_refused()
     decision, token = button
-    session_id = await service.current(key)
+    session_id = await service.conversations.current(key)
     if not session_id:
         return click_late()
     try:

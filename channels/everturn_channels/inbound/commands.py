@@ -67,7 +67,7 @@ async def answer_to(command: Command, key: ConversationKey, context: ChannelCont
         case name if not is_known(name):
             return unknown_command(name)
         case name:
-            session_id = await context.service.current(key)
+            session_id = await context.service.conversations.current(key)
             if session_id:
                 try:
                     return await _in_session(command, session_id, context)
@@ -93,12 +93,12 @@ async def _in_session(command: Command, session_id: str, context: ChannelContext
                 return f"I cannot do that: {error}."
         case "context":
             try:
-                return context_text(await service.context(session_id))
+                return context_text(await service.reader.context(session_id))
             except ContextDoesNotFitError as error:
                 return f"No request would fit: {error}"
         case _:
             state = await service.view(session_id)
-            return status_text(state, in_queue=bool(service.waiting_for(session_id)))
+            return status_text(state, in_queue=bool(service.activity.waiting_for(session_id)))
 
 
 async def _reset(command: Command, session_id: str, context: ChannelContext) -> str:

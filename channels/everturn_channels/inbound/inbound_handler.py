@@ -322,7 +322,7 @@ class ChannelInboundHandler:
         if key is None:
             return False
         try:
-            return bool(await self._context.service.current(key))
+            return bool(await self._context.service.conversations.current(key))
         except CoreError:
             return False
 

@@ -202,7 +202,7 @@ class LocalClient:
 
     async def open(self, key: ConversationKey) -> str:
         """Return the session in which a conversation goes on; start one where there is none."""
-        return (await self._service.open(key))[0]
+        return (await self._service.conversations.open(key))[0]
 
     async def submit(
         self,
@@ -271,16 +271,16 @@ class LocalClient:
             busy=state.has_work,
             approvals=state.open_approvals,
             outage=state.open_turn.outage if state.open_turn else None,
-            waiting_for=self._service.waiting_for(session_id),
+            waiting_for=self._service.activity.waiting_for(session_id),
         )
 
     async def context(self, session_id: str) -> ContextReport:
         """Return what the session's next request would hold. Waits for no turn."""
-        return await self._service.context(session_id)
+        return await self._service.reader.context(session_id)
 
     async def explain(self, session_id: str, seq: int) -> Explanation:
         """Return why the request that was sent at event `seq` looked as it did."""
-        return await self._service.explain(session_id, seq)
+        return await self._service.reader.explain(session_id, seq)
 
     async def compact(self, session_id: str, focus: str) -> Compacted:
         """Have older turns summarised; return when that is done, or found to be needless."""
@@ -293,7 +293,7 @@ class LocalClient:
         while len(found) < HISTORY_MAX:
             events = await self._service.history(session_id, after=after, limit=_PAGE_EVENTS)
             numbers = [event.seq for event in events] or [last_seq + 1]
-            gaps = await self._service.explain_gaps(session_id, jumps(numbers, after=after))
+            gaps = await self._service.reader.explain_gaps(session_id, jumps(numbers, after=after))
             found += [Said(seq=gap.last, at=None, role="gap", text=gap.text) for gap in gaps]
             found += [said for event in events if (said := _said(event)) is not None]
             if not events:
@@ -303,7 +303,7 @@ class LocalClient:
 
     async def sessions(self, *, after: str, limit: int) -> Sequence[SessionSummary]:
         """Return up to `limit` sessions with an id below `after` ("" = all), newest first."""
-        return await self._service.sessions(after=after, limit=limit)
+        return await self._service.reader.sessions(after=after, limit=limit)
 
 
 def _said(event: Event) -> Said | None:

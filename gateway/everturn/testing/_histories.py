@@ -18,8 +18,9 @@ from everturn_actors.events import (
 )
 from everturn_actors.model import ConversationKey, Usage
 from everturn_actors.ports import SessionStore
+from everturn_actors.state.apply import apply
 from everturn_actors.state.recovery import recover
-from everturn_actors.state.session_state import SessionState, apply
+from everturn_actors.state.session_state import SessionState
 
 SESSION_ID: Final = "20261121T224956123-3f9a2c1b"
 OTHER_ID: Final = "20261121T225001456-00c0ffee"

@@ -32,7 +32,7 @@ from everturn_actors.errors import (
 from everturn_actors.events import Event, Received
 from everturn_actors.model import Compaction
 from everturn_actors.ports import SessionStore
-from everturn_actors.state.session_state import apply
+from everturn_actors.state.apply import apply
 
 COMPACTIONS: tuple[Compaction, ...] = get_args(Compaction)
 

@@ -319,7 +319,7 @@ def _link(start: _Start, base: _Base, agents: _AgentSide, work: _Work) -> None:
     base.telemetry.attach(
         Sources(
             version=start.version,
-            service=work.service,
+            activity=work.service.activity,
             library=agents.library,
             channels=agents.channels,
             schedules=work.schedules,
@@ -385,7 +385,7 @@ def _gateway(start: _Start, base: _Base, agents: _AgentSide, work: _Work) -> Gat
 
 async def _trim_heap(service: TurnService, clock: Clock) -> None:
     async def count_active() -> int:
-        return (await service.load()).active
+        return (await service.activity.load()).active
 
     await trim_heap_after_work(count_active, clock.sleep)
 

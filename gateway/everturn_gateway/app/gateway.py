@@ -109,7 +109,7 @@ def payer_in(service: TurnService) -> Callable[[str], str]:
     """Return what tells who pays for a session that is in memory, by its id."""
 
     def payer_of(session_id: str) -> str:
-        state = service.present(session_id)
+        state = service.activity.present(session_id)
         return state.principal if state is not None else ""
 
     return payer_of

@@ -88,7 +88,7 @@ async def _event(service: TurnService, session_id: str, after: int, event: Event
 
 async def _gaps(service: TurnService, session_id: str, after: int, before: int) -> list[bytes]:
     """Return what says why no event between `after` and `before` is there."""
-    gaps = await service.explain_gaps(session_id, jumps((before,), after=after))
+    gaps = await service.reader.explain_gaps(session_id, jumps((before,), after=after))
     return [sse.message("gap", GapBody.of(gap).model_dump(), seq=gap.last) for gap in gaps]
 
 
@@ -128,7 +128,7 @@ def farewell(submission: Submission) -> bytes:
 
 def waiting_status(service: TurnService, session_id: str) -> bytes:
     """Return the message that says what a session's model call waits for; empty = for nothing."""
-    reason = service.waiting_for(session_id)
+    reason = service.activity.waiting_for(session_id)
     return sse.message("status", {"waiting_for": reason}) if reason else b""
 
 

@@ -33,7 +33,7 @@ STATES: Final = ("scheduled", "running", "paused", "waiting", "done")
 JOBS_AT_ONCE: Final = 50  # each takes some 50 microseconds; then others may go on
 
 
-class _Service(Protocol):
+class _Activity(Protocol):
     async def load(self) -> RuntimeStats:
         """Return how much there is to do."""
         ...
@@ -60,7 +60,7 @@ class Sources:
     """The parts of a gateway that are asked at a scrape."""
 
     version: str
-    service: _Service
+    activity: _Activity
     library: _Library
     channels: _Channels
     schedules: SchedulerClient
@@ -79,7 +79,7 @@ async def gauges(sources: Sources, *, requests: RequestCounts) -> tuple[Metric, 
     now = sources.clock.now()
     return (
         _info("everturn_build", "Which version runs.", {"version": sources.version}),
-        *_work(sources, await sources.service.load(), requests),
+        *_work(sources, await sources.activity.load(), requests),
         *_models(sources.model_queues()),
         *_hints(sources.known_models()),
         *_channels(sources.channels.statuses(), now),

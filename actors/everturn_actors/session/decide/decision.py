@@ -18,8 +18,9 @@ from everturn_actors.events import Body, Event, SessionStarted
 from everturn_actors.model import EndReason, ToolCall
 from everturn_actors.protocol.commands import Accepted
 from everturn_actors.spec import AgentSpec
+from everturn_actors.state.apply import apply
 from everturn_actors.state.queue import Debounce
-from everturn_actors.state.session_state import SessionState, apply
+from everturn_actors.state.session_state import SessionState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

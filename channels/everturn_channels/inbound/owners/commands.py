@@ -156,7 +156,7 @@ class OwnerCommands:
         return decided_text(decision, question.key.agent)
 
     async def _open(self, owner: Owner) -> tuple[OpenQuestion, ...]:
-        return open_questions(await self._context.service.awaiting_approval(), owner)
+        return open_questions(await self._context.service.activity.awaiting_approval(), owner)
 
     async def _decide(self, question: OpenQuestion, decision: Decision, owner: Owner) -> None:
         await self._context.service.decide(
@@ -207,7 +207,7 @@ class OwnerCommands:
 
     async def _sessions(self, owner: Owner) -> str:
         wanted = SessionFilter(agents=owner.agents)
-        rows = await self._context.service.sessions(limit=SESSIONS_LOOKED_AT, wanted=wanted)
+        rows = await self._context.service.reader.sessions(limit=SESSIONS_LOOKED_AT, wanted=wanted)
         own = [row for row in rows if owner.owns(row.key.agent) and row.status != "ended"]
         return sessions_text(own[:SESSIONS_SHOWN])
 

@@ -84,7 +84,7 @@ class QuestionNotices:
         if not wanting:
             self._seen = frozenset()
             return
-        states = await self._context.service.awaiting_approval()
+        states = await self._context.service.activity.awaiting_approval()
         seen, self._seen = self._seen, frozenset()
         for owner, account in wanting:
             questions = open_questions(states, owner)

@@ -158,7 +158,7 @@ class Protected:
         """
         payer = caller.principal.name
         if rule.session:
-            summary = await self._gateway.service.summary(named[rule.session])
+            summary = await self._gateway.service.reader.summary(named[rule.session])
             payer = summary.principal if summary is not None else ""
         spent = self._gateway.spending.reached(payer)
         if spent is not None:
@@ -212,7 +212,7 @@ class Protected:
             if record is None or not tokens.is_valid(record):
                 return False
             session_id: str = scope["path_params"].get(rule.session) or scope.get(SESSION, "")
-            state = service.present(session_id) if session_id else None
+            state = service.activity.present(session_id) if session_id else None
             return state is None or sees_state(caller.principal, state)
 
         return still

@@ -38,7 +38,7 @@ async def visible_session(
     if principal.sees_all:
         return None
     began_s = anyio.current_time()
-    summary = await service.summary(session_id)
+    summary = await service.reader.summary(session_id)
     if summary is not None and principal.sees(
         agent=summary.key.agent, began_by=summary.principal, shared_with=summary.shared_with
     ):

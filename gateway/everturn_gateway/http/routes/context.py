@@ -42,7 +42,7 @@ def context_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
     @router.get("/context", response_model=ContextBody, responses=problems(404, 409))
     async def get_context(session_id: SessionId) -> Response:
         """Tell what the next request would hold, what is hidden, and what comes next."""
-        return answer(ContextBody.of(await service.context(session_id)))
+        return answer(ContextBody.of(await service.reader.context(session_id)))
 
     @router.get("/context/{seq}", response_model=ExplanationBody, responses=problems(404, 409))
     async def explain_context(
@@ -51,7 +51,7 @@ def context_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
         seq: Annotated[int, Path(ge=1, le=2**53, description="An event of a turn.", examples=[4])],
     ) -> Response:
         """Explain a past request: the one sent at an event, or next after it in its turn."""
-        explain = partial(service.explain, session_id, seq)
+        explain = partial(service.reader.explain, session_id, seq)
         explanation = await while_connected(request, explain)
         # In a thread: it is as long as the session.
         content = await run_sync(_explanation, explanation)

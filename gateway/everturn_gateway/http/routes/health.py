@@ -118,7 +118,7 @@ def health_router(gateway: Gateway) -> APIRouter:
                 tasks=tasks,
                 restarts=dict(sorted(gateway.supervisor.restarts().items())),
                 blocked_chats=blocked,
-                quarantined_sessions=gateway.service.quarantined,
+                quarantined_sessions=gateway.service.activity.quarantined,
             )
         )
 

@@ -41,7 +41,7 @@ def media_router(gateway: Gateway) -> APIRouter:
         name: Annotated[str, Path(description="`name` of an attachment.", max_length=100)],
     ) -> Response:
         """Give back a file that came with a message."""
-        found = await service.media(session_id, name)
+        found = await service.reader.media(session_id, name)
         if found is None:
             raise ProblemError(
                 Problem(

@@ -209,7 +209,7 @@ async def _beside(body: ChatRequest, read: Callable[[ChatRequest], T]) -> T:
 async def _submit_once(
     gateway: Gateway, caller: Principal, agent: str, asked: Asked, retry_for_s: int
 ) -> Submission:
-    return await gateway.service.submit_once(
+    return await gateway.service.stateless.submit(
         agent=agent,
         instructions=asked.instructions,
         history=asked.history,

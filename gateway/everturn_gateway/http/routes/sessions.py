@@ -39,9 +39,12 @@ def sessions_router(gateway: Gateway) -> APIRouter:
         check_agent(caller, gateway.library, body.agent)
         key = own_key(caller, _key(body, body.chat or uuid.uuid4().hex))
         if body.chat is None:
-            session_id, is_new = await service.create(key, principal=caller.owns_as), True
+            session_id, is_new = (
+                await service.conversations.create(key, principal=caller.owns_as),
+                True,
+            )
         else:
-            session_id, is_new = await service.open(key, principal=caller.owns_as)
+            session_id, is_new = await service.conversations.open(key, principal=caller.owns_as)
         state = await service.view(session_id)
         if not sees_state(caller, state):  # somebody who operates began it under this name
             raise UnknownSessionError(session_id)
@@ -59,7 +62,7 @@ def sessions_router(gateway: Gateway) -> APIRouter:
     ) -> Response:
         """List the sessions that the caller may see, newest first."""
         wanted = session_filter(caller)
-        found = await service.sessions(after=after, limit=limit + 1, wanted=wanted)
+        found = await service.reader.sessions(after=after, limit=limit + 1, wanted=wanted)
         page = found[:limit]
         return answer(
             SessionList(
@@ -72,7 +75,7 @@ def sessions_router(gateway: Gateway) -> APIRouter:
     async def get_session(session_id: SessionId) -> Response:
         """Tell how a session stands."""
         state = await service.view(session_id)
-        return answer(SessionBody.of(state, service.waiting_for(session_id)))
+        return answer(SessionBody.of(state, service.activity.waiting_for(session_id)))
 
     @router.delete("/{session_id}", status_code=204, responses=problems(404))
     async def delete_session(session_id: SessionId) -> Response:

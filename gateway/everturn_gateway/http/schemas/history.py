@@ -59,7 +59,7 @@ async def read_messages(
     more = len(reader.found) > limit
     if more:  # the rest belongs to the next page
         missing = [run for run in missing if run[0] < reader.found[limit - 1].seq]
-    gaps = await service.explain_gaps(session_id, missing)
+    gaps = await service.reader.explain_gaps(session_id, missing)
     return MessageList(
         messages=page,
         next=page[-1].message_id if more else None,

@@ -167,9 +167,9 @@ class SessionTool:
 
     async def _rows(self, context: ToolContext) -> list[SessionSummary]:
         rows: list[SessionSummary] = []
-        after, looked_at = "", 0
+        after, looked_at, reader = "", 0, self._environment.link.service.reader
         while looked_at < _LOOKED_AT and len(rows) < _LISTED:
-            page = await self._environment.link.service.sessions(after=after, limit=_LIST_PAGE)
+            page = await reader.sessions(after=after, limit=_LIST_PAGE)
             if not page:
                 break
             after, looked_at = page[-1].session_id, looked_at + len(page)
@@ -299,7 +299,9 @@ class SessionTool:
             msg = f"nothing may be sent to {_place(key)}; only to: {known}"
             raise ToolFailedError(msg)
         # A wildcard opens what is there; a chat that nobody named could be anybody's.
-        if _place(key) not in self._send_to and not await self._environment.link.service.current(
+        if _place(
+            key
+        ) not in self._send_to and not await self._environment.link.service.conversations.current(
             key
         ):
             msg = f"there is no conversation {_place(key)} now; action list shows those there are"

@@ -1,0 +1,135 @@
+"""What the model is shown: the conversation, what is hidden from it, and the request. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from everturn_actors.model.messages import AnyMessage
+from everturn_actors.model.turns import OpenTurn, Turn
+from everturn_actors.model.words import Disposition, Remembering, SummarySource, Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replaced:
+    """What stands for one message from now on."""
+
+    seq: int
+    "Of the message."
+    disposition: Disposition
+    text: str
+    arguments: tuple[str, ...] = ()
+    "New arguments for the calls of a reply, in their order; empty = as they are."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What stands for the oldest messages of a session."""
+
+    last_turn: int
+    "The newest turn it tells of; it begins with the session."
+    messages: int
+    "How many messages it stands for, those of earlier summaries included."
+    text: str
+    source: SummarySource = "model"
+    "Who wrote it."
+    path: str = ""
+    "Under the session's results, the file with what it stands for, where the log is discarded."
+    outside: tuple[str, ...] = ()
+    "The text from outside that stood in what it tells of, by source."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reductions:
+    """What is hidden from the model for good, and what stands in its place."""
+
+    cut_turn: int = 0
+    "Finished turns with a lower number are not shown."
+    replaced: Mapping[int, Replaced] = field(default_factory=dict[int, Replaced])
+    "By the seq of the message."
+    dropped: frozenset[int] = frozenset()
+    "Seqs of messages that are not shown though their turn is; always whole steps."
+    summary: Summary | None = None
+    note: str = ""
+    "What the summary does not tell and has to: what left in an emergency since it was made."
+    failures: int = 0
+    "Summaries in a row that no model could write."
+    retry_at: datetime | None = None
+    "No model is asked for a summary before this instant, UTC."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptFingerprint:
+    """What is remembered of a request, to compare the next one with it."""
+
+    prefix: str = ""
+    "A hash of its bytes; empty = nothing to compare with."
+    messages: int = 0
+    units: int = 0
+    "Its estimated tokens before scaling, in hundredths."
+    is_cache_miss: bool = False
+    "Whether it did not begin with the request before it, though nothing had been reduced."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation:
+    """What `context` renders: finished turns, the running one, and what is no longer held."""
+
+    turns: tuple[Turn, ...] = ()
+    "Oldest first."
+    current: OpenTurn | None = None
+    left_messages: int = 0
+    "Messages of this session that the message-count window let go."
+    instructions: str = ""
+    "Instructions the caller gave for this session alone."
+    reductions: Reductions = field(default_factory=Reductions)
+    fingerprint: PromptFingerprint = field(default_factory=PromptFingerprint)
+    "The last request; empty since the last reduction, and before the first request."
+    reported: Usage = Usage()
+    "What the provider reported for it."
+    window_messages: int = 0
+    "How many messages the session holds; 0 = not known."
+    counted_messages: int | None = None
+    "Messages of the turns here, those of an open step left out; None = not counted yet."
+
+    @property
+    def held_messages(self) -> int:
+        """How many messages the turns here have, those of an open step left out."""
+        if self.counted_messages is not None:
+            return self.counted_messages
+        running = self.current.size_messages if self.current else 0
+        return sum(turn.size_messages for turn in self.turns) + running
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolDefinition(Remembering):
+    """A tool as the model sees it."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    "JSON Schema of the arguments object."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRequest:
+    """One request to a model, without any provider's wire format."""
+
+    model: str
+    system: str
+    "Empty where the agent has no prompt."
+    messages: tuple[AnyMessage, ...]
+    tools: tuple[ToolDefinition, ...] = ()
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    reasoning_effort: Literal["low", "medium", "high"] | None = None
+    "How much it should think before it answers; None = as the provider does."
+    media: Mapping[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
+    """The bytes of the attachments that are shown, by `Attachment.name`.
+
+    An attachment of a message whose bytes are not here is told in words: its name and type.
+    """
+    in_background: bool = False
+    "Whether nobody waits for the reply; such a call lets all others go before it."

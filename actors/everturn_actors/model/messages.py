@@ -1,0 +1,146 @@
+"""Messages: what people, models and tools say, once it is durable. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
+
+from everturn_actors.model.words import Joins, Remembering, Usage
+
+_KIB = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """One call that a model asks for."""
+
+    call_id: str
+    name: str
+    arguments: str = "{}"
+    "JSON text of an object, as the model wrote it."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message(Remembering):
+    """What all messages share."""
+
+    seq: int = 0
+    "The event this message came from; 0 for one that stands in no log."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingAmbient:
+    """What was said in a conversation beside its turns, until one is told of it."""
+
+    seq: int
+    text: str
+    until: datetime
+    "UTC. No turn that begins later is told of it."
+    sender: str = ""
+    untrusted: bool = False
+    "Whether nobody vouches for it."
+    own: bool = False
+    "Whether it was said in the agent's name: an `Announcement`."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attachment:
+    """A file that came with a message; its bytes are kept with the session."""
+
+    name: str
+    "Under the session's media: the SHA-256 of the bytes in hex, and an ending."
+    media_type: str
+    "For example `image/png`."
+    file_name: str = ""
+    "As the sender called it."
+    size_bytes: int = 0
+
+    @property
+    def is_image(self) -> bool:
+        """Whether it is a picture; a model is shown those of `IMAGE_TYPES`."""
+        return self.media_type.startswith("image/")
+
+    @property
+    def described(self) -> str:
+        """What it is, in a few words: `cat.png, image/png, 12 KB`."""
+        size = self.size_bytes
+        large = f"{size / _KIB / _KIB:.1f} MB" if size >= _KIB * _KIB else f"{size / _KIB:.0f} KB"
+        told = large if size >= _KIB else f"{size} bytes"
+        return f"{self.file_name or self.name}, {self.media_type}, {told}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserMessage(Message):
+    """Text from a person or a program."""
+
+    text: str
+    sender: str = ""
+    attachments: tuple[Attachment, ...] = ()
+    untrusted: bool = False
+    "Whether it holds text from outside that nobody vouches for, such as a program's output."
+    reply_to: str = ""
+    "The message on its platform that an answer replies to; empty = none."
+    joins: Joins = "all"
+    "Which turn answers it."
+    quiet: bool = False
+    "Whether it begins no turn: the next one reads it."
+    retry_for_s: int = -1
+    "For how long its sender wants calls made again in an outage; -1 = as the agent has it."
+
+    @property
+    def told(self) -> str:
+        """The text, and a line for each attachment: for whoever reads words alone."""
+        lines = [self.text] if self.text.strip() or not self.attachments else []
+        return "\n".join((*lines, *(f"[attached: {each.described}]" for each in self.attachments)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply(Message):
+    """One complete model reply."""
+
+    text: str = ""
+    reasoning: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    usage: Usage = Usage()
+    stop_reason: str = "stop"
+    model: str = ""
+    opaque: str = ""
+    """JSON that the provider wants back unchanged with this reply, such as signed thinking.
+
+    Only the provider that gave it understands it; every other one leaves it out.
+    """
+    fallback: str = ""
+    "The model that answered in place of the agent's own, as `provider/name`; empty = its own."
+    outside: tuple[str, ...] = ()
+    "The text from outside that was shown to the model as it wrote this, by source; see `outside`."
+    retells: bool = False
+    "Whether no such text was shown itself any more, but what the agent wrote while it was."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResult(Message):
+    """What one call gave."""
+
+    call_id: str
+    name: str
+    text: str
+    is_error: bool = False
+    path: str = ""
+    "Under the session's results, the file that holds the whole text; empty where this is it."
+    untrusted: bool = False
+    "Whether it holds text from outside that nobody vouches for: a web page, another's message."
+    source: str = ""
+    "untrusted: what that text is, in words: `the page https://...`; empty = not told."
+    is_refused: bool = False
+    "Whether the call did not run: the policy refuses it, or nobody allowed it in time."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice(Message):
+    """A line of the gateway to the model, for example how much of the conversation is left out."""
+
+    text: str
+
+
+AnyMessage: TypeAlias = UserMessage | Reply | ToolResult | Notice

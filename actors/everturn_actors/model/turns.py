@@ -1,0 +1,285 @@
+"""Turns and their steps, finished and open. Pure.
+
+A `Turn` is one or more user messages and the steps that answer them; a `Step` is one model reply
+with a result for every call it makes. A step is one value: half of one cannot be stored, trimmed
+or rendered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from everturn_actors.model.messages import AnyMessage, Reply, ToolResult, UserMessage
+from everturn_actors.model.words import Outcome, Remembering, Resolution, Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One model reply and a result for each of its calls, in the order of the calls."""
+
+    reply: Reply
+    results: tuple[ToolResult, ...] = ()
+
+    def __post_init__(self) -> None:
+        called, answered = [c.call_id for c in self.reply.calls], [r.call_id for r in self.results]
+        if called != answered:
+            msg = f"a step needs one result a call, in order: calls {called}, results {answered}"
+            raise ValueError(msg)
+
+    @property
+    def messages(self) -> tuple[Reply | ToolResult, ...]:
+        """The reply, then its results."""
+        return (self.reply, *self.results)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steering:
+    """Messages that came while a turn ran, and that the model read before its next call."""
+
+    after_steps: int
+    "How many steps of the turn stand before them."
+    users: tuple[UserMessage, ...]
+
+
+def _size_messages(
+    users: tuple[UserMessage, ...], steps: tuple[Step, ...], steered: tuple[Steering, ...]
+) -> int:
+    later = sum(len(each.users) for each in steered)
+    return len(users) + later + sum(1 + len(step.results) for step in steps)
+
+
+def _in_order(
+    users: tuple[UserMessage, ...], steps: tuple[Step, ...], steered: tuple[Steering, ...]
+) -> tuple[UserMessage | Step, ...]:
+    if not steered:
+        return (*users, *steps)
+    blocks: list[UserMessage | Step] = list(users)
+    done = 0
+    for each in steered:
+        blocks += steps[done : each.after_steps]
+        blocks += each.users
+        done = each.after_steps
+    return (*blocks, *steps[done:])
+
+
+def _is_tainted(heard: tuple[UserMessage, ...], steps: tuple[Step, ...]) -> bool:
+    return any(user.untrusted for user in heard) or any(
+        bool(step.reply.outside) or any(result.untrusted for result in step.results)
+        for step in steps
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn(Remembering):
+    """User messages and the steps that answered them, finished."""
+
+    number: int
+    "Counts the turns of a session from 1."
+    users: tuple[UserMessage, ...]
+    steps: tuple[Step, ...] = ()
+    outcome: Outcome = "answered"
+    error: str = ""
+    "Why it was not answered; empty otherwise."
+    steered: tuple[Steering, ...] = ()
+    "What came while it ran, oldest first."
+
+    @property
+    def blocks(self) -> tuple[UserMessage | Step, ...]:
+        """User messages and whole steps, oldest first."""
+        return _in_order(self.users, self.steps, self.steered)
+
+    @property
+    def messages(self) -> tuple[AnyMessage, ...]:
+        """All messages of the turn, oldest first."""
+        if self.steered:
+            each = (b.messages if isinstance(b, Step) else (b,) for b in self.blocks)
+            return tuple(message for messages in each for message in messages)
+        return (*self.users, *(m for step in self.steps for m in step.messages))
+
+    @property
+    def heard(self) -> tuple[UserMessage, ...]:
+        """All its user messages, those that came while it ran included, oldest first."""
+        return (*self.users, *(user for each in self.steered for user in each.users))
+
+    @property
+    def size_messages(self) -> int:
+        """How many messages the turn holds."""
+        return _size_messages(self.users, self.steps, self.steered)
+
+    @property
+    def text(self) -> str:
+        """The reply a person sees: the text of the last step."""
+        return self.steps[-1].reply.text if self.steps else ""
+
+    @property
+    def is_tainted(self) -> bool:
+        """Whether it read text from outside that nobody vouches for, or was shown some."""
+        return _is_tainted(self.heard, self.steps)
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of all its model calls."""
+        return sum((step.reply.usage for step in self.steps), Usage())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileDigest:
+    """What stood in a file of the workspace at one moment, so that a change of it is seen."""
+
+    path: str
+    "As people read it: below the workspace; a folder ends with `/`."
+    digest: str
+    "Equal only while what stands there is the same; in the words of whoever made it."
+    is_there: bool = True
+    "Whether anything stands there."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """A call that waits for a person's word, or has it."""
+
+    call_id: str
+    arguments_hash: str
+    """Of the arguments it was asked for, and of `files`; the word holds for no others.
+
+    See `ids.arguments_hash`.
+    """
+    expires_at: datetime
+    "UTC. Nobody can answer after it, and the call does not run."
+    reason: str = ""
+    "Why it is asked, in words."
+    pattern: str = ""
+    "What allow_always would allow from then on; empty = this cannot be allowed for good."
+    approvers: tuple[str, ...] = ()
+    "Who may answer: sender ids, a trailing `*` matches the rest; empty = all who may talk here."
+    files: tuple[FileDigest, ...] = ()
+    "What the call may read or run of the workspace, as it stood when it was asked for."
+    resolution: Resolution | None = None
+    by: str = ""
+    "Who answered."
+
+    @property
+    def is_allowed(self) -> bool:
+        """Whether the call may run."""
+        return self.resolution in {"allow_once", "allow_always"}
+
+    def may_answer(self, sender: str) -> bool:
+        """Whether this sender is one of those who may answer."""
+        return not self.approvers or any(
+            sender.startswith(each[:-1]) if each.endswith("*") else sender == each
+            for each in self.approvers
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenStep:
+    """The step a running turn is in: a reply is awaited, or some of its calls are."""
+
+    reply: Reply | None = None
+    started: tuple[str, ...] = ()
+    "Ids of the calls that may have begun to run."
+    results: Mapping[str, ToolResult] = field(default_factory=dict[str, ToolResult])
+    "Results so far, by call id."
+    approvals: Mapping[str, Approval] = field(default_factory=dict[str, Approval])
+    "By call id."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outage:
+    """Calls of a model that failed one after the other, and when the next one is made. All UTC."""
+
+    attempts: int
+    since: datetime
+    "When the first of them failed."
+    failed_at: datetime
+    "When the newest did."
+    retry_at: datetime
+    give_up_at: datetime
+    "When the last try is made."
+    error: str
+    "Why the newest failed, in words."
+
+    @property
+    def described(self) -> str:
+        """How things stand, in a line: since when, and when it is called again."""
+        since, retry_at = (f"{at:%H:%M:%S} UTC" for at in (self.since, self.retry_at))
+        return f"out of reach since {since}; called again at {retry_at}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTurn:
+    """A turn that is not finished yet."""
+
+    number: int
+    users: tuple[UserMessage, ...]
+    started_at: datetime
+    "UTC, aware. What the prompt calls the present time, so that a restart renders the same bytes."
+    steps: tuple[Step, ...] = ()
+    step: OpenStep | None = None
+    steered: tuple[Steering, ...] = ()
+    "What came while it ran, oldest first."
+    broken: tuple[str, ...] = ()
+    "Why the newest replies, one after the other, could not be used; empty after one that could."
+    delivers: bool = False
+    "Whether what is said in it is owed to the people of a channel."
+    retried_steps: int = 0
+    "How many of its steps are those of the turn that failed before it, and whose place it took."
+    sent_files: bool = False
+    "Whether a call of it sent files: where one did, the reply that ends it may be without a word."
+    outage: Outage | None = None
+    "Where the model of the open step is out of reach: until when it is waited for."
+    told_of_outage: bool = False
+    "Whether its people are told that the model is, or was, out of reach."
+    told_of_drops: bool = False
+    "Whether its people are told that messages which came meanwhile are not answered."
+    preview_step: int = 0
+    "The step whose text a message of the platform shows as it comes, or may show; 0 = none."
+    preview_id: str = ""
+    "What the platform calls that message; empty = nobody knows whether it is there."
+
+    @property
+    def blocks(self) -> tuple[UserMessage | Step, ...]:
+        """User messages and finished steps, oldest first."""
+        return _in_order(self.users, self.steps, self.steered)
+
+    @property
+    def heard(self) -> tuple[UserMessage, ...]:
+        """All its user messages, those that came while it ran included, oldest first."""
+        return (*self.users, *(user for each in self.steered for user in each.users))
+
+    @property
+    def reply_to(self) -> str:
+        """The message on the platform that an answer replies to: the newest that names one."""
+        return next((user.reply_to for user in reversed(self.heard) if user.reply_to), "")
+
+    @property
+    def is_tainted(self) -> bool:
+        """Whether it has read text from outside that nobody vouches for, or was shown some.
+
+        For one call it is `outside.behind_calls` that tells.
+        """
+        step = self.step
+        if step is not None:
+            if step.reply is not None and step.reply.outside:
+                return True
+            if any(result.untrusted for result in step.results.values()):
+                return True
+        return _is_tainted(self.heard, self.steps)
+
+    @property
+    def size_messages(self) -> int:
+        """How many messages its users and finished steps have."""
+        return _size_messages(self.users, self.steps, self.steered)
+
+    def finished(self, outcome: Outcome, error: str) -> Turn:
+        """Return this turn as a finished one; a step without its reply is left out."""
+        return Turn(
+            number=self.number,
+            users=self.users,
+            steps=self.steps,
+            outcome=outcome,
+            error=error,
+            steered=self.steered,
+        )

@@ -1,0 +1,136 @@
+"""Words that values of a conversation are made of, and limits that all of it shares. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
+
+Outcome: TypeAlias = Literal["answered", "failed", "cancelled", "interrupted"]
+
+
+SessionStatus: TypeAlias = Literal["active", "paused", "ended"]
+
+
+EndReason: TypeAlias = Literal["reset", "expired", "deleted"]
+
+
+Compaction: TypeAlias = Literal["archive", "discard", "disabled"]
+
+
+Disposition: TypeAlias = Literal[
+    "kept", "shortened", "masked", "cleared", "evicted", "summarised", "dropped"
+]
+"What becomes of a message on its way into a request."
+
+
+SummarySource: TypeAlias = Literal["model", "digest"]
+
+
+Decision: TypeAlias = Literal["allow_once", "allow_always", "deny"]
+"What a person can answer to an approval."
+
+
+Resolution: TypeAlias = Literal["allow_once", "allow_always", "deny", "expired", "overtaken"]
+"What became of an approval: a decision, nobody answered in time, or a message came first."
+
+
+Joins: TypeAlias = Literal["all", "own", "burst"]
+"""Which turn answers a message: one with all that waits; one of its own; or that of the message
+before it from the same sender, because the two were written in one breath."""
+
+
+Overflow: TypeAlias = Literal["drop_old", "drop_new", "reject"]
+"Where too many messages wait: the oldest goes, or the new one, silently or with a word."
+
+
+OutboxItemKind: TypeAlias = Literal["reply", "file", "approval", "notice", "end", "undelivered"]
+"""What an outbox item holds: a reply's text, files, a question, a line, why no answer came, or
+that something else did not arrive."""
+
+
+Mark: TypeAlias = Literal[
+    "planned", "sending", "sent", "unsent", "unknown", "failed", "given_up", "closed"
+]
+"""What became of a chunk: not begun; under way; there; surely not sent, and to be tried again;
+perhaps sent, and to be tried again; refused for good; tried in vain for too long; or, of a
+question, shown as answered."""
+
+
+PreviewMark: TypeAlias = Literal["sending", "sent", "unsent"]
+"What became of a preview; where nothing is known after `sending`, it may be there."
+
+
+T = TypeVar("T")
+
+
+SCHEDULE: Final = "schedule"
+"The sender of what scheduled jobs say and ask for."
+
+
+PROGRAM_SENDERS: Final = frozenset(("background_process", SCHEDULE))
+"Senders that are programs of the gateway: they ask nobody and can answer nothing."
+
+
+OWNER_PREFIX: Final = "owner:"
+"Begins the name of an owner of agents where an event tells who did something; no sender has it."
+
+
+# What every provider that takes images takes alike.
+# Sources, read 2026-11-22: https://platform.openai.com/docs/guides/images-vision,
+# https://platform.claude.com/docs/en/build-with-claude/vision.
+IMAGE_TYPES: Final = frozenset(("image/jpeg", "image/png", "image/gif", "image/webp"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationKey:
+    """Names one conversation: who talks where, with which agent."""
+
+    channel: str
+    chat: str
+    agent: str
+    topic: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens as the provider reported them; zero where it did not."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    "The part of `input_tokens` that the provider read from its cache."
+    cache_written_tokens: int = 0
+    "The part of `input_tokens` that it wrote to its cache, where that has a price of its own."
+    cost_nanodollars: int = 0
+    "What it cost, in billionths of a US dollar; 0 where no price is known."
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            cache_written_tokens=self.cache_written_tokens + other.cache_written_tokens,
+            cost_nanodollars=self.cost_nanodollars + other.cost_nanodollars,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remembering:
+    """A value that carries what was once derived from it."""
+
+    memo: dict[str, Any] = field(
+        default_factory=dict[str, Any], init=False, compare=False, repr=False
+    )
+    "Forms derived from this value alone (a token count, wire bytes), kept by `remember`."
+
+
+def remember(value: Remembering, form: str, derive: Callable[[], T]) -> T:
+    """Return `derive()`, computed once for this value and `form`.
+
+    The caller promises that the result follows from the value and `form` alone.
+    """
+    found = value.memo.get(form)
+    if found is None:
+        found = value.memo[form] = derive()
+    return cast("T", found)

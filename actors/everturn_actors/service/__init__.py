@@ -1,0 +1,21 @@
+"""The one entry point to sessions: what callers import."""
+
+from everturn_actors.protocol.commands import Compacted
+from everturn_actors.protocol.feed import TextDelta, Update
+from everturn_actors.service.opening import ServiceSettings, open_service
+from everturn_actors.service.turn_service import TurnService
+from everturn_actors.session.registry import RuntimeStats
+from everturn_actors.session.submission import AnnouncementReceipt, Submission, TurnResult
+
+__all__ = [
+    "AnnouncementReceipt",
+    "Compacted",
+    "RuntimeStats",
+    "ServiceSettings",
+    "Submission",
+    "TextDelta",
+    "TurnResult",
+    "TurnService",
+    "Update",
+    "open_service",
+]

@@ -1,0 +1,176 @@
+"""Which session a conversation goes on in."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from everturn_actors.errors import SessionEndedError, UnknownAgentError, UnknownSessionError
+from everturn_actors.events import SessionStarted
+from everturn_actors.ids import new_session_id
+from everturn_actors.model import ConversationKey
+from everturn_actors.ports import SessionStore
+from everturn_actors.protocol.commands import GetState
+from everturn_actors.service.reader import SessionReader
+from everturn_actors.session.bindings import Bindings
+from everturn_actors.session.registry import Registry
+from everturn_actors.session.runtime import Runtime
+from everturn_actors.state.recovery import is_expired
+from everturn_actors.state.session_state import SessionState
+
+T = TypeVar("T")
+
+SEEN_BEFORE = 200  # idempotency keys that a session knows from the one before it
+
+
+class Conversations:
+    """Finds the current session of a conversation, and starts one where there is none."""
+
+    def __init__(
+        self,
+        *,
+        store: SessionStore,
+        runtime: Runtime,
+        registry: Registry,
+        bindings: Bindings,
+        reader: SessionReader,
+    ) -> None:
+        """Only `open_service` makes one."""
+        self._store, self._runtime, self._registry = store, runtime, registry
+        self._bindings, self._reader = bindings, reader
+
+    async def create(self, key: ConversationKey, *, principal: str = "") -> str:
+        """Start a new session of a conversation and return its id when it is durable.
+
+        Args:
+            key: The conversation.
+            principal: Whom it belongs to; empty = nobody.
+
+        Raises:
+            UnknownAgentError: No such agent.
+        """
+        self._runtime.agents.get(key.agent)
+        key = self._bindings.known_as(key)
+        async with self._bindings.deciding(key):
+            session_id = await self._bind_new(key)
+        await self._begin(session_id, key, principal)
+        return session_id
+
+    async def open(self, key: ConversationKey, *, principal: str = "") -> tuple[str, bool]:
+        """Return the current session of a conversation, and whether it was started for this.
+
+        Args:
+            key: The conversation.
+            principal: Whom one that is started belongs to; empty = nobody.
+
+        Raises:
+            UnknownAgentError: No such agent.
+            JournalError: It cannot be read or written.
+        """
+        key = self._bindings.known_as(key)
+        async with self._bindings.deciding(key):
+            session_id = self._bindings.session_of(key) or await self._store.bound(key)
+            if session_id:
+                with suppress(UnknownSessionError):  # it is bound, and its first event is to come
+                    if not self._is_over(await self._reader.view(session_id)):
+                        return session_id, False
+                    session_id = ""
+            self._runtime.agents.get(key.agent)
+            session_id = session_id or await self._bind_new(key)
+            await self._begin(session_id, key, principal)  # before anybody else finds it
+            return session_id, True
+
+    async def current(self, key: ConversationKey) -> str:
+        """Return the id of the conversation's current session, "" where there is none.
+
+        One that is idle for longer than its agent allows is none, whoever ends it. Wakes nobody.
+        """
+        key = self._bindings.known_as(key)
+        session_id = self._bindings.session_of(key) or await self._store.bound(key)
+        if not session_id:
+            return ""
+        try:
+            state = await self._reader.view(session_id)
+        except UnknownSessionError:
+            return ""
+        return "" if self._is_over(state) else session_id
+
+    async def in_current(
+        self,
+        key: ConversationKey,
+        act: Callable[[str, SessionStarted], Awaitable[T]],
+        *,
+        principal: str = "",
+    ) -> T:
+        """Act on the current session of a conversation; where it has ended, on a new one.
+
+        That one belongs to `principal`, or else to whom the one before belonged.
+        """
+        self._runtime.agents.get(key.agent)
+        key = self._bindings.known_as(key)
+        ended = ""
+        seen: tuple[str, ...] = ()
+        while True:
+            session_id = await self._session_of(key, not_this=ended)
+            try:
+                begin = SessionStarted(
+                    session_id=session_id, key=key, seen=seen, principal=principal
+                )
+                return await act(session_id, begin)
+            except SessionEndedError:
+                ended = session_id
+                seen, began_by = await self._left_by(ended)
+                principal = principal or began_by
+
+    async def _left_by(self, session_id: str) -> tuple[tuple[str, ...], str]:
+        """Return the newest idempotency keys of a session that has ended, and who began it.
+
+        A platform, or a program of the gateway, may hand in again what was accepted right before
+        the end.
+        """
+        try:
+            state = await self._reader.view(session_id)
+        except UnknownSessionError:
+            return (), ""
+        return tuple(state.seen)[-SEEN_BEFORE:], state.principal
+
+    async def _session_of(self, key: ConversationKey, *, not_this: str) -> str:
+        """Return the current session of `key`, bound durably; a new one instead of `not_this`."""
+        known = self._bindings.session_of(key)
+        if known and known != not_this:
+            return known
+        async with self._bindings.deciding(key):
+            known = self._bindings.session_of(key) or await self._store.bound(key)
+            if not known or known == not_this:
+                return await self._bind_new(key)
+            self._bindings.bind(key, known)
+            return known
+
+    async def _bind_new(self, key: ConversationKey) -> str:
+        session_id = new_id(self._runtime)
+        await self._store.bind(key, session_id)
+        self._bindings.bind(key, session_id)
+        return session_id
+
+    async def _begin(self, session_id: str, key: ConversationKey, principal: str) -> None:
+        begin = SessionStarted(session_id=session_id, key=key, principal=principal)
+        await self._registry.ask(session_id, GetState(), begin_with=begin)
+
+    def _is_over(self, state: SessionState) -> bool:
+        """Whether a session has ended, or would with its next message."""
+        if state.status == "ended":
+            return True
+        if state.outbox and state.key.channel in self._runtime.delivery_ports:
+            return False
+        try:
+            hours = self._runtime.agents.get(state.key.agent).spec.session.ttl_hours
+        except UnknownAgentError:
+            return False
+        return is_expired(state, hours, self._runtime.now())
+
+
+def new_id(runtime: Runtime) -> str:
+    """Return the id of a new session."""
+    return new_session_id(runtime.now(), secrets.token_hex(4))

@@ -1,0 +1,131 @@
+"""How the service is put together, and taken apart."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import anyio
+
+from everturn_actors.delivery.port import DeliveryPort
+from everturn_actors.model import ConversationKey
+from everturn_actors.ports import (
+    Agents,
+    Clock,
+    ModelStatisticsStore,
+    NullObserver,
+    Observer,
+    SessionStore,
+)
+from everturn_actors.service.turn_service import TurnService
+from everturn_actors.session.bindings import Bindings
+from everturn_actors.session.maintenance import end_expired, resume_open_turns
+from everturn_actors.session.registry import Registry
+from everturn_actors.session.runtime import Runtime
+from everturn_actors.supervisor import TRANSIENT, Supervisor
+from everturn_actors.turn.model_call import Pace
+from everturn_actors.turn.model_statistics import InMemoryModelStatistics
+from everturn_actors.turn.observer_boundary import GuardedObserver
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceSettings:
+    """Times of a service, in seconds."""
+
+    passivate_after_s: float = 600
+    "An idle actor is passivated after this."
+    max_active: int = 2000
+    "Beyond so many actors the ones that are idle longest are passivated at once; 0 = any number."
+    leave_grace_s: float = 2
+    "How long a client may be gone before its turn is paused."
+    drain_s: float = 10
+    "How long running turns may take to finish when the service stops."
+    sweep_s: float = 3600
+    "How often idle sessions are looked at for their expiry."
+    resume: bool = True
+    "Let turns that were open go on by themselves. Without it they wait for the next message."
+
+
+@asynccontextmanager
+async def open_service(
+    *,
+    store: SessionStore,
+    scratch: SessionStore,
+    agents: Agents,
+    clock: Clock,
+    model_statistics: ModelStatisticsStore | None = None,
+    settings: ServiceSettings | None = None,
+    on_delete: Callable[[str], Awaitable[None]] | None = None,
+    delivery_ports: Mapping[str, DeliveryPort] | None = None,
+    known_as: Callable[[ConversationKey], ConversationKey] | None = None,
+    observer: Observer | None = None,
+    supervisor: Supervisor | None = None,
+) -> AsyncGenerator[TurnService]:
+    """Open the service; turns that were open when the last process ended go on by themselves.
+
+    When the block ends, running turns get `settings.drain_s` to finish; what is cut off then goes
+    on at the next start.
+
+    Args:
+        store: Where sessions live.
+        scratch: Where stateless turns run; nothing in it is worth keeping.
+        agents: Who answers.
+        clock: The time.
+        model_statistics: What is learnt about models; by default it is forgotten at the end.
+        settings: Times.
+        on_delete: Lets go of what belongs to a session elsewhere, before it is removed.
+        delivery_ports: By the name of a channel: who tells its people what its sessions say.
+        known_as: Gives a conversation the name by which sessions know it: a platform may have given
+            its chat another id.
+        observer: Is told what sessions do.
+        supervisor: Runs what the service does by itself; by default one of its own.
+    """
+    supervisor = supervisor or Supervisor(clock)
+    learnt = model_statistics or InMemoryModelStatistics(clock.now)
+    settings = settings or ServiceSettings()
+    pace = Pace(clock=clock, jitter=random.random)
+    bindings = Bindings(known_as)
+
+    def runtime(of: SessionStore, carried: Mapping[str, DeliveryPort]) -> Runtime:
+        return Runtime(
+            store=of,
+            agents=agents,
+            model_statistics=learnt,
+            pace=pace,
+            passivate_after_s=settings.passivate_after_s,
+            leave_grace_s=settings.leave_grace_s,
+            delivery_ports=carried,
+            observer=GuardedObserver(observer) if observer else NullObserver(),
+        )
+
+    live, once = runtime(store, delivery_ports or {}), runtime(scratch, {})
+    async with anyio.create_task_group() as actors:
+        registry = Registry(live, actors, on_gone=bindings.forget, max_active=settings.max_active)
+        scratch_registry = Registry(once, actors, on_gone=scratch.delete)
+        service = TurnService(
+            store=store,
+            scratch=scratch,
+            runtime=live,
+            registry=registry,
+            scratch_registry=scratch_registry,
+            bindings=bindings,
+            on_delete=on_delete,
+        )
+        try:
+            async with anyio.create_task_group() as upkeep:
+                if settings.resume:
+                    resume = partial(resume_open_turns, store, registry, clock)
+                    supervisor.start(upkeep, "resume", resume, policy=TRANSIENT)
+                expire = partial(end_expired, store, registry, agents, clock, settings.sweep_s)
+                supervisor.start(upkeep, "expiry", expire)
+                yield service
+                upkeep.cancel_scope.cancel()
+        finally:
+            with anyio.move_on_after(settings.drain_s + 1, shield=True):
+                async with anyio.create_task_group() as stopping:
+                    stopping.start_soon(registry.stop, settings.drain_s)
+                    stopping.start_soon(scratch_registry.stop, settings.drain_s)
+            actors.cancel_scope.cancel()

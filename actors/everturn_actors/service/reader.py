@@ -1,0 +1,230 @@
+"""What can be read of sessions, whether they are active or not."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+
+from anyio import to_thread
+
+from everturn_actors.context.estimation.windows import hint_notes, input_window
+from everturn_actors.context.explain import Explanation
+from everturn_actors.context.render import render
+from everturn_actors.context.report import ContextReport, context_report
+from everturn_actors.errors import UnknownRequestError, UnknownSessionError
+from everturn_actors.events import ApprovalDecided, Event
+from everturn_actors.gaps import Gap, jumps
+from everturn_actors.model import Attachment, Resolution
+from everturn_actors.ports import ALL_SESSIONS, SessionFilter, SessionStore, SessionSummary
+from everturn_actors.protocol.feed import Update
+from everturn_actors.protocol.subscription import follow_feed
+from everturn_actors.session.registry import Registry
+from everturn_actors.session.runtime import Runtime
+from everturn_actors.state.recovery import recover
+from everturn_actors.state.session_state import SessionState
+from everturn_actors.state.validation import type_of
+from everturn_actors.turn.replay import RequestReplay
+
+EXPLAIN_PAGE_EVENTS = 1000  # some 50 ms of a thread: what a client that left can still cost
+LOOK_BACK_EVENTS = 500  # in which a word that comes too late finds out why
+
+
+class SessionReader:
+    """Reads sessions and their histories. Nobody wakes for it, and nothing is written."""
+
+    def __init__(self, *, store: SessionStore, runtime: Runtime, registry: Registry) -> None:
+        """Only `open_service` makes one."""
+        self._store, self._runtime, self._registry = store, runtime, registry
+
+    async def view(self, session_id: str) -> SessionState:
+        """Return the present state of a session. Nobody wakes for it, and nothing is written.
+
+        One that rests is shown as its files have it: a turn that a crash cut short as open, and a
+        session that nobody ended as not ended, however long ago it was used.
+
+        Raises:
+            UnknownSessionError: There is none of this id.
+            JournalError: It cannot be read.
+        """
+        state = self._registry.present(session_id)
+        if state is not None:
+            return state
+        loaded = await self._store.inspect(session_id)
+        # It may have woken, and gone on, while its files were read.
+        state = self._registry.present(session_id)
+        if state is not None:
+            return state
+        recovered = loaded and recover(loaded.snapshot, loaded.events)
+        if not recovered:
+            raise UnknownSessionError(session_id)
+        return recovered.state
+
+    async def summary(self, session_id: str) -> SessionSummary | None:
+        """Return what a list says of a session; None where there is none, or it cannot be read.
+
+        Costs the same however much is stored of it. Nobody wakes for it.
+        """
+        state = self._registry.present(session_id)
+        if state is None:
+            return await self._store.summary(session_id)
+        return SessionSummary(
+            session_id=session_id,
+            key=state.key,
+            status=state.status,
+            created_at=state.created_at,
+            updated_at=state.updated_at,
+            principal=state.principal,
+            shared_with=state.shared_with,
+        )
+
+    async def history(self, session_id: str, *, after: int, limit: int) -> tuple[Event, ...]:
+        """Return up to `limit` events with a seq above `after` from the log, oldest first.
+
+        What compaction archived is included, what it discarded is not: numbers may jump, see
+        `explain_gaps`.
+        """
+        return await self._store.read(session_id, after=after, limit=limit)
+
+    async def explain_gaps(
+        self, session_id: str, runs: Sequence[tuple[int, int]]
+    ) -> tuple[Gap, ...]:
+        """Return why events are missing where the numbers of a history jump, ascending.
+
+        Args:
+            session_id: The session.
+            runs: First and last number of each run that is missing, see `gaps.jumps`.
+
+        Raises:
+            JournalError: It cannot be read.
+        """
+        gaps: list[Gap] = []
+        for first, last in runs:
+            gaps += await self._store.explain_gap(session_id, first, last)
+        return tuple(gaps)
+
+    async def media(self, session_id: str, name: str) -> tuple[Attachment, bytes] | None:
+        """Return a file that came with a message, and what is known of it; None where it is gone.
+
+        Raises:
+            UnknownSessionError: There is no such session.
+            JournalError: It cannot be read.
+        """
+        state = await self.view(session_id)
+        data = await self._store.read_media(session_id, name)
+        if data is None:
+            return None
+        turn = state.open_turn
+        users = (
+            *state.waiting,
+            *(turn.heard if turn else ()),
+            *(user for each in reversed(state.held_turns) for user in each.heard),
+        )
+        known = (each for user in users for each in user.attachments if each.name == name)
+        unheld = Attachment(name=name, media_type=type_of(name), size_bytes=len(data))
+        return next(known, unheld), data
+
+    async def sessions(
+        self, *, after: str = "", limit: int = 50, wanted: SessionFilter = ALL_SESSIONS
+    ) -> tuple[SessionSummary, ...]:
+        """Return wanted sessions with an id below `after` ("" = from the newest), newest first."""
+        return await self._store.sessions(after=after, limit=limit, wanted=wanted)
+
+    async def watch(self, session_id: str, *, after: int) -> AsyncGenerator[Update]:
+        """Yield all events with a seq above `after`, then what comes, to the end of the session.
+
+        Looking on changes nothing: no session wakes, a paused turn stays paused (see `resume`), and
+        one that nobody else waits for is paused all the same. Ends when the service stops.
+
+        Raises:
+            UnknownSessionError: There is no such session.
+            ActorFailedError: It failed meanwhile.
+            JournalError: It cannot be read.
+        """
+        feed = self._registry.feed(session_id)
+        state = await self.view(session_id)
+        if state.status == "ended" and after >= state.last_seq:
+            return
+        followed = follow_feed(
+            feed, self._store, session_id, after, state.last_seq, "live", waits=False
+        )
+        async with aclosing(followed) as updates:
+            async for update in updates:
+                yield update
+
+    async def context(self, session_id: str) -> ContextReport:
+        """Return what a session's next request would hold, and what is hidden from it.
+
+        Raises:
+            UnknownSessionError: There is no such session.
+            UnknownAgentError: Its agent is gone.
+            ContextDoesNotFitError: No request would fit; the text names the parts.
+            JournalError: It cannot be read.
+        """
+        state = await self.view(session_id)
+        agent = self._runtime.agents.get(state.key.agent)
+        statistics = self._runtime.model_statistics.of(agent.spec.model)
+        now = self._runtime.now()
+
+        def report() -> ContextReport:
+            conversation, model = state.conversation, agent.spec.model
+            rendered = render(conversation, agent.spec, agent.offered(statistics), statistics)
+            notes = hint_notes(model, statistics)
+            if statistics.limit_tokens and rendered.budget.window_tokens > input_window(
+                model, statistics
+            ):
+                notes += ("prompt and tools alone are larger, so requests are made without it",)
+            return context_report(
+                rendered,
+                conversation,
+                statistics=statistics,
+                cache_misses=state.cache_misses,
+                now=now,
+                has_summariser=agent.summariser is not None,
+                notes=notes,
+            )
+
+        return await to_thread.run_sync(report)
+
+    async def explain(self, session_id: str, seq: int) -> Explanation:
+        """Return why a past request was as it was: the one at event `seq` or next in its turn.
+
+        Reads the log of the session up to there, page by page; a caller that is cancelled waits
+        for the page that is being read and for no other.
+
+        Raises:
+            UnknownSessionError: There is no such session.
+            UnknownRequestError: There is no request there, or events before it are missing.
+            UnknownAgentError: Its agent is gone.
+            ContextDoesNotFitError: The agent of today has no room for it.
+            JournalError: The log cannot be read.
+        """
+        state = await self.view(session_id)
+        agent = self._runtime.agents.get(state.key.agent)
+        statistics = self._runtime.model_statistics.of(agent.spec.model)
+        replay = RequestReplay(session_id, seq)
+        after, is_found = 0, False
+        while not is_found and after < state.last_seq:
+            limit = min(EXPLAIN_PAGE_EVENTS, state.last_seq - after)
+            events = await self._store.read(session_id, after=after, limit=limit)
+            gone = jumps((event.seq for event in events), after=after)
+            if not events:
+                gone = [(after + 1, state.last_seq)]
+            before = [event for event in events if not gone or event.seq < gone[0][0]]
+            is_found = await to_thread.run_sync(replay.read, before)
+            if gone and not is_found:
+                gaps = await self.explain_gaps(session_id, gone[:1])
+                why = "; ".join(gap.text for gap in gaps)
+                which = f"{why}. No request after them can be made again"
+                raise UnknownRequestError(session_id, seq, which)
+            after = events[-1].seq if events else state.last_seq
+        return await to_thread.run_sync(
+            replay.explanation, agent.spec, agent.offered(statistics), statistics
+        )
+
+    async def decided_before(self, session_id: str, call_id: str) -> Resolution | None:
+        """Return what became of an approval whose step is over; None where none is near."""
+        state = await self.view(session_id)
+        after = max(0, state.last_seq - LOOK_BACK_EVENTS)
+        events = await self._store.read(session_id, after=after, limit=LOOK_BACK_EVENTS)
+        decided = (e.body for e in reversed(events) if isinstance(e.body, ApprovalDecided))
+        return next((body.decision for body in decided if body.call_id == call_id), None)

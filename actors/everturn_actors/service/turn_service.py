@@ -1,0 +1,395 @@
+"""The one entry point: every caller submits here and reads the updates it yields.
+
+HTTP, the terminal, channels and the scheduler differ in how a message arrives and how a reply
+leaves; between the two there is only this.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
+from datetime import datetime
+from functools import partial
+
+from everturn_actors.errors import (
+    ActorFailedError,
+    ApprovalClosedError,
+    InvalidInputError,
+    JournalError,
+    UnknownApprovalError,
+    UnknownSessionError,
+)
+from everturn_actors.events import Event, SessionStarted
+from everturn_actors.model import (
+    AmbientMessage,
+    Announcement,
+    ConversationKey,
+    Decision,
+    Inbound,
+)
+from everturn_actors.ports import SessionStore
+from everturn_actors.protocol.commands import (
+    Cancel,
+    Compact,
+    Compacted,
+    Edit,
+    End,
+    GetState,
+    ResolveApproval,
+    Resume,
+    Share,
+    StoreAmbient,
+    Tick,
+)
+from everturn_actors.protocol.feed import Update
+from everturn_actors.service.activity import Activity
+from everturn_actors.service.conversations import Conversations
+from everturn_actors.service.files import keep_files
+from everturn_actors.service.reader import SessionReader
+from everturn_actors.service.stateless import Stateless
+from everturn_actors.session.bindings import Bindings
+from everturn_actors.session.registry import Registry
+from everturn_actors.session.runtime import Runtime
+from everturn_actors.session.submission import (
+    AnnouncementReceipt,
+    Submission,
+    announce,
+    retry,
+    submit,
+)
+from everturn_actors.state.session_state import SessionState
+from everturn_actors.state.validation import (
+    check,
+    check_announcement,
+    check_focus,
+    check_text,
+)
+from everturn_actors.turn.approvals import why_settled
+
+logger = logging.getLogger(__name__)
+
+SHARES_MAX = 100  # principals that a session is shared with
+
+
+class TurnService:
+    """Sessions as callers see them."""
+
+    def __init__(
+        self,
+        *,
+        store: SessionStore,
+        scratch: SessionStore,
+        runtime: Runtime,
+        registry: Registry,
+        scratch_registry: Registry,
+        bindings: Bindings,
+        on_delete: Callable[[str], Awaitable[None]] | None = None,
+    ) -> None:
+        """Only `open_service` makes one."""
+        self.reader = SessionReader(store=store, runtime=runtime, registry=registry)
+        "What can be read of sessions."
+        self.activity = Activity(registry, scratch_registry)
+        "What goes on now."
+        self.conversations = Conversations(
+            store=store, runtime=runtime, registry=registry, bindings=bindings, reader=self.reader
+        )
+        "Which session a conversation goes on in."
+        self.stateless = Stateless(store=scratch, runtime=runtime, registry=scratch_registry)
+        "Turns of which nothing is kept."
+        self._on_delete = on_delete
+        self._store, self._registry = store, registry
+
+    async def submit(self, inbound: Inbound) -> Submission:
+        """Accept a message; return when it is durable, and the files that come with it are.
+
+        It goes to `inbound.session_id`, or to the current session of `inbound.key`, which is
+        started where there is none.
+
+        Raises:
+            InvalidInputError: Empty, too long, or not text; or a file that is refused.
+            UnknownAgentError: No such agent.
+            UnknownSessionError: No such session.
+            SessionEndedError: The session named by id has ended.
+            MailboxFullError: Too many messages wait in this conversation.
+            QueueFullError, BusyError: By `inbound.queueing` it is not taken now.
+            ActorStoppedError: The service is stopping.
+            ActorFailedError, JournalError: The session cannot be read or written. The message
+                was not accepted.
+        """
+        check(inbound)
+        if inbound.session_id:
+            return await self._submit_to(inbound, inbound.session_id, None)
+        if inbound.key is None:
+            msg = "a message needs a conversation or a session"
+            raise InvalidInputError(msg)
+        submit_to = partial(self._submit_to, inbound)
+        return await self.conversations.in_current(
+            inbound.key, submit_to, principal=inbound.principal
+        )
+
+    async def announce(self, announcement: Announcement) -> AnnouncementReceipt:
+        """Say something in the agent's name, without a turn; return when it is durable.
+
+        It is owed to the people of the session's channel, and the next turn is told of it. It may
+        be said while a turn is open, and while the session is paused, which it stays.
+
+        It goes to `announcement.session_id`, or to the current session of `announcement.key`,
+        which is started where there is none.
+
+        Raises:
+            InvalidInputError: Empty, too long, or not text.
+            UnknownAgentError: No such agent.
+            UnknownSessionError: No such session.
+            SessionEndedError: The session named by id has ended.
+            MailboxFullError: Too many commands wait in this conversation.
+            ActorStoppedError: The service is stopping.
+            ActorFailedError, JournalError: The session cannot be read or written. Nothing was
+                said.
+        """
+        check_announcement(announcement)
+
+        async def say(session_id: str, begin_with: SessionStarted | None) -> AnnouncementReceipt:
+            return await announce(announcement, session_id, self._registry, begin_with=begin_with)
+
+        if announcement.session_id:
+            return await say(announcement.session_id, None)
+        if announcement.key is None:
+            msg = "an announcement needs a conversation or a session"
+            raise InvalidInputError(msg)
+        return await self.conversations.in_current(
+            announcement.key, say, principal=announcement.principal
+        )
+
+    async def store_ambient(self, message: AmbientMessage) -> bool:
+        """Keep a message that did not speak to the agent; return whether it is a new one.
+
+        Returns when it is durable. It begins no turn; the next one is told of it, where `shown`.
+
+        Raises:
+            InvalidInputError: Too long, or not text.
+            UnknownAgentError: No such agent.
+            ActorStoppedError: The service is stopping.
+            ActorFailedError, JournalError: The session cannot be read or written.
+        """
+        check_text(message.text, message.idempotency_key, message.sender)
+
+        async def keep(session_id: str, begin_with: SessionStarted) -> bool:
+            return await self._registry.ask(
+                session_id, StoreAmbient(message), begin_with=begin_with
+            )
+
+        return await self.conversations.in_current(message.key, keep)
+
+    async def edit(self, key: ConversationKey, idempotency_key: str, text: str) -> bool:
+        """Replace the text of a message that waits; return whether it still did.
+
+        One whose turn has begun stays as it is, and so does one that is not known.
+
+        Raises:
+            InvalidInputError: Empty, too long, or not text.
+            ActorStoppedError: The service is stopping.
+            ActorFailedError, JournalError: The session cannot be read or written.
+        """
+        check(Inbound(text=text, key=key))
+
+        command = Edit(idempotency_key, text)
+        session_id = await self.conversations.current(key)
+        try:
+            return bool(session_id) and await self._registry.ask(session_id, command)
+        except UnknownSessionError:  # it was deleted in this moment
+            return False
+
+    async def flush(self, key: ConversationKey) -> None:
+        """Let a turn begin that is held for more messages of its senders.
+
+        Raises:
+            ActorStoppedError: The service is stopping.
+            ActorFailedError, JournalError: The session cannot be read or written.
+        """
+        session_id = await self.conversations.current(key)
+        if session_id:
+            with suppress(UnknownSessionError):  # it was deleted in this moment
+                await self._registry.ask(session_id, Tick(release=True))
+
+    async def _submit_to(
+        self, inbound: Inbound, session_id: str, begin_with: SessionStarted | None
+    ) -> Submission:
+        attachments = await keep_files(self._store, self._registry, inbound, session_id, begin_with)
+        return await submit(
+            inbound,
+            session_id,
+            self._registry,
+            self._store,
+            attachments=attachments,
+            begin_with=begin_with,
+        )
+
+    async def view(self, session_id: str) -> SessionState:
+        """Return the present state of a session; see `SessionReader.view`."""
+        return await self.reader.view(session_id)
+
+    async def history(self, session_id: str, *, after: int, limit: int) -> tuple[Event, ...]:
+        """Return events of a session from the log; see `SessionReader.history`."""
+        return await self.reader.history(session_id, after=after, limit=limit)
+
+    def watch(self, session_id: str, *, after: int) -> AsyncGenerator[Update]:
+        """Yield the events of a session as they come; see `SessionReader.watch`."""
+        return self.reader.watch(session_id, after=after)
+
+    async def share(
+        self, session_id: str, principal: str, *, by: str = "", is_withdrawn: bool = False
+    ) -> tuple[str, ...]:
+        """Give a principal a session, or take it back; return who has it when that is durable.
+
+        Args:
+            session_id: The session.
+            principal: Who is given it.
+            by: Who gives it.
+            is_withdrawn: Whether it is taken back.
+
+        Raises:
+            UnknownSessionError: There is no such session.
+            SessionEndedError: It has ended.
+            InvalidInputError: So many have it that nobody is added.
+        """
+        if not is_withdrawn and len((await self.view(session_id)).shared_with) >= SHARES_MAX:
+            msg = f"the session is shared with {SHARES_MAX}, which is as many as may be"
+            raise InvalidInputError(msg)
+        command = Share(principal=principal, by=by, is_withdrawn=is_withdrawn)
+        shared_with = await self._registry.ask(session_id, command)
+        # Answered behind the snapshot that follows: from then on lists go by it.
+        await self._registry.ask(session_id, GetState())
+        return shared_with
+
+    async def resume(self, session_id: str) -> bool:
+        """Let a paused turn go on; return whether there was one, when that is durable.
+
+        Raises:
+            UnknownSessionError: There is no such session.
+        """
+        return await self._registry.ask(session_id, Resume())
+
+    async def cancel(self, session_id: str, *, by: str = "") -> bool:
+        """Close the open turn; return whether there was one, when that is durable.
+
+        Args:
+            session_id: The session.
+            by: Who wants it, for the log; empty = not known.
+
+        Raises:
+            UnknownSessionError: There is no such session.
+        """
+        return await self._registry.ask(session_id, Cancel(by))
+
+    async def retry(self, session_id: str, *, idempotency_key: str = "") -> Submission:
+        """Ask the newest turn again, which failed; return when that is durable.
+
+        The new turn takes the place of the one that failed: it answers the same messages, and what
+        its tools have done is not done again. The log keeps both.
+
+        Args:
+            session_id: The session.
+            idempotency_key: The same key is the same wish, also after a restart; empty = a new one.
+
+        Raises:
+            UnknownSessionError: There is no such session.
+            NothingToRetryError: The newest turn did not fail, or something is under way.
+            SessionEndedError: It has ended.
+            UnknownAgentError: Its agent is gone.
+            ActorStoppedError: The service is stopping.
+            ActorFailedError, JournalError: The session cannot be read or written.
+        """
+        return await retry(session_id, idempotency_key, self._registry, self._store)
+
+    async def decide(
+        self,
+        session_id: str,
+        call_id: str,
+        decision: Decision,
+        *,
+        by: str = "",
+        may_always: bool = False,
+        arguments_hash: str = "",
+        expires_at: datetime | None = None,
+    ) -> None:
+        """Answer the approval of a call; return when the word is durable.
+
+        The same word again changes nothing. A paused turn goes on.
+
+        Args:
+            session_id: The session.
+            call_id: The call that waits.
+            decision: The word.
+            by: Who gives it, as a sender id of the channel; empty = whoever runs the gateway.
+            may_always: Whether `by` runs the gateway, or owns the agent, and need not stand among
+                those who may. The caller has made sure.
+            arguments_hash: What was shown to them, see `Approval`; empty = not compared.
+            expires_at: Of the question that was shown to them: one about the same call that is
+                asked later has another. None = not compared.
+
+        Raises:
+            UnknownSessionError: There is no such session.
+            UnknownApprovalError: No call of this id waits.
+            NotAnApproverError: `by` is none of those who may answer.
+            ApprovalClosedError: It has expired, was answered otherwise, or was for other arguments.
+        """
+        command = ResolveApproval(
+            call_id=call_id,
+            resolution=decision,
+            by=by,
+            may_always=may_always,
+            arguments_hash=arguments_hash,
+            expires_at=expires_at,
+        )
+        try:
+            await self._registry.ask(session_id, command)
+        except UnknownApprovalError:
+            before = await self.reader.decided_before(session_id, call_id)
+            if before is None:
+                raise
+            if before != decision:
+                raise ApprovalClosedError(call_id, why_settled(before)) from None
+
+    async def compact(self, session_id: str, focus: str = "") -> Compacted:
+        """Have older turns summarised now; return when that is done, or found to be needless.
+
+        Args:
+            session_id: The session.
+            focus: What the summary should keep above all; empty for nothing in particular.
+
+        Raises:
+            InvalidInputError: The focus is too long, or not text.
+            UnknownSessionError: There is no such session.
+            SessionEndedError: It has ended.
+            UnknownAgentError: Its agent is gone.
+            JournalError: The summary cannot be kept.
+        """
+        check_focus(focus)
+        return await self._registry.ask(session_id, Compact(focus))
+
+    async def reset(self, session_id: str, *, by: str = "") -> None:
+        """End a session, for `by`. Its conversation starts a new one with its next message."""
+        await self._registry.ask(session_id, End("reset", by))
+
+    async def delete(self, session_id: str) -> None:
+        """End a session and remove all that is stored of it; return when that is durable.
+
+        One that cannot be read or written, or that fails, is removed as it is.
+
+        Raises:
+            UnknownSessionError: There is no such session.
+            JournalWriteError: It cannot be removed.
+        """
+        try:
+            await self._registry.ask(session_id, End("deleted"))
+        except (ActorFailedError, JournalError) as error:
+            logger.warning(
+                "a session that cannot be ended is deleted as it is",
+                extra={"session_id": session_id, "error": str(error)},
+            )
+        await self._registry.gone(session_id)
+        if self._on_delete is not None:
+            await self._on_delete(session_id)
+        await self._store.delete(session_id)
+        self._registry.release(session_id)

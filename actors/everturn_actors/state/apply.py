@@ -1,0 +1,158 @@
+"""`apply`: the one function that takes a session from one moment to the next. Pure.
+
+The live path and the replay after a crash both call it, so what is recovered is what was running.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from everturn_actors.events import (
+    Announced,
+    ApprovalAsked,
+    ApprovalDecided,
+    CallFinished,
+    CallStarted,
+    ChunkMarked,
+    ContextReduced,
+    DeliveryPlanned,
+    Discarded,
+    Edited,
+    Event,
+    ModelCallFailed,
+    ModelReplied,
+    PreviewSent,
+    Received,
+    ReplyBroken,
+    SessionEnded,
+    SessionShared,
+    SessionStarted,
+    SilentMessage,
+    StatusChanged,
+    Steered,
+    StepStarted,
+    Summarised,
+    TurnFinished,
+    TurnStarted,
+)
+from everturn_actors.state.changes.calls import (
+    apply_approval_asked,
+    apply_approval_decided,
+    apply_call_finished,
+    apply_call_started,
+)
+from everturn_actors.state.changes.deliveries import apply_delivered, apply_preview_sent
+from everturn_actors.state.changes.messages import (
+    apply_announced,
+    apply_discarded,
+    apply_edited,
+    apply_received,
+    apply_silent_message,
+)
+from everturn_actors.state.changes.reductions import apply_context_reduced, apply_summarised
+from everturn_actors.state.changes.steps import advance, impossible, with_checkpoint
+from everturn_actors.state.changes.turns import (
+    apply_model_call_failed,
+    apply_model_replied,
+    apply_reply_broken,
+    apply_steered,
+    apply_step_started,
+    apply_turn_finished,
+    apply_turn_started,
+)
+from everturn_actors.state.session_state import SessionState
+
+
+def apply(state: SessionState | None, event: Event) -> SessionState:
+    """Return the state after `event`.
+
+    Raises:
+        CorruptJournalError: The event cannot follow this state: a hole in the numbers, or a log
+            that no version of Everturn could have written.
+    """
+    body = event.body
+    if state is None:
+        if not isinstance(body, SessionStarted) or event.seq != 1:
+            raise impossible(event, "a log begins with session_started, number 1")
+        return SessionState(
+            session_id=body.session_id,
+            key=body.key,
+            instructions=body.instructions,
+            created_at=event.at,
+            updated_at=event.at,
+            last_seq=1,
+            seen=dict.fromkeys(body.seen, 1),
+            principal=body.principal,
+        )
+    if event.seq != state.last_seq + 1:
+        raise impossible(event, f"event {state.last_seq + 1} is missing")
+    if state.status == "ended":
+        raise impossible(event, "the session has ended")
+    match body:
+        case SessionStarted():
+            raise impossible(event, "the session has begun already")
+        case SessionShared():
+            others = {each for each in state.shared_with if each != body.principal}
+            given = others if body.is_withdrawn else others | {body.principal}
+            # With a snapshot, as its head is what the list of sessions goes by.
+            return with_checkpoint(advance(state, event, shared_with=tuple(sorted(given))))
+        case Received():
+            return apply_received(state, event, body)
+        case SilentMessage():
+            return apply_silent_message(state, event, body)
+        case Announced():
+            return apply_announced(state, event, body)
+        case Edited():
+            return apply_edited(state, event, body)
+        case Discarded():
+            return apply_discarded(state, event, body)
+        case TurnStarted():
+            return apply_turn_started(state, event, body)
+        case StepStarted():
+            return apply_step_started(state, event, body)
+        case ModelReplied():
+            return apply_model_replied(state, event, body)
+        case ReplyBroken():
+            return apply_reply_broken(state, event, body)
+        case ModelCallFailed():
+            return apply_model_call_failed(state, event, body)
+        case Steered():
+            return apply_steered(state, event, body)
+        case ApprovalAsked():
+            return apply_approval_asked(state, event, body)
+        case ApprovalDecided():
+            return apply_approval_decided(state, event, body)
+        case CallStarted():
+            return apply_call_started(state, event, body)
+        case CallFinished():
+            return apply_call_finished(state, event, body)
+        case PreviewSent():
+            return apply_preview_sent(state, event, body)
+        case DeliveryPlanned() | ChunkMarked():
+            return apply_delivered(state, event, body)
+        case ContextReduced():
+            return apply_context_reduced(state, event, body)
+        case Summarised():
+            return apply_summarised(state, event, body)
+        case TurnFinished():
+            return apply_turn_finished(state, event, body)
+        case StatusChanged():
+            if body.status == "ended":
+                raise impossible(event, "a session ends with session_ended")
+            return with_checkpoint(advance(state, event, status=body.status))
+        case SessionEnded():
+            if state.open_turn is not None:
+                raise impossible(event, "a turn is open")
+            return with_checkpoint(
+                advance(
+                    state,
+                    event,
+                    status="ended",
+                    ended_reason=body.reason,
+                    waiting=(),
+                    ambient=(),
+                    outbox=(),
+                )
+            )
+        case _:
+            assert_never(body)

@@ -1,0 +1,92 @@
+"""Calls of the open step: asked about, begun, finished. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from everturn_actors.events import ApprovalAsked, ApprovalDecided, CallFinished, CallStarted, Event
+from everturn_actors.model import Approval, OpenStep, OpenTurn, Reply, Step, ToolCall, ToolResult
+from everturn_actors.state.changes.steps import advance, after, impossible, needed_turn
+from everturn_actors.state.outbox import owed_files, owed_question
+from everturn_actors.state.session_state import SessionState
+
+
+def needed_calls(
+    state: SessionState, event: Event, call_id: str
+) -> tuple[OpenTurn, OpenStep, Reply]:
+    """Return the running step, which must still wait for the result of `call_id`."""
+    turn = needed_turn(state, event)
+    step = turn.step
+    if step is None or step.reply is None or call_id in step.results:
+        raise impossible(event, f"call {call_id!r} does not wait for a result")
+    if all(call.call_id != call_id for call in step.reply.calls):
+        raise impossible(event, f"the reply makes no call {call_id!r}")
+    return turn, step, step.reply
+
+
+def apply_approval_asked(state: SessionState, event: Event, body: ApprovalAsked) -> SessionState:
+    """Let a call wait for a person, who is owed the question."""
+    turn, step, _ = needed_calls(state, event, body.call_id)
+    if body.call_id in step.started:
+        raise impossible(event, "the call has begun")
+    approval = Approval(
+        call_id=body.call_id,
+        arguments_hash=body.arguments_hash,
+        expires_at=after(event, body.timeout_s),
+        reason=body.reason,
+        pattern=body.pattern,
+        approvers=body.approvers,
+        files=body.files,
+    )
+    step = replace(step, approvals={**step.approvals, body.call_id: approval})
+    outbox = (*state.outbox, *owed_question(event, turn, body))
+    return advance(state, event, open_turn=replace(turn, step=step), outbox=outbox)
+
+
+def apply_approval_decided(
+    state: SessionState, event: Event, body: ApprovalDecided
+) -> SessionState:
+    """Settle an approval."""
+    turn, step, _ = needed_calls(state, event, body.call_id)
+    approval = step.approvals.get(body.call_id)
+    if approval is None or approval.resolution is not None:
+        raise impossible(event, "no approval waits for a word")
+    resolution = replace(approval, resolution=body.decision, by=body.by)
+    step = replace(step, approvals={**step.approvals, body.call_id: resolution})
+    return advance(state, event, open_turn=replace(turn, step=step))
+
+
+def apply_call_started(state: SessionState, event: Event, body: CallStarted) -> SessionState:
+    """Note that a call has begun: a crash from now on may have cut it short."""
+    turn, step, _ = needed_calls(state, event, body.call_id)
+    step = replace(step, started=(*step.started, body.call_id))
+    return advance(state, event, open_turn=replace(turn, step=step))
+
+
+def apply_call_finished(state: SessionState, event: Event, body: CallFinished) -> SessionState:
+    """Add the result of a call; with the last one the step is closed."""
+    turn, step, reply = needed_calls(state, event, body.call_id)
+    call: ToolCall = next(c for c in reply.calls if c.call_id == body.call_id)
+    outbox = (*state.outbox, *owed_files(event, turn, body))
+    if body.attachments:
+        turn = replace(turn, sent_files=True)
+    result = ToolResult(
+        seq=event.seq,
+        call_id=call.call_id,
+        name=call.name,
+        text=body.text,
+        is_error=body.is_error,
+        path=body.path,
+        untrusted=body.untrusted,
+        source=body.source,
+        is_refused=body.is_refused,
+    )
+    results = {**step.results, body.call_id: result}
+    if len(results) == len(reply.calls):
+        done = Step(reply=reply, results=tuple(results[c.call_id] for c in reply.calls))
+        turn = replace(turn, step=None, steps=(*turn.steps, done))
+    else:
+        turn = replace(turn, step=replace(step, results=results))
+    return advance(
+        state, event, open_turn=turn, logged_messages=state.logged_messages + 1, outbox=outbox
+    )
