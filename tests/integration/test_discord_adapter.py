@@ -23,7 +23,7 @@ from everturn_channels.adapter import (
     OutgoingFile,
 )
 from everturn_channels.chats.cursors import NAME_LIMIT, VALUE_LIMIT
-from everturn_channels.discord import DiscordAdapter, adapter, client, receiver
+from everturn_channels.discord import DiscordAdapter, adapter, client, lanes
 from everturn_channels.errors import (
     ChannelError,
     ConnectionLostError,
@@ -563,7 +563,7 @@ async def test_what_a_full_lane_refuses_is_read_from_the_history(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Memory is bounded while a disk is full, and still nothing is lost."""
-    monkeypatch.setattr(receiver, "LANE_LIMIT", 3)
+    monkeypatch.setattr(lanes, "LANE_LIMIT", 3)
     async with open_discord_api() as api:
         notes = Notebook()
         async with serving(api, notes):
@@ -738,7 +738,7 @@ async def test_a_command_is_taken_once_beside_what_hangs_in_its_chat(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Who wonders what takes so long asks for the status; to forget everything has to wait."""
-    monkeypatch.setattr(receiver, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(lanes, "PATIENCE_S", 0.01)
     async with open_discord_api() as api:
         notes, ann = SlowFiles(), api.world.add_user("ann")
         me = api.world.bot["id"]

@@ -8,10 +8,9 @@ Commands that something slow (a file) would hold up are taken beside their lane.
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar, assert_never
+from typing import Any, TypeVar, assert_never
 
 import anyio
 import discord
@@ -21,6 +20,7 @@ from everturn_channels.adapter import Command, InboundEvent, InboundHandler
 from everturn_channels.discord.catch_up import HEARD, Backlog, Looker, cursor_of, dms_of
 from everturn_channels.discord.client import Client
 from everturn_channels.discord.event_reader import EventReader
+from everturn_channels.discord.lanes import Changed, Given, Item, Lanes, Missed, Passed, Said
 from everturn_channels.discord.mapping import (
     chat_ref_of,
     is_from_people,
@@ -31,10 +31,6 @@ from everturn_channels.discord.payloads import Heard, awaited_at, id_of
 from everturn_channels.errors import NotNowError
 from everturn_channels.menu import PASSING
 
-LANE_LIMIT = 500
-"What waits in one chat."
-PATIENCE_S = 0.5
-"So long a command waits in its lane before it is taken beside it."
 DMS_LIMIT = 500
 "Direct channels whose history is looked at after an absence: those written in last."
 _TAKEN_LIMIT = 5_000
@@ -45,47 +41,7 @@ _DMS = ("dms", *(f"dms {n}" for n in range(2, -(-DMS_LIMIT // _DMS_A_CURSOR) + 1
 
 log = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True, slots=True)
-class _Said:
-    heard: Heard
-
-
-@dataclass(frozen=True, slots=True)
-class _Passed:
-    """A message that cannot be read."""
-
-    channel_id: int
-    message_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Changed:
-    message: discord.Message
-
-
-@dataclass(frozen=True, slots=True)
-class _Given:
-    event: InboundEvent
-    then: Callable[[], Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Missed:
-    channel_id: int
-    after: int
-    "The last message that is known; all before it stands in the lane already, or was taken."
-
-
 _K = TypeVar("_K")
-_Item: TypeAlias = _Said | _Changed | _Given | _Missed | _Passed
-
-
-@dataclass(slots=True)
-class _Lane:
-    items: deque[_Item] = field(default_factory=deque[_Item])
-    missed: set[int] = field(default_factory=set[int])
-    "Channels whose history is about to be read: what is said there need not wait in memory."
 
 
 class Receiver:
@@ -103,15 +59,12 @@ class Receiver:
     ) -> None:
         self._handler, self._client, self._reader, self._looker = handler, client, reader, looker
         self._tasks, self._on_interaction = tasks, on_interaction
-        self._lanes: dict[str, _Lane] = {}
-        self._released = anyio.Event()
-        "Set while the guilds are known and what was missed stands in its lanes."
+        self._lanes = Lanes(self, tasks)
         self._taken: OrderedDict[int, None] = OrderedDict()
         self._begun: dict[int, anyio.Event] = {}
         "Messages that are being taken, and what tells when that is over."
         self._edits: OrderedDict[tuple[int, object], None] = OrderedDict()
         self._dms = dms_of(",".join(map(handler.cursor, _DMS)))
-        self._is_stopping = False
         self._session = 0
         self._since: list[int] = []
         "An id of the time when Discord was last heard from before this session; none = never."
@@ -125,8 +78,7 @@ class Receiver:
     def began(self) -> None:
         """Hold the lanes until it is known what was missed."""
         self._session += 1
-        if self._released.is_set():
-            self._released = anyio.Event()
+        self._lanes.hold()
         self._since = dms_of(self._handler.cursor(HEARD))[:1]
         user = self._client.user
         self._handler.connected(f"@{user.name}" if user else "")
@@ -140,31 +92,31 @@ class Receiver:
         for guild in list(self._client.guilds):
             await self._look_at(guild)
         for channel_id in self._dms:
-            self._miss(str(channel_id), channel_id, self._cursor(channel_id))
+            self._lanes.miss(str(channel_id), channel_id, self._cursor(channel_id))
         if session == self._session:
-            self._released.set()
+            self._lanes.release()
         try:
             async for missed in self._looker.open_dms(since):
                 await self._remember_dm(missed.channel_id)
-                self._miss(missed.chat, missed.channel_id, missed.after)
+                self._lanes.miss(missed.chat, missed.channel_id, missed.after)
         except Exception as error:  # noqa: BLE001 - what may have been missed stops nothing that was not
             self._handler.unreadable("direct channels", error)
 
     def saw_guild(self, guild: discord.Guild) -> None:
         """Look at a guild that came later than the others."""
-        if self._released.is_set():
+        if self._lanes.is_released:
             self._tasks.start_soon(self._look_at, guild)
 
     def said(self, heard: Heard) -> None:
         """Put a message into its lane."""
-        item, message = _Said(heard), heard.message
-        self._put(message, item)
+        item, message = Said(heard), heard.message
+        self._lanes.put(message, item)
         try:
             command = read_command(read_text(message, self._reader.me))
         except Exception:  # noqa: BLE001 - its lane comes to it, and says so
             return
         if command is not None and command[0] in PASSING:
-            self._hurry(chat_ref_of(message.channel).id, item)
+            self._lanes.hurry(chat_ref_of(message.channel).id, item)
 
     def changed(self, message: discord.Message) -> None:
         """Put an edit into its lane, if the text was changed; Discord tells of much more."""
@@ -172,7 +124,7 @@ class Receiver:
         if message.edited_at is None or key in self._edits or not is_from_people(message):
             return
         _keep(self._edits, key)
-        self._put(message, _Changed(message))
+        self._lanes.put(message, Changed(message))
 
     def unreadable(self, kind: str, raw: object, fault: Exception | str) -> None:
         """Tell of an event that cannot be read; a message is passed over in its place."""
@@ -182,7 +134,7 @@ class Receiver:
         )
         channel_id, message_id = id_of(raw, "channel_id"), id_of(raw, "id")
         if is_message and channel_id and message_id:
-            self._add(str(channel_id), _Passed(channel_id, message_id))
+            self._lanes.add(str(channel_id), Passed(channel_id, message_id))
 
     def used(self, interaction: discord.Interaction) -> None:
         """Acknowledge at once: Discord waits three seconds."""
@@ -200,125 +152,54 @@ class Receiver:
         Returns:
             Whether there was room.
         """
-        item = _Given(event, then)
-        has_room = self._add(event.chat.id, item)
+        item = Given(event, then)
+        has_room = self._lanes.add(event.chat.id, item)
         if not has_room:
             log.warning("too much waits in a chat; a command or a press is left out")
         elif isinstance(event, Command) and event.name in PASSING:
-            self._hurry(event.chat.id, item)
+            self._lanes.hurry(event.chat.id, item)
         return has_room
-
-    # --- lanes ---
-
-    def _put(self, message: discord.Message, item: _Said | _Changed) -> None:
-        chat, channel_id = chat_ref_of(message.channel).id, message.channel.id
-        lane = self._lanes.get(chat)
-        if lane is not None and channel_id in lane.missed:
-            return  # its history is read later than now
-        if self._add(chat, item) or isinstance(item, _Changed):
-            return
-        log.warning("too much waits in a chat; the rest is read from its history later")
-        lane = self._lanes[chat]
-        lane.missed.add(channel_id)
-        lane.items.append(_Missed(channel_id, message.id - 1))
-
-    def _add(self, chat: str, item: _Item) -> bool:
-        if self._is_stopping:
-            return True  # nothing is confirmed any more
-        lane = self._lane(chat)
-        if len(lane.items) >= LANE_LIMIT:
-            return False
-        lane.items.append(item)
-        return True
-
-    def _lane(self, chat: str) -> _Lane:
-        lane = self._lanes.get(chat)
-        if lane is None:
-            lane = self._lanes[chat] = _Lane()
-            self._tasks.start_soon(self._work, chat, lane, name=f"discord:{chat}")
-        return lane
-
-    def _miss(self, chat: str, channel_id: int, after: int) -> None:
-        lane = self._lane(chat)
-        lane.items.appendleft(_Missed(channel_id, after))
 
     async def _look_at(self, guild: discord.Guild) -> None:
         try:
             for missed in await self._looker.look_at(guild):
-                self._miss(missed.chat, missed.channel_id, missed.after)
+                self._lanes.miss(missed.chat, missed.channel_id, missed.after)
         except Exception as error:  # noqa: BLE001 - the boundary around one server
             self._handler.unreadable("GUILD_CREATE", error)
 
-    async def _work(self, chat: str, lane: _Lane) -> None:
-        """Deal with what waits in a lane, until it is empty."""
-        try:
-            while lane.items and not self._is_stopping:
-                await self._released.wait()
-                await self._deal_or_pass(chat, lane, lane.items.popleft())
-        except NotNowError:
-            self._is_stopping = True
-        finally:
-            self._lanes.pop(chat, None)
-
-    async def _deal_or_pass(self, chat: str, lane: _Lane, item: _Item) -> None:
-        """Deal with an item, or pass over it: what fails with one must stop no other.
-
-        Raises:
-            NotNowError: The gateway stops.
-        """
-        try:
-            await self._deal(chat, lane, item)
-        except NotNowError:
-            raise
-        except Exception as error:  # noqa: BLE001 - the boundary around one event
-            self._handler.unreadable(type(item).__name__.removeprefix("_").upper(), error)
-
-    def _hurry(self, chat: str, item: _Said | _Given) -> None:
-        """See to it that a command does not wait long in its lane."""
-        lane = self._lanes.get(chat)
-        if lane is not None:
-            self._tasks.start_soon(self._take_beside, chat, lane, item)
-
-    async def _take_beside(self, chat: str, lane: _Lane, item: _Said | _Given) -> None:
-        """Take a command that still waits in its lane after a moment."""
-        await self._released.wait()
-        await anyio.sleep(PATIENCE_S)
-        if item not in lane.items or self._is_stopping:
-            return
-        try:
-            if isinstance(item, _Said):  # its place stays: there the cursor moves
-                await self._take_message(item, is_passing=True)
-            else:
-                lane.items.remove(item)
-                await self._deal_or_pass(chat, lane, item)
-        except NotNowError:
-            self._is_stopping = True
-
-    async def _deal(self, chat: str, lane: _Lane, item: _Item) -> None:
+    async def deal(self, chat: str, item: Item) -> None:
+        """Deal with the first item of a lane; see `Dealer`."""
         match item:
-            case _Said():
+            case Said():
                 await self._deal_with_message(item)
-            case _Passed(channel_id, message_id):
+            case Passed(channel_id, message_id):
                 await self._move_cursor(channel_id, message_id)
-            case _Changed(message):
+            case Changed(message):
                 await self._take(await self._reader.edit(message))
-            case _Given(event, then):
+            case Given(event, then):
                 await self._take(event)
                 await then()
-            case _Missed(channel_id, after):
-                lane.missed.discard(channel_id)
+            case Missed(channel_id, after):
                 await self._catch_up(chat, channel_id, after)
             case _:
                 assert_never(item)
 
-    async def _deal_with_message(self, said: _Said) -> None:
+    async def pass_by(self, said: Said) -> None:
+        """Take a command that may pass others; its place stays, there the cursor moves."""
+        await self._take_message(said, is_passing=True)
+
+    def failed(self, item: Item, fault: Exception) -> None:
+        """Tell of an item that could not be dealt with."""
+        self._handler.unreadable(type(item).__name__.upper(), fault)
+
+    async def _deal_with_message(self, said: Said) -> None:
         message = said.heard.message
         await self._take_message(said)
         await self._move_cursor(message.channel.id, message.id)
         if message.guild is None and isinstance(message.channel, discord.DMChannel):
             await self._remember_dm(message.channel.id)
 
-    async def _take_message(self, said: _Said, *, is_passing: bool = False) -> None:
+    async def _take_message(self, said: Said, *, is_passing: bool = False) -> None:
         """Take a message, unless that was done; its lane and `_take_beside` may both come to it.
 
         Args:
@@ -387,7 +268,7 @@ class Receiver:
         self._handler.unblocked(chat)
         await self._tell_skipped(backlog)
         for heard in backlog.messages:
-            await self._deal_with_message(_Said(heard))
+            await self._deal_with_message(Said(heard))
         if backlog.newest:
             await self._move_cursor(channel_id, backlog.newest)
 
