@@ -36,11 +36,10 @@ def _run(
     command: str,
     confinement: Confinement = BWRAP,
     *,
-    frozen: Sequence[Path] = (),
     readable: Sequence[Path] = (),
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(  # noqa: S603 - the commands of these tests
-        command_line(environment, confinement, command, frozen=frozen, readable=readable),
+        command_line(environment, confinement, command, readable=readable),
         env=command_environ(environment, sandbox.HOME),
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -267,72 +266,3 @@ async def test_doctor_says_what_commands_do_not_see(tmp_path: Path) -> None:
     assert any("are to see /srv/not-there, and that is not there" in note for note in notes)
     assert any("asks for no token" in note for note in notes)
     assert not any("cannot run" in note for note in notes)
-
-
-# --- what is frozen ---
-
-
-def test_frozen_files_cannot_be_changed_moved_or_removed(folder: Path) -> None:
-    """What others will run is not changed by a call that nobody was asked for."""
-    environment = make_site(folder)
-    for name in (".git/config", "Makefile", "src/deep/conftest.py", "src/main.py"):
-        (environment.files / name).parent.mkdir(parents=True, exist_ok=True)
-        (environment.files / name).write_text("good\n")
-    frozen = [
-        environment.files / name for name in (".git/config", "Makefile", "src/deep/conftest.py")
-    ]
-    command = """
-        for f in .git/config Makefile src/deep/conftest.py; do
-          echo bad > $f; echo bad >> $f; rm -f $f; mv $f /tmp/x; mv src/main.py $f
-          ln -f src/main.py $f; cp --remove-destination src/main.py $f; chmod 777 $f
-          truncate -s 0 $f; touch -d 2000-01-01 $f
-          sed -i s/good/bad/ $f; ln $f hard; echo bad > hard; rm -f hard; install src/main.py $f
-        done
-        mv .git g; mv src s; mv src/deep src/d; rm -rf .git src/deep
-        echo new > src/deep/other; echo new > .git/HEAD
-        echo changed > src/main.py; mv src/main.py m
-    """
-    before = [(each.stat().st_mode, each.stat().st_mtime_ns) for each in frozen]
-    _run(environment, command, frozen=frozen)
-
-    assert [each.read_text() for each in frozen] == ["good\n"] * 3
-    assert [(each.stat().st_mode, each.stat().st_mtime_ns) for each in frozen] == before
-    assert (environment.files / "src/deep/other").read_text() == "new\n"
-    assert (environment.files / ".git/HEAD").read_text() == "new\n"
-    assert (environment.files / "m").read_text() == "changed\n"
-
-
-def test_a_frozen_folder_is_frozen_with_all_in_it(folder: Path) -> None:
-    """A folder of hooks has new files as well as old ones."""
-    environment = make_site(folder)
-    (environment.files / ".git/hooks").mkdir(parents=True)
-    _run(
-        environment,
-        "echo x > .git/hooks/pre-commit; mkdir .git/hooks/d; mv .git/hooks .git/h;"
-        " rmdir .git/hooks; mv .git g; mkdir -p .git/hooks; echo x > .git/hooks/post-commit",
-        frozen=[environment.files / ".git/hooks"],
-    )
-
-    assert list((environment.files / ".git").iterdir()) == [environment.files / ".git/hooks"]
-    assert list((environment.files / ".git/hooks").iterdir()) == []
-
-
-def test_what_is_frozen_outside_of_the_workspace_is_not_shown_for_that(folder: Path) -> None:
-    """Nor what is not there, or what a link in the workspace leads to."""
-    environment = make_site(folder)
-    (folder / "private").write_text("private")
-    (environment.files / "way").symlink_to(folder / "private")
-    frozen = [
-        folder / "private",
-        environment.files / "gone",
-        environment.files / "way",
-        environment.home / "agent.yaml",
-    ]
-    done = _run(
-        environment,
-        f"cat {folder}/private way {environment.home}/agent.yaml; echo y > gone",
-        frozen=frozen,
-    )
-
-    assert done.stdout == ""
-    assert (environment.files / "gone").read_text() == "y\n"

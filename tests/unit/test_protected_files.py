@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from everturn_gateway.tools.policy.files import protected_files
 from everturn_gateway.tools.policy.files.protected_files import (
     BUILD_FILES,
-    frozen_files,
     reason_of_content,
     reason_of_name,
     reason_on_disk,
@@ -168,41 +166,3 @@ def test_a_file_that_cannot_be_read_is_protected(tmp_path: Path) -> None:
 
     assert reason_on_disk(tmp_path, "a/x")
     assert reason_on_disk(tmp_path, "c") == ""
-
-
-def test_what_is_frozen_leaves_git_what_it_has_to_write(tmp_path: Path) -> None:
-    """A commit writes objects, an index and logs; configuration and hooks stay as they are."""
-    for folder in (".git/hooks", ".git/objects", ".git/modules/x/hooks", "src", ".venv/bin"):
-        (tmp_path / folder).mkdir(parents=True)
-    for file in (".git/config", ".git/index", ".git/modules/x/config", "Makefile", "src/a.py"):
-        (tmp_path / file).write_text("")
-    (tmp_path / "src/run").write_text("#!/bin/sh\n")
-    (tmp_path / "link").symlink_to("Makefile")
-    (tmp_path / "report.txt").write_text("")
-
-    found = frozen_files(tmp_path, named=["report.txt"])
-
-    assert found.is_complete
-    assert [str(path.relative_to(tmp_path)) for path in found.paths] == [
-        ".git/config",
-        ".git/hooks",
-        ".git/modules/x/config",
-        ".git/modules/x/hooks",
-        ".venv",
-        "Makefile",
-        "report.txt",
-        "src/run",
-    ]
-
-
-def test_a_workspace_with_too_much_in_it_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A list that was cut short must not look whole."""
-    monkeypatch.setattr(protected_files, "_FROZEN_MAX", 2)
-    for number in range(3):
-        (tmp_path / f".{number}").write_text("")
-
-    found = frozen_files(tmp_path)
-
-    assert (len(found.paths), found.is_complete) == (2, False)

@@ -43,7 +43,6 @@ async def run_command(
     timeout_s: float,
     cwd: Path | None = None,
     readable: Sequence[Path] = (),
-    frozen: Sequence[Path] = (),
     environ: Mapping[str, str] | None = None,
     outside: Sequence[str] = (),
 ) -> ToolOutput:
@@ -53,15 +52,13 @@ async def run_command(
     it (`MarkedFiles`); `outside` is what was shown to the model that wrote it, by source. Output of
     a command that opened a marked file, or that fetched something, is not trusted.
 
-    `command`, `cwd`, `readable` and `frozen` are those of `sandbox.command_line`; `environ` is
+    `command`, `cwd` and `readable` are those of `sandbox.command_line`; `environ` is
     added to what `sandbox.command_environ` gives.
 
     Raises:
         ToolFailedError: It cannot be confined as it has to be, or cannot be started.
     """
-    argv = await confine(
-        environment, confinement, command, cwd=cwd, readable=readable, frozen=frozen
-    )
+    argv = await confine(environment, confinement, command, cwd=cwd, readable=readable)
     line = command if isinstance(command, str) else " ".join(command)
     said = repr(line[:_SOURCE_CHARACTERS])
     behind = tuple(outside)

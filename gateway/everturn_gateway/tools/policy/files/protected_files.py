@@ -1,11 +1,10 @@
 """Which files of a workspace others run, or take orders from: writing one of them asks.
 
 The one list. Whatever writes to a workspace looks here: the file tools at the moment of writing,
-the gate for what a command would write, what people send, and the sandbox, which shows these files
-read-only to a command that nobody was asked about.
+the gate for what a command would write, and what people send.
 
-`reason_of_name` and `reason_of_content` are pure; `reason_on_disk` and `frozen_files` read the file
-system: not for the event loop.
+`reason_of_name` and `reason_of_content` are pure; `reason_on_disk` reads the file system: not for
+the event loop.
 Sources: the manuals of the programs named; git's `verify_path` for how `.git` can be written.
 """
 
@@ -15,8 +14,7 @@ import os
 import re
 import stat
 import unicodedata
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
@@ -71,10 +69,6 @@ _GIT_SHORT: Final = re.compile(r"git~\d+")
 _MODE_RUN: Final = stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH
 _SHEBANGS: Final = (b"#!", b"\xef\xbb\xbf#!")
 _HEAD_BYTES: Final = 8
-_WALKED_MAX: Final = 20_000  # entries of a workspace that are looked at before a command runs
-_FROZEN_MAX: Final = 400  # mounts of one sandbox; each costs some time
-_GIT_FROZEN: Final = ("config", "config.worktree", "hooks", "info", "commondir", "gitdir")
-"Of a `.git` folder, what says which programs run. The rest is what git itself writes."
 
 PROTECTED: Final[tuple[tuple[str, str], ...]] = (
     ("names with a dot", "such as .git, .npmrc, .venv; not .gitignore and the like"),
@@ -190,71 +184,6 @@ def _reason_of_file(file: Path) -> str:
         return reason_of_content(os.read(fd, _HEAD_BYTES))
     finally:
         os.close(fd)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Frozen:
-    """What a command that nobody was asked about may not change in a workspace."""
-
-    paths: tuple[Path, ...]
-    "Files and folders, absolute and without links; none lies in another."
-    is_complete: bool
-    "Whether these are all; a workspace may have more than can be looked at."
-
-
-def frozen_files(root: Path, *, named: Collection[str] = ()) -> Frozen:
-    """Return what of a workspace is protected and there now.
-
-    Of `.git` only what configures it: git itself has to write the rest. Reads the disk.
-
-    Args:
-        root: The workspace.
-        named: Paths that the policy or an approval names, as seen from it.
-    """
-    base = Path(os.path.realpath(root))
-    paths: list[Path] = []
-    seen = 0
-    waiting = [base]
-    while waiting:
-        folder = waiting.pop()
-        for entry in _entries(folder):
-            seen += 1
-            if seen > _WALKED_MAX or len(paths) >= _FROZEN_MAX:
-                return Frozen(paths=tuple(sorted(paths)), is_complete=False)
-            path = Path(entry.path)
-            inside = path.relative_to(base).as_posix()
-            is_folder = entry.is_dir(follow_symlinks=False)
-            if _plain_name(entry.name) == ".git" and is_folder:
-                paths += _git_frozen(path)
-            elif entry.is_symlink():
-                continue  # mounts follow links; what it leads to is met by itself
-            elif reason_of_name(inside) or reason_of_use(inside, named):
-                paths.append(path)
-            elif is_folder:
-                waiting.append(path)
-            elif _reason_of_file(path):
-                paths.append(path)
-    return Frozen(paths=tuple(sorted(paths)), is_complete=True)
-
-
-def _git_frozen(folder: Path) -> Iterator[Path]:
-    """Yield what configures a repository and, below it, its submodules and worktrees."""
-    for name in _GIT_FROZEN:
-        path = folder / name
-        if path.exists() and not path.is_symlink():
-            yield path
-    for below in ("modules", "worktrees"):
-        for entry in _entries(folder / below):
-            if entry.is_dir(follow_symlinks=False):
-                yield from _git_frozen(Path(entry.path))
-
-
-def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as found:
-            yield from found
-    except OSError:  # it is gone, or not for us to see: a command does not see more
-        return
 
 
 def _is_harmless(name: str, *, is_last: bool) -> bool:

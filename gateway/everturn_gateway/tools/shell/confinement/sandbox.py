@@ -116,16 +116,13 @@ def command_line(
     cwd: Path | None = None,
     writable: Sequence[Path] = (),
     readable: Sequence[Path] = (),
-    frozen: Sequence[Path] = (),
 ) -> tuple[str, ...]:
     """Return the argv that runs `command` as confined as it has to be.
 
     A string is a script for bash, handed over as one argument; a sequence is run as it is. It runs
     in `cwd` (the agent's workspace); start the argv in the same folder, for plain commands.
     `writable` and `readable` are shown beside what the confinement shows, even where they lie in a
-    hidden place; `cwd` is not. `frozen` files and folders of the workspace cannot be changed, moved
-    or removed by the command, nor can the folders around them be moved; of a link, what it leads
-    to. Reads the file system: tasks await `confine` instead.
+    hidden place; `cwd` is not. Reads the file system: tasks await `confine` instead.
 
     Raises:
         ToolFailedError: There is no bash, or the sandbox cannot be had; the text says what the
@@ -146,7 +143,6 @@ def command_line(
         hidden=confinement.hidden,
         readable=(*confinement.readable, *readable),
         writable=(*confinement.writable, *writable),
-        frozen=frozen,
     )
     line = _bubblewrap(
         bwrap, looks, ability, network=confinement.network, limits=confinement.limits
@@ -162,7 +158,6 @@ async def confine(
     cwd: Path | None = None,
     writable: Sequence[Path] = (),
     readable: Sequence[Path] = (),
-    frozen: Sequence[Path] = (),
 ) -> tuple[str, ...]:
     """Make sure that the workspace is there and return `command_line`, off the event loop.
 
@@ -183,7 +178,6 @@ async def confine(
                 cwd=cwd,
                 writable=writable,
                 readable=readable,
-                frozen=frozen,
             )
         except OSError as error:
             msg = f"the agent's workspace cannot be used: {error.strerror or error}"

@@ -22,7 +22,6 @@ from everturn_gateway.tools.shell.confinement.mounts import (
     READABLE,
     WRITABLE,
     Look,
-    is_there,
 )
 from everturn_gateway.yaml_files import resolved
 
@@ -42,9 +41,8 @@ def view_of(
     hidden: Sequence[Path] = (),
     readable: Sequence[Path] = (),
     writable: Sequence[Path] = (),
-    frozen: Sequence[Path] = (),
 ) -> dict[Path, Look]:
-    """Return how each place that a command of an agent finds is to look.
+    """Return how each place that a command of an agent finds is to look; later entries win.
 
     Args:
         environment: Whose command it is.
@@ -52,27 +50,10 @@ def view_of(
         hidden: What it does not see, wherever it lies.
         readable: What it sees beside the agent's folder, even where that lies in a hidden place.
         writable: What it can change beside the workspace.
-        frozen: What it cannot change, in there; of a link, what it leads to.
 
     Raises:
         ToolFailedError: A place cannot be used; with the reason.
     """
-    looks = _shown(
-        environment, network=network, hidden=hidden, readable=readable, writable=writable
-    )
-    _freeze(looks, frozen)
-    return looks
-
-
-def _shown(
-    environment: ToolEnvironment,
-    *,
-    network: bool,
-    hidden: Sequence[Path],
-    readable: Sequence[Path],
-    writable: Sequence[Path],
-) -> dict[Path, Look]:
-    """Return how places look; later entries win."""
     # A path through what commands can change leads where a command wants it to.
     roots = [real(environment.files)]
     for place in writable:
@@ -181,19 +162,6 @@ def _show(looks: dict[Path, Look], place: Path, look: Look) -> None:
         return
     if next((looks[outer] for outer in place.parents if outer in looks), EMPTY) == EMPTY:
         looks[place] = Look(kind="link", source=str(found))
-
-
-def _freeze(looks: dict[Path, Look], frozen: Sequence[Path]) -> None:
-    """Show files read-only; the folders up to the one that is writable can then not be moved."""
-    for place in map(real, frozen):
-        root = next((outer for outer in (place, *place.parents) if outer in looks), None)
-        if root is None or looks[root].kind != "writable" or not is_there(place):
-            continue
-        for outer in place.parents:
-            if outer == root:
-                break
-            looks.setdefault(outer, WRITABLE)
-        looks[place] = READABLE
 
 
 def real(place: Path) -> Path:
