@@ -318,3 +318,17 @@ async def test_a_policy_that_names_approvers_holds_for_principals_too(tmp_path: 
         ("root", 200, "bob"),  # an admin speaks for somebody
         ("root", 200, "root"),
     ]
+
+
+async def test_an_answer_says_what_was_refused(tmp_path: Path) -> None:
+    """A model that was refused something may not say so; the program that asked has to know."""
+    async with shell_agent(tmp_path, mode="restrict") as gateway, gateway.client() as client:
+        gateway.provider.script += [running("echo hi > seen"), "All is done."]
+        session_id = await gateway.session("second")
+        answer = await client.post(path(session_id, "messages"), json={"content": "look"})
+
+    body = answer.json()
+    (refused,) = body["refused"]
+    assert (body["content"], body["outcome"]) == ("All is done.", "answered")
+    assert refused.startswith('bash {"command": "echo hi > seen"}: ')
+    assert "mode restrict" in refused

@@ -109,6 +109,7 @@ async def test_a_message_is_answered_when_its_turn_is_done(tmp_path: Path) -> No
             "cost_usd": 0,
         },
         "outcome": "answered",
+        "refused": [],
     }
 
 

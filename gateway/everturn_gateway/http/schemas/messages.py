@@ -148,6 +148,10 @@ class ReplyBody(Body):
     content: str
     usage: UsageBody
     outcome: Outcome
+    refused: tuple[str, ...] = Field(
+        description="Calls that did not run, each with the reason: by the policy, by a person, or"
+        " for want of one."
+    )
 
     @staticmethod
     def of(result: TurnResult) -> ReplyBody:
@@ -159,6 +163,7 @@ class ReplyBody(Body):
             content=result.text,
             usage=UsageBody.of(result.usage),
             outcome=result.outcome,
+            refused=result.refused,
         )
 
 
